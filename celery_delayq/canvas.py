@@ -1,0 +1,85 @@
+"""A canvas is held as one entry, whose task applies it when it is due.
+
+A chord's counter in the result backend expires a day after the chord was applied, so a chord that
+is applied now and due later never fires. Instead its ids are frozen now, which makes the caller's
+result work, and its signature travels in the arguments of a task of this package.
+
+The entry has the id of the canvas's result, so that ``result.id`` cancels and moves it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from celery import signature
+from celery.canvas import Signature, chunks
+from celery.result import GroupResult, ResultBase
+from kombu.serialization import dumps, loads
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+LAUNCH = "celery_delayq.launch"
+
+
+def is_canvas(sig: Signature) -> bool:
+    """Whether *sig* is more than one plain task."""
+    return bool(sig.get("subtask_type")) or isinstance(sig, chunks)
+
+
+def register(app: Celery) -> None:
+    """Make the launching task known to *app*."""
+
+    @app.task(name=LAUNCH, shared=False, ignore_result=True)
+    def launch(described: dict[str, Any]) -> None:
+        signature(described, app=app).apply_async(add_to_parent=False)
+
+
+def freeze(sig: Signature, app: Celery) -> tuple[ResultBase, Signature]:
+    """The result of *sig*, and a signature of the task that applies it, with the result's id."""
+    fresh = _copy(sig.group() if isinstance(sig, chunks) else sig, app)
+    result = _bound_to(app, fresh.freeze(sig.options.get("task_id")))
+    launch = app.signature(LAUNCH, args=(fresh,))
+    return result, launch.set(task_id=result.id, **_routing(sig))
+
+
+def _copy(sig: Signature, app: Celery) -> Signature:
+    # Freezing writes ids into all parts; the caller's may be scheduled again, under new ones.
+    content_type, encoding, data = dumps(sig, serializer=app.conf.task_serializer)
+    return signature(loads(data, content_type, encoding, accept=[content_type]), app=app)
+
+
+def _bound_to(app: Celery, result: Any) -> Any:
+    """*result*, its parents and members, asking this app's backend.
+
+    Freezing makes some of them for the current app, which may be another one.
+    """
+    one = result
+    while one is not None:
+        one.app = app
+        if isinstance(one, GroupResult):
+            for member in one.results:
+                _bound_to(app, member)
+        else:
+            one.backend = app.backend
+        one = one.parent
+    return result
+
+
+def _routing(sig: Signature) -> dict[str, Any]:
+    # The task that applies it goes where the canvas itself was told to go, so that a worker
+    # which knows the app picks it up.
+    return {name: sig.options[name] for name in ("queue", "priority") if sig.options.get(name)}
+
+
+def parts_of(body: Any, app: Celery) -> list[str]:
+    """Ids of the tasks in a launching task's arguments."""
+    (described,), *_ = body
+    return parts(signature(described, app=app).freeze())
+
+
+def parts(result: ResultBase) -> list[str]:
+    """Ids of the tasks that a caller may be waiting for."""
+    if isinstance(result, GroupResult):
+        return [task_id for child in result.results for task_id in parts(child)]
+    return [result.id]

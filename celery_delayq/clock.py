@@ -1,0 +1,127 @@
+"""Times as people give them, and as the store keeps them.
+
+People give aware or naive datetimes, Unix seconds, ISO 8601 text, timedeltas, seconds. The
+store keeps whole milliseconds since 1970 in UTC, rounded **up**: a task may be a fraction of a
+millisecond late, never early.
+
+A naive datetime is wall time in the app's time zone, with its ``fold`` as given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any, Literal, Union
+
+from dateutil.parser import isoparse
+
+from .errors import InvalidDueTime, NotADueTime
+
+__all__ = ["MAX_DUE_MS", "DelayInput", "TimeInput", "When", "after", "at", "by", "from_ms", "to_ms"]
+
+TimeInput = Union[datetime, float, int, str]
+DelayInput = Union[timedelta, float, int]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+# Microseconds up to here are exact in a double, which is what a sorted set's score is: 2255-06-05.
+MAX_DUE_MS = 2**53 // 1000
+_MILLISECOND = timedelta(milliseconds=1)
+
+_TIME = "an aware datetime, Unix time in seconds, or ISO 8601 text, before 2255-06-05"
+_DELAY = "a timedelta or a number of seconds that ends before 2255-06-05"
+
+
+@dataclass(frozen=True)
+class When:
+    """A due time: ``at`` an instant, ``after`` now, or ``by`` so much from the present due time.
+
+    The last two are resolved by the store, against Redis's clock.
+    """
+
+    mode: Literal["at", "after", "by"]
+    ms: int
+    given: Any = field(default=None, compare=False)
+
+
+def at(value: TimeInput, zone: tzinfo) -> When:
+    """An absolute due time.
+
+    Args:
+        value: Aware datetime; naive datetime, read as wall time in *zone*; Unix time in
+            seconds; or ISO 8601 text. A time in the past means "at once".
+        zone: Time zone of naive values.
+
+    Raises:
+        InvalidDueTime: *value* is not finite, not readable, or past 2255-06-05.
+        NotADueTime: *value* is of another type (``bool`` and ``None`` included).
+    """
+    return When("at", max(0, _not_too_late(to_ms(value, zone), value, _TIME)), value)
+
+
+def after(value: DelayInput) -> When:
+    """A due time relative to now by Redis's clock; a negative delay means "at once".
+
+    Raises:
+        InvalidDueTime: *value* is not finite, or ends past 2255-06-05.
+        NotADueTime: *value* is neither a timedelta nor a number.
+    """
+    return When("after", max(0, _delay_ms(value)), value)
+
+
+def by(value: DelayInput) -> When:
+    """A due time relative to the present one; negative is earlier. Raises as :func:`after`."""
+    return When("by", max(-MAX_DUE_MS, _delay_ms(value)), value)
+
+
+def to_ms(value: TimeInput, zone: tzinfo) -> int:
+    """Milliseconds since 1970, rounded up; see :func:`at` for what *value* may be."""
+    if isinstance(value, str):
+        value = _parsed(value)
+    if isinstance(value, datetime):
+        aware = value if value.utcoffset() is not None else value.replace(tzinfo=zone)
+        return _ceil_ms(aware - EPOCH)
+    return _seconds_to_ms(value, _TIME)
+
+
+def from_ms(ms: int) -> datetime:
+    """The aware datetime, in UTC, of *ms* milliseconds since 1970."""
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+def _parsed(text: str) -> datetime:
+    try:
+        parsed: datetime = isoparse(text)
+    except (ValueError, OverflowError):
+        raise InvalidDueTime(text, _TIME) from None
+    return parsed
+
+
+def _delay_ms(value: DelayInput) -> int:
+    ms = _ceil_ms(value) if isinstance(value, timedelta) else _seconds_to_ms(value, _DELAY)
+    return _not_too_late(ms, value, _DELAY)
+
+
+def _ceil_ms(span: timedelta) -> int:
+    whole, rest = divmod(span, _MILLISECOND)
+    return whole + bool(rest)
+
+
+def _seconds_to_ms(value: object, expected: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise NotADueTime(value, expected)
+    # Infinities are refused as well; the distant past, which has no timedelta, is not.
+    if not -math.inf < value <= MAX_DUE_MS / 1000:
+        raise InvalidDueTime(value, expected)
+    if value < -MAX_DUE_MS / 1000:
+        return -MAX_DUE_MS
+    # Through a timedelta, which rounds to microseconds as datetime.fromtimestamp does: a double has
+    # no exact thousandths, and rounding up its binary value makes 1700000000.001 two milliseconds.
+    return _ceil_ms(timedelta(seconds=float(value)))
+
+
+def _not_too_late(ms: int, value: object, expected: str) -> int:
+    if ms > MAX_DUE_MS:
+        raise InvalidDueTime(value, expected)
+    return ms

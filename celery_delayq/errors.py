@@ -1,0 +1,155 @@
+"""What can go wrong, one class each; the class builds the sentence, the caller passes facts.
+
+DelayQError
+├── NoDelayQ
+├── NotHeld
+├── InvalidDueTime            (ValueError)
+│   └── NotADueTime           (TypeError as well)
+├── InvalidOption             (ValueError)
+│   ├── NotATask              (TypeError as well)
+│   └── InvalidSetting
+├── AlreadyScheduled          (ValueError)
+├── UnreadableRecord
+├── BrokerDown                (inside the scanner only)
+└── StoreError
+    ├── StoreFull
+    └── StoreUnavailable      (kombu.exceptions.OperationalError)
+"""
+
+from __future__ import annotations
+
+from kombu.exceptions import OperationalError
+
+
+class DelayQError(Exception):
+    """Base of every error that this package raises itself.
+
+    ``args`` are the facts, and the sentence is made of them when it is asked for: so an error is
+    the same one after the journey from a pool's process, or through a result backend.
+    """
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+    def sentence(self) -> str:
+        """What is wrong, what was seen, what to do."""
+        return super().__str__()
+
+
+class NoDelayQ(DelayQError):
+    """The app has no ``DelayQ``."""
+
+    def __init__(self, app: str) -> None:
+        super().__init__(app)
+        self.app = app
+
+    def sentence(self) -> str:
+        return f"the app {self.app!r} has no DelayQ; make one with DelayQ(app)"
+
+
+class NotHeld(DelayQError):
+    """A task was sent where it should have been held."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(task_id)
+        self.task_id = task_id
+
+    def sentence(self) -> str:
+        return f"task {self.task_id!r} was sent, not held: its apply_async drops options"
+
+
+class InvalidDueTime(DelayQError, ValueError):
+    """A time that no task can be due at."""
+
+    def __init__(self, value: object, expected: str) -> None:
+        super().__init__(value, expected)
+        self.value = value
+        self.expected = expected
+
+    def sentence(self) -> str:
+        return f"{self.value!r} is not a due time; expected {self.expected}"
+
+
+class NotADueTime(InvalidDueTime, TypeError):
+    """A value of a type that is no time at all."""
+
+
+class InvalidOption(DelayQError, ValueError):
+    """An option of a call that cannot be honoured."""
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(name, value, expected)
+        self.name = name
+        self.value = value
+        self.expected = expected
+
+    def sentence(self) -> str:
+        return f"{self.name} is {self.value!r}; expected {self.expected}"
+
+
+class NotATask(InvalidOption, TypeError):
+    """Something to schedule that is neither a task nor a signature."""
+
+
+class InvalidSetting(InvalidOption):
+    """A setting outside its range."""
+
+
+class AlreadyScheduled(DelayQError, ValueError):
+    """The task id is taken by an entry that has not been handed over yet."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(task_id)
+        self.task_id = task_id
+
+    def sentence(self) -> str:
+        return (
+            f"task {self.task_id!r} is already scheduled; cancel it first, or pass another task_id"
+        )
+
+
+class UnreadableRecord(DelayQError):
+    """An entry whose record this version cannot read; it is left as it is."""
+
+    def __init__(self, task_id: str, why: str) -> None:
+        super().__init__(task_id, why)
+        self.task_id = task_id
+        self.why = why
+
+    def sentence(self) -> str:
+        return f"the record of task {self.task_id!r} cannot be read: {self.why}"
+
+
+class BrokerDown(DelayQError):
+    """The broker cannot be reached; no entry is to blame."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def sentence(self) -> str:
+        return f"the broker cannot be reached: {self.why}"
+
+
+class StoreError(DelayQError):
+    """Redis refused a step; nothing was changed by it."""
+
+    def __init__(self, step: str, why: str) -> None:
+        super().__init__(step, why)
+        self.step = step
+        self.why = why
+
+    def sentence(self) -> str:
+        return f"{self.step} failed: {self.why}"
+
+
+class StoreFull(StoreError):
+    """Redis is at ``maxmemory``; no new task can be held until memory is freed."""
+
+
+class StoreUnavailable(StoreError, OperationalError):
+    """Redis could not be reached, or did not answer in time.
+
+    Also an ``OperationalError`` of kombu, because that is what ``apply_async`` raises
+    when its broker is away, and what callers therefore catch.
+    """

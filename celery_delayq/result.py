@@ -1,0 +1,92 @@
+"""What scheduling returns: Celery's own results, which can also be cancelled and moved."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from celery.result import AsyncResult, GroupResult
+
+from .clock import DelayInput, TimeInput, from_ms
+from .store import Outcome, State
+
+if TYPE_CHECKING:
+    from .extension import DelayQ
+
+
+class Scheduled:
+    """What a result of something scheduled can do besides."""
+
+    id: str
+    _delayq: DelayQ
+    _due_ms: int
+
+    @property
+    def due(self) -> datetime:
+        """When it is due, in UTC, as this result last knew.
+
+        It was told when it scheduled or rescheduled; what others changed since,
+        ``delayq.get(id).due`` knows.
+        """
+        return from_ms(self._due_ms)
+
+    def cancel(self, *, revoke: bool = False) -> Outcome:
+        """Cancel it; see :meth:`DelayQ.cancel`."""
+        return self._delayq.cancel(self.id, revoke=revoke)
+
+    def reschedule(
+        self,
+        at: TimeInput | None = None,
+        *,
+        after: DelayInput | None = None,
+        by: DelayInput | None = None,
+    ) -> Outcome:
+        """Move it to another time; see :meth:`DelayQ.reschedule`."""
+        outcome, due_ms = self._delayq.move(self.id, at=at, after=after, by=by)
+        if due_ms is not None:
+            self._due_ms = due_ms
+        return outcome
+
+
+class ScheduledResult(Scheduled, AsyncResult):
+    """The result of a scheduled task: an ``AsyncResult`` with ``due``, ``cancel``, ``reschedule``.
+
+    Its ``state`` is ``SCHEDULED`` while the task waits.
+    """
+
+    @property
+    def state(self) -> str:
+        """``SCHEDULED`` while held (``DEAD`` if it was set aside), then the backend's word."""
+        # The store first: a state in the backend would expire before a far due time.
+        held = self._delayq.state(self.id)
+        if held is not None:
+            return State.DEAD.value if held is State.DEAD else State.SCHEDULED.value
+        state: str = self._get_task_meta()["status"]
+        return state
+
+    status = state
+
+    def __reduce__(self) -> Any:
+        return AsyncResult, self.__reduce_args__()
+
+
+class ScheduledGroupResult(Scheduled, GroupResult):
+    """The result of a scheduled group: a ``GroupResult`` that can be cancelled and moved."""
+
+    def revoke(self, *args: Any, **options: Any) -> Any:
+        """Cancel it while it is held; then what ``GroupResult.revoke`` does: tell the workers."""
+        return None if self.cancel() else super().revoke(*args, **options)
+
+    def __reduce__(self) -> Any:
+        return GroupResult, self.__reduce_args__()
+
+
+def scheduled(result: Any, delayq: DelayQ, due_ms: int) -> ScheduledResult | ScheduledGroupResult:
+    """*result*, able to be cancelled and moved."""
+    # The very object that Celery made. A second one beside it would make the Redis result backend
+    # unsubscribe twice, as each of them is dropped.
+    result.__class__ = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledResult
+    result._delayq = delayq
+    result._due_ms = due_ms
+    held: ScheduledResult | ScheduledGroupResult = result
+    return held

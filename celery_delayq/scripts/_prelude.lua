@@ -1,0 +1,229 @@
+--[[ Stands before every script: the clock, the layout of members and records, what repeats.
+
+member   6 bytes insertion number, big-endian, then the id: equal due times keep insertion order
+
+record   1 byte    format version, '1'; a script leaves a record of another format as it is
+         1 byte    L: bound for a list in this Redis; R: for a relay through the broker
+         length of the destination in decimal, ':', the destination (for L, the list's key)
+         -- the seam; positions from here
+         1..6      insertion number, as in the member
+         7..19     due time, ms, 13 bytes, blanks after the digits
+         20..32    when it was scheduled, ms, 13 digits
+         33..40    operation id of the call that scheduled it
+         41        I: the message follows, as JSON up to the due time at its end
+                   T: it shares a template: 12 bytes that name it, then what differs, in 6 lines
+template the message's JSON, in 10 lines: between two of them belongs what differs; see message_of
+
+A message is bytes to a script: it is put together and cut, never parsed.
+]]
+local FORMAT = '1'
+local TRACE = 10000 -- entries that a generation of `handed` holds; there are two
+local SOUND = '^%d+ *' .. string.rep('%d', 13) .. '........[IT]$'
+local sub = string.sub
+
+local function clock_us()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- The text of a whole number: `tostring` keeps 14 digits only.
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+local function id_of(member)
+  return sub(member, 7)
+end
+
+-- Whether what follows the seam can be read: due time, time of scheduling, operation, form.
+local function is_sound(record, seam)
+  if #record <= seam + 41 then return false end
+  -- Nearly always all digits, which costs a tenth of the exact pattern.
+  if not string.find(sub(record, seam + 7, seam + 32), '%D') then
+    local form = string.byte(record, seam + 41)
+    return form == 73 or form == 84
+  end
+  return string.find(sub(record, seam + 7, seam + 41), SOUND)
+end
+
+-- Where the destination of a record ends; or nil, and what is wrong with it.
+local function seam_of(record)
+  if not record then return nil, 'no record' end
+  if sub(record, 1, 1) ~= FORMAT then
+    return nil, 'record format ' .. string.format('%q', sub(record, 1, 1)) .. ' is unknown'
+  end
+  local colon = string.find(record, ':', 3, true)
+  local length = colon and tonumber(string.match(sub(record, 3, colon - 1), '^%d+$'))
+  if not length then return nil, 'record has no destination' end
+  if not is_sound(record, colon + length) then return nil, 'record is damaged' end
+  return colon + length
+end
+
+local function destination_of(record, seam)
+  return sub(record, string.find(record, ':', 3, true) + 1, seam)
+end
+
+local function member_of(record, seam, id)
+  return sub(record, seam + 1, seam + 6) .. id
+end
+
+local function due_of(record, seam)
+  return tonumber(sub(record, seam + 7, seam + 19))
+end
+
+local function with_due(record, seam, due)
+  return sub(record, 1, seam + 6) .. string.format('%-13.0f', due) .. sub(record, seam + 20)
+end
+
+local function operation_of(record, seam)
+  return sub(record, seam + 33, seam + 40)
+end
+
+-- The name of the template that a record shares, or nil.
+local function template_of(record, seam)
+  if sub(record, seam + 41, seam + 41) == 'T' then return sub(record, seam + 42, seam + 53) end
+end
+
+-- The lines of a template, kept in `cache` for the length of a script; or nil if it is gone.
+local function lines_of(templates, name, cache)
+  local lines = cache[name]
+  if lines then return lines end
+  local text = redis.call('HGET', templates, name)
+  if not text then return nil end
+  lines = {}
+  for line in string.gmatch(text, '[^\n]+') do lines[#lines + 1] = line end
+  cache[name] = lines
+  return lines
+end
+
+-- ISO 8601 in UTC of unix ms, as a JSON string. Days to a date: Howard Hinnant, "chrono-Compatible
+-- Low-Level Date Algorithms", civil_from_days.
+local function iso_of(ms)
+  local floor = math.floor
+  local days, rest = floor(ms / 86400000) + 719468, ms % 86400000
+  local era = floor(days / 146097)
+  local doe = days - era * 146097
+  local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
+  local mp = floor((5 * doy + 2) / 153)
+  local month = mp < 10 and mp + 3 or mp - 9
+  local year = yoe + era * 400 + (month <= 2 and 1 or 0)
+  return string.format('"%04d-%02d-%02dT%02d:%02d:%02d.%03d000+00:00"',
+    year, month, doy - floor((153 * mp + 2) / 5) + 1, floor(rest / 3600000),
+    floor(rest / 60000) % 60, floor(rest / 1000) % 60, rest % 1000)
+end
+
+-- The message of a record as kombu would have pushed it; or nil, and what is wrong.
+local function message_of(record, seam, id, templates, cache)
+  local due = sub(record, seam + 7, seam + 19)
+  local name = template_of(record, seam)
+  if not name then return sub(record, seam + 42) .. due .. '}}' end
+  local line = lines_of(templates, name, cache)
+  if not line then return nil, 'template is gone' end
+  local root, parent, expires, args, kwargs, body_at =
+    string.match(record, '^(.-)\n(.-)\n(.-)\n(.-)\n(.-)\n()', seam + 54)
+  if not body_at or #line ~= 10 then return nil, 'record does not fit its template' end
+  if root == '' then root = '"' .. id .. '"' end
+  -- An expiry that counts from the due time moves with it.
+  if string.find(expires, '^[+-]') then
+    if not string.find(expires, '^[+-]%d+$') then return nil, 'record does not fit its template' end
+    expires = iso_of(tonumber(due) + tonumber(expires))
+  end
+  return line[1] .. id .. line[2] .. id .. operation_of(record, seam) .. line[3] .. sub(record, body_at)
+    .. line[4] .. id .. line[5] .. root .. line[6] .. parent .. line[7] .. expires
+    .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}'
+end
+
+-- `count` records that shared a template are gone; the last one takes it along.
+local function drop_template(templates, uses, name, count)
+  if redis.call('HINCRBY', uses, name, -count) <= 0 then
+    redis.call('HDEL', uses, name)
+    redis.call('HDEL', templates, name)
+  end
+end
+
+-- What is remembered of an entry that left: 'h' handed over or 'c' cancelled, when, and of its record
+-- due time, time of scheduling and operation. So a late cancel is told the truth, and a call that is
+-- repeated because its reply was lost does not schedule again.
+local function trace_of(how, now, record, seam)
+  return how .. whole(now) .. sub(record, seam + 7, seam + 40)
+end
+
+-- The one of some indexes that holds a member, and its score there; or nil. Reading them all also
+-- stops a script, while nothing is written yet, at a key that holds something foreign.
+local function place_of(indexes, member)
+  local place, score
+  for _, index in ipairs(indexes) do
+    local found = redis.call('ZSCORE', index, member)
+    if found then place, score = index, found end
+  end
+  return place, tonumber(score or 0)
+end
+
+-- The first write frees memory, if only none: when memory is full, Redis then lets the rest of a
+-- script write. So what is held can leave a full Redis; only scheduling is refused.
+local function allow_when_full(hash)
+  redis.call('HDEL', hash, '')
+end
+
+-- Stop at a key of ours that holds something foreign, while nothing is written yet: there is no
+-- rolling back.
+local function check_types(zsets, hashes)
+  for _, key in ipairs(zsets) do redis.call('ZCARD', key) end
+  for _, key in ipairs(hashes) do redis.call('HLEN', key) end
+end
+
+local function rotate(handed, handed_old)
+  if redis.call('HLEN', handed) < TRACE then return end
+  -- Not left to RENAME, which frees ten thousand fields there and then: some 4 ms.
+  redis.call('UNLINK', handed_old)
+  redis.call('RENAME', handed, handed_old)
+end
+
+local function find_trace(handed, handed_old, id)
+  return redis.call('HGET', handed, id) or redis.call('HGET', handed_old, id)
+end
+
+local function was_handed_over(handed, handed_old, id)
+  local trace = find_trace(handed, handed_old, id)
+  return trace and sub(trace, 1, 1) == 'h'
+end
+
+local function head_of(index)
+  local head = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
+  return head[2] and tonumber(head[2]) or -1
+end
+
+-- Whether a scanner has to be woken for an entry due at `due`: it is earlier than the head. One token,
+-- not one per entry: it wakes one scanner, and that one learns the head for itself.
+local function needs_token(wake, index, due)
+  local head = head_of(index)
+  return (head < 0 or due < head) and redis.call('LLEN', wake) == 0
+end
+
+-- The claims field of an entry: what is remembered from one hand-over attempt to the next.
+-- attempts: how often it was sent, or may have been; refusals: how often the broker said no;
+-- unsure: the outcome of some attempt is not known.
+local function parse_claim(claim)
+  local attempts, refusals, unsure, lease_ms, token =
+    string.match(claim or '', '^(%d+):(%d+):(%d):(%d+):(.*)$')
+  if not attempts then
+    return {attempts = 0, refusals = 0, unsure = false, lease_ms = 0, token = ''}
+  end
+  return {
+    attempts = tonumber(attempts), refusals = tonumber(refusals), unsure = unsure == '1',
+    lease_ms = tonumber(lease_ms), token = token,
+  }
+end
+
+local function format_claim(claim)
+  return string.format('%d:%d:%d:%d:%s',
+    claim.attempts, claim.refusals, claim.unsure and 1 or 0, claim.lease_ms, claim.token)
+end
+
+-- Set an entry aside that cannot be handed over; its record stays, and so does what is known.
+local function bury(dead, reasons, now, member, reason)
+  redis.call('HSET', reasons, id_of(member), reason)
+  redis.call('ZADD', dead, whole(now), member)
+end
+

@@ -1,0 +1,44 @@
+--[[ ack: forget entries that the broker has confirmed.
+
+KEYS[1]  leased      ZSET  member -> lease deadline, ms
+KEYS[2]  messages    HASH  id -> record
+KEYS[3]  templates   HASH  name -> template
+KEYS[4]  uses        HASH  name -> how many records share the template
+KEYS[5]  claims      HASH  id -> claim
+KEYS[6]  handed      HASH  id -> trace of what left
+KEYS[7]  handed_old  HASH  the same, older
+
+ARGV[1]     token    the claim's fencing token
+ARGV[2...]  members  what was confirmed
+
+Returns  how many were still held under this token; the others belong to somebody else now
+Cost     O(M log N)
+Keeps    an entry that was claimed anew, or moved, is not touched by a late ack
+]]
+local leased, messages, templates, uses = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local claims, handed, handed_old = KEYS[5], KEYS[6], KEYS[7]
+local token = ARGV[1]
+
+local now = math.floor(clock_us() / 1000)
+local acked = 0
+check_types({leased}, {messages, templates, uses, claims, handed, handed_old})
+
+local function forget(member)
+  local id = id_of(member)
+  if parse_claim(redis.call('HGET', claims, id)).token ~= token then return end
+  local record = redis.call('HGET', messages, id)
+  redis.call('ZREM', leased, member)
+  redis.call('HDEL', claims, id)
+  redis.call('HDEL', messages, id)
+  acked = acked + 1
+  local seam = seam_of(record)
+  if not seam then return end
+  redis.call('HSET', handed, id, trace_of('h', now, record, seam))
+  local name = template_of(record, seam)
+  if name then drop_template(templates, uses, name, 1) end
+end
+
+allow_when_full(claims)
+for at = 2, #ARGV do forget(ARGV[at]) end
+rotate(handed, handed_old)
+return acked

@@ -1,0 +1,43 @@
+--[[ look: one entry and where it stands.
+
+KEYS[1]  due        ZSET  member -> due time, ms
+KEYS[2]  relay      ZSET  member -> due time, ms
+KEYS[3]  leased     ZSET  member -> lease deadline, ms
+KEYS[4]  messages   HASH  id -> record
+KEYS[5]  templates  HASH  name -> template
+KEYS[6]  reasons    HASH  id -> why it is dead
+KEYS[7]  handed     HASH  id -> trace of what left
+KEYS[8]  handed_old HASH  the same, older
+
+ARGV[1]  id  the task's id
+
+Returns  {state, message, due in ms, created in ms, reason or ''}, state one of scheduled |
+         in_flight | dead; {'unreadable', why}; {'handed_over', when in ms}; or {}
+Cost     O(log N)
+Keeps    changes nothing
+]]
+local due, relay, leased, messages = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local templates, reasons, handed, handed_old = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local id = ARGV[1]
+
+local record = redis.call('HGET', messages, id)
+if not record then
+  if not was_handed_over(handed, handed_old, id) then return {} end
+  return {'handed_over', tonumber(sub(find_trace(handed, handed_old, id), 2, 14))}
+end
+local seam, defect = seam_of(record)
+if not seam then return {'unreadable', defect} end
+local message
+message, defect = message_of(record, seam, id, templates, {})
+if not message then return {'unreadable', defect} end
+
+local member = member_of(record, seam, id)
+local state, reason = 'dead', ''
+if redis.call('ZSCORE', due, member) or redis.call('ZSCORE', relay, member) then
+  state = 'scheduled'
+elseif redis.call('ZSCORE', leased, member) then
+  state = 'in_flight'
+else
+  reason = redis.call('HGET', reasons, id) or ''
+end
+return {state, message, due_of(record, seam), tonumber(sub(record, seam + 20, seam + 32)), reason}

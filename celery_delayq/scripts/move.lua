@@ -1,0 +1,140 @@
+--[[ move: hand over what is due and bound for lists in this Redis, at most one batch.
+
+KEYS[1]  due         ZSET  member -> due time, ms
+KEYS[2]  relay       ZSET  member -> due time, ms
+KEYS[3]  leased      ZSET  member -> lease deadline, ms
+KEYS[4]  dead        ZSET  member -> when it was set aside, ms
+KEYS[5]  messages    HASH  id -> record
+KEYS[6]  templates   HASH  name -> template
+KEYS[7]  uses        HASH  name -> how many records share the template
+KEYS[8]  reasons     HASH  id -> why it is dead
+KEYS[9]  handed      HASH  id -> trace of what left
+KEYS[10] handed_old  HASH  the same, older
+KEYS[11] scanners    ZSET  scanner -> ms until which its last sign of life counts
+KEYS[12] watch       STRING  which scanner is up for the next head, and when
+
+ARGV[1]  scanner    who asks
+ARGV[2]  alive_ms   for how long this sign of life counts, > 0
+ARGV[3]  limit      most entries to move, 1..1000
+ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
+
+Returns  {now in us, moved, heads of due, relay and leased in ms or -1, 1 if the caller is to be up
+         for the earliest of them, else 0, {id, reason, ...} set aside}
+Cost     O(log N + M log N), M <= limit
+Keeps    an entry is in `due` or in its list, never in both, never in neither
+]]
+local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local messages, templates, uses, reasons = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local handed, handed_old, scanners, watch = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local max_bytes = tonumber(ARGV[4])
+local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
+
+local now_us = clock_us()
+local now = math.floor(now_us / 1000)
+
+-- Scanners silent for an hour are forgotten; until then `status` can tell of them. (And a removal
+-- is what has to come first, see allow_when_full.)
+redis.call('ZREMRANGEBYSCORE', scanners, '-inf', whole(now - 3600000))
+redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
+
+local members = redis.call('ZRANGEBYSCORE', due, '-inf', whole(now), 'LIMIT', 0, limit)
+local stamp = 'h' .. whole(now) -- of a trace, see trace_of: the same for the whole batch
+local lists, cache, aside = {}, {}, {}
+local taken, bytes = 0, 0
+
+local function set_aside(member, reason)
+  bury(dead, reasons, now, member, reason)
+  aside[#aside + 1] = id_of(member)
+  aside[#aside + 1] = reason
+end
+
+local function list_for(key)
+  for _, list in ipairs(lists) do
+    if list.key == key then return list end
+  end
+  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, traces = {}, shared = {}}
+  lists[#lists + 1] = list
+  return list
+end
+
+-- Neighbours mostly go to the same list, so what precedes the seam is compared, not parsed again.
+local prefix, seam, list = false, 0, nil
+
+local function take(member)
+  local id = id_of(member)
+  local record = redis.call('HGET', messages, id)
+  local defect, message
+  if not record or sub(record, 1, seam) ~= prefix or not is_sound(record, seam) then
+    local found
+    found, defect = seam_of(record)
+    if not found then
+      bytes = bytes + #(record or '')
+      return set_aside(member, defect)
+    end
+    prefix, seam = sub(record, 1, found), found
+    list = list_for(destination_of(record, found))
+  end
+  message, defect = message_of(record, seam, id, templates, cache)
+  if not message then return set_aside(member, defect) end
+  bytes = bytes + #message
+  local at, traces, shared = list.size + 1, list.traces, list.shared
+  list.size = at
+  list.messages[at], list.ids[at], list.members[at] = message, id, member
+  traces[at * 2 - 1], traces[at * 2] = id, stamp .. sub(record, seam + 7, seam + 40)
+  local name = template_of(record, seam)
+  if name then shared[name] = (shared[name] or 0) + 1 end
+end
+
+if #members > 0 then
+  check_types({dead}, {messages, templates, uses, reasons, handed, handed_old})
+  -- Steps that change nothing, to find out before anything is moved whether they are allowed.
+  redis.call('HDEL', messages, '')
+  redis.call('ZREMRANGEBYRANK', due, 1, 0)
+end
+
+while taken < #members and bytes < max_bytes do
+  taken = taken + 1
+  take(members[taken])
+end
+
+-- The new place is written before the old one is cleared: a script that Redis stops half-way is not
+-- rolled back, and must not lose what it moved.
+local moved = 0
+for _, full in ipairs(lists) do
+  if full.size > 0 then redis.call('HSET', handed, unpack(full.traces)) end
+  local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
+  if type(pushed) == 'table' then
+    redis.call('HDEL', handed, unpack(full.ids))
+    for _, member in ipairs(full.members) do
+      set_aside(member, full.key .. ': ' .. pushed.err)
+    end
+  elseif pushed then
+    moved = moved + full.size
+    redis.call('HDEL', messages, unpack(full.ids))
+    for name, count in pairs(full.shared) do
+      drop_template(templates, uses, name, count)
+    end
+  end
+end
+if taken > 0 then redis.call('ZREMRANGEBYRANK', due, 0, taken - 1) end
+rotate(handed, handed_old)
+
+
+-- One scanner is up for the head; were it all of them, a hundred scanners would call a hundred times
+-- for each due time. Another takes over what is not watched, or watched for later, or overdue.
+local heads = {head_of(due), head_of(relay), head_of(leased)}
+local next_head = math.huge
+for _, head in ipairs(heads) do
+  if head >= 0 then next_head = math.min(next_head, head) end
+end
+local at, by = string.match(redis.call('GET', watch) or '', '^(%d+):(.*)$')
+local free = not at or by == scanner or tonumber(at) > next_head or tonumber(at) < now - OVERDUE
+local watching = free and next_head < math.huge
+if watching then
+  redis.call('SET', watch, whole(next_head) .. ':' .. scanner)
+elseif by == scanner then
+  redis.call('DEL', watch)
+end
+
+return {now_us, moved, heads[1], heads[2], heads[3], watching and 1 or 0, aside}

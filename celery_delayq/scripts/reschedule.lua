@@ -1,0 +1,71 @@
+--[[ reschedule: give an entry that has not left yet another due time; its id stays.
+
+KEYS[1]  due         ZSET  member -> due time, ms
+KEYS[2]  relay       ZSET  member -> due time, ms
+KEYS[3]  leased      ZSET  member -> lease deadline, ms
+KEYS[4]  dead        ZSET  member -> when it was set aside, ms
+KEYS[5]  messages    HASH  id -> record
+KEYS[6]  claims      HASH  id -> claim
+KEYS[7]  reasons     HASH  id -> why it is dead
+KEYS[8]  handed      HASH  id -> trace of what left
+KEYS[9]  handed_old  HASH  the same, older
+KEYS[10] wake        LIST  at most one token
+
+ARGV[1]  id      the task's id
+ARGV[2]  mode    at | after | by: what `ms` counts from (by: the present due time)
+ARGV[3]  ms      unix time, or milliseconds, negative allowed with `by`
+ARGV[4]  latest  greatest due time allowed, unix ms
+
+Returns  {'done' | 'uncertain', due}, {'late'} (past `latest`, nothing was written),
+         {'in_flight' | 'handed_over' | 'not_found'}, or {'unreadable', why}
+         uncertain: moved, but an earlier attempt may have delivered it
+Cost     O(log N + size of the record)
+Keeps    an entry that left is not brought back; one under a lease stays
+]]
+local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local messages, claims, reasons = KEYS[5], KEYS[6], KEYS[7]
+local handed, handed_old, wake = KEYS[8], KEYS[9], KEYS[10]
+local id, mode, ms, latest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local record = redis.call('HGET', messages, id)
+if not record then
+  return {was_handed_over(handed, handed_old, id) and 'handed_over' or 'not_found'}
+end
+local seam, defect = seam_of(record)
+if not seam then return {'unreadable', defect} end
+
+-- All that can fail comes before the first write: nothing is rolled back.
+local now_us = clock_us()
+local member = member_of(record, seam, id)
+local place, score = place_of({due, relay, leased, dead}, member)
+if place == leased and score > math.floor(now_us / 1000) then return {'in_flight'} end
+
+local when = ms
+if mode == 'after' then
+  when = math.ceil(now_us / 1000) + ms
+elseif mode == 'by' then
+  when = math.max(0, due_of(record, seam) + ms)
+end
+if when > latest then return {'late'} end
+
+local index = sub(record, 2, 2) == 'L' and due or relay
+local token = needs_token(wake, index, when)
+local claimed = redis.call('HGET', claims, id)
+local explained = redis.call('HEXISTS', reasons, id) == 1
+local claim = parse_claim(claimed)
+local unsure = place == leased or claim.unsure
+
+allow_when_full(messages)
+redis.call('HSET', messages, id, with_due(record, seam, when))
+redis.call('ZADD', index, whole(when), member)
+if place and place ~= index then redis.call('ZREM', place, member) end
+if unsure then
+  if place == leased then claim.attempts = claim.attempts + 1 end
+  claim.refusals, claim.unsure, claim.token = 0, true, ''
+  redis.call('HSET', claims, id, format_claim(claim))
+elseif claimed then
+  redis.call('HDEL', claims, id)
+end
+if explained then redis.call('HDEL', reasons, id) end
+if token then redis.call('LPUSH', wake, '1') end
+return {unsure and 'uncertain' or 'done', when}

@@ -1,0 +1,125 @@
+"""The settings: each declared once, here; validation, README and CLI read these lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import InvalidSetting
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: ``delayq_<name>`` in the app's configuration."""
+
+    name: str
+    default: Any
+    unit: str
+    expected: str
+    says: str
+    valid: Callable[[Any], bool]
+
+    @property
+    def key(self) -> str:
+        return f"delayq_{self.name}"
+
+    def read(self, conf: Mapping[str, Any]) -> Any:
+        value = conf.get(self.key, self.default)
+        if not self.valid(value):
+            raise InvalidSetting(self.key, value, self.expected)
+        return value
+
+
+def _number(low: float, high: float, *, whole: bool = False) -> Callable[[Any], bool]:
+    kinds = (int,) if whole else (int, float)
+    return lambda value: (
+        isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= high
+    )
+
+
+def _matches(pattern: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "url",
+        None,
+        "URL",
+        "a redis:// or rediss:// URL",
+        "The Redis that holds scheduled tasks; by default the broker, when that is a Redis.",
+        lambda value: value is None or (isinstance(value, str) and "://" in value),
+    ),
+    Setting(
+        "prefix",
+        "delayq",
+        "text",
+        "1 to 64 letters, digits, dots, dashes or underscores",
+        "Begins the name of every key, so that several apps can share one database.",
+        _matches(r"[A-Za-z0-9._-]{1,64}"),
+    ),
+    Setting(
+        "batch_size",
+        200,
+        "tasks",
+        "a whole number of tasks from 1 to 1000",
+        "Most tasks that one script call hands over.",
+        _number(1, 1000, whole=True),
+    ),
+    Setting(
+        "lease",
+        30.0,
+        "seconds",
+        "a number of seconds from 1 to 3600",
+        "How long a scanner may hold a task that it publishes to another broker.",
+        _number(1, 3600),
+    ),
+    Setting(
+        "safety_interval",
+        5.0,
+        "seconds",
+        "a number of seconds from 0.1 to 300",
+        "How often a scanner looks although nothing woke it; also its sign of life.",
+        _number(0.1, 300),
+    ),
+    Setting(
+        "capture_eta",
+        False,
+        "true or false",
+        "true or false",
+        "Hold every task sent with `eta` or `countdown`, with no change to the calling code.",
+        lambda value: isinstance(value, bool),
+    ),
+    Setting(
+        "min_delay",
+        0.0,
+        "seconds",
+        "a number of seconds from 0 to 86400",
+        "A captured `eta` nearer than this is left to Celery.",
+        _number(0, 86400),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one app, checked."""
+
+    url: str | None
+    prefix: str
+    batch_size: int
+    lease: float
+    safety_interval: float
+    capture_eta: bool
+    min_delay: float
+
+    @classmethod
+    def load(cls, conf: Mapping[str, Any]) -> Settings:
+        """Read and check every setting.
+
+        Raises:
+            InvalidSetting: a value is out of its range; names setting, value and range.
+        """
+        return cls(**{setting.name: setting.read(conf) for setting in SETTINGS})

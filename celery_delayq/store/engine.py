@@ -1,0 +1,177 @@
+"""The scanner's steps: move, claim, ack, release, reclaim."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ..errors import StoreUnavailable
+from .scripts import Scripts
+
+MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
+CHUNK = 200  # entries per call of claim, ack and release: some 3 ms
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one call of ``move`` did and saw; times in ms, ``None`` where there is no head.
+
+    ``watching``: this scanner is to be up for the earliest head; the others may sleep on.
+    ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
+    """
+
+    now_us: int
+    moved: int
+    due: int | None
+    relay: int | None
+    leased: int | None
+    watching: bool
+    set_aside: list[tuple[str, str]]
+    read_at: float = field(default_factory=time.monotonic)
+
+    def seconds_until(self, head: int | None) -> float | None:
+        """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
+        if head is None:
+            return None
+        return (head * 1000 - self.now_us) / 1_000_000 - (time.monotonic() - self.read_at)
+
+    def is_past(self, head: int | None) -> bool:
+        return head is not None and head * 1000 <= self.now_us
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """An entry under a lease, and what was made of it so far.
+
+    ``attempts`` were made at it, ``refusals`` of them ended in a no of the broker; ``unsure``: of
+    some it is not known how they ended.
+    """
+
+    token: str
+    member: bytes
+    task_id: str
+    destination: str
+    message: bytes
+    attempts: int
+    refusals: int
+    unsure: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no attempt was made at it before."""
+        return not self.attempts
+
+
+class Engine:
+    """What a scanner does with the store; one per scanner."""
+
+    def __init__(self, scripts: Scripts, *, batch_size: int, lease: float, alive: float) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+        self._scripts = scripts
+        self._batch_size = batch_size
+        self._lease_ms = round(lease * 1000)
+        self._alive_ms = round(alive * 1000)
+        self._tokens = itertools.count(1)
+
+    def move(self) -> Pass:
+        """Hand over one batch of what is bound for lists in the store's own Redis."""
+        asked = time.monotonic()
+        now_us, moved, *heads, watching, aside = self._scripts.call(
+            "move",
+            scanner=self.name,
+            alive_ms=self._alive_ms,
+            limit=self._batch_size,
+            max_bytes=MAX_BYTES,
+        )
+        # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
+        # make every wait late by half a round trip, which is most of a scanner's lateness.
+        read_at = (asked + time.monotonic()) / 2
+        due, relay, leased = (None if head < 0 else head for head in heads)
+        return Pass(now_us, moved, due, relay, leased, bool(watching), _pairs(aside), read_at)
+
+    def claim(self, limit: int) -> tuple[list[Claimed], list[tuple[str, str]]]:
+        """Lease up to *limit* due entries; returns them, and what was set aside, with reasons."""
+        claimed: list[Claimed] = []
+        set_aside: list[tuple[str, str]] = []
+        while len(claimed) < limit:
+            wanted = min(CHUNK, limit - len(claimed))
+            try:
+                some, aside = self._claim(wanted)
+            except StoreUnavailable:
+                if not claimed:
+                    raise
+                break
+            claimed += some
+            set_aside += aside
+            if len(some) + len(aside) < wanted:
+                break
+        return claimed, set_aside
+
+    def _claim(self, limit: int) -> tuple[list[Claimed], list[tuple[str, str]]]:
+        token = f"{self.name}:{next(self._tokens)}"
+        flat, aside = self._scripts.call(
+            "claim", token=token, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
+        )
+        claimed = [
+            Claimed(token, member, member[6:].decode(), where.decode(), message, *counts)
+            for member, where, message, *counts in zip(*[iter(flat)] * 6, strict=True)
+        ]
+        return claimed, _pairs(aside)
+
+    def ack(self, claimed: Iterable[Claimed]) -> int:
+        """Forget what the broker confirmed; returns how many were still ours."""
+        return sum(
+            self._scripts.call("ack", token=token, members=members)
+            for token, members in _chunks(claimed)
+        )
+
+    def release(
+        self, verdict: str, claimed: Iterable[Claimed], *, wait: float = 0, reason: str = ""
+    ) -> int:
+        """Give back, or set aside; returns how many were still ours.
+
+        Args:
+            verdict: See ``release.lua``.
+            wait: Seconds until the next attempt, where it was refused.
+            reason: Why, where it is set aside.
+        """
+        return sum(
+            self._scripts.call(
+                "release",
+                token=token,
+                verdict=verdict,
+                wait_ms=round(wait * 1000),
+                reason=reason,
+                members=members,
+            )
+            for token, members in _chunks(claimed)
+        )
+
+    def reclaim(self) -> list[str]:
+        """Take back leases that ran out; returns the ids."""
+        ids = self._scripts.call("reclaim", limit=self._batch_size)
+        return [task_id.decode() for task_id in ids]
+
+    def leave(self) -> None:
+        """Stop counting as alive."""
+        self._scripts.call("leave", scanner=self.name)
+
+    def close(self) -> None:
+        """Let go of the connection to Redis."""
+        self._scripts.client.close()
+
+
+def _pairs(flat: list[bytes]) -> list[tuple[str, str]]:
+    texts = [value.decode(errors="replace") for value in flat]
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _chunks(claimed: Iterable[Claimed]) -> Iterator[tuple[str, list[bytes]]]:
+    for token, entries in itertools.groupby(claimed, lambda entry: entry.token):
+        members = [entry.member for entry in entries]
+        for start in range(0, len(members), CHUNK):
+            yield token, members[start : start + CHUNK]

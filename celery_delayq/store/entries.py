@@ -1,0 +1,214 @@
+"""The caller's steps: schedule, cancel, reschedule, look, list, count."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from ..clock import MAX_DUE_MS, When, from_ms
+from ..errors import AlreadyScheduled, InvalidDueTime, UnreadableRecord
+from ..record import Draft
+from .outcome import Outcome
+from .scripts import Scripts
+
+Row = tuple[int, bytes, bytes, int, int]
+
+MANY_TEMPLATES = 1000  # names of templates that a process remembers to have sent
+PAGE = 200
+PAGE_BYTES = 4_000_000
+
+
+class State(str, Enum):
+    """Where an entry stands."""
+
+    SCHEDULED = "SCHEDULED"
+    IN_FLIGHT = "IN_FLIGHT"
+    DEAD = "DEAD"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry as read from the store."""
+
+    task_id: str
+    state: State
+    due_ms: int
+    created_ms: int
+    message: bytes
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many entries are in which state; the next due time; how many scanners are alive."""
+
+    scheduled: int
+    in_flight: int
+    dead: int
+    scanners: int
+    next_due_ms: int | None
+    now_ms: int
+
+
+class Entries:
+    """What callers do with the store."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+        self._templates: set[bytes] = set()
+
+    def schedule(
+        self,
+        task_id: str,
+        when: When,
+        draft: Draft,
+        *,
+        operation: bytes,
+        again: bool = True,
+        supersede: bool = False,
+    ) -> int:
+        """Hold one entry; returns its due time in ms.
+
+        Args:
+            task_id: Not held already.
+            operation: 8 bytes that name this call. A repetition after a lost reply must bring
+                the same ones; it then changes nothing and gets the same answer.
+            again: Whether this may be such a repetition; the first call need not look for it.
+            supersede: The caller is this very task, running: an entry of it that is still
+                held was delivered, and gives way.
+
+        Raises:
+            AlreadyScheduled: *task_id* is held; it is untouched.
+            InvalidDueTime: past 2255-06-05.
+        """
+        call = partial(
+            self._scripts.call,
+            "schedule",
+            id=task_id,
+            mode=when.mode,
+            ms=when.ms,
+            latest=MAX_DUE_MS,
+            destination=draft.destination,
+            operation=operation,
+            body=draft.body,
+            again=int(again),
+            supersede=int(supersede),
+        )
+        # A template that this process has sent before is there, as a rule: not once more.
+        known = draft.name in self._templates
+        status, *rest = call(template=b"" if known else draft.template)
+        if status == b"template":
+            status, *rest = call(template=draft.template)
+        if draft.name and len(self._templates) < MANY_TEMPLATES:
+            self._templates.add(draft.name)
+        if status == b"conflict":
+            raise AlreadyScheduled(task_id)
+        return _due_ms(status, rest, when)
+
+    def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
+        """Remove an entry that has not left; returns its message where it was removed."""
+        status, *rest = self._scripts.call("cancel", id=task_id)
+        return _outcome(task_id, status, rest), rest[0] if rest else None
+
+    def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
+        """Move an entry that has not left; returns its new due time in ms where it was moved."""
+        status, *rest = self._scripts.call(
+            "reschedule", id=task_id, mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
+        )
+        due_ms = _due_ms(status, rest, when) if status == b"late" or rest else None
+        return _outcome(task_id, status, rest), due_ms
+
+    def find(self, task_id: str) -> Entry | None:
+        """The entry, or ``None``.
+
+        Raises:
+            UnreadableRecord: it is of a format that this version does not know.
+        """
+        found = self._look(task_id)
+        if not found:
+            return None
+        state, message, due_ms, created_ms, reason = found
+        return Entry(
+            task_id, _state(state), due_ms, created_ms, message, reason.decode(errors="replace")
+        )
+
+    def state(self, task_id: str) -> State | None:
+        """Where an entry stands; ``None`` if it is not held.
+
+        Raises:
+            UnreadableRecord: it is of a format that this version does not know.
+        """
+        found = self._look(task_id)
+        return _state(found[0]) if found else None
+
+    def handed_over_ms(self, task_id: str) -> int | None:
+        """When an entry was handed over, while a trace of it is kept."""
+        found = self._scripts.call("look", id=task_id)
+        return found[1] if found and found[0] == b"handed_over" else None
+
+    def _look(self, task_id: str) -> Any:
+        found = self._scripts.call("look", id=task_id)
+        _refuse_unreadable(task_id, *found)
+        return [] if found and found[0] == b"handed_over" else found
+
+    def waiting(self, after_ms: int, before_ms: int) -> Iterator[Entry]:
+        """Entries due from *after_ms* to just before *before_ms*, in due order, page by page.
+
+        Entries that come or go meanwhile make it neither skip nor repeat another one. What
+        cannot be read is left out; it is set aside when it falls due.
+        """
+        indexes = (self._index(name, after_ms, before_ms) for name in ("due", "relay"))
+        for _, member, message, due_ms, created_ms in heapq.merge(*indexes):
+            if message:
+                yield Entry(member[6:].decode(), State.SCHEDULED, due_ms, created_ms, message)
+
+    def _index(self, name: str, after_ms: int, before_ms: int) -> Iterator[Row]:
+        score, order = after_ms - 1, 2**48
+        while True:
+            flat = self._scripts.call(
+                "page",
+                index=name,
+                score=score,
+                order=order,
+                before=before_ms,
+                limit=PAGE,
+                max_bytes=PAGE_BYTES,
+            )
+            rows = list(zip(*[iter(flat)] * 5, strict=True))
+            for member, at_ms, message, due_ms, created_ms in rows:
+                yield at_ms, member, message, due_ms, created_ms
+            if not rows:
+                return
+            score, order = rows[-1][1], int.from_bytes(rows[-1][0][:6], "big")
+
+    def counts(self) -> Counts:
+        """All counts at one instant."""
+        now_us, scheduled, in_flight, dead, scanners, *heads = self._scripts.call("counts")
+        known = [head for head in heads if head >= 0]
+        return Counts(
+            scheduled, in_flight, dead, scanners, min(known) if known else None, now_us // 1000
+        )
+
+
+def _due_ms(status: bytes, rest: list[int], when: When) -> int:
+    if status == b"late":
+        raise InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
+    return rest[0]
+
+
+def _outcome(task_id: str, status: bytes, rest: list[Any]) -> Outcome:
+    _refuse_unreadable(task_id, status, *rest)
+    return Outcome(status.decode())
+
+
+def _state(word: bytes) -> State:
+    return State(word.decode().upper())
+
+
+def _refuse_unreadable(task_id: str, status: bytes = b"", why: Any = b"", *_: Any) -> None:
+    if status == b"unreadable":
+        raise UnreadableRecord(task_id, why.decode(errors="replace"))

@@ -1,0 +1,130 @@
+"""The Lua scripts, called by name with named arguments.
+
+A script's header is its signature: the loader reads the order of keys and arguments from
+it, so that no caller counts positions, and a test holds every header against its body.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import redis
+
+from ..keys import Keys
+from .client import Client, packed
+
+_KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
+_ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
+_PRELUDE = "_prelude.lua"
+
+
+@dataclass(frozen=True)
+class Script:
+    """One script file: its text, and the signature its header declares."""
+
+    name: str
+    text: str
+    sha: str
+    keys: tuple[str, ...]
+    arguments: tuple[str, ...]
+    rest: str | None
+
+    @classmethod
+    def parse(cls, name: str, prelude: str, source: str) -> Script:
+        header = source.partition("]]\n")[0]
+        arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
+        text = prelude + source
+        return cls(
+            name=name,
+            text=text,
+            sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
+            keys=tuple(word for _, word in _KEY.findall(header)),
+            arguments=tuple(word for word, dots in arguments if not dots),
+            rest=next((word for word, dots in arguments if dots), None),
+        )
+
+    def argv(self, given: dict[str, Any]) -> list[Any]:
+        """The values in the script's order.
+
+        Raises:
+            TypeError: a name is missing, or one is given that the script does not declare.
+        """
+        expected = len(self.arguments) + (self.rest is not None)
+        try:
+            values = [given[name] for name in self.arguments]
+            tail = given[self.rest] if self.rest else ()
+        except KeyError:
+            expected = -1
+        if len(given) != expected:
+            names = (*self.arguments, *([self.rest] if self.rest else ()))
+            raise TypeError(f"{self.name} takes {sorted(names)}, got {sorted(given)}")
+        return [*values, *tail]
+
+
+@lru_cache(maxsize=1)
+def load() -> dict[str, Script]:
+    """Every script by its name, read once from the package's files."""
+    folder = resources.files("celery_delayq") / "scripts"
+    prelude = (folder / _PRELUDE).read_text("utf-8")
+    return {
+        name: Script.parse(name, prelude, path.read_text("utf-8"))
+        for path in folder.iterdir()
+        if path.name.endswith(".lua") and path.name != _PRELUDE
+        for name in [path.name[: -len(".lua")]]
+    }
+
+
+class Scripts:
+    """The scripts, bound to one Redis and one set of keys."""
+
+    def __init__(self, client: Client, keys: Keys) -> None:
+        self.client = client
+        self.keys = keys
+        self._calls: dict[tuple[str, str], _Call] = {}
+        self._sent: set[str] = set()
+
+    def call(self, name: str, *, index: str = "", **arguments: Any) -> Any:
+        """Run one script; load it first where the server does not know it.
+
+        Args:
+            name: The file's name without ``.lua``.
+            index: Which key is meant where the script's header says ``index``.
+            arguments: The script's ARGV, by the names that its header gives them.
+
+        Raises:
+            TypeError: *arguments* are not what the header declares.
+            StoreError: as :meth:`Client.execute`.
+        """
+        call = self._calls.get((name, index)) or self._prepare(name, index)
+        tail = call.keys + packed(call.script.argv(arguments))
+        try:
+            # Not asked for before: sent whole, which loads it; that saves an answer of NOSCRIPT.
+            if call.script.sha in self._sent:
+                return self.client.execute(name, call.by_sha + tail)
+        except redis.exceptions.NoScriptError:
+            # Flushed, restarted, or failed over to a server that never saw it. It did not run.
+            pass
+        answer = self.client.execute(name, packed(["EVAL", call.script.text]) + tail)
+        self._sent.add(call.script.sha)
+        return answer
+
+    def _prepare(self, name: str, index: str) -> _Call:
+        script = load()[name]
+        names = [self.keys[index if key == "index" else key] for key in script.keys]
+        call = _Call(script, packed(["EVALSHA", script.sha]), packed([len(names), *names]))
+        self._calls[name, index] = call
+        return call
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What all calls of a script on the same keys have in common, packed."""
+
+    script: Script
+    by_sha: list[bytes]
+    keys: list[bytes]

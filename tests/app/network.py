@@ -1,0 +1,82 @@
+"""Servers that misbehave: one that hangs up, and a proxy that swallows what Redis answers."""
+
+import contextlib
+import socket
+import threading
+
+
+class Listener:
+    """A loopback port; each connection to it is counted, and given to ``serve`` in a thread."""
+
+    def __init__(self, serve=socket.socket.close):
+        self._serve = serve
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.connections = 0
+        self._open = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        # shutdown() wakes the thread that is blocked in accept(); close() alone does not.
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+        for connection in self._open:
+            hang_up(connection)
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+
+def hang_up(connection):
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+class ReplySwallower:
+    """A proxy to a Redis that hangs up instead of passing on the answer to a marked command."""
+
+    def __init__(self, port, mark, times=1):
+        self._port = port
+        self._mark = mark
+        self._left = times
+        self.swallowed = 0
+        self._listener = Listener(self._serve)
+
+    def __enter__(self):
+        self._listener.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._listener.__exit__(*error)
+
+    @property
+    def port(self):
+        return self._listener.port
+
+    def _serve(self, near):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", self._port)) as far,
+        ):
+            while request := near.recv(1 << 20):
+                far.sendall(request)
+                answer = far.recv(1 << 20)
+                if self._mark in request and self._left:
+                    self._left -= 1
+                    self.swallowed += 1
+                    break
+                near.sendall(answer)
+        hang_up(near)

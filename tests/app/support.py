@@ -1,0 +1,97 @@
+"""What the tests of the face to Celery share: moving what is due, and looking at broker lists."""
+
+import contextlib
+import json
+from types import SimpleNamespace
+
+OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered")
+LONG_AGO = 1_000_000_000  # Unix time; due at once, with no instant of "now" to wait for
+FAR = 4_102_444_800  # 2100-01-01
+
+
+@contextlib.contextmanager
+def scanner_of(delayq):
+    """A scanner that does not run: its steps are taken one by one."""
+    scanner = delayq.scanner()
+    try:
+        yield scanner
+    finally:
+        scanner._relay.close()
+        scanner._wakeup.close()
+        scanner._engine._scripts.client.close()
+
+
+def move(delayq):
+    """Move all that is due into its lists, as a scanner does; returns how many moved."""
+    with scanner_of(delayq) as scanner:
+        # A batch is bounded in bytes, too, so it is no sign of the end that it is not full.
+        moved = sum(iter(lambda: scanner._engine.move().moved, 0))
+        scanner._engine.leave()
+        return moved
+
+
+def relay(delayq):
+    """Publish what is due and not bound for a list, as a scanner does; returns how many."""
+    with scanner_of(delayq) as scanner:
+        return sum(iter(lambda: scanner._relay.batch(lambda: False), 0))
+
+
+def hand_over(delayq):
+    """Move and publish all that is due; returns how many."""
+    return move(delayq) + relay(delayq)
+
+
+def claim(delayq):
+    """Lease what is due and not bound for a list, and do nothing with it."""
+    with scanner_of(delayq) as scanner:
+        return scanner._engine.claim(100)
+
+
+def lists(redis):
+    """Each list of the broker with its messages, oldest first; neither ours nor kombu's own."""
+    keys = [key for key in redis.keys("*") if redis.type(key) == b"list"]
+    return {
+        key: redis.lrange(key, 0, -1)[::-1]
+        for key in keys
+        if not key.endswith(b":0}:wake") and b"celery.pidbox" not in key
+    }
+
+
+def only_message(redis):
+    """(key, raw message) of the one message that there is."""
+    [(key, [message])] = lists(redis).items()
+    return key, message
+
+
+def comparable(raw):
+    """A message without what is ours, and what no two messages have in common."""
+    message = json.loads(raw)
+    message["properties"].pop("delivery_tag")
+    # Celery counts it from the call; for Redis, which knows no such thing, it is left out.
+    message["properties"].pop("expiration", None)
+    for name in OWN_HEADERS:
+        message["headers"].pop(name, None)
+    return message
+
+
+def envelope(delayq, task_id):
+    """The held message, as it would be handed over now."""
+    message = json.loads(delayq.entries.find(task_id).message)
+    return SimpleNamespace(
+        headers=message["headers"], properties=message["properties"], raw=message
+    )
+
+
+def templates(redis):
+    """How many templates are kept, and how many entries share them."""
+    uses = map(int, redis.hvals("{delayq:0}:uses"))
+    return redis.hlen("{delayq:0}:templates"), sum(uses)
+
+
+def redis_ms(redis):
+    seconds, micros = redis.time()
+    return seconds * 1000 + micros / 1000
+
+
+def to_ms(time):
+    return round(time.timestamp() * 1000)

@@ -1,0 +1,122 @@
+"""Scheduling needs the store only: the broker may be down, and is not even asked."""
+
+import logging
+import time
+
+import pytest
+from celery import group
+
+from celery_delayq.errors import BrokerDown
+from tests.app.network import Listener
+from tests.app.support import FAR, LONG_AGO, relay
+from tests.support.ports import free_port
+
+
+def task_of(app, **options):
+    @app.task(name="t", **options)
+    def task(x=0):
+        return x
+
+    return task
+
+
+@pytest.fixture
+def away(held_app, url):
+    """An app whose RabbitMQ nobody listens on."""
+    return held_app(f"amqp://guest:guest@127.0.0.1:{free_port()}//", delayq_url=url)
+
+
+NO_PATIENCE = {
+    "retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0, "timeout": 1}
+}
+
+CALLS = {
+    "delay_until": lambda task: task.delay_until(FAR, 1),
+    "apply_async": lambda task: task.apply_async((1,), delayq_after=60),
+    "send_task": lambda task: task.app.send_task("t", (1,), delayq_after=60),
+    "expires": lambda task: task.s(1).set(expires=60).delay_for(60),
+    "queue": lambda task: task.s(1).set(queue="mail").delay_for(60),
+    "group": lambda task: group(task.s(1), task.s(2)).delay_for(60),
+    "chain": lambda task: (task.s(1) | task.s(2)).delay_for(60),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_scheduling_cancelling_and_reading_work_while_the_broker_is_down(away, call):
+    task = task_of(away)
+    started = time.monotonic()
+
+    result = CALLS[call](task)
+
+    assert away.delayq.get(result.id) is not None
+    assert away.delayq.reschedule(result.id, by=60)
+    assert away.delayq.cancel(result.id)
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("capture", [False, True])
+@pytest.mark.parametrize("transport", ["amqp", "redis"])
+def test_scheduling_opens_no_connection_to_the_broker(held_app, url, transport, capture):
+    with Listener() as broker:
+        app = held_app(
+            f"{transport}://127.0.0.1:{broker.port}//",
+            delayq_url=url,
+            delayq_capture_eta=capture,
+        )
+        task = task_of(app)
+        results = [one(task) for one in CALLS.values()]
+        if capture:
+            results.append(task.apply_async((1,), countdown=60))
+            results.append(task.s(1).apply_async(countdown=60, expires=120))
+        for result in results:
+            assert app.delayq.cancel(result.id)
+
+        assert broker.connections == 0
+
+
+def test_what_is_due_while_the_broker_is_down_stays_held_and_counts_no_attempt(away, redis):
+    away.send_task("t", task_id="a", delayq_at=LONG_AGO)
+
+    with pytest.raises(BrokerDown, match="the broker cannot be reached"):
+        relay(away.delayq)
+
+    assert away.delayq.counts().scheduled == 1
+    assert redis.hlen("{delayq:0}:claims") == 0
+    assert away.delayq.cancel("a")
+
+
+def test_revoke_of_what_is_held_needs_no_broker(away):
+    away.send_task("t", task_id="a", delayq_at=FAR)
+
+    away.control.revoke("a")
+
+    assert away.delayq.get("a") is None
+
+
+def test_a_result_backend_that_is_down_does_not_change_the_answer_to_a_cancel(
+    held_app, url, start_redis, caplog
+):
+    results = start_redis()
+    app = held_app(url, results.url(), result_backend_transport_options=NO_PATIENCE)
+    result = app.send_task("t", delayq_at=FAR)
+    results.kill()
+    started = time.monotonic()
+
+    with caplog.at_level(logging.WARNING, "celery_delayq"):
+        outcome = app.delayq.cancel(result.id)
+
+    assert outcome
+    assert app.delayq.get(result.id) is None
+    assert f"task {result.id}: REVOKED could not be stored" in caplog.messages
+    assert time.monotonic() - started < 10
+
+
+def test_tasks_that_ignore_results_are_scheduled_while_the_result_backend_is_down(held_app, url):
+    app = held_app(url, f"redis://127.0.0.1:{free_port()}/0")
+    task = task_of(app, ignore_result=True)
+    started = time.monotonic()
+
+    result = task.delay_until(FAR)
+
+    assert result.cancel()
+    assert time.monotonic() - started < 2

@@ -1,0 +1,170 @@
+"""Cancel: gone without a trace, a truthful answer; whoever waits for the result learns of it."""
+
+import base64
+import json
+import logging
+
+import pytest
+from celery.exceptions import TaskRevokedError
+from celery.result import AsyncResult
+
+from celery_delayq import Outcome
+from tests.app.support import FAR, LONG_AGO, lists, move
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+def method(said):
+    return json.loads(base64.b64decode(json.loads(said["data"])["body"]))["method"]
+
+
+def own_keys(redis):
+    """What the store holds, without its counters."""
+    keys = [key for key in redis.keys("{delayq:0}:*") if not key.endswith((b":meta", b":wake"))]
+    return {key.decode().rpartition(":")[2] for key in keys}
+
+
+def test_a_cancelled_entry_is_gone_from_everywhere_and_others_are_untouched(add, delayq, redis):
+    other = add.delay_until(FAR, 1)
+    before = delayq.get(other.id)
+    result = add.delay_until(FAR, 2)
+
+    assert delayq.cancel(result.id) is Outcome.DONE
+
+    assert delayq.get(result.id) is None
+    assert delayq.get(other.id) == before
+    assert delayq.counts().scheduled == 1
+    assert other.cancel()
+    assert own_keys(redis) <= {"handed"}
+
+
+def test_a_cancelled_task_never_reaches_its_queue(add, delayq, redis):
+    result = add.delay_until(LONG_AGO, 1)
+
+    assert result.cancel()
+
+    assert move(delayq) == 0
+    assert lists(redis) == {}
+
+
+def test_get_raises_for_whoever_waits_for_a_cancelled_task(app, add):
+    result = add.delay_until(FAR, 1)
+
+    result.cancel()
+
+    assert result.state == "REVOKED"
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=5)
+    with pytest.raises(TaskRevokedError):
+        AsyncResult(result.id, app=app).get(timeout=5)
+
+
+def test_an_unknown_id_is_not_found_and_nothing_is_stored_for_it(app, delayq):
+    assert delayq.cancel("nobody") is Outcome.NOT_FOUND
+    assert app.AsyncResult("nobody").state == "PENDING"
+
+
+def test_what_was_handed_over_says_so_and_its_result_is_left_alone(app, add, delayq):
+    result = add.delay_until(LONG_AGO, 1)
+    move(delayq)
+
+    assert result.cancel() is Outcome.HANDED_OVER
+    assert result.state == "PENDING"
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_only_done_is_true_in_an_if(outcome):
+    assert bool(outcome) is (outcome is Outcome.DONE)
+
+
+def test_a_cancelled_id_can_be_scheduled_again_at_once(add, delayq):
+    for number in range(3):
+        result = add.s(number).set(task_id="a").delay_until(FAR)
+        assert delayq.get("a").args == (number,)
+        assert result.cancel() is Outcome.DONE
+
+
+def test_what_is_cancelled_and_scheduled_again_is_scheduled_and_not_revoked(add, delayq, redis):
+    add.s(1).set(task_id="a").delay_until(FAR).cancel()
+
+    again = add.s(2).set(task_id="a").delay_until(LONG_AGO)
+
+    assert again.state == "SCHEDULED"
+    assert move(delayq) == 1
+
+
+@pytest.mark.parametrize("text", ["the-id", "*", "the-id\x00", "THE-ID", "the-i", "the-id "])
+def test_an_id_in_another_entry_s_arguments_never_matches(add, delayq, text):
+    other = add.s("the-id", y={"the-id": text}).set(task_id="other the-id").delay_until(FAR)
+
+    assert delayq.cancel(text) is Outcome.NOT_FOUND
+    assert delayq.get(other.id).args == ("the-id",)
+
+
+def test_nothing_is_stored_for_a_task_that_ignores_results(app, delayq):
+    @app.task(name="t", ignore_result=True)
+    def task():
+        return None
+
+    result = task.delay_until(FAR)
+
+    assert result.cancel() is Outcome.DONE
+    assert app.AsyncResult(result.id).state == "PENDING"
+
+
+@pytest.mark.parametrize("serializer", ["json", "pickle"])
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_every_kind_of_message_is_revoked(app, delayq, serializer, protocol):
+    app.conf.task_protocol = protocol
+
+    result = app.send_task("t", (1,), serializer=serializer, delayq_at=FAR)
+
+    assert delayq.cancel(result.id) is Outcome.DONE
+    assert app.AsyncResult(result.id).state == "REVOKED"
+
+
+def test_a_compressed_task_is_revoked(add, delayq):
+    result = add.s("x" * 5000).set(compression="zlib").delay_until(FAR)
+
+    result.cancel()
+
+    assert result.state == "REVOKED"
+
+
+def test_without_a_result_backend_the_answer_is_the_same(held_app, url, caplog):
+    app = held_app(url)
+    result = app.send_task("t", delayq_at=FAR)
+
+    with caplog.at_level(logging.WARNING):
+        assert app.delayq.cancel(result.id) is Outcome.DONE
+    assert caplog.messages == []
+
+
+def test_revoke_asked_for_tells_the_workers_of_what_has_left(app, add, delayq, redis):
+    result = add.delay_until(LONG_AGO, 1)
+    move(delayq)
+
+    with redis.pubsub() as workers:
+        workers.psubscribe("*celery.pidbox*")
+        assert workers.get_message(timeout=5)["type"] == "psubscribe"
+        assert result.cancel(revoke=True) is Outcome.HANDED_OVER
+        said = workers.get_message(timeout=5)
+
+    assert method(said) == "revoke"
+
+
+def test_workers_are_told_nothing_of_what_was_cancelled_in_time(app, add, delayq, redis):
+    result = add.delay_until(FAR, 1)
+
+    with redis.pubsub() as workers:
+        workers.psubscribe("*celery.pidbox*")
+        assert workers.get_message(timeout=5)["type"] == "psubscribe"
+        assert result.cancel(revoke=True)
+        app.control.broadcast("ping")
+        said = workers.get_message(timeout=5)
+
+    # Messages arrive in order: had there been a "revoke", it would be the first.
+    assert method(said) == "ping"

@@ -1,0 +1,229 @@
+"""A canvas is held as one entry; its parts' ids are known to the caller at once."""
+
+import json
+import pickle
+
+import pytest
+from celery import chain, chord, group
+from celery.app.task import Context
+from celery.exceptions import TaskRevokedError
+from celery.result import AsyncResult, GroupResult
+
+from celery_delayq import Outcome
+from celery_delayq.canvas import LAUNCH
+from tests.app.support import FAR, LONG_AGO, lists, move
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+CANVASES = {
+    "chain": lambda add: chain(add.s(1), add.s(2), add.s(3)),
+    "pipe": lambda add: add.s(1) | add.s(2),
+    "group": lambda add: group(add.s(1), add.s(2)),
+    "group of one": lambda add: group([add.s(1)]),
+    "chord": lambda add: chord([add.s(1), add.s(2)], add.si(3)),
+    "group of chains": lambda add: group(add.s(1) | add.s(2), add.s(3) | add.s(4)),
+    "chain with group": lambda add: chain(add.s(1), group(add.s(2), add.s(3))),
+    "chain with chord": lambda add: chain(add.s(1), group(add.s(2), add.s(3)), add.si(4)),
+    "map": lambda add: add.map([1, 2]),
+    "starmap": lambda add: add.starmap([(1, 2), (3, 4)]),
+    "chunks": lambda add: add.chunks([(1, 2), (3, 4)], 1),
+}
+
+
+@pytest.mark.parametrize("what", CANVASES)
+def test_a_canvas_is_one_entry_that_its_result_cancels_and_moves(add, delayq, what):
+    result = CANVASES[what](add).delay_until(FAR)
+
+    assert delayq.counts().scheduled == 1
+    assert result.reschedule(by=60) is Outcome.DONE
+    assert delayq.get(result.id).due.timestamp() == FAR + 60
+    assert result.cancel() is Outcome.DONE
+    assert delayq.counts().scheduled == 0
+
+
+# `map` and `starmap` are one plain task of Celery's, and are sent as that.
+@pytest.mark.parametrize("what", [what for what in CANVASES if "map" not in what])
+def test_applying_it_gives_the_ids_that_the_caller_has(app, add, delayq, redis, what):
+    result = CANVASES[what](add).delay_until(LONG_AGO)
+    move(delayq)
+    [body] = received(app)
+    redis.flushall()
+
+    app.tasks[LAUNCH](*body[0])
+
+    applied = {message["headers"]["id"] for message in pushed(redis)}
+    assert applied <= known_ids(result)
+    assert applied
+
+
+def received(app):
+    with app.connection_for_read() as connection:
+        simple = connection.SimpleQueue("celery", no_ack=True)
+        bodies = [simple.get_nowait().payload for _ in range(simple.qsize())]
+        simple.close()
+    return bodies
+
+
+def pushed(redis):
+    return [json.loads(raw) for messages in lists(redis).values() for raw in messages]
+
+
+def known_ids(result):
+    """Ids of the tasks that can be reached from a result."""
+    ids = set()
+    if isinstance(result, GroupResult):
+        ids.update(*map(known_ids, result.results))
+    else:
+        ids.add(result.id)
+    return ids | (known_ids(result.parent) if result.parent else set())
+
+
+def test_each_part_of_a_group_is_pending_and_the_group_s_result_is_one_of_celery_s(add):
+    result = group(add.s(1), add.s(2)).delay_until(FAR)
+
+    assert isinstance(result, GroupResult)
+    assert len(result) == 2
+    assert [part.state for part in result] == ["PENDING", "PENDING"]
+    assert not result.ready()
+
+
+def test_cancelling_a_group_revokes_its_parts(app, add):
+    result = group(add.s(1), add.s(2)).delay_until(FAR)
+
+    result.cancel()
+
+    assert [part.state for part in result] == ["REVOKED", "REVOKED"]
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=5)
+
+
+def test_cancelling_nested_groups_revokes_every_part(app, add):
+    result = group(group(add.s(1), add.s(2)), add.s(3) | add.s(4)).delay_until(FAR)
+
+    result.cancel()
+
+    assert {AsyncResult(one, app=app).state for one in leaves(result)} == {"REVOKED"}
+
+
+def leaves(result):
+    if isinstance(result, GroupResult):
+        return [one for part in result.results for one in leaves(part)]
+    return [result.id]
+
+
+@pytest.mark.parametrize("what", ["chain", "chord", "chain with chord", "starmap"])
+def test_cancelling_a_canvas_makes_its_result_raise(add, what):
+    result = CANVASES[what](add).delay_until(FAR)
+
+    result.cancel()
+
+    assert result.state == "REVOKED"
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=5)
+
+
+def test_celery_s_revoke_of_a_group_s_result_cancels_it(add, delayq):
+    result = group(add.s(1), add.s(2)).delay_until(FAR)
+
+    result.revoke()
+
+    assert delayq.counts().scheduled == 0
+
+
+@pytest.mark.parametrize("what", ["chain", "chord", "starmap"])
+def test_celery_s_revoke_of_a_canvas_s_result_cancels_it(add, delayq, what):
+    result = CANVASES[what](add).delay_until(FAR)
+
+    result.revoke()
+
+    assert delayq.counts().scheduled == 0
+
+
+def test_the_entry_goes_to_the_queue_that_the_canvas_was_given(add, delayq, redis):
+    group(add.s(1), add.s(2)).set(queue="mail", priority=3).delay_until(LONG_AGO)
+
+    move(delayq)
+
+    assert list(lists(redis)) == [b"mail\x06\x163"]
+
+
+def test_parts_keep_their_own_options(app, add, delayq, redis):
+    parts = [add.s(1).set(queue="one", priority=6), add.s(2).set(queue="two", time_limit=5)]
+    group(parts).delay_until(LONG_AGO)
+    move(delayq)
+    [body] = received(app)
+    redis.flushall()
+
+    app.tasks[LAUNCH](*body[0])
+
+    assert set(lists(redis)) == {b"one\x06\x166", b"two"}
+    [two] = redis.lrange("two", 0, -1)
+    assert json.loads(two)["headers"]["timelimit"][0] == 5
+
+
+def test_a_canvas_with_a_stated_id_has_it(add, delayq):
+    result = chain(add.s(1), add.s(2)).set(task_id="the-chain").delay_until(FAR)
+
+    assert delayq.get(result.id) is not None
+    assert result.id == "the-chain"
+
+
+def test_scheduling_the_same_canvas_twice_gives_two_entries(add, delayq):
+    canvas = group(add.s(1), add.s(2))
+
+    first, second = canvas.delay_until(FAR), canvas.delay_until(FAR)
+
+    assert first.id != second.id
+    assert delayq.counts().scheduled == 2
+
+
+def test_a_part_of_a_chord_that_is_cancelled_counts_and_fails_the_chord(app, add, delayq):
+    late = add.s(2).set(delayq_at=FAR)
+    body = chord([add.s(1), late], add.si(3)).apply_async()
+    [held] = delayq.tasks()
+
+    assert delayq.cancel(held.id)
+    finish_all(app)
+
+    # Nobody else would ever say so: the chord waits until each of its parts has been counted.
+    assert AsyncResult(held.id, app=app).state == "REVOKED"
+    assert AsyncResult(body.id, app=app).state == "FAILURE"
+
+
+def finish_all(app):
+    """What a worker does at the end of each task that is in the queue."""
+    with app.connection_for_read() as connection:
+        simple = connection.SimpleQueue("celery", no_ack=True)
+        for _ in range(simple.qsize()):
+            message = simple.get_nowait()
+            _, _, embedded = message.payload
+            request = Context({**message.headers, "chord": embedded["chord"]})
+            app.backend.mark_as_done(request.id, 1, request=request)
+        simple.close()
+
+
+def test_an_empty_group_is_as_celery_has_it(add, delayq):
+    result = group([]).delay_until(FAR)
+
+    assert list(result) == []
+
+
+def test_a_pickled_result_of_a_group_is_one_of_celery_s_with_its_parts(app, add):
+    result = group(add.s(1), add.s(2)).delay_until(FAR)
+
+    read = pickle.loads(pickle.dumps(result))
+
+    assert isinstance(read, GroupResult)
+    assert (read.id, [part.id for part in read]) == (result.id, [part.id for part in result])
+
+
+def test_a_result_of_a_group_can_be_saved_and_restored(app, add):
+    result = group(add.s(1), add.s(2)).delay_until(FAR)
+
+    result.save()
+
+    assert GroupResult.restore(result.id, app=app) == result

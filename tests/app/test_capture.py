@@ -1,0 +1,186 @@
+"""`delayq_capture_eta`: what Celery would have sent with an eta is held, by unchanged code."""
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import chain, group
+from celery.exceptions import Retry
+
+from celery_delayq import AlreadyScheduled, InvalidDueTime
+from tests.app.support import FAR, envelope, lists, only_message, redis_ms, to_ms
+
+UTC = timezone.utc
+DUE = datetime.fromtimestamp(FAR, UTC)
+
+
+@pytest.fixture
+def capturing(held_app, url):
+    return held_app(url, delayq_capture_eta=True)
+
+
+@pytest.fixture
+def task(capturing):
+    @capturing.task(name="t", bind=True, max_retries=5)
+    def task(self, x=0):
+        return x
+
+    return task
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda task: task.apply_async((1,), eta=DUE),
+        lambda task: task.apply_async((1,), eta=DUE.isoformat()),
+        lambda task: task.s(1).set(eta=DUE).apply_async(),
+        lambda task: task.s(1).apply_async(eta=DUE),
+        lambda task: task.app.send_task("t", (1,), eta=DUE),
+    ],
+)
+def test_an_eta_is_held(task, capturing, redis, call):
+    result = call(task)
+
+    held = capturing.delayq.get(result.id)
+    assert (held.due, held.args) == (DUE, (1,))
+    assert envelope(capturing.delayq, result.id).headers["eta"] is None
+    assert lists(redis) == {}
+
+
+@pytest.mark.parametrize("countdown", [3600, 3600.5])
+def test_a_countdown_is_held(task, capturing, redis, countdown):
+    before = redis_ms(redis)
+
+    result = task.apply_async((1,), countdown=countdown)
+
+    due = to_ms(capturing.delayq.get(result.id).due)
+    assert 0 <= due - before - countdown * 1000 < 5000
+
+
+def test_a_naive_eta_is_wall_time_in_the_app_s_zone(held_app, url):
+    app = held_app(url, delayq_capture_eta=True, timezone="Asia/Tokyo")
+
+    result = app.send_task("t", eta=datetime.fromisoformat("2100-01-01T09:00"))
+
+    assert app.delayq.get(result.id).due == DUE
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_each_protocol_is_captured(held_app, url, protocol):
+    app = held_app(url, delayq_capture_eta=True, task_protocol=protocol)
+
+    result = app.send_task("t", (1,), eta=DUE)
+
+    assert app.delayq.get(result.id).due == DUE
+
+
+def test_what_has_no_eta_is_sent(task, redis):
+    task.delay(1)
+    task.apply_async((2,), countdown=0)
+    task.apply_async((3,), eta=None, countdown=None)
+
+    assert redis.llen("celery") == 3
+
+
+def test_a_past_eta_is_sent(task, redis):
+    task.apply_async((1,), eta=datetime(2020, 1, 1, tzinfo=UTC))
+
+    assert redis.llen("celery") == 1
+
+
+@pytest.mark.parametrize(("countdown", "held"), [(5, False), (9, False), (11, True), (60, True)])
+def test_what_is_nearer_than_the_minimum_is_left_to_celery(held_app, url, redis, countdown, held):
+    app = held_app(url, delayq_capture_eta=True, delayq_min_delay=10)
+
+    result = app.send_task("t", (1,), countdown=countdown)
+
+    assert (app.delayq.get(result.id) is not None) is held
+    assert redis.llen("celery") == (0 if held else 1)
+
+
+def test_what_is_left_to_celery_has_its_eta_still(held_app, url, redis):
+    app = held_app(url, delayq_capture_eta=True, delayq_min_delay=100)
+
+    app.send_task("t", (1,), countdown=60)
+
+    assert json.loads(only_message(redis)[1])["headers"]["eta"]
+
+
+def test_nothing_is_captured_unless_asked_for(app, delayq, redis):
+    result = app.send_task("t", (1,), eta=DUE)
+
+    assert delayq.get(result.id) is None
+    assert json.loads(only_message(redis)[1])["headers"]["eta"] == DUE.isoformat()
+
+
+def test_an_explicit_due_time_wins_over_the_eta(task, capturing):
+    result = task.apply_async((1,), delayq_at=DUE + timedelta(days=1), eta=DUE)
+
+    assert capturing.delayq.get(result.id).due == DUE + timedelta(days=1)
+
+
+def retry(task, **options):
+    """What a worker does: retry, inside of the task, with the request of its message."""
+    task.push_request(id="r", args=(1,), kwargs={}, retries=1, called_directly=False, **options)
+    try:
+        with pytest.raises(Retry):
+            task.retry(countdown=3600)
+    finally:
+        task.pop_request()
+
+
+def test_a_retry_is_held_under_the_same_id(task, capturing, redis):
+    retry(task)
+
+    held = capturing.delayq.get("r")
+    assert held.args == (1,)
+    assert envelope(capturing.delayq, "r").headers["retries"] == 2
+    assert 3590_000 < to_ms(held.due) - redis_ms(redis) <= 3600_001
+
+
+def test_a_retry_does_not_pass_on_the_due_time_of_the_first_run(task, capturing):
+    retry(task, headers={"delayq_due": 5, "trace": "x"})
+
+    headers = envelope(capturing.delayq, "r").headers
+    assert headers["delayq_due"] == to_ms(capturing.delayq.get("r").due)
+    assert headers["trace"] == "x"
+
+
+def test_two_captured_calls_with_one_id_are_a_conflict(task, capturing):
+    task.apply_async((1,), task_id="a", eta=DUE)
+
+    with pytest.raises(AlreadyScheduled):
+        task.apply_async((2,), task_id="a", eta=DUE)
+    assert capturing.delayq.get("a").args == (1,)
+
+
+def test_an_eta_that_no_store_can_keep_is_refused(task, redis):
+    with pytest.raises(InvalidDueTime):
+        task.apply_async((1,), eta=datetime(3000, 1, 1, tzinfo=UTC))
+    assert redis.keys() == []
+
+
+def test_parts_of_a_group_are_held_one_by_one(task, capturing):
+    result = group(task.s(1), task.s(2)).apply_async(countdown=3600)
+
+    assert [capturing.delayq.get(part.id).args for part in result] == [(1,), (2,)]
+
+
+def test_only_the_first_link_of_a_chain_is_held(task, capturing, redis):
+    result = chain(task.s(1), task.si(2), task.si(3)).apply_async(countdown=3600)
+
+    [held] = capturing.delayq.tasks()
+    assert held.args == (1,)
+    assert held.id == result.parent.parent.id
+    assert lists(redis) == {}
+
+
+def test_a_later_link_with_a_countdown_of_its_own_is_held_when_it_is_sent(task, capturing):
+    signature = task.si(2).set(countdown=3600)
+
+    task.apply_async((1,), link=signature)
+
+    assert list(capturing.delayq.tasks()) == []
+    capturing.signature(json.loads(json.dumps(signature))).apply_async()
+    [held] = capturing.delayq.tasks()
+    assert held.args == (2,)

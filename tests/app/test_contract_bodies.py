@@ -1,0 +1,123 @@
+"""A body comes out of the queue as it went in: what kombu's consumers read, and what is signed."""
+
+import hashlib
+import hmac
+import json
+import pickle
+
+import pytest
+from kombu import serialization
+from kombu.serialization import registry
+
+from tests.app.support import LONG_AGO, envelope, move, templates
+
+KEY = b"key of this test"
+
+
+def _sign(data):
+    body = json.dumps(data).encode()
+    return hmac.digest(KEY, body, hashlib.sha256) + b"\xff\x00\n" + body
+
+
+def _verify(signed):
+    signature, body = signed[:32], signed[35:]
+    assert hmac.compare_digest(signature, hmac.digest(KEY, body, hashlib.sha256))
+    return json.loads(body)
+
+
+@pytest.fixture
+def signed():
+    """A serializer that signs its bytes, as Celery's `auth` does with certificates."""
+    serialization.register("signed", _sign, _verify, "application/x-signed", "binary")
+    yield "signed"
+    serialization.unregister("signed")
+    registry._disabled_content_types.discard("application/x-signed")
+
+
+@pytest.fixture
+def received():
+    """The message that a consumer of kombu gets from a queue."""
+
+    def receive(app, queue="celery"):
+        with app.connection_for_read() as connection:
+            simple = connection.SimpleQueue(queue, no_ack=True)
+            message = simple.get_nowait()
+            simple.close()
+        return message
+
+    return receive
+
+
+def test_a_signature_over_the_body_still_holds_after_the_hand_over(held_app, url, signed, received):
+    app = held_app(url, accept_content=["signed"], task_serializer="signed")
+    app.send_task("add", ("ü", 2**70, 0.1), {"y": [None]}, delayq_at=LONG_AGO)
+
+    move(app.delayq)
+
+    message = received(app)
+    message.accept = {"application/x-signed"}
+    assert message.payload[:2] == [["ü", 2**70, 0.1], {"y": [None]}]
+
+
+def test_a_signed_task_is_read_when_the_app_accepts_it(held_app, url, signed):
+    app = held_app(url, accept_content=["signed"], task_serializer="signed")
+
+    result = app.send_task("add", (1,), {"y": 2}, delayq_after=3600)
+
+    task = app.delayq.get(result.id)
+    assert (task.args, task.kwargs) == ((1,), {"y": 2})
+
+
+@pytest.mark.parametrize("compression", [None, "zlib", "bzip2"])
+def test_every_byte_of_a_binary_body_survives(held_app, url, received, compression):
+    app = held_app(url, accept_content=["pickle"], task_serializer="pickle")
+    blob = bytes(range(256)) * 64
+    app.send_task("add", (blob,), delayq_at=LONG_AGO, compression=compression)
+
+    move(app.delayq)
+
+    message = received(app)
+    message.accept = {"application/x-python-serialize"}
+    assert message.payload[0] == (blob,)
+    assert pickle.loads(message.body)[0] == (blob,) if not compression else True
+
+
+@pytest.mark.parametrize("due", [0, LONG_AGO, LONG_AGO + 0.001, LONG_AGO + 0.9999])
+def test_the_due_time_in_the_header_is_the_due_time_of_the_entry(app, received, due):
+    app.send_task("add", (1,), task_id="a", delayq_at=due)
+    due_ms = app.delayq.entries.find("a").due_ms
+
+    move(app.delayq)
+
+    assert received(app).headers["delayq_due"] == due_ms
+
+
+def test_an_entry_that_was_moved_carries_the_due_time_that_it_had_last(app, received):
+    app.send_task("add", (1,), task_id="a", delayq_after=3600)
+    app.delayq.reschedule("a", LONG_AGO)
+
+    move(app.delayq)
+
+    assert received(app).headers["delayq_due"] == LONG_AGO * 1000
+
+
+def test_what_is_held_is_the_message_that_is_moved(app, delayq, redis):
+    ids = ["a", "b", "c"]
+    for task_id in ids:
+        app.send_task("add", (1,), task_id=task_id, delayq_at=LONG_AGO)
+    held = [envelope(delayq, task_id).raw for task_id in ids]
+
+    move(delayq)
+
+    assert [json.loads(raw) for raw in reversed(redis.lrange("celery", 0, -1))] == held
+
+
+def test_what_calls_have_in_common_is_kept_once_and_goes_with_the_last_of_them(app, delayq, redis):
+    for number in range(5):
+        app.send_task("add", (number,), task_id=str(number), delayq_after=60)
+    assert templates(redis) == (1, 4)
+
+    for task_id in "01234":
+        delayq.cancel(task_id)
+
+    assert templates(redis) == (0, 0)

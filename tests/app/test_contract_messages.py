@@ -1,0 +1,181 @@
+"""What a message looks like: as kombu itself would have pushed it, to the byte of its body.
+
+Each call is made three times: the store keeps the first message whole, and of those that follow
+only what differs from the others.
+"""
+
+import importlib.util
+import json
+from datetime import datetime, timezone
+from uuid import uuid4
+
+import pytest
+from kombu.compression import _aliases, encoders
+
+from tests.app.support import LONG_AGO, comparable, hand_over, lists, move
+
+# What is installed takes part: msgpack and yaml are packages of their own, and so are some codecs.
+SERIALIZERS = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
+COMPRESSIONS = [
+    name
+    for name in ("zlib", "gzip", "bzip2", "lzma", "brotli", "zstd")
+    if _aliases.get(name) in encoders()
+]
+
+ARGUMENTS = {
+    "plain": ((1, "two"), {"three": [4, {"five": None}]}),
+    "big-integers": ((2**53 + 1, 2**64, -(10**40), 10**14 + 1), {"n": 123456789012345678}),
+    "floats": ((0.1, 1e308, 5e-324, -0.0, 1 / 3, 1e16), {}),
+    "text": (("Grüße, 日本, \U0001f600, \x00\x1f\u2028 \"'\\/</",), {"ключ": "ß"}),
+    "looks-like-the-end": (('"delayq_due": 0}}', "}}", '", "headers": {'), {"delayq_due": 7}),
+    "empty": ((), {}),
+    "lines": (("\n", "\r\n\n"), {"\n": "a\nb"}),
+    "megabyte": (("é" * 500_000, "x" * 500_000), {}),
+}
+
+
+IDS = ["a-1", "b:2", "c_3.x"]
+
+
+@pytest.fixture(params=["the broker's own Redis", "another Redis"])
+def store(request, redis_server, redis):
+    """The store's URL: where the broker is, or another database."""
+    return redis_server.url() if "own" in request.param else redis_server.url(7)
+
+
+@pytest.fixture
+def both(make_app, held_app, url, redis, store):
+    """What kombu pushed, and what was moved, for the same calls: {id: (key, raw message)}."""
+
+    def both(args=(), kwargs=None, conf=None, ids=IDS, **options):
+        conf = {"accept_content": SERIALIZERS, **(conf or {})}
+        options = {"reply_to": "the-caller", **options}
+        plain, held = make_app(url, **conf), held_app(url, delayq_url=store, **conf)
+        for task_id in ids:
+            plain.send_task("add", args, kwargs, task_id=task_id, **options)
+        by_kombu = by_id(redis)
+        redis.flushall()
+        for task_id in ids:
+            held.send_task("add", args, kwargs, task_id=task_id, delayq_at=LONG_AGO, **options)
+        assert hand_over(held.delayq) == len(ids)
+        return by_kombu, by_id(redis)
+
+    return both
+
+
+def by_id(redis):
+    found = {}
+    for key, messages in lists(redis).items():
+        for raw in messages:
+            found[json.loads(raw)["properties"]["correlation_id"]] = (key, raw)
+    return found
+
+
+def same(by_kombu, by_store):
+    return {task_id: (key, comparable(raw)) for task_id, (key, raw) in by_store.items()} == {
+        task_id: (key, comparable(raw)) for task_id, (key, raw) in by_kombu.items()
+    }
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("serializer", SERIALIZERS)
+@pytest.mark.parametrize("what", ARGUMENTS)
+def test_a_message_is_what_kombu_would_have_pushed(both, what, serializer, protocol):
+    args, kwargs = ARGUMENTS[what]
+    if serializer == "msgpack" and what == "big-integers":
+        args = (2**53 + 1, 2**63, -(2**63))  # all that msgpack itself can
+
+    by_kombu, by_store = both(
+        args, kwargs, {"task_protocol": protocol, "task_serializer": serializer}
+    )
+
+    assert same(by_kombu, by_store)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("serializer", SERIALIZERS)
+def test_a_compressed_message_is_what_kombu_would_have_pushed(both, serializer, compression):
+    by_kombu, by_store = both(
+        ("x" * 10_000, 2**60), None, serializer=serializer, compression=compression
+    )
+
+    assert same(by_kombu, by_store)
+    assert json.loads(by_store["a-1"][1])["headers"]["compression"] == _aliases[compression]
+
+
+def test_ids_of_any_kind_are_where_kombu_would_have_put_them(both):
+    ids = ["plain", "with blank", 'with "quotes" \\ and \n', "ü日", "}}", "0", str(uuid4())]
+
+    for _ in range(2):
+        by_kombu, by_store = both((1,), {}, ids=ids)
+
+        assert same(by_kombu, by_store)
+        assert by_store.keys() == set(ids)
+
+
+OPTIONS = {
+    "priority": {"priority": 7},
+    "headers": {"headers": {"trace": "ü", "n": 2**60, "deep": {"list": [1.5, None]}}},
+    "limits": {"time_limit": 30, "soft_time_limit": 20.5},
+    "stamps": {"stamped_headers": ["who"], "who": "me"},
+    "shadow": {"shadow": "another name"},
+    "ignore_result": {"ignore_result": True},
+    "transient": {"delivery_mode": 1},
+    "chain": {"chain": [{"task": "next", "args": [], "kwargs": {}, "options": {}}]},
+    "ids": {"root_id": "r", "parent_id": "p", "group_id": "g", "group_index": 3},
+    "retries": {"retries": 4},
+    "properties": {"message_id": "m", "app_id": "a", "user_id": "u", "type": "t"},
+    "expires": {"expires": datetime(2100, 1, 1, tzinfo=timezone.utc)},
+    "repr": {"argsrepr": 'hidden\n"}}', "kwargsrepr": ""},
+    "own ids": {"root_id": "a-1", "parent_id": ""},
+    "large headers": {"headers": {"x": "y" * 3000}},
+    "hostile headers": {"headers": {"expires": "+5", "argsrepr": None, "a\nb": "\\u0000", "": ""}},
+    "utf-8": {"headers": {"delayq_like": "x", "körper": "}}"}},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_a_call_are_in_the_message_as_kombu_would_have_put_them(both, name):
+    by_kombu, by_store = both((1,), {}, **OPTIONS[name])
+
+    assert same(by_kombu, by_store)
+
+
+@pytest.mark.parametrize("encoding", ["base64", None])
+def test_the_body_encoding_of_the_transport_is_kept(both, encoding):
+    options = {"broker_transport_options": {"body_encoding": encoding}}
+
+    by_kombu, by_store = both(("ü", 1), {}, options)
+
+    assert same(by_kombu, by_store)
+
+
+def test_only_one_header_is_added_and_it_is_the_due_time(both, url, store):
+    by_kombu, by_store = both((1,))
+    # What went through a lease says which attempt it is, too.
+    own = {"delayq_due"} if store == url else {"delayq_due", "delayq_attempt"}
+    for task_id in IDS:
+        ours, theirs = json.loads(by_store[task_id][1]), json.loads(by_kombu[task_id][1])
+        assert ours["headers"].keys() - theirs["headers"].keys() == own
+        assert ours["headers"]["delayq_due"] == LONG_AGO * 1000
+
+
+def test_every_message_has_a_delivery_tag_of_its_own(held_app, url, redis):
+    app = held_app(url)
+    for number in range(50):
+        app.send_task("add", (number,), delayq_at=LONG_AGO)
+
+    move(app.delayq)
+
+    tags = {json.loads(raw)["properties"]["delivery_tag"] for raw in redis.lrange("celery", 0, -1)}
+    assert len(tags) == 50
+
+
+def test_an_id_that_is_sent_twice_has_two_delivery_tags(held_app, url, redis):
+    app = held_app(url)
+    for _ in range(3):
+        app.send_task("add", (1,), task_id="a", delayq_at=LONG_AGO)
+        move(app.delayq)
+
+    tags = {json.loads(raw)["properties"]["delivery_tag"] for raw in redis.lrange("celery", 0, -1)}
+    assert len(tags) == 3

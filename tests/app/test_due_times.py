@@ -1,0 +1,196 @@
+"""The times that a call may give, and the due time that the entry then has."""
+
+from datetime import date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from celery_delayq import InvalidDueTime
+from tests.app.support import FAR, lists, move, redis_ms, to_ms
+
+UTC = timezone.utc
+WHEN = datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        WHEN,
+        WHEN.astimezone(ZoneInfo("Asia/Kathmandu")),
+        WHEN.timestamp(),
+        WHEN.isoformat(),
+        WHEN.isoformat().replace("+00:00", "Z"),
+        WHEN.replace(tzinfo=None),  # the app's zone is UTC
+    ],
+    ids=lambda when: type(when).__name__,
+)
+def test_each_way_to_say_a_time_gives_the_same_due_time(add, delayq, when):
+    result = add.delay_until(when, 1)
+
+    assert result.due == WHEN
+    assert delayq.get(result.id).due == WHEN
+
+
+@pytest.mark.parametrize("delay", [90, 90.0, timedelta(seconds=90)])
+def test_a_relative_delay_counts_from_the_call_by_redis_s_clock(add, redis, delay):
+    before = redis_ms(redis)
+    result = add.delay_for(delay, 1)
+    after = redis_ms(redis)
+
+    assert before + 90_000 <= to_ms(result.due) <= after + 90_001
+
+
+def test_an_absolute_time_and_the_equal_delay_give_the_same_entry(add, delayq, redis):
+    now = redis_ms(redis) / 1000
+    absolute, relative = add.delay_until(now + 600, 1), add.delay_for(600, 1)
+
+    one, other = delayq.get(absolute.id), delayq.get(relative.id)
+    assert abs(one.due - other.due) < timedelta(seconds=1)
+    assert (one.task, one.args, one.queue) == (other.task, other.args, other.queue)
+
+
+@pytest.mark.parametrize(
+    "when", [0, -5.5, 1, datetime(1999, 1, 1, tzinfo=UTC), datetime(1600, 1, 1, tzinfo=UTC)]
+)
+def test_a_time_in_the_past_goes_to_the_queue_at_once(add, delayq, redis, when):
+    result = add.delay_until(when, 1)
+    assert delayq.get(result.id) is not None
+
+    assert move(delayq) == 1
+
+    assert sum(map(len, lists(redis).values())) == 1
+
+
+@pytest.mark.parametrize("delay", [0, 0.0, -3, timedelta(0), timedelta(days=-400)])
+def test_no_delay_or_less_is_due_at_the_call(add, redis, delay):
+    before = redis_ms(redis)
+    result = add.delay_for(delay, 1)
+
+    assert before <= to_ms(result.due) <= redis_ms(redis) + 1
+
+
+def test_what_is_due_already_can_be_cancelled_until_it_left(add, redis, delayq):
+    result = add.delay_until(0, 1)
+
+    assert result.cancel()
+
+    assert move(delayq) == 0
+    assert lists(redis) == {}
+
+
+@pytest.mark.parametrize("days", [30, 365, 3653, 36_500])
+def test_a_month_and_a_century_ahead_are_accepted(add, delayq, days):
+    result = add.delay_for(timedelta(days=days), 1)
+
+    assert delayq.get(result.id).due == result.due
+    assert result.due > datetime.now(UTC) + timedelta(days=days, minutes=-1)
+
+
+def test_a_due_time_is_rounded_up_to_the_millisecond(add):
+    assert to_ms(add.delay_until(FAR + 0.0001, 1).due) == FAR * 1000 + 1
+
+
+NAIVE_END = datetime.fromisoformat("9999-12-31T23:59:59.999999")
+
+
+def short(value):
+    return repr(value)[:30]
+
+
+NO_TIMES = [
+    True, False, None, "", "tomorrow", "12:30", "1e9", b"2030-01-01", float("nan"), float("inf"),
+    -float("inf"), 9.1e9, 10**400, datetime(2256, 1, 1, tzinfo=UTC), NAIVE_END,
+    "9999-12-31T24:00",    [1], {}, object(), date(2030, 1, 1), timedelta(1), 1j,
+]  # fmt: skip
+NO_DELAYS = [
+    True, False, None, "60", "", b"1", float("nan"), float("inf"), -float("inf"), 1e12, 10**400,
+    timedelta.max, timedelta(days=84_000), [1], WHEN, 1j,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("when", NO_TIMES, ids=short)
+def test_what_is_no_time_is_refused_and_named(add, redis, when):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        add.delay_until(when, 1)
+
+    assert repr(when) in str(caught.value)
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize("delay", NO_DELAYS, ids=short)
+def test_what_is_no_delay_is_refused_and_named(add, redis, delay):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        add.delay_for(delay, 1)
+
+    assert repr(delay) in str(caught.value)
+    assert redis.keys() == []
+
+
+def test_a_value_of_a_wrong_type_is_a_type_error_and_a_wrong_value_a_value_error(add):
+    with pytest.raises(TypeError):
+        add.delay_until([1])
+    with pytest.raises(InvalidDueTime) as caught:
+        add.delay_until("tomorrow")
+    assert not isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_the_sentence_about_a_wrong_time_says_what_was_given_and_what_is_expected(add):
+    with pytest.raises(InvalidDueTime) as caught:
+        add.delay_until("tomorrow", 1)
+
+    assert str(caught.value) == (
+        "'tomorrow' is not a due time; expected an aware datetime, Unix time in seconds, "
+        "or ISO 8601 text, before 2255-06-05"
+    )
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def wall(text, fold=0):
+    return datetime.fromisoformat(text).replace(fold=fold)
+
+
+WALL = [
+    pytest.param(wall("2030-03-31T02:30"), id="missing"),
+    pytest.param(wall("2030-03-31T02:30", fold=1), id="missing-fold"),
+    pytest.param(wall("2030-10-27T02:30"), id="ambiguous"),
+    pytest.param(wall("2030-10-27T02:30", fold=1), id="ambiguous-fold"),
+    pytest.param(wall("2030-07-01T12:00"), id="summer"),
+    pytest.param(wall("2030-12-01T12:00"), id="winter"),
+]
+
+
+@pytest.mark.parametrize("naive", WALL)
+def test_a_naive_time_is_wall_time_in_the_app_s_zone_as_zoneinfo_has_it(held_app, url, naive):
+    app = held_app(url, timezone="Europe/Berlin")
+    expected = naive.replace(tzinfo=BERLIN).astimezone(UTC)
+
+    for when in (naive, naive.replace(tzinfo=BERLIN)):
+        assert app.delayq.get(app.send_task("t", delayq_at=when).id).due == expected
+
+
+def test_naive_text_is_wall_time_in_the_app_s_zone(held_app, url):
+    app = held_app(url, timezone="Europe/Berlin")
+
+    result = app.send_task("t", delayq_at="2030-07-01T12:00")
+
+    assert app.delayq.get(result.id).due == datetime(2030, 7, 1, 10, tzinfo=UTC)
+
+
+def test_a_relative_delay_over_a_change_of_clocks_is_so_many_seconds(held_app, url, redis):
+    app = held_app(url, timezone="Europe/Berlin")
+    before = redis_ms(redis)
+
+    result = app.send_task("t", delayq_after=timedelta(days=365))
+
+    assert 0 <= to_ms(app.delayq.get(result.id).due) - before - 365 * 86_400_000 < 60_000
+
+
+def test_the_zone_is_the_app_s_even_when_utc_is_off(held_app, url):
+    app = held_app(url, timezone="Asia/Tokyo", enable_utc=False)
+
+    result = app.send_task("t", delayq_at=wall("2030-07-01T09:00"))
+
+    assert app.delayq.get(result.id).due == datetime(2030, 7, 1, tzinfo=UTC)

@@ -1,0 +1,170 @@
+"""Lists: in due order, over pages, both indexes as one, bounded by time and number."""
+
+import random
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from kombu import Exchange, Queue
+
+from celery_delayq.errors import InvalidDueTime, InvalidOption
+from celery_delayq.store.entries import PAGE
+from tests.app.support import FAR, LONG_AGO, move
+
+TOPIC = Queue("q", Exchange("x", type="topic"), routing_key="#")
+UTC = timezone.utc
+
+
+@pytest.fixture
+def schedule(app):
+    """Schedule tasks whose id says when: ``schedule([3, 1], relayed=[2])``, seconds after FAR."""
+
+    def schedule(moved, relayed=()):
+        for second in moved:
+            app.send_task("t", task_id=f"m{second}", delayq_at=FAR + second)
+        for second in relayed:
+            app.send_task("t", task_id=f"r{second}", queue=TOPIC, delayq_at=FAR + second)
+
+    return schedule
+
+
+def ids(tasks):
+    return [task.id for task in tasks]
+
+
+def test_tasks_come_in_due_order_and_not_in_the_order_of_scheduling(schedule, delayq):
+    schedule([3, 1, 2])
+
+    assert ids(delayq.tasks()) == ["m1", "m2", "m3"]
+
+
+def test_both_indexes_are_one_list(schedule, delayq):
+    schedule([1, 4, 5], relayed=[2, 3, 6])
+
+    assert ids(delayq.tasks()) == ["m1", "r2", "r3", "m4", "m5", "r6"]
+
+
+def test_equal_due_times_keep_the_order_of_scheduling(app, delayq):
+    expected = [str(number) for number in random.sample(range(10**6), 3 * PAGE)]
+    for task_id in expected:
+        app.send_task("t", task_id=task_id, delayq_at=FAR)
+
+    assert ids(delayq.tasks()) == expected
+
+
+def test_thousands_are_listed_once_each_in_due_order(schedule, delayq):
+    seconds = random.sample(range(100_000), 3000)
+    schedule(seconds[:2000], relayed=seconds[2000:])
+
+    listed = ids(delayq.tasks())
+
+    assert len(listed) == 3000
+    assert [int(one[1:]) for one in listed] == sorted(seconds)
+
+
+@pytest.mark.parametrize("size", [PAGE - 1, PAGE, PAGE + 1, 2 * PAGE])
+def test_pages_neither_skip_nor_repeat_at_their_edges(schedule, delayq, size):
+    schedule(range(size))
+
+    assert ids(delayq.tasks()) == [f"m{second}" for second in range(size)]
+
+
+def test_entries_that_come_and_go_while_one_reads_do_not_disturb_the_others(app, schedule, delayq):
+    schedule(range(3 * PAGE))
+    listed, tasks = [], delayq.tasks()
+    for number, task in enumerate(tasks):
+        listed.append(task.id)
+        delayq.cancel(task.id)
+        app.send_task("t", task_id=f"early{number}", delayq_at=FAR - 1000)
+
+    assert listed == [f"m{second}" for second in range(3 * PAGE)]
+
+
+def test_after_is_inclusive_and_before_is_not(schedule, delayq):
+    schedule([1, 2, 3], relayed=[2.5, 3.5])
+
+    assert ids(delayq.tasks(after=FAR + 2)) == ["m2", "r2.5", "m3", "r3.5"]
+    assert ids(delayq.tasks(before=FAR + 3)) == ["m1", "m2", "r2.5"]
+    assert ids(delayq.tasks(after=FAR + 2, before=FAR + 3)) == ["m2", "r2.5"]
+    assert ids(delayq.tasks(after=FAR + 3, before=FAR + 2)) == []
+    assert ids(delayq.tasks(after=FAR + 2, before=FAR + 2)) == []
+
+
+def test_bounds_are_exact_to_the_millisecond(app, delayq):
+    for ms in range(5):
+        app.send_task("t", task_id=str(ms), delayq_at=FAR + ms / 1000)
+
+    assert ids(delayq.tasks(after=FAR + 0.001, before=FAR + 0.004)) == ["1", "2", "3"]
+
+
+def test_bounds_are_times_as_everywhere(schedule, delayq):
+    schedule([0, 3600])
+    hour = datetime.fromtimestamp(FAR, UTC) + timedelta(hours=1)
+
+    for bound in (hour, hour.isoformat(), hour.timestamp(), hour.replace(tzinfo=None)):
+        assert ids(delayq.tasks(after=bound)) == ["m3600"]
+        assert ids(delayq.tasks(before=bound)) == ["m0"]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (3, 3), (99, 4), (None, 4)])
+def test_a_limit_is_the_most_that_comes(schedule, delayq, limit, expected):
+    schedule([1, 2], relayed=[3, 4])
+
+    assert len(list(delayq.tasks(limit=limit))) == expected
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "5", True], ids=repr)
+def test_a_wrong_limit_is_refused_at_the_call(delayq, limit):
+    with pytest.raises(InvalidOption) as caught:
+        delayq.tasks(limit=limit)
+
+    assert str(caught.value) == f"limit is {limit!r}; expected a whole number of tasks from 0"
+
+
+@pytest.mark.parametrize("bound", ["after", "before"])
+@pytest.mark.parametrize("value", ["soon", True, float("nan")], ids=repr)
+def test_a_wrong_bound_is_refused_at_the_call(delayq, bound, value):
+    with pytest.raises(InvalidDueTime):
+        delayq.tasks(**{bound: value})
+
+
+def test_a_short_list_does_not_read_the_whole_store(schedule, delayq, redis):
+    schedule(range(1000))
+    before = redis.info("commandstats")["cmdstat_hget"]["calls"]
+
+    assert len(list(delayq.tasks(limit=5))) == 5
+
+    assert redis.info("commandstats")["cmdstat_hget"]["calls"] - before <= 2 * PAGE + 5
+
+
+def test_what_is_due_and_not_handed_over_yet_is_listed(app, delayq):
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+
+    assert ids(delayq.tasks()) == ["a"]
+    move(delayq)
+    assert ids(delayq.tasks()) == []
+
+
+def test_what_was_set_aside_is_not_waiting(app, delayq, redis):
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
+    move(delayq)
+
+    assert ids(delayq.tasks()) == []
+    assert delayq.counts().dead == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00", b"9 of a later version", b"1", b"1L9999:x"])
+def test_an_entry_that_cannot_be_read_is_left_out_and_left_alone(schedule, delayq, redis, damage):
+    schedule([1, 2, 3])
+    redis.hset("{delayq:0}:messages", "m2", damage)
+
+    assert ids(delayq.tasks()) == ["m1", "m3"]
+    assert redis.hget("{delayq:0}:messages", "m2") == damage
+    assert delayq.counts().scheduled == 3
+
+
+def test_large_bodies_are_listed_without_holding_redis_with_one_giant_reply(app, delayq):
+    for number in range(12):
+        app.send_task("t", ("x" * 1_000_000,), task_id=str(number), delayq_at=FAR + number)
+
+    assert [len(task.args[0]) for task in delayq.tasks()] == [1_000_000] * 12

@@ -1,0 +1,134 @@
+"""Celery's own delayed delivery, where quorum queues are used: a held message undoes it.
+
+Celery 5.5 and later rewrite exchange and routing key of what has an eta; what is held is to go
+where it would have gone without one.
+"""
+
+import json
+import uuid
+
+import pytest
+from kombu import Exchange, Queue
+
+from celery_delayq import native_delay
+from tests.app.support import FAR, relay
+from tests.support.ports import free_port
+
+TOPIC = Exchange("shop", type="topic")
+ORDERS = Queue("orders", TOPIC, routing_key="order.new", queue_arguments={"x-queue-type": "quorum"})
+MAIL = Queue("mail", TOPIC, routing_key="mail.#", queue_arguments={"x-queue-type": "quorum"})
+
+
+@pytest.fixture
+def quorum_app(held_app, url):
+    return held_app(
+        f"amqp://127.0.0.1:{free_port()}//",
+        delayq_url=url,
+        delayq_capture_eta=True,
+        task_queues=[ORDERS, MAIL],
+        task_default_queue="orders",
+        task_default_exchange="shop",
+        task_default_exchange_type="topic",
+        task_default_routing_key="order.new",
+    )
+
+
+def route_of(redis, task_id):
+    """Where a scanner would publish an entry to."""
+    record = redis.hget("{delayq:0}:messages", task_id)
+    length, rest = record[2:].split(b":", 1)
+    return json.loads(rest[: int(length)])
+
+
+@pytest.mark.parametrize("options", [{}, {"queue": "orders"}, {"queue": "mail"}], ids=repr)
+def test_a_captured_countdown_goes_where_the_task_would_have_gone_at_once(
+    quorum_app, redis, options
+):
+    plain = quorum_app.send_task("t", delayq_after=3600, **options)
+
+    captured = quorum_app.send_task("t", countdown=3600, **options)
+
+    assert quorum_app.delayq.get(captured.id) is not None
+    assert route_of(redis, captured.id) == route_of(redis, plain.id)
+    assert "celery_delayed" not in json.dumps(route_of(redis, captured.id))
+
+
+def test_the_queue_that_is_read_is_the_routing_key_the_task_had(quorum_app):
+    captured = quorum_app.send_task("t", countdown=3600)
+
+    assert quorum_app.delayq.get(captured.id).queue == "order.new"
+
+
+@pytest.fixture
+def amqp(quorum_app):
+    return quorum_app.amqp
+
+
+def rewritten(routing_key, exchange=None):
+    """What Celery makes of a routing key for a countdown of 5 seconds."""
+    digits = ".".join(f"{5:028b}")
+    return {"exchange": exchange or "celery_delayed_27", "routing_key": f"{digits}.{routing_key}"}
+
+
+@pytest.mark.parametrize("exchange", ["celery_delayed_27", Exchange("celery_delayed_27", "topic")])
+def test_the_digits_are_taken_off_and_the_queue_with_that_key_is_found(amqp, exchange):
+    options = {**rewritten("order.new", exchange), "priority": 3}
+
+    native_delay.undo(options, amqp)
+
+    assert options["queue"].name == "orders"
+    assert (options["exchange"], options["routing_key"]) == (None, "order.new")
+    assert options["priority"] == 3
+
+
+def test_a_key_that_no_queue_has_goes_to_the_default_queue_s_exchange(amqp):
+    options = rewritten("other.key")
+
+    native_delay.undo(options, amqp)
+
+    assert options["queue"].name == "orders"
+    assert options["routing_key"] == "other.key"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"queue": "mail"}, {"exchange": "shop", "routing_key": "1.0.1"}, {"exchange": TOPIC}],
+    ids=repr,
+)
+def test_what_was_not_rewritten_is_left_as_it_is(amqp, options):
+    before = dict(options)
+
+    native_delay.undo(options, amqp)
+
+    assert options == before
+
+
+def test_on_rabbitmq_a_captured_task_arrives_in_its_quorum_queue(held_app, url, rabbitmq_server):
+    mark = uuid.uuid4().hex
+    exchange = Exchange(f"x-{mark}", type="topic")
+    queue = Queue(
+        f"q-{mark}",
+        exchange,
+        routing_key=f"key.{mark}",
+        queue_arguments={"x-queue-type": "quorum"},
+    )
+    app = held_app(
+        rabbitmq_server.url,
+        delayq_url=url,
+        delayq_capture_eta=True,
+        task_queues=[queue],
+        task_default_queue=queue.name,
+        task_default_exchange=exchange.name,
+        task_default_exchange_type="topic",
+        task_default_routing_key=queue.routing_key,
+    )
+    result = app.send_task("t", (1,), countdown=FAR / 1000)
+    app.delayq.reschedule(result.id, 0)
+
+    assert relay(app.delayq) == 1
+
+    with app.connection_for_read() as connection:
+        message = queue(connection.default_channel).get(no_ack=True)
+    assert message.headers["id"] == result.id
+    assert message.headers["eta"] is None
+    assert message.headers["delayq_due"] == 0

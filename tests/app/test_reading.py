@@ -1,0 +1,196 @@
+"""One entry as one reads it; what may not be decoded is not decoded."""
+
+import base64
+import json
+import pickle
+from datetime import datetime, timezone
+
+import pytest
+
+from celery_delayq import DelayQ, ScheduledTask, State
+from tests.app.support import FAR, LONG_AGO, move, redis_ms, to_ms
+
+UTC = timezone.utc
+
+
+class Mark:
+    """Its unpickling leaves a mark."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_an_entry_has_what_was_scheduled(add, delayq, redis):
+    before = redis_ms(redis)
+    result = add.s(1, y="ü").set(queue="mail").delay_until(FAR)
+
+    task = delayq.get(result.id)
+
+    assert isinstance(task, ScheduledTask)
+    assert (task.id, task.task, task.queue) == (result.id, "add", "mail")
+    assert (task.args, task.kwargs) == ((1,), {"y": "ü"})
+    assert task.due == datetime.fromtimestamp(FAR, UTC)
+    assert task.due.utcoffset().total_seconds() == task.created.utcoffset().total_seconds() == 0
+    assert before - 1 <= to_ms(task.created) <= redis_ms(redis)
+    assert (task.state, task.reason) == (State.SCHEDULED, "")
+
+
+def test_when_it_was_scheduled_does_not_change_when_it_is_moved(add, delayq):
+    result = add.delay_until(FAR, 1)
+    created = delayq.get(result.id).created
+
+    result.reschedule(by=3600)
+
+    assert delayq.get(result.id).created == created
+
+
+@pytest.mark.parametrize("task_id", ["nobody", "*", "a" * 512])
+def test_an_id_that_is_not_held_gives_none(delayq, task_id):
+    assert delayq.get(task_id) is None
+    assert delayq.state(task_id) is None
+
+
+def test_what_was_handed_over_is_not_held(add, delayq):
+    result = add.delay_until(LONG_AGO, 1)
+    move(delayq)
+
+    assert delayq.get(result.id) is None
+    assert delayq.state(result.id) is None
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("compression", [None, "zlib", "bzip2"])
+@pytest.mark.parametrize("serializer", ["json", "pickle"])
+def test_arguments_are_read_from_every_kind_of_message(
+    held_app, url, protocol, compression, serializer
+):
+    app = held_app(url, task_protocol=protocol, accept_content=["json", "pickle"])
+    args, kwargs = ("ü", 2**70, [1.5, None], "x" * 3000), {"k": {"deep": True}}
+
+    result = app.send_task(
+        "t", args, kwargs, serializer=serializer, compression=compression, delayq_at=FAR
+    )
+
+    task = app.delayq.get(result.id)
+    assert (task.task, task.args, task.kwargs) == ("t", args, kwargs)
+    assert [(one.args, one.kwargs) for one in app.delayq.tasks()] == [(args, kwargs)]
+
+
+def test_a_pickle_is_never_read_by_an_app_that_does_not_accept_it(app, delayq, tmp_path):
+    mark = tmp_path / "mark"
+    result = app.send_task("t", (Mark(mark),), serializer="pickle", delayq_at=FAR)
+
+    tasks = [delayq.get(result.id), *delayq.tasks()]
+
+    assert [(task.args, task.kwargs) for task in tasks] == [(None, None)] * 2
+    assert {task.task for task in tasks} == {"t"}
+    assert delayq.cancel(result.id)
+    assert not mark.exists()
+
+
+def test_the_mark_that_proves_it_is_left_by_an_app_that_accepts_pickles(held_app, url, tmp_path):
+    app = held_app(url, accept_content=["pickle"])
+    mark = tmp_path / "mark"
+    result = app.send_task("t", (Mark(mark),), serializer="pickle", delayq_at=FAR)
+
+    app.delayq.get(result.id).args[0].close()
+
+    assert mark.exists()
+
+
+def test_nothing_is_unpickled_that_somebody_else_put_into_redis(app, delayq, redis, tmp_path):
+    mark = tmp_path / "mark"
+    app.send_task("t", ("x" * 40,), task_id="a", serializer="pickle", delayq_at=FAR)
+    record = redis.hget("{delayq:0}:messages", "a")
+    message = json.loads(delayq.entries.find("a").message)
+    evil = base64.b64encode(pickle.dumps(((Mark(mark),), {}, {}))).decode()
+    forged = record.replace(message["body"].encode(), evil.encode())
+    assert forged != record
+    redis.hset("{delayq:0}:messages", "a", forged)
+
+    assert delayq.get("a").args is None
+    assert [task.args for task in delayq.tasks()] == [None]
+    assert delayq.cancel("a")
+    assert not mark.exists()
+
+
+def test_arguments_do_not_show_in_the_repr(add, delayq):
+    result = add.delay_until(FAR, "a secret")
+
+    assert "a secret" not in repr(delayq.get(result.id))
+    assert "a secret" not in repr(list(delayq.tasks()))
+
+
+def test_a_body_that_cannot_be_decoded_hides_its_arguments_and_nothing_else(app, delayq, redis):
+    for number, compression in enumerate(["zlib", "bzip2", None]):
+        task_id = str(number)
+        app.send_task("t", ("x" * 99,), task_id=task_id, compression=compression, delayq_at=FAR)
+        body = json.loads(delayq.entries.find(task_id).message)["body"].encode()
+        record = redis.hget("{delayq:0}:messages", task_id)
+        redis.hset("{delayq:0}:messages", task_id, record.replace(body, b"A" * len(body)))
+
+    assert [delayq.get(str(number)).args for number in range(3)] == [None] * 3
+    assert [(task.task, task.args) for task in delayq.tasks()] == [("t", None)] * 3
+
+
+def test_counts_are_by_state(held_app, url, redis):
+    app = held_app(url)
+    redis.set("broken", "not a list")
+    app.send_task("t", delayq_at=FAR)
+    app.send_task("t", delayq_at=FAR + 1)
+    app.send_task("t", queue="broken", delayq_at=LONG_AGO)
+    move(app.delayq)
+
+    counts = app.delayq.counts()
+
+    assert (counts.scheduled, counts.in_flight, counts.dead, counts.scanners) == (2, 0, 1, 0)
+    assert counts.next_due_ms == FAR * 1000
+
+
+def test_an_empty_store_counts_nothing_and_lists_nothing(delayq):
+    counts = delayq.counts()
+
+    assert (counts.scheduled, counts.in_flight, counts.dead, counts.scanners) == (0, 0, 0, 0)
+    assert counts.next_due_ms is None
+    assert list(delayq.tasks()) == []
+
+
+def test_reading_changes_nothing(add, delayq, redis):
+    add.delay_until(FAR, 1)
+    before = {key: redis.dump(key) for key in redis.keys("*")}
+
+    delayq.get("nobody"), list(delayq.tasks()), delayq.counts(), delayq.state("nobody")
+
+    assert {key: redis.dump(key) for key in redis.keys("*")} == before
+
+
+def test_another_app_with_the_same_redis_and_prefix_reads_the_same(add, url, make_app):
+    result = add.delay_until(FAR, 1)
+    other = DelayQ(make_app(url))
+
+    assert other.get(result.id).args == (1,)
+    assert other.cancel(result.id)
+    other.close()
+
+
+def test_when_a_task_was_handed_over_is_known_apart_from_when_it_was_due(add, delayq, redis):
+    result = add.delay_until(LONG_AGO, 1)
+    assert delayq.handed_over(result.id) is None
+    before = redis_ms(redis)
+
+    move(delayq)
+
+    when = delayq.handed_over(result.id)
+    assert before - 1 <= to_ms(when) <= redis_ms(redis)
+    assert when.utcoffset().total_seconds() == 0
+
+
+def test_what_was_cancelled_or_never_there_was_not_handed_over(add, delayq):
+    result = add.delay_until(FAR, 1)
+    result.cancel()
+
+    assert delayq.handed_over(result.id) is None
+    assert delayq.handed_over("nobody") is None

@@ -1,0 +1,205 @@
+"""The store cannot be reached: what `apply_async` raises, after as many tries as it was told."""
+
+import contextlib
+
+import pytest
+from kombu.exceptions import OperationalError
+
+from celery_delayq import DelayQError, InvalidDueTime, Outcome
+from celery_delayq.errors import InvalidOption, StoreUnavailable
+from tests.app.network import Listener, ReplySwallower
+from tests.app.support import FAR, lists, move
+from tests.support.ports import free_port
+
+QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+
+
+@pytest.fixture
+def hanging_up():
+    with Listener() as server:
+        yield server
+
+
+@pytest.fixture
+def app(held_app, hanging_up):
+    return held_app(f"redis://127.0.0.1:{hanging_up.port}/0", task_publish_retry_policy=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "attempts"),
+    [
+        ({"retry": False}, 1),
+        ({"retry_policy": {"max_retries": 0}}, 1),
+        ({"retry_policy": {"max_retries": 1}}, 2),
+        ({"retry": True, "retry_policy": {"max_retries": 4}}, 5),
+        ({"retry": False, "retry_policy": {"max_retries": 4}}, 1),
+        ({}, 4),
+    ],
+    ids=repr,
+)
+def test_as_many_attempts_are_made_as_the_policy_allows(add, hanging_up, options, attempts):
+    with pytest.raises(OperationalError) as caught:
+        add.s(1).set(**options).delay_for(60)
+
+    assert hanging_up.connections == attempts
+    assert isinstance(caught.value, (DelayQError, StoreUnavailable))
+    assert str(caught.value).startswith("schedule failed: ")
+
+
+def test_the_app_s_own_policy_is_the_default(held_app, hanging_up):
+    url = f"redis://127.0.0.1:{hanging_up.port}/0"
+    app = held_app(url, task_publish_retry_policy={**QUICK, "max_retries": 2})
+
+    with pytest.raises(OperationalError):
+        app.send_task("t", delayq_after=60)
+    assert hanging_up.connections == 3
+
+
+def test_no_retry_at_all_is_the_app_s_to_say(held_app, hanging_up):
+    app = held_app(f"redis://127.0.0.1:{hanging_up.port}/0", task_publish_retry=False)
+
+    with pytest.raises(OperationalError):
+        app.send_task("t", delayq_after=60)
+    assert hanging_up.connections == 1
+
+
+def test_the_policy_of_a_call_does_not_stay_with_the_app(add, app, hanging_up):
+    before = dict(app.conf.task_publish_retry_policy)
+
+    with pytest.raises(OperationalError):
+        add.s(1).set(retry_policy={"max_retries": 0}).delay_for(60)
+
+    assert dict(app.conf.task_publish_retry_policy) == before
+
+
+def test_a_port_that_nobody_listens_on_is_the_same_error(held_app):
+    app = held_app(f"redis://127.0.0.1:{free_port()}/0", task_publish_retry=False)
+
+    with pytest.raises(OperationalError):
+        app.send_task("t", delayq_after=60)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda delayq: delayq.get("a"),
+        lambda delayq: delayq.cancel("a"),
+        lambda delayq: delayq.reschedule("a", FAR),
+        lambda delayq: delayq.state("a"),
+        lambda delayq: delayq.counts(),
+        lambda delayq: list(delayq.tasks()),
+    ],
+)
+def test_every_other_step_is_tried_once_and_raises_the_same(app, delayq, hanging_up, step):
+    with pytest.raises(OperationalError):
+        step(delayq)
+    assert hanging_up.connections == 1
+
+
+WRONG = [
+    (InvalidDueTime, lambda task: task.delay_until("tomorrow", 1)),
+    (InvalidDueTime, lambda task: task.delay_for(float("nan"), 1)),
+    (InvalidDueTime, lambda task: task.s(1).delay_until(9e15)),
+    (InvalidDueTime, lambda task: task.apply_async((1,), delayq_at="tomorrow")),
+    (InvalidDueTime, lambda task: task.apply_async((1,), delayq_after=True)),
+    (InvalidDueTime, lambda task: task.app.delayq.reschedule("a", "tomorrow")),
+    (TypeError, lambda task: task.delay_for(60, 1, 2, 3)),
+    (TypeError, lambda task: task.delay_for(60)),
+    (InvalidOption, lambda task: task.apply_async((1,), delayq_when=5)),
+    (InvalidOption, lambda task: task.app.send_task("t", task_id="x" * 600, delayq_after=5)),
+    (InvalidOption, lambda task: task.app.delayq.schedule(task.s(1))),
+    (InvalidOption, lambda task: task.app.delayq.cancel("")),
+    (InvalidOption, lambda task: task.app.delayq.tasks(limit=-1)),
+]
+
+
+@pytest.mark.parametrize(("error", "call"), WRONG)
+def test_what_is_wrong_is_refused_before_redis_is_asked(add, hanging_up, error, call):
+    with pytest.raises(error):
+        call(add)
+    assert hanging_up.connections == 0
+
+
+@pytest.mark.parametrize(("error", "call"), WRONG)
+def test_what_is_wrong_is_refused_before_the_result_backend_is_asked(
+    held_app, hanging_up, error, call
+):
+    url = f"redis://127.0.0.1:{hanging_up.port}/0"
+    patience = {"retry_policy": {**QUICK, "max_retries": 0, "timeout": 1}}
+    app = held_app(url, url, result_backend_transport_options=patience)
+
+    @app.task(name="add")
+    def task(x, y=0):
+        return x
+
+    with pytest.raises(error):
+        call(task)
+    assert hanging_up.connections == 0
+
+
+@pytest.fixture
+def swallowing(redis_server, redis):
+    """Make a proxy that swallows answers: ``swallowing("schedule", times=2)``."""
+    with contextlib.ExitStack() as stack:
+        yield lambda mark, times=1: stack.enter_context(
+            ReplySwallower(redis_server.port, mark, times)
+        )
+
+
+@pytest.fixture
+def through(held_app):
+    return lambda proxy, **conf: held_app(
+        f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry_policy=QUICK, **conf
+    )
+
+
+def test_a_call_whose_answer_was_lost_is_repeated_and_holds_one_entry(swallowing, through, redis):
+    proxy = swallowing(b"the-id", times=2)
+    app = through(proxy)
+
+    app.send_task("t", (1,), task_id="the-id", delayq_at=FAR)
+
+    assert proxy.swallowed == 2
+    assert app.delayq.counts().scheduled == 1
+    assert redis.zcard("{delayq:0}:due") == redis.hlen("{delayq:0}:messages") == 1
+    assert app.delayq.cancel("the-id")
+
+
+def test_an_answer_that_stays_lost_raises_and_leaves_a_whole_entry_or_none(
+    swallowing, through, redis
+):
+    app = through(swallowing(b"the-id", times=99))
+
+    with pytest.raises(OperationalError):
+        app.send_task("t", (1,), task_id="the-id", delayq_at=0)
+
+    app = through(swallowing(b"\xff is in no request"))
+    assert app.delayq.get("the-id").args == (1,)
+    assert move(app.delayq) == 1
+    assert sum(map(len, lists(redis).values())) == 1
+
+
+def test_a_cancel_whose_answer_was_lost_raises_and_is_not_repeated(swallowing, through, redis):
+    plain = through(swallowing(b"\xff is in no request"))
+    plain.send_task("t", task_id="the-id", delayq_at=FAR)
+    proxy = swallowing(b"the-id", times=99)
+
+    with pytest.raises(OperationalError):
+        through(proxy).delayq.cancel("the-id")
+
+    assert proxy.swallowed == 1
+    assert plain.delayq.cancel("the-id") is Outcome.NOT_FOUND
+
+
+def test_a_redis_that_comes_back_is_used_again(held_app, start_redis):
+    server = start_redis("--appendonly", "yes")
+    app = held_app(server.url(), task_publish_retry_policy={**QUICK, "max_retries": 0})
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    server.kill()
+    with pytest.raises(OperationalError):
+        app.send_task("t", task_id="b", delayq_at=FAR)
+
+    server.start()
+
+    app.send_task("t", task_id="c", delayq_at=FAR)
+    assert [task.id for task in app.delayq.tasks()] == ["a", "c"]

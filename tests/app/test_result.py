@@ -1,0 +1,198 @@
+"""What scheduling returns: one of Celery's results, which knows when it is due and where it is."""
+
+import pickle
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery.app.task import Context
+from celery.exceptions import TimeoutError as CeleryTimeoutError
+from celery.result import AsyncResult, result_from_tuple
+from kombu import Exchange, Queue
+
+from celery_delayq import Outcome, ScheduledResult, State
+from celery_delayq.result import scheduled
+from tests.app.support import FAR, LONG_AGO, claim, move, redis_ms, to_ms
+
+UTC = timezone.utc
+DUE = datetime.fromtimestamp(FAR, UTC)
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+def test_it_is_an_async_result_with_the_id_of_the_entry(add, delayq):
+    result = add.delay_until(DUE, 1)
+
+    assert isinstance(result, ScheduledResult)
+    assert isinstance(result, AsyncResult)
+    assert delayq.get(result.id).id == result.id
+    assert (result.due, result.due.tzinfo) == (DUE, UTC)
+    assert result == AsyncResult(result.id)
+
+
+def test_the_state_is_scheduled_while_it_waits_and_the_backend_s_after_that(app, add, delayq):
+    result = add.delay_until(LONG_AGO, 1)
+    assert (result.state, result.status) == ("SCHEDULED", "SCHEDULED")
+
+    move(delayq)
+    assert (result.state, result.status) == ("PENDING", "PENDING")
+
+    app.backend.store_result(result.id, None, "STARTED")
+    assert result.state == "STARTED"
+    app.backend.store_result(result.id, 5, "SUCCESS")
+    assert result.state == "SUCCESS"
+    assert result.get(timeout=5) == 5
+
+
+def test_a_result_that_waits_is_not_ready_and_get_times_out(add):
+    result = add.delay_for(3600, 1)
+
+    assert not result.ready()
+    assert not result.successful()
+    assert not result.failed()
+    with pytest.raises(CeleryTimeoutError):
+        result.get(timeout=0.05)
+
+
+def test_the_state_is_scheduled_although_the_backend_knows_an_old_result_of_that_id(app, add):
+    app.backend.store_result("a", 5, "SUCCESS")
+
+    result = add.s(1).set(task_id="a").delay_for(3600)
+
+    assert result.state == "SCHEDULED"
+
+
+def test_the_state_is_scheduled_while_a_scanner_publishes_it(held_app, url):
+    app = held_app(url, url)
+    topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
+    app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
+    result = scheduled(AsyncResult("a", app=app), app.delayq, 0)
+
+    claim(app.delayq)
+
+    assert app.delayq.state("a") is State.IN_FLIGHT
+    assert result.state == "SCHEDULED"
+    assert result.cancel() is Outcome.IN_FLIGHT
+
+
+def test_the_state_of_what_was_set_aside_is_dead(held_app, url, redis):
+    app = held_app(url, url)
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
+
+    move(app.delayq)
+
+    assert app.delayq.state("a") is State.DEAD
+    assert scheduled(AsyncResult("a", app=app), app.delayq, 0).state == "DEAD"
+    assert "broken" in app.delayq.get("a").reason
+
+
+def test_cancel_and_reschedule_are_the_store_s(add, delayq):
+    result = add.delay_until(DUE, 1)
+
+    assert result.reschedule(DUE + timedelta(days=1)) is Outcome.DONE
+    assert result.due == DUE + timedelta(days=1) == delayq.get(result.id).due
+    assert result.cancel() is Outcome.DONE
+    assert result.cancel() is Outcome.NOT_FOUND
+    assert result.reschedule(DUE) is Outcome.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ({"at": FAR + 5}, FAR + 5),
+        ({"by": 60}, FAR + 60),
+        ({"by": timedelta(days=-2)}, FAR - 2 * 86_400),
+        ({"by": -10}, FAR - 10),
+        ({"by": 0}, FAR),
+    ],
+    ids=repr,
+)
+def test_reschedule_takes_an_instant_or_a_shift_of_the_due_time(add, delayq, times, expected):
+    result = add.delay_until(DUE, 1)
+
+    assert result.reschedule(**times)
+
+    assert delayq.get(result.id).due == datetime.fromtimestamp(expected, UTC) == result.due
+
+
+def test_reschedule_after_counts_from_now_by_redis_s_clock(add, redis):
+    result = add.delay_until(DUE, 1)
+    before = redis_ms(redis)
+
+    assert result.reschedule(after=timedelta(seconds=30))
+
+    assert before + 30_000 <= to_ms(result.due) <= redis_ms(redis) + 30_001
+
+
+def test_the_due_time_of_a_result_is_what_it_was_told_and_get_knows_better(add, delayq):
+    result = add.delay_until(DUE, 1)
+
+    delayq.reschedule(result.id, by=60)
+
+    assert result.due == DUE
+    assert delayq.get(result.id).due == DUE + timedelta(seconds=60)
+
+
+def test_the_due_time_is_unchanged_when_moving_failed(add, delayq):
+    result = add.delay_until(LONG_AGO, 1)
+    move(delayq)
+
+    assert result.reschedule(DUE) is Outcome.HANDED_OVER
+    assert to_ms(result.due) == LONG_AGO * 1000
+
+
+def test_a_pickled_result_is_one_of_celery_s_that_needs_no_redis_to_be_read(app, add):
+    result = add.delay_until(DUE, 1)
+
+    read = pickle.loads(pickle.dumps(result))
+
+    assert isinstance(read, AsyncResult)
+    assert (read.id, read) == (result.id, result)
+
+
+def test_a_result_as_tuple_names_its_parent_and_itself(add):
+    result = add.delay_until(DUE, 1)
+
+    assert result_from_tuple(result.as_tuple()).id == result.id
+
+
+def test_the_result_of_a_task_that_ignores_results_says_so(app, delayq):
+    @app.task(name="t", ignore_result=True)
+    def task():
+        return None
+
+    result = task.delay_for(3600)
+
+    assert result.ignored is True
+    assert result.state == "SCHEDULED"
+
+
+def test_a_result_has_no_parent_and_no_children_where_celery_s_has_none(add):
+    held, plain = add.delay_for(60, 1), add.delay(1)
+
+    assert (held.parent, held.children) == (plain.parent, plain.children)
+
+
+def test_without_a_result_backend_the_state_is_known_while_it_waits(held_app, url):
+    app = held_app(url)
+    assert app.backend.__class__.__name__ == "DisabledBackend"
+
+    @app.task(name="t")
+    def task():
+        return None
+
+    result = task.delay_until(LONG_AGO)
+    assert result.state == "SCHEDULED"
+    assert result.cancel()
+    with pytest.raises(Exception, match="DisabledBackend") as plain:
+        _ = AsyncResult(result.id, app=app).state
+    with pytest.raises(type(plain.value)):
+        _ = result.state
+
+
+def test_due_of_a_request_is_the_time_that_its_message_was_due(delayq):
+    assert delayq.due_of(Context({"delayq_due": FAR * 1000, "id": "a"})) == DUE
+    assert delayq.due_of(Context({"id": "a"})) is None

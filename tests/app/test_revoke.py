@@ -1,0 +1,155 @@
+"""Celery's own `revoke` reaches what is held, with every worker offline."""
+
+import base64
+import json
+
+import pytest
+from celery.result import AsyncResult
+from kombu import Exchange, Queue
+
+from celery_delayq import Outcome
+from tests.app.support import FAR, LONG_AGO, claim, lists, move
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+@pytest.fixture
+def told(app, redis):
+    """What workers are told, in order: call it after the calls in question."""
+    workers = redis.pubsub()
+    workers.psubscribe("*celery.pidbox*")
+    assert workers.get_message(timeout=5)["type"] == "psubscribe"
+
+    def told():
+        app.control.broadcast("ping")  # the end of what there is to read
+        heard = []
+        while not heard or heard[-1][0] != "ping":
+            body = json.loads(workers.get_message(timeout=5)["data"])["body"]
+            command = json.loads(base64.b64decode(body))
+            heard.append((command["method"], command["arguments"]))
+        return heard[:-1]
+
+    yield told
+    workers.close()
+
+
+def test_revoke_by_id_cancels(app, add, delayq, told):
+    result = add.delay_until(FAR, 1)
+
+    app.control.revoke(result.id)
+
+    assert delayq.get(result.id) is None
+    assert result.state == "REVOKED"
+    assert told() == []
+
+
+def test_revoke_of_a_result_cancels(app, add, delayq, told):
+    held, plain = add.delay_until(FAR, 1), add.delay_until(FAR, 2)
+
+    held.revoke()
+    AsyncResult(plain.id, app=app).revoke()
+
+    assert delayq.counts().scheduled == 0
+    assert (held.state, plain.state) == ("REVOKED", "REVOKED")
+    assert told() == []
+
+
+def test_revoke_of_a_list_cancels_what_waits_and_tells_workers_of_the_rest(app, add, delayq, told):
+    waits = [add.delay_until(FAR, number) for number in range(2)]
+    left = add.delay_until(LONG_AGO, 3)
+    move(delayq)
+
+    app.control.revoke([waits[0].id, left.id, waits[1].id, "nobody"])
+
+    assert delayq.counts().scheduled == 0
+    [(method, arguments)] = told()
+    assert (method, arguments["task_id"]) == ("revoke", [left.id, "nobody"])
+
+
+def test_revoke_of_what_has_left_is_celery_s_with_all_of_its_options(app, add, delayq, told):
+    result = add.delay_until(LONG_AGO, 1)
+    move(delayq)
+
+    app.control.revoke(result.id, terminate=True, signal="SIGKILL")
+
+    assert told() == [("revoke", {"task_id": result.id, "terminate": True, "signal": "SIGKILL"})]
+
+
+def test_terminate_cancels_what_waits(app, add, delayq, told):
+    result = add.delay_until(FAR, 1)
+
+    app.control.terminate(result.id)
+
+    assert delayq.get(result.id) is None
+    assert told() == []
+
+
+@pytest.mark.parametrize("kind", [list, tuple, set])
+def test_a_revoke_of_nothing_left_tells_nobody(app, add, told, kind):
+    ids = kind(add.delay_until(FAR, number).id for number in range(3))
+
+    app.control.revoke(ids)
+
+    assert told() == []
+
+
+def test_a_revoked_id_may_run_when_it_is_scheduled_again(app, add, delayq, told, redis):
+    add.s(1).set(task_id="a").delay_until(FAR).revoke()
+
+    add.s(2).set(task_id="a").delay_until(LONG_AGO)
+
+    # A worker that had been told would remember the id, and drop the task.
+    assert told() == []
+    assert move(delayq) == 1
+
+
+def test_a_task_under_a_lease_is_revoked_at_the_workers(held_app, url, redis):
+    app = held_app(url)
+    topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
+    app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
+    claim(app.delayq)
+    workers = redis.pubsub()
+    workers.psubscribe("*celery.pidbox*")
+    workers.get_message(timeout=5)
+
+    app.control.revoke("a")
+
+    assert workers.get_message(timeout=5)["type"] == "pmessage"
+    workers.close()
+
+
+def test_an_id_that_this_package_cannot_hold_is_left_to_celery(app, told):
+    app.control.revoke("x" * 600)
+    app.control.revoke(5)
+
+    assert [arguments["task_id"] for _, arguments in told()] == ["x" * 600, 5]
+
+
+def test_revoke_by_stamps_is_celery_s(app, add, delayq, told):
+    result = add.delay_until(FAR, 1)
+
+    app.control.revoke_by_stamped_headers({"who": "me"})
+
+    assert [method for method, _ in told()] == ["revoke_by_stamped_headers"]
+    assert delayq.get(result.id) is not None
+
+
+def test_cancel_after_revoke_finds_nothing(app, add, delayq):
+    result = add.delay_until(FAR, 1)
+
+    app.control.revoke(result.id)
+
+    assert result.cancel() is Outcome.NOT_FOUND
+
+
+def test_discarding_a_queue_does_not_touch_what_is_held(app, add, delayq, redis):
+    held = add.delay_until(FAR, 1)
+    add.delay(2)
+
+    app.control.purge()
+
+    assert lists(redis) == {}
+    assert delayq.get(held.id) is not None

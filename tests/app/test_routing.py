@@ -1,0 +1,169 @@
+"""Queue, exchange and routing key: given at the call, by the task, or by the app's routes."""
+
+import json
+
+import pytest
+from kombu import Exchange, Queue
+
+from tests.app.support import LONG_AGO, comparable, lists, move, relay
+
+
+@pytest.fixture
+def queue_of(app, delayq, redis):
+    """The list that a call ends in."""
+
+    def of(**options):
+        app.send_task("add", (1,), delayq_at=LONG_AGO, **options)
+        move(delayq)
+        [key] = lists(redis)
+        redis.flushall()
+        return key.decode()
+
+    return of
+
+
+def test_a_queue_is_given_by_name(queue_of):
+    assert queue_of(queue="mail") == "mail"
+
+
+def test_a_queue_is_given_as_a_queue_of_kombu(queue_of):
+    assert queue_of(queue=Queue("mail", Exchange("x"), routing_key="y")) == "mail"
+
+
+def test_the_default_queue_is_the_app_s(held_app, url, redis):
+    app = held_app(url, task_default_queue="shop")
+    app.send_task("add", (1,), delayq_at=LONG_AGO)
+
+    move(app.delayq)
+
+    assert list(lists(redis)) == [b"shop"]
+
+
+def test_task_routes_are_asked_when_the_task_is_scheduled(held_app, url, redis):
+    app = held_app(url, task_routes={"mail.*": {"queue": "mail", "priority": 6}})
+    app.send_task("mail.send", (1,), delayq_at=LONG_AGO)
+    app.send_task("mail.send", (1,), delayq_at=LONG_AGO, queue="other")
+
+    move(app.delayq)
+
+    assert set(lists(redis)) == {b"mail\x06\x166", b"other\x06\x166"}
+
+
+def test_a_routing_function_sees_no_option_of_this_package_s_making(held_app, url, redis):
+    seen = []
+
+    def route(name, args, kwargs, options, task=None, **_):
+        seen.append((name, args, kwargs))
+        return {"queue": f"q{args[0]}"}
+
+    app = held_app(url, task_routes=(route,))
+
+    @app.task(name="add")
+    def add(x):
+        return x
+
+    add.delay_until(LONG_AGO, 7)
+    move(app.delayq)
+
+    assert seen == [("add", (7,), {})]
+    assert list(lists(redis)) == [b"q7"]
+
+
+def test_an_unknown_queue_is_refused_at_the_call_where_the_app_refuses_it(held_app, url, redis):
+    app = held_app(url, task_create_missing_queues=False)
+
+    with pytest.raises(Exception, match="nowhere"):
+        app.send_task("add", (1,), queue="nowhere", delayq_after=60)
+    assert redis.keys() == []
+
+
+TOPIC = Exchange("events", type="topic")
+EXCHANGES = {
+    "topic queue": {"queue": Queue("all", TOPIC, routing_key="#")},
+    "topic exchange and key": {"exchange": "events", "routing_key": "shop.order"},
+    "exchange object": {"exchange": TOPIC, "routing_key": "shop.order"},
+    "direct exchange and key": {"exchange": "plain", "routing_key": "here"},
+}
+
+
+@pytest.mark.parametrize("how", EXCHANGES)
+def test_a_named_exchange_delivers_to_the_queues_that_are_bound_to_it(
+    make_app, held_app, url, redis, how
+):
+    queues = [
+        Queue("all", TOPIC, routing_key="#"),
+        Queue("orders", TOPIC, routing_key="*.order"),
+        Queue("other", TOPIC, routing_key="mail.*"),
+        Queue("plain", Exchange("plain"), routing_key="here"),
+    ]
+    options = {**EXCHANGES[how], "task_id": "a", "reply_to": "caller", "priority": 3}
+    plain, held = make_app(url, task_queues=queues), held_app(url, task_queues=queues)
+    with plain.connection_for_write() as connection:
+        # On Redis only a connection that declared an exchange knows its type, as a worker's does.
+        for queue in queues:
+            queue(connection.default_channel).declare()
+        plain.send_task("add", (1,), producer=plain.amqp.Producer(connection), **options)
+    by_kombu = lists(redis)
+    redis.delete(*by_kombu)
+    held.send_task("add", (1,), delayq_at=LONG_AGO, **options)
+
+    assert relay(held.delayq) == 1
+
+    by_relay = lists(redis)
+    assert by_relay.keys() == by_kombu.keys()
+    assert {key: comparable(one) for key, [one] in by_relay.items()} == {
+        key: comparable(one) for key, [one] in by_kombu.items()
+    }
+
+
+def test_a_message_that_no_queue_is_bound_for_is_kept(app, delayq):
+    app.send_task("add", (1,), task_id="a", exchange="x", routing_key="y", delayq_at=LONG_AGO)
+
+    relay(delayq)
+
+    assert delayq.state("a") is not None
+
+
+def test_a_fanout_reaches_nobody_when_nobody_listens_and_is_done(held_app, url):
+    fanout = Queue("mine", Exchange("news", type="fanout"))
+    app = held_app(url, task_queues=[fanout])
+    result = app.send_task("add", (1,), queue=fanout, delayq_at=LONG_AGO)
+
+    assert relay(app.delayq) == 1
+
+    assert app.delayq.state(result.id) is None
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [Queue("short", expires=60), Queue("short", queue_arguments={"x-expires": 60_000})],
+    ids=["expires", "x-expires"],
+)
+def test_a_queue_that_expires_is_left_to_kombu_which_knows_how(
+    make_app, held_app, url, redis, queue
+):
+    make_app(url, task_queues=[queue]).send_task("add", (1,), queue=queue)
+    ttl = redis.ttl("short")  # -1 with a kombu that knows of none
+    redis.flushall()
+    app = held_app(url, task_queues=[queue])
+    app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)
+
+    assert move(app.delayq) == 0
+    assert relay(app.delayq) == 1
+
+    assert redis.llen("short") == 1
+    assert abs(redis.ttl("short") - ttl) <= 5
+
+
+def test_a_relayed_message_says_which_attempt_it_is(held_app, url, redis):
+    queue = Queue("all", TOPIC, routing_key="#")
+    app = held_app(url, task_queues=[queue])
+    app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)
+
+    relay(app.delayq)
+
+    [raw] = redis.lrange("all", 0, -1)
+    headers = json.loads(raw)["headers"]
+    assert headers["delayq_attempt"] == 1
+    assert "delayq_redelivered" not in headers
+    assert headers["delayq_due"] == LONG_AGO * 1000

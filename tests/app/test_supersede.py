@@ -1,0 +1,66 @@
+"""A running task may schedule itself again under its own id; nobody else may take an id."""
+
+import pytest
+from celery._state import _task_stack
+from celery.exceptions import Retry
+
+from celery_delayq import AlreadyScheduled
+from tests.app.support import FAR, LONG_AGO, move
+
+
+@pytest.fixture
+def app(held_app, url):
+    return held_app(url, delayq_capture_eta=True)
+
+
+@pytest.fixture
+def task(app):
+    @app.task(name="t", bind=True, max_retries=9)
+    def task(self, x=0):
+        return x
+
+    return task
+
+
+@pytest.fixture
+def running(task):
+    """Be a worker that runs a task: ``running("its-id")``."""
+
+    def be(task_id):
+        _task_stack.push(task)
+        task.push_request(id=task_id, args=(5,), kwargs={}, called_directly=False)
+
+    yield be
+    task.pop_request()
+    _task_stack.pop()
+
+
+def test_a_retry_takes_the_place_of_an_entry_that_brought_the_running_copy(app, task, running):
+    # Delivered, and still held: its acknowledgement was lost.
+    task.s(1).set(task_id="a").delay_until(FAR)
+    running("a")
+
+    with pytest.raises(Retry):
+        task.retry(countdown=3600)
+
+    assert app.delayq.get("a").args == (5,)
+    assert app.delayq.counts().scheduled == 1
+
+
+def test_a_running_task_may_schedule_itself_again(app, task, running):
+    task.s(1).set(task_id="a").delay_until(LONG_AGO)
+    move(app.delayq)
+    running("a")
+
+    task.s(2).set(task_id="a").delay_until(FAR)
+
+    assert app.delayq.get("a").args == (2,)
+
+
+def test_a_running_task_cannot_take_another_one_s_id(app, task, running):
+    task.s(1).set(task_id="other").delay_until(FAR)
+    running("a")
+
+    with pytest.raises(AlreadyScheduled):
+        task.s(2).set(task_id="other").delay_until(FAR)
+    assert app.delayq.get("other").args == (1,)

@@ -1,0 +1,63 @@
+"""One app, many threads: no call gets another one's message, time or answer."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+from celery_delayq import AlreadyScheduled
+from tests.app.support import FAR, move
+
+THREADS, CALLS = 8, 40
+
+
+def test_calls_from_many_threads_do_not_mix(add, delayq):
+    def schedule(number):
+        options = {"queue": f"q{number % 5}", "priority": number % 10, "headers": {"n": number}}
+        return add.s(number, y=str(number)).set(**options).delay_until(FAR + number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = list(pool.map(schedule, range(THREADS * CALLS)))
+
+    for number, result in enumerate(results):
+        task = delayq.get(result.id)
+        assert (task.args, task.kwargs) == ((number,), {"y": str(number)})
+        assert (task.queue, task.due.timestamp()) == (f"q{number % 5}", FAR + number)
+        assert json.loads(delayq.entries.find(result.id).message)["headers"]["n"] == number
+    assert delayq.counts().scheduled == len(results)
+
+
+def test_of_many_that_schedule_one_id_one_wins_and_the_others_are_told(add, delayq):
+    def schedule(number):
+        try:
+            add.s(number).set(task_id="a").delay_until(FAR)
+        except AlreadyScheduled:
+            return None
+        return number
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        [winner] = [one for one in pool.map(schedule, range(CALLS)) if one is not None]
+
+    assert delayq.get("a").args == (winner,)
+
+
+def test_of_many_that_cancel_one_id_one_is_told_that_it_did(add, delayq):
+    for _ in range(5):
+        result = add.delay_until(FAR, 1)
+        with ThreadPoolExecutor(THREADS) as pool:
+            outcomes = list(pool.map(delayq.cancel, [result.id] * THREADS))
+
+        assert sum(map(bool, outcomes)) == 1
+
+
+def test_cancel_and_hand_over_at_once_agree_on_every_entry(held_app, url, redis):
+    app = held_app(url, delayq_batch_size=2)
+    ids = [app.send_task("t", delayq_at=number).id for number in range(THREADS * CALLS)]
+
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(move, app.delayq)
+        # From the other end, so that they meet somewhere in the middle.
+        cancelled = [one for one in reversed(ids) if app.delayq.cancel(one)]
+
+    sent = {json.loads(raw)["headers"]["id"] for raw in redis.lrange("celery", 0, -1)}
+    assert moving.result() == len(sent)
+    assert sent.isdisjoint(cancelled)
+    assert sent.union(cancelled) == set(ids)

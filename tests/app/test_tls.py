@@ -1,0 +1,128 @@
+"""`rediss://`: certificates are checked as the app says, and there is no falling back to plain."""
+
+import shutil
+import ssl
+import subprocess
+
+import pytest
+
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.store import client
+from tests.app.support import FAR, LONG_AGO, lists, move
+from tests.support.missing import missing
+from tests.support.ports import free_port
+from tests.support.process import ProcessEndedError
+
+
+def openssl(*arguments, cwd):
+    subprocess.run(["openssl", *arguments], cwd=cwd, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """An authority, and a certificate of its for 127.0.0.1."""
+    if not shutil.which("openssl"):
+        missing("openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    subject = ["-subj", "/CN=authority"]
+    openssl(
+        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+        *("-keyout", "ca.key", "-out", "ca.crt", *subject),
+        cwd=folder,
+    )
+    openssl(
+        *("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "server.key"),
+        *("-out", "server.csr", "-subj", "/CN=localhost"),
+        cwd=folder,
+    )
+    names = folder / "names.ext"
+    names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", encoding="utf-8")
+    openssl(
+        *("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key"),
+        *("-CAcreateserial", "-days", "2", "-out", "server.crt", "-extfile", "names.ext"),
+        cwd=folder,
+    )
+    return folder
+
+
+@pytest.fixture
+def tls(start_redis, certificates):
+    """The URL and the plain client of a Redis that also speaks TLS."""
+    port = free_port()
+    try:
+        server = start_redis(
+            *("--tls-port", str(port), "--tls-auth-clients", "no"),
+            *("--tls-cert-file", str(certificates / "server.crt")),
+            *("--tls-key-file", str(certificates / "server.key")),
+            *("--tls-ca-cert-file", str(certificates / "ca.crt")),
+        )
+    except ProcessEndedError:
+        missing("a Redis server with TLS")
+    return f"rediss://127.0.0.1:{port}/0", server.client()
+
+
+def test_a_url_that_names_the_authority_opens_the_store(held_app, tls, certificates):
+    url, redis = tls
+    app = held_app(f"{url}?ssl_cert_reqs=CERT_REQUIRED&ssl_ca_certs={certificates}/ca.crt")
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+
+    assert app.delayq.get("a").id == "a"
+    assert move(app.delayq) == 1
+    assert list(lists(redis)) == [b"celery"]
+
+
+def test_broker_use_ssl_is_what_the_store_uses(held_app, tls, certificates):
+    url, _ = tls
+    options = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": f"{certificates}/ca.crt"}
+    app = held_app(url, broker_use_ssl=options)
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+
+    assert app.delayq.store_is_broker
+    assert move(app.delayq) == 1
+
+
+@pytest.mark.parametrize("requirement", ["CERT_NONE", "none", "CERT_REQUIRED", "required"])
+def test_the_words_for_checking_certificates_are_kombu_s_and_redis_py_s(
+    held_app, tls, certificates, requirement
+):
+    url, _ = tls
+    authority = f"{certificates}/ca.crt"
+    app = held_app(
+        "memory://", delayq_url=f"{url}?ssl_cert_reqs={requirement}&ssl_ca_certs={authority}"
+    )
+
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    assert app.delayq.get("a").id == "a"
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused(held_app, tls):
+    url, redis = tls
+    app = held_app(f"{url}?ssl_cert_reqs=CERT_REQUIRED", task_publish_retry=False)
+
+    with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
+        app.send_task("t", delayq_at=FAR)
+    assert redis.keys() == []
+
+
+def test_tls_to_a_port_that_is_plain_fails_and_does_not_fall_back(
+    held_app, redis_server, redis, monkeypatch
+):
+    monkeypatch.setattr(client, "TIMEOUT", 0.5)
+    app = held_app(
+        f"rediss://127.0.0.1:{redis_server.port}/0?ssl_cert_reqs=CERT_NONE",
+        task_publish_retry=False,
+    )
+
+    with pytest.raises(StoreUnavailable):
+        app.send_task("t", delayq_at=FAR)
+    assert redis.keys() == []
+
+
+def test_plain_to_a_port_that_is_tls_fails(held_app, tls):
+    url, redis = tls
+    app = held_app(url.replace("rediss", "redis"), task_publish_retry=False)
+
+    with pytest.raises(StoreUnavailable):
+        app.send_task("t", delayq_at=FAR)
+    assert redis.keys() == []

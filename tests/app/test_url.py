@@ -1,0 +1,168 @@
+"""Where the store is: `delayq_url`, or else the broker, in every way to write a Redis URL."""
+
+from urllib.parse import quote
+
+import pytest
+
+from celery_delayq import DelayQ
+from celery_delayq.errors import InvalidSetting
+from tests.app.support import LONG_AGO, lists, move
+
+PASSWORD, OTHER_PASSWORD = "p@ss:/w?rd#%ü &=+", "//@:%25?"
+
+
+def store_of(app):
+    """Where a task is held, to be found by looking: schedule one."""
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    return app.delayq
+
+
+@pytest.mark.parametrize("db", [0, 3, 15])
+def test_without_a_url_the_store_is_the_broker_s_database(held_app, redis_server, redis, db):
+    app = held_app(redis_server.url(db))
+
+    store_of(app)
+
+    assert redis_server.client(db=db).zcard("{delayq:0}:due") == 1
+    assert app.delayq.store_is_broker
+
+
+def test_with_a_url_the_store_is_there_and_the_broker_gets_the_task(held_app, redis_server, redis):
+    app = held_app(redis_server.url(1), delayq_url=redis_server.url(2))
+
+    store_of(app)
+
+    assert redis_server.client(db=2).zcard("{delayq:0}:relay") == 1
+    assert redis_server.client(db=1).keys() == []
+    assert not app.delayq.store_is_broker
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_same_place_written_otherwise_is_the_same_place(held_app, redis_server, redis, host):
+    url = f"redis://{host}:{redis_server.port}"
+    app = held_app(redis_server.url(), delayq_url=url)
+
+    assert app.delayq.store_is_broker
+    assert move(store_of(app)) == 1
+
+
+@pytest.mark.parametrize("how", ["broker", "url"])
+@pytest.mark.parametrize("db", [0, 4])
+def test_a_unix_socket_is_a_redis(held_app, redis_server, redis, how, db):
+    url = f"redis+socket://{redis_server.socket}?virtual_host={db}"
+    app = held_app(url) if how == "broker" else held_app("amqp://127.0.0.1:1//", delayq_url=url)
+
+    store_of(app)
+
+    index = "due" if how == "broker" else "relay"
+    assert redis_server.client(db=db).zcard(f"{{delayq:0}}:{index}") == 1
+
+
+def test_through_a_socket_a_task_reaches_the_list_that_a_worker_reads(
+    held_app, redis_server, redis
+):
+    app = held_app(f"redis+socket://{redis_server.socket}")
+
+    assert move(store_of(app)) == 1
+
+    assert list(lists(redis)) == [b"celery"]
+
+
+@pytest.fixture
+def protected(start_redis):
+    """A Redis that has users; set up after it started, for its own ping knows no password."""
+    server = start_redis()
+    client = server.client()
+    client.execute_command(
+        "ACL", "SETUSER", "shop", "on", f">{OTHER_PASSWORD}", "~*", "&*", "+@all"
+    )
+    client.config_set("requirepass", PASSWORD)
+    return server
+
+
+@pytest.mark.parametrize("user", ["", "default", "shop"])
+@pytest.mark.parametrize("how", ["broker", "url"])
+def test_a_password_with_odd_characters_opens_the_store(held_app, protected, user, how):
+    password = quote(OTHER_PASSWORD if user == "shop" else PASSWORD, safe="")
+    url = f"redis://{user}:{password}@127.0.0.1:{protected.port}/1"
+    app = held_app(url) if how == "broker" else held_app("amqp://127.0.0.1:1//", delayq_url=url)
+
+    store_of(app)
+
+    assert app.delayq.get("a").id == "a"
+
+
+def test_a_password_opens_a_unix_socket_too(held_app, protected):
+    app = held_app(f"redis+socket://:{quote(PASSWORD, safe='')}@{protected.socket}")
+
+    assert store_of(app).get("a").id == "a"
+
+
+def test_a_wrong_password_is_an_error_and_never_shown(held_app, protected):
+    app = held_app(
+        f"redis://:wrong-secret@127.0.0.1:{protected.port}/0",
+        task_publish_retry=False,
+    )
+
+    with pytest.raises(Exception, match="schedule failed") as caught:
+        app.send_task("t", delayq_after=60)
+    assert "wrong-secret" not in str(caught.value)
+    assert "wrong-secret" not in repr(app.delayq._endpoint)
+
+
+@pytest.mark.parametrize(
+    "broker",
+    ["amqp://127.0.0.1//", "memory://", "sentinel://127.0.0.1:26379", "filesystem://"],
+)
+def test_without_any_redis_the_error_says_which_setting_is_missing(make_app, broker):
+    delayq = DelayQ(make_app(broker))
+
+    with pytest.raises(InvalidSetting) as caught:
+        delayq.check()
+
+    assert str(caught.value) == (
+        "delayq_url is None; expected a redis:// URL, because the broker is not a Redis"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost", "amqp://localhost//", "memory://", "nonsense://x", "redis://h:port/0",
+     "redis://h/database", "redis://h:99999999/0", "sentinel://h:26379", "redis://h/-1", "://"],
+)  # fmt: skip
+def test_what_is_no_redis_url_is_an_error_at_start_up(make_app, url):
+    delayq = DelayQ(make_app("memory://", delayq_url=url))
+
+    with pytest.raises(InvalidSetting) as caught:
+        delayq.check()
+
+    assert str(caught.value) == f"delayq_url is {url!r}; expected a redis:// or rediss:// URL"
+
+
+def test_the_error_about_a_url_does_not_show_its_password(make_app):
+    for url in ("amqp://me:secret@host//", "redis://:secret@host/database", "x://a:secret@b@c"):
+        with pytest.raises(InvalidSetting) as caught:
+            DelayQ(make_app("memory://", delayq_url=url)).check()
+        assert "secret" not in str(caught.value)
+        assert "secret" not in repr(caught.value.value)
+
+
+def test_a_list_of_brokers_for_failover_is_relayed_to(held_app, redis_server, redis):
+    app = held_app(f"{redis_server.url()};redis://127.0.0.1:1/0")
+
+    store_of(app)
+
+    # Which of them is up when the task is due, kombu knows; a script in the first does not.
+    assert redis.zcard("{delayq:0}:relay") == 1
+
+
+def test_a_read_url_of_its_own_does_not_matter(held_app, redis_server, redis):
+    app = held_app(
+        None,
+        broker_read_url="amqp://127.0.0.1:1//",
+        broker_write_url=redis_server.url(5),
+    )
+
+    store_of(app)
+
+    assert redis_server.client(db=5).zcard("{delayq:0}:due") == 1

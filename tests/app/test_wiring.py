@@ -1,0 +1,265 @@
+"""`DelayQ(app)`: what it adds to an app, what it leaves alone, and that it does nothing else."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from celery import Celery
+from celery.app.amqp import AMQP
+from celery.app.control import Control
+
+import celery_delayq
+from celery_delayq import DelayQ
+from tests.app.network import Listener
+from tests.app.support import FAR, LONG_AGO, lists, move
+from tests.support.waiting import eventually
+
+
+def test_importing_the_package_does_nothing():
+    code = """
+import socket, sys, threading
+def refuse(*_, **__): raise AssertionError("a connection")
+socket.socket.connect = socket.create_connection = refuse
+open_before = __builtins__.open
+import celery_delayq, celery_delayq.cli
+from celery import Celery
+from celery.app.task import Task
+from celery.canvas import Signature
+assert not hasattr(Task, "delay_until") and not hasattr(Signature, "delay_until")
+assert threading.active_count() == 1
+app = Celery("shop", broker="redis://localhost:1/0", backend="redis://localhost:1/1")
+celery_delayq.DelayQ(app)
+assert hasattr(Task, "delay_until")
+assert threading.active_count() == 1
+assert "amqp" not in vars(app) and not app.configured
+print("quiet")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (ran.stdout, ran.returncode) == ("quiet\n", 0), ran.stderr
+
+
+def test_making_one_opens_no_connection_and_reads_no_setting(make_app):
+    with Listener() as redis:
+        url = f"redis://127.0.0.1:{redis.port}/0"
+        app = make_app(url, url, delayq_batch_size="not read yet")
+        DelayQ(app)
+
+        assert redis.connections == 0
+
+
+def test_it_is_found_on_the_app(make_app):
+    app = make_app("redis://")
+
+    assert DelayQ(app) is app.delayq
+
+
+def test_a_second_one_for_an_app_changes_nothing_and_serves_the_same_store(held_app, url, redis):
+    app = held_app(url)
+    first, steps = app.delayq, set(app.steps["worker"])
+    amqp_cls, options = app.amqp_cls, set(app.user_options["worker"])
+
+    second = DelayQ(app)
+
+    assert app.delayq is first
+    assert (app.amqp_cls, set(app.steps["worker"])) == (amqp_cls, steps)
+    assert set(app.user_options["worker"]) == options
+    result = app.send_task("t", delayq_at=FAR)
+    assert second.get(result.id).id == result.id
+    assert second.cancel(result.id)
+    second.close()
+
+
+def test_it_may_be_made_after_the_app_was_used(make_app, url, redis):
+    app = make_app(url)
+
+    @app.task(name="t")
+    def task(x):
+        return x
+
+    task.delay(1)
+    app.control.broadcast("ping")
+    signature = task.s(2)
+    redis.flushall()
+
+    delayq = DelayQ(app)
+
+    assert delayq.get(task.delay_until(FAR, 1).id).args == (1,)
+    assert delayq.get(signature.delay_until(FAR).id).args == (2,)
+    app.control.revoke(task.delay_until(FAR, 3).id)
+    assert delayq.counts().scheduled == 2
+    delayq.close()
+
+
+def test_it_may_be_made_before_tasks_are(app):
+    @app.task(name="late")
+    def late():
+        return None
+
+    assert app.delayq.get(late.delay_until(FAR).id).task == "late"
+
+
+def test_an_app_s_own_amqp_and_control_classes_stay_what_they_are(make_app, url, redis):
+    class OwnAMQP(AMQP):
+        mark = "amqp"
+
+    class OwnControl(Control):
+        mark = "control"
+
+    app = make_app(url)
+    app.amqp_cls, app.control_cls = OwnAMQP, OwnControl
+
+    DelayQ(app)
+
+    assert isinstance(app.amqp, OwnAMQP)
+    assert isinstance(app.control, OwnControl)
+    result = app.send_task("t", delayq_at=FAR)
+    assert app.delayq.get(result.id) is not None
+    app.delayq.close()
+
+
+def test_other_apps_are_as_they_were(make_app, held_app, url, redis):
+    plain = make_app(url)
+    held_app(url)
+
+    result = plain.send_task("t", countdown=3600)
+
+    assert type(plain.amqp).__module__.startswith("celery.")
+    assert type(plain.control).__module__.startswith("celery.")
+    assert redis.llen("celery") == 1
+    assert not hasattr(plain, "delayq")
+    assert result.id
+
+
+def test_two_apps_with_prefixes_of_their_own_share_a_redis_and_nothing_else(held_app, url, redis):
+    one = held_app(url, delayq_prefix="one", task_default_queue="q1")
+    two = held_app(url, delayq_prefix="two", task_default_queue="q2")
+    for app in (one, two):
+        app.send_task("t", task_id="same", delayq_at=LONG_AGO)
+
+    assert one.delayq.cancel("same")
+
+    assert two.delayq.get("same") is not None
+    assert (one.delayq.counts().scheduled, two.delayq.counts().scheduled) == (0, 1)
+    assert (move(one.delayq), move(two.delayq)) == (0, 1)
+    assert list(lists(redis)) == [b"q2"]
+
+
+def test_a_shared_task_is_scheduled_by_the_app_that_is_current(held_app, url):
+    from celery import shared_task
+
+    one = held_app(url, delayq_prefix="one")
+    two = held_app(url, delayq_prefix="two")
+
+    @shared_task(name="shared")
+    def task():
+        return None
+
+    one.set_current()
+    first = task.delay_until(FAR)
+    two.set_current()
+    second = task.delay_until(FAR)
+
+    assert one.delayq.get(first.id) is not None
+    assert two.delayq.get(second.id) is not None
+    assert one.delayq.counts().scheduled == two.delayq.counts().scheduled == 1
+
+
+def test_an_app_with_delayq_can_be_pickled_as_celery_pickles_apps_for_child_processes(make_app):
+    app = make_app("redis://")
+    plain = pickle.loads(pickle.dumps(app))
+    assert plain.main == "tests"
+
+    DelayQ(app)
+
+    assert pickle.loads(pickle.dumps(app)).main == "tests"
+
+
+def test_a_task_of_an_app_with_delayq_can_be_pickled(add):
+    assert pickle.loads(pickle.dumps(add)).name == "add"
+
+
+def test_close_lets_go_of_connections_and_the_next_call_makes_new_ones(app, redis):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    # Redis takes a moment to notice that the far end of a connection is gone.
+    eventually(lambda: len(ours(redis)) == 1)
+
+    app.delayq.close()
+
+    eventually(lambda: not ours(redis))
+    assert app.delayq.get("a") is not None
+    app.delayq.close()
+    app.delayq.close()
+
+
+def ours(redis):
+    return [client for client in redis.client_list() if client["name"] == "celery_delayq"]
+
+
+def test_one_connection_serves_all_calls_of_a_thread(app, redis):
+    for number in range(20):
+        app.send_task("t", task_id=str(number), delayq_at=FAR)
+        app.delayq.get(str(number))
+        app.delayq.counts()
+
+    eventually(lambda: len(ours(redis)) == 1)
+
+
+def test_the_public_names_are_few():
+    assert len(celery_delayq.__all__) < 10
+    assert all(hasattr(celery_delayq, name) for name in celery_delayq.__all__)
+
+
+def test_finalizing_an_app_registers_the_launching_task_once(make_app):
+    app = make_app("redis://")
+    DelayQ(app)
+    DelayQ(app)
+
+    app.finalize()
+
+    assert [name for name in app.tasks if name.startswith("celery_delayq")] == [
+        "celery_delayq.launch"
+    ]
+    assert "celery_delayq.launch" not in Celery("other", set_as_current=False).tasks
+
+
+@pytest.mark.parametrize("what", [None, "app", object()])
+def test_what_is_no_app_is_refused(what):
+    with pytest.raises((TypeError, AttributeError)):
+        DelayQ(what)
+
+
+def test_a_signature_of_another_app_is_held_where_its_result_says(held_app, make_app, url):
+    one = held_app(url, delayq_prefix="one")
+    two = held_app(url, delayq_prefix="two")
+
+    @one.task(name="t")
+    def task():
+        return None
+
+    result = two.delayq.schedule(task.s(), at=FAR)
+
+    assert result.cancel()
+    assert one.delayq.counts().scheduled == two.delayq.counts().scheduled == 0
+
+
+def test_a_signature_of_an_app_without_delayq_is_not_sent_by_accident(
+    held_app, make_app, url, redis
+):
+    plain = make_app(url)
+
+    @plain.task(name="t")
+    def task():
+        return None
+
+    app = held_app(url)
+    try:
+        result = app.delayq.schedule(task.s(), at=FAR)
+    except celery_delayq.DelayQError:
+        result = None
+
+    assert lists(redis) == {}
+    assert result is None or result.cancel()

@@ -1,0 +1,235 @@
+"""Every line of the table, what stands beside it, and the goal: the one place to change them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound for a figure, or for its ratio to the figure beside it."""
+
+    at_least: bool
+    bound: float
+    of_ratio: bool
+
+    def met(self, value: float, ratio: float | None) -> bool:
+        seen = ratio if self.of_ratio else value
+        return seen is not None and (seen >= self.bound if self.at_least else seen <= self.bound)
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:,g}{' x' if self.of_ratio else ''}"
+
+
+def at_least(bound: float) -> Goal:
+    return Goal(at_least=True, bound=bound, of_ratio=False)
+
+
+def at_most(bound: float) -> Goal:
+    return Goal(at_least=False, bound=bound, of_ratio=False)
+
+
+def times_at_least(bound: float) -> Goal:
+    return Goal(at_least=True, bound=bound, of_ratio=True)
+
+
+def times_at_most(bound: float) -> Goal:
+    return Goal(at_least=False, bound=bound, of_ratio=True)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line.
+
+    Attributes:
+        figure: ``measure.figure``.
+        says: What it is.
+        unit: Of the figure.
+        beside: The figure it is compared with, of the same measurement; a ratio is taken round by
+            round, then its median.
+        other: What that figure is.
+        goals: All of them have to be met.
+    """
+
+    figure: str
+    says: str
+    unit: str
+    beside: str = ""
+    other: str = ""
+    goals: tuple[Goal, ...] = ()
+
+    @property
+    def measure(self) -> str:
+        return self.figure.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        return self.figure.partition(".")[2]
+
+
+def _handover(measure: str, due: str) -> tuple[Line, ...]:
+    return (
+        Line(
+            f"{measure}.rate",
+            f"hand over {due} due, one scanner",
+            "tasks/s",
+            "raw_rate",
+            "barest script",
+            (at_least(100_000), times_at_least(0.8)),
+        ),
+        Line(
+            f"{measure}.longest_script_ms",
+            "its longest script call",
+            "ms",
+            "raw_longest_script_ms",
+            "barest script",
+            (at_most(5),),
+        ),
+        Line(
+            f"{measure}.script_p99_ms",
+            "the p99 of its script calls",
+            "ms",
+            "raw_script_p99_ms",
+            "barest script",
+        ),
+    )
+
+
+def _operation(name: str) -> Line:
+    beside, other, goal = f"{name}_bare_rate", "bare round trip", times_at_least(0.9)
+    return Line(f"by_id.{name}_rate", f"{name} by id", "calls/s", beside, other, (goal,))
+
+
+def _arrival(scanners: int) -> tuple[Line, ...]:
+    words = f"arrival, idle system, {scanners} scanner{'s' * (scanners > 1)}"
+    figure = f"lateness.scanners_{scanners}"
+    return (
+        Line(f"{figure}_min_ms", f"{words}: earliest", "ms", goals=(at_least(0),)),
+        Line(f"{figure}_p50_ms", f"{words}: p50", "ms", "raw_p50_ms", "bare timer", (at_most(1),)),
+        Line(f"{figure}_p99_ms", f"{words}: p99", "ms", "raw_p99_ms", "bare timer", (at_most(4),)),
+    )
+
+
+def _start(workers: int) -> tuple[Line, ...]:
+    words, figure = f"start, {workers} worker{'s' * (workers > 1)}", f"delayq_workers_{workers}"
+    native = f"native_workers_{workers}"
+    return (
+        Line(f"execution.{figure}_p50_ms", f"{words}: p50", "ms", f"{native}_p50_ms", "Celery eta"),
+        Line(f"execution.{figure}_p99_ms", f"{words}: p99", "ms", f"{native}_p99_ms", "Celery eta"),
+        Line(
+            f"execution.later_workers_{workers}_ms",
+            f"{words}: p50, later than Celery eta",
+            "ms",
+            goals=(at_most(2),),
+        ),
+    )
+
+
+LINES: tuple[Line, ...] = (
+    *_handover("direct_handover", "200,000"),
+    *_handover("million_handover", "1,000,000"),
+    *(
+        Line(
+            f"many_scanners.rate_{scanners}",
+            f"hand over, {scanners} scanners",
+            "tasks/s",
+            "rate_1",
+            "one scanner",
+            (times_at_least(1),),
+        )
+        for scanners in (2, 8)
+    ),
+    Line(
+        "relay_rabbitmq.rate",
+        "hand over to RabbitMQ, confirmed",
+        "tasks/s",
+        "kombu_rate",
+        "kombu loop",
+        (times_at_least(3),),
+    ),
+    Line(
+        "relay_redis.rate",
+        "hand over to another Redis",
+        "tasks/s",
+        "kombu_rate",
+        "kombu loop",
+        (at_least(25_000),),
+    ),
+    *(
+        Line(
+            f"one_task.delay_until{variant}_us",
+            f"delay_until, {words}",
+            "us",
+            f"apply_async{variant}_us",
+            "apply_async",
+            (times_at_most(0.6),),
+        )
+        for variant, words in (
+            ("", "no result backend"),
+            ("_ignored", "Redis results, ignored"),
+            ("_backend", "Redis results"),
+        )
+    ),
+    Line("many_tasks.at_rate", "schedule_many, one time", "tasks/s", goals=(at_least(25_000),)),
+    Line("many_tasks.spread_rate", "schedule_many, spread", "tasks/s", goals=(at_least(25_000),)),
+    *map(_operation, ("cancel", "reschedule", "get")),
+    *_arrival(1),
+    *_arrival(10),
+    *_start(1),
+    *_start(10),
+    Line("crowd.burst_p99_ms", "arrival in a burst of 20,000: p99", "ms", goals=(at_most(50),)),
+    Line("crowd.stream_p99_ms", "arrival beside 5,000/s: p99", "ms", goals=(at_most(50),)),
+    Line("idle.commands_per_s", "idle scanner: commands", "1/s", goals=(at_most(0.3),)),
+    Line("idle.cpu_percent", "idle scanner: CPU", "%", goals=(at_most(0.1),)),
+    Line(
+        "memory.bytes_per_task",
+        "Redis memory of a waiting task",
+        "B",
+        "eta_bytes_per_task",
+        "Celery eta",
+        (at_most(500),),
+    ),
+    Line(
+        "memory.worker_bytes_per_task",
+        "worker memory of a waiting task",
+        "B",
+        "eta_worker_bytes_per_task",
+        "Celery eta",
+    ),
+    Line("growth.least_kept", "least rate kept, 10,000 to largest", "x", goals=(at_least(0.7),)),
+    Line("growth.page_ms", "a page of 200 tasks(), p90", "ms", goals=(at_most(10),)),
+    Line("worker_memory.added_mb", "a million waiting: worker", "MB", goals=(at_most(5),)),
+    Line(
+        "hundred_scanners.idle_redis_cpu_percent",
+        "100 idle scanners: Redis CPU",
+        "%",
+        goals=(at_most(20),),
+    ),
+    Line(
+        "hundred_scanners.busy_redis_cpu_percent",
+        "and 1,000 due times/s",
+        "%",
+        goals=(at_most(20),),
+    ),
+    Line("busy_worker.arrival_p99_ms", "arrival, cores busy: p99", "ms", goals=(at_most(20),)),
+)
+
+
+# The table of peers: a row for each, and what its figures are called.
+PEERS = {
+    "delayq": "celery_delayq",
+    "celery_eta": "Celery eta (executed; start)",
+    "longterm": "celery-longterm-scheduler",
+    "textbook": "textbook loop, 1 s",
+    "rq": "RQ (ids only)",
+    "huey": "huey",
+    "bullmq": "BullMQ (ids only; start)",
+}
+PEER_FIGURES = {
+    "schedule_rate": "schedule/s",
+    "bulk_rate": "bulk/s",
+    "drain_rate": "due -> queue/s",
+    "late_min_ms": "late by, ms: min",
+    "late_p50_ms": "p50",
+    "late_p99_ms": "p99",
+    "idle_per_s": "idle commands/s",
+    "bytes_per_task": "B/task",
+}

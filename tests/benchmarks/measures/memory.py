@@ -1,0 +1,66 @@
+"""Memory for each waiting no-op task, everything included; beside native Celery ETA."""
+
+import time
+import uuid
+from datetime import datetime, timezone
+from threading import Event
+
+from tests.benchmarks import raw
+from tests.benchmarks.apps import QUEUE
+from tests.benchmarks.children import resident_bytes
+from tests.benchmarks.filling import Template, fill, shuffled_future
+from tests.benchmarks.lab import Lab
+from tests.benchmarks.stats import Figures
+from tests.support.waiting import eventually
+
+
+def measure(lab: Lab) -> Figures:
+    """Bytes in a Redis that held nothing before, and in a worker; 100,000 here, 20,000 as ETA."""
+    return _held(lab, lab.scaled(100_000, 50_000)) | _native(lab, lab.scaled(20_000, 5000))
+
+
+def _held(lab: Lab, count: int) -> Figures:
+    with (
+        lab.another_server() as server,
+        lab.app(server.url()) as app,
+        lab.workers(server.url(), 1, "-P", "solo") as (worker,),
+    ):
+        template, client = Template(app), server.client()
+        # Scripts, connections and a template come with the first few, not with each.
+        fill(server.socket, template, shuffled_future(10))
+        Event().wait(3)
+        before, resident = client.info("memory")["used_memory"], resident_bytes(worker.pid)
+        fill(server.socket, template, shuffled_future(count))
+        Event().wait(3)
+        used = client.info("memory")["used_memory"] - before
+        return {
+            "bytes_per_task": used / count,
+            "worker_bytes_per_task": max(0, resident_bytes(worker.pid) - resident) / count,
+            "message_bytes": float(len(raw.message_of(app, client)[0])),
+        }
+
+
+def _native(lab: Lab, count: int) -> Figures:
+    with (
+        lab.another_server() as server,
+        lab.app(server.url()) as app,
+        lab.workers(server.url(), 1, "-P", "solo") as (worker,),
+    ):
+        client = server.client()
+        eta = datetime.fromtimestamp(time.time() + 3000, timezone.utc)
+        result = app.noop.apply_async((1, 2), eta=eta, queue="sample")
+        sample, old = client.rpop("sample"), result.id.encode()
+        tag = raw.delivery_tag(sample)
+        Event().wait(3)
+        before, resident = client.info("memory")["used_memory"], resident_bytes(worker.pid)
+        for _ in range(count // 1000):
+            fresh = [(str(uuid.uuid4()).encode(), str(uuid.uuid4()).encode()) for _ in range(1000)]
+            client.lpush(QUEUE, *(sample.replace(old, a).replace(tag, b) for a, b in fresh))
+        # A worker takes every ETA message there is; the prefetch limit grows with each.
+        eventually(lambda: client.hlen("unacked") == count, timeout=300)
+        Event().wait(1)
+        used = client.info("memory")["used_memory"] - before
+        return {
+            "eta_bytes_per_task": used / count,
+            "eta_worker_bytes_per_task": (resident_bytes(worker.pid) - resident) / count,
+        }

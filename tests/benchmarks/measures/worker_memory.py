@@ -1,0 +1,23 @@
+"""What a million waiting tasks add to a worker's memory."""
+
+from threading import Event
+
+from tests.benchmarks.children import resident_bytes
+from tests.benchmarks.filling import Template, fill, shuffled_future
+from tests.benchmarks.lab import Lab
+from tests.benchmarks.stats import Figures
+
+
+def measure(lab: Lab) -> Figures:
+    """Megabytes of one worker, before and after the store was filled, two safety scans later."""
+    server = lab.server
+    count = lab.scaled(1_000_000, 100_000)
+    with lab.app(server.url()) as app, lab.workers(server.url(), 1, "-P", "solo") as (worker,):
+        Event().wait(6)
+        before = resident_bytes(worker.pid)
+        fill(server.socket, Template(app), shuffled_future(count))
+        Event().wait(12)
+        return {
+            "worker_mb": before / 1e6,
+            "added_mb": (resident_bytes(worker.pid) - before) / 1e6,
+        }

@@ -1,0 +1,1 @@
+"""One small driver for each peer, run in an environment of its own; see ``driver.py``."""

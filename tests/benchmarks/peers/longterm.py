@@ -1,0 +1,40 @@
+"""celery-longterm-scheduler: ``apply_async(eta=...)``, and its command in a loop of one second."""
+
+import sys
+from datetime import datetime, timezone
+from threading import Event
+
+from celery import Celery
+from celery_longterm_scheduler import Task, get_scheduler
+
+from tests.benchmarks.peers.driver import run
+
+
+class Longterm:
+    """Meant for cron, once a minute; a second is what a loop around it can have."""
+
+    queue = "celery"
+
+    def __init__(self, url: str):
+        self._app = Celery("benchmark", broker=url, task_cls=Task)
+        self._app.conf.longterm_scheduler_backend = url
+        self._noop = self._app.task(_noop, name="bench.noop", shared=False)
+
+    def schedule(self, due: datetime, label: str) -> None:
+        # The label goes with argsrepr, which stands in the message as it is.
+        self._noop.apply_async((1, 2, label), eta=due)
+
+    hold = schedule
+
+    def move(self) -> None:
+        while True:
+            get_scheduler(self._app).execute_pending(datetime.now(timezone.utc))
+            Event().wait(1)
+
+
+def _noop(x: int, y: int, label: str) -> None:
+    pass
+
+
+if __name__ == "__main__":
+    run(Longterm(sys.argv[1]))

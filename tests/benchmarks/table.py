@@ -1,0 +1,95 @@
+"""The table: each line's median, its spread, what stands beside it, the ratio, and the goal."""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from tests.benchmarks.goals import LINES, PEER_FIGURES, PEERS, Line
+from tests.benchmarks.stats import Figures, medians, ratio
+
+HEADINGS = ("what", "median", "range", "unit", "beside it", "ratio", "goal", "")
+RIGHT = {1, 5}
+
+Rounds = dict[str, list[Figures]]
+Row = tuple[str, ...]
+
+
+def rows(rounds: Rounds) -> Iterator[Row]:
+    """A row for each line whose figure was measured."""
+    for line in LINES:
+        measured = rounds.get(line.measure, [])
+        if any(line.name in figures for figures in measured):
+            yield _row(line, measured)
+
+
+def _row(line: Line, measured: Sequence[Figures]) -> Row:
+    values = [figures[line.name] for figures in measured if line.name in figures]
+    median = medians(measured)
+    value, beside = median[line.name], median.get(line.beside)
+    quotient = ratio(measured, line.name, line.beside)
+    met = all(goal.met(value, quotient) for goal in line.goals)
+    return (
+        line.says,
+        number(value),
+        f"{number(min(values))}..{number(max(values))}" if len(values) > 1 else "",
+        line.unit,
+        "" if beside is None else f"{number(beside)} {line.other}",
+        "" if quotient is None else f"{quotient:.2f}",
+        ", ".join(map(str, line.goals)),
+        "" if not line.goals else "ok" if met else "MISSED",
+    )
+
+
+def number(value: float) -> str:
+    """Three figures that say something: 98,200, 12.5, 0.031."""
+    if abs(value) >= 1000:
+        return f"{round(value, 2 - len(str(int(abs(value)))) + 1):,.0f}"
+    return f"{value:.3g}"
+
+
+def peer_rows(rounds: Rounds) -> Iterator[Row]:
+    """A row for each peer; a dash where it has no such thing."""
+    measured = medians(rounds.get("peers", []))
+    for peer, says in PEERS.items():
+        figures = [measured.get(f"{peer}_{figure}") for figure in PEER_FIGURES]
+        if any(figure is not None for figure in figures):
+            cells = ("-" if figure is None else number(figure) for figure in figures)
+            yield (says, *cells)
+
+
+def show(rounds: Rounds) -> None:
+    """Print both tables."""
+    _print(HEADINGS, list(rows(rounds)), right=RIGHT)
+    beside = list(peer_rows(rounds))
+    if beside:
+        print()
+        headings = ("in the same run", *PEER_FIGURES.values())
+        _print(headings, beside, right=set(range(1, len(headings))))
+
+
+def _print(headings: Row, lines: list[Row], *, right: set[int]) -> None:
+    """With rich where that is installed."""
+    if not lines:
+        return
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        _plain([headings, *lines], right)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for at, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if at in right else "left", no_wrap=at != 0)
+    for line in lines:
+        table.add_row(*line, style="red" if line[-1] == "MISSED" else None)
+    # Piped into a file there is no terminal whose width it would have to fit.
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def _plain(lines: list[Row], right: set[int]) -> None:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())

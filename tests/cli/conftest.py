@@ -1,0 +1,70 @@
+"""`celery -A … delayq …`, run in this process by click, on an app of the test's own."""
+
+import sys
+import types
+
+import pytest
+from celery.bin.celery import celery
+from celery.bin.worker import worker
+from click.testing import CliRunner
+
+from tests.app.conftest import held_app, redis, redis_client, url
+
+__all__ = ["held_app", "redis", "redis_client", "url"]
+
+MODULE = "delayq_cli_project"
+
+
+@pytest.fixture
+def app(held_app, url):
+    return held_app(url)
+
+
+@pytest.fixture
+def project(monkeypatch):
+    """Let ``-A`` find an app: ``project(app)``."""
+
+    def put(app):
+        module = types.ModuleType(MODULE)
+        module.app = app
+        monkeypatch.setitem(sys.modules, MODULE, module)
+        # Celery adds an app's options to this list for ever, for it expects one app in a process.
+        monkeypatch.setattr(worker, "params", list(worker.params))
+
+    return put
+
+
+@pytest.fixture
+def run(app, project):
+    """Run a command: ``run("list", "--json")``; its output, both streams in one, and its status."""
+
+    def run(*arguments, app=app):
+        project(app)
+        return CliRunner().invoke(celery, ["-A", MODULE, "delayq", *arguments], prog_name="celery")
+
+    return run
+
+
+@pytest.fixture
+def said(run):
+    """The lines that a command says; it has to end well."""
+
+    def said(*arguments):
+        result = run(*arguments)
+        assert result.exit_code == 0, result.output
+        return result.output.splitlines()
+
+    return said
+
+
+@pytest.fixture
+def refused(run):
+    """The lines of a command that has to end with status 1, and without a traceback."""
+
+    def refused(*arguments, **options):
+        result = run(*arguments, **options)
+        assert isinstance(result.exception, SystemExit), repr(result.exception)
+        assert result.exit_code == 1, result.output
+        return result.output.splitlines()
+
+    return refused

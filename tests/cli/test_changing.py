@@ -1,0 +1,215 @@
+"""`delayq show`, `cancel` and `reschedule`: what they say, and the status they end with."""
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from kombu import Exchange, Queue
+
+from tests.app.support import FAR, LONG_AGO, claim, move, redis_ms, to_ms
+
+UTC = timezone.utc
+NOT_SCHEDULED = "task {} is not scheduled"
+
+
+@pytest.fixture
+def one(app):
+    app.send_task("t", (1, "ü"), {"y": 2}, task_id="one", queue="mail", delayq_at=FAR)
+
+
+def test_show_says_all_about_a_task(one, said, app):
+    created = app.delayq.get("one").created.isoformat()
+
+    assert said("show", "one") == [
+        "id       one",
+        "task     t",
+        "args     (1, 'ü')",
+        "kwargs   {'y': 2}",
+        "queue    mail",
+        "due      2100-01-01T00:00:00+00:00",
+        f"created  {created}",
+        "state    SCHEDULED",
+    ]
+
+
+def test_show_says_why_a_task_was_set_aside(app, redis, said):
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="one", queue="broken", delayq_at=LONG_AGO)
+    move(app.delayq)
+
+    lines = said("show", "one")
+
+    assert "state    DEAD" in lines
+    assert lines[-1].startswith("reason   broken: ")
+
+
+def test_show_as_json_is_an_object(one, said):
+    [line] = said("show", "one", "--json")
+
+    assert json.loads(line)["args"] == "(1, 'ü')"
+    assert json.loads(line)["due"] == "2100-01-01T00:00:00+00:00"
+
+
+def test_arguments_that_may_not_be_decoded_are_none(app, said):
+    app.send_task("t", (1,), task_id="one", serializer="pickle", delayq_at=FAR)
+
+    assert "args     None" in said("show", "one")
+
+
+@pytest.mark.parametrize("command", [["show"], ["show", "--json"], ["cancel"]])
+def test_an_id_that_is_not_scheduled_is_a_sentence_and_status_1(refused, command):
+    assert NOT_SCHEDULED.format("nobody") in refused(*command, "nobody")[-1]
+
+
+def test_reschedule_of_nobody_is_a_sentence_and_status_1(refused):
+    assert NOT_SCHEDULED.format("nobody") in refused("reschedule", "nobody", "+5m")[-1]
+
+
+def test_cancel_says_so(one, said, app):
+    assert said("cancel", "one") == ["task one cancelled"]
+    assert app.delayq.get("one") is None
+
+
+def test_cancel_takes_several_and_one_that_is_unknown_spoils_no_other(one, app, run):
+    app.send_task("t", task_id="two", delayq_at=FAR)
+
+    result = run("cancel", "one", "nobody", "two")
+
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    assert lines[0] == "task one cancelled"
+    assert NOT_SCHEDULED.format("nobody") in lines[1]
+    assert lines[2] == "task two cancelled"
+    assert app.delayq.counts().scheduled == 0
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 513])
+def test_an_id_that_cannot_be_one_spoils_no_other(one, app, run, bad):
+    result = run("cancel", bad, "one")
+
+    assert result.exit_code == 1
+    assert "task_id is " in result.output
+    assert app.delayq.get("one") is None
+
+
+def test_an_entry_of_a_later_version_is_left_alone_and_spoils_no_other(one, app, redis, run):
+    app.send_task("t", task_id="newer", delayq_at=FAR)
+    redis.hset("{delayq:0}:messages", "newer", b"9 of a later version")
+
+    result = run("cancel", "newer", "one")
+
+    assert result.exit_code == 1
+    assert "the record of task 'newer' cannot be read" in result.output
+    assert "task one cancelled" in result.output
+    assert redis.hget("{delayq:0}:messages", "newer") == b"9 of a later version"
+
+
+def test_cancel_without_an_id_is_an_error_of_usage(run):
+    assert run("cancel").exit_code == 2
+    assert run("show").exit_code == 2
+    assert run("reschedule", "one").exit_code == 2
+
+
+def test_what_was_handed_over_is_said_to_be(app, refused):
+    app.send_task("t", task_id="one", delayq_at=LONG_AGO)
+    move(app.delayq)
+
+    for command in (("cancel", "one"), ("reschedule", "one", "+5m")):
+        assert "task one has been handed over to its queue already" in refused(*command)[-1]
+
+
+def test_what_is_being_published_is_said_to_be(app, refused):
+    topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
+    app.send_task("t", task_id="one", queue=topic, delayq_at=LONG_AGO)
+    claim(app.delayq)
+
+    for command in (("cancel", "one"), ("reschedule", "one", "+5m")):
+        assert "task one is being published this moment" in refused(*command)[-1]
+
+
+def test_cancel_with_revoke_tells_the_workers_of_what_has_left(app, redis, run):
+    app.send_task("t", task_id="one", delayq_at=LONG_AGO)
+    move(app.delayq)
+
+    with redis.pubsub() as workers:
+        workers.psubscribe("*celery.pidbox*")
+        assert workers.get_message(timeout=5)["type"] == "psubscribe"
+        run("cancel", "--revoke", "one")
+        assert workers.get_message(timeout=5)["type"] == "pmessage"
+
+
+@pytest.mark.parametrize(
+    ("when", "due"),
+    [
+        ("2031-05-06T07:08:09Z", datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)),
+        ("2031-05-06T09:08:09.250+02:00", datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)),
+        ("2031-05-06", datetime(2031, 5, 6, tzinfo=UTC)),
+        ("2031-05-06T07:08", datetime(2031, 5, 6, 7, 8, tzinfo=UTC)),
+        ("1936000000", datetime.fromtimestamp(1_936_000_000, UTC)),
+        ("1936000000.5", datetime.fromtimestamp(1_936_000_000.5, UTC)),
+        ("0", datetime(1970, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_reschedule_takes_an_instant(one, app, said, when, due):
+    [line] = said("reschedule", "one", when)
+
+    assert line.startswith("task one rescheduled")
+    assert app.delayq.get("one").due == due
+
+
+@pytest.mark.parametrize(
+    ("when", "delay"),
+    [
+        ("+90", timedelta(seconds=90)),
+        ("+90s", timedelta(seconds=90)),
+        ("+5m", timedelta(minutes=5)),
+        ("+2h", timedelta(hours=2)),
+        ("+1d", timedelta(days=1)),
+        ("+1.5h", timedelta(minutes=90)),
+        ("+0", timedelta(0)),
+        ("+0.25s", timedelta(milliseconds=250)),
+    ],
+)
+def test_reschedule_takes_a_span_from_now(app, redis, said, when, delay):
+    app.send_task("t", task_id="one", delayq_at=FAR)
+    before = redis_ms(redis)
+
+    said("reschedule", "one", when)
+
+    moved = to_ms(app.delayq.get("one").due) - delay.total_seconds() * 1000
+    assert before <= moved <= redis_ms(redis) + 1
+
+
+def test_a_time_without_a_zone_is_in_the_app_s(held_app, url, run):
+    app = held_app(url, timezone="Asia/Tokyo")
+    app.send_task("t", task_id="one", delayq_at=FAR)
+
+    assert run("reschedule", "one", "2031-05-06T09:00", app=app).exit_code == 0
+
+    assert app.delayq.get("one").due == datetime(2031, 5, 6, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "when",
+    ["soon", "", "5m", "+", "+m", "+5w", "+5 m", "+-5", "+1e3", "nan", "inf", "1e300",
+     "2031-13-01", "25:00", "9999-12-31", "+99999999999d", "+9" * 50, "+" + "9" * 400],
+    ids=lambda when: when[:20],
+)  # fmt: skip
+def test_what_is_no_time_is_a_sentence_that_names_it_and_nothing_moves(one, app, refused, when):
+    *_, sentence = refused("reschedule", "one", when)
+
+    assert sentence.startswith("Error: ")
+    assert "expected" in sentence
+    assert app.delayq.get("one").due.timestamp() == FAR
+
+
+def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
+    from celery import group
+
+    @app.task(name="t")
+    def task(x):
+        return x
+
+    result = group(task.s(1), task.s(2)).delay_until(FAR)
+
+    assert said("cancel", result.id) == [f"task {result.id} cancelled"]

@@ -1,0 +1,79 @@
+"""What others put into task names, ids, queues and arguments does nothing to a terminal."""
+
+import json
+import unicodedata
+
+import pytest
+
+from tests.app.support import FAR
+
+HOSTILE = [
+    "two\nlines",
+    "\x1b[31mred\x1b[0m",
+    "\x1b]0;title\x07",
+    "back\x08\x08\x08space",
+    "carriage\rreturn",
+    "\x9b31m",
+    "tab\there",
+    "null\x00byte",
+    "right\u202eleft",
+    "line\u2028separator",
+]
+
+
+def printable(text):
+    """Whether nothing in a line moves a cursor, changes a colour, or turns the text around."""
+    return not [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("field", ["task", "id", "queue"])
+def test_a_row_stays_one_row_of_plain_text(app, run, field, text):
+    names = {"task": "t", "id": "a", "queue": "q", field: text}
+    app.send_task(names["task"], task_id=names["id"], queue=names["queue"], delayq_at=FAR)
+
+    output = run("list").output
+
+    assert output.count("\n") == 2
+    assert all(printable(line) for line in output.split("\n")), ascii(output)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_what_is_shown_of_one_task_is_plain_text(app, run, text):
+    app.send_task(text, (text,), {text: text}, task_id="a", queue=text, delayq_at=FAR)
+
+    output = run("show", "a").output
+
+    assert all(printable(line) for line in output.split("\n")), ascii(output)
+    assert len(output.splitlines()) == 8
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_what_is_said_about_an_id_is_plain_text(run, text):
+    for command in (("cancel", text), ("show", text), ("reschedule", text, "+1h")):
+        output = run(*command).output
+
+        assert output.count("\n") == 1
+        assert all(printable(line) for line in output.split("\n")), ascii(output)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_json_carries_the_text_as_it_is(app, said, text):
+    app.send_task(text, task_id=text, queue=text, delayq_at=FAR)
+
+    [line] = said("list", "--json")
+
+    assert (json.loads(line)["id"], json.loads(line)["task"]) == (text, text)
+    assert printable(line)
+
+
+def test_wide_characters_are_listed_as_they_are(app, said):
+    app.send_task("日本.タスク", task_id="a", queue="süß", delayq_at=FAR)
+
+    assert said("list")[1].endswith("süß    日本.タスク")
+
+
+def test_what_click_takes_for_an_option_can_be_given_after_a_double_dash(app, said):
+    app.send_task("t", task_id="--json", delayq_at=FAR)
+
+    assert said("cancel", "--", "--json") == ["task --json cancelled"]

@@ -1,0 +1,108 @@
+"""`delayq list`: aligned columns in due order, or a JSON object a line."""
+
+import json
+import re
+
+import pytest
+
+from tests.app.support import FAR
+
+
+@pytest.fixture
+def three(app):
+    for number, name in enumerate(["shop.remind", "mail", "shop.a.very.long.name"]):
+        app.send_task(
+            name, (number,), task_id=f"task-{number}", queue="q" * (number + 1),
+            delayq_at=FAR + 60 * number + 0.25,
+        )  # fmt: skip
+
+
+def ids(lines):
+    return [line.split()[0] for line in lines[1:]]
+
+
+def test_columns_are_aligned_and_in_due_order(three, said):
+    assert said("list") == [
+        "ID      DUE (UTC)                QUEUE  TASK",
+        "task-0  2100-01-01 00:00:00.250  q      shop.remind",
+        "task-1  2100-01-01 00:01:00.250  qq     mail",
+        "task-2  2100-01-01 00:02:00.250  qqq    shop.a.very.long.name",
+    ]
+
+
+def test_an_empty_store_is_a_headline(said):
+    assert said("list") == ["ID  DUE (UTC)  QUEUE  TASK"]
+
+
+def test_arguments_are_not_shown(app, said):
+    app.send_task("t", ("a secret",), {"token": "hidden"}, delayq_at=FAR)
+
+    text = "\n".join(said("list"))
+    assert "a secret" not in text
+    assert "hidden" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--after", "2100-01-01T00:01"], ["task-1", "task-2"]),
+        (["--after", str(FAR + 60.25)], ["task-1", "task-2"]),
+        (["--before", "2100-01-01T00:01:00.250Z"], ["task-0"]),
+        (["--before", str(FAR)], []),
+        (["--after", str(FAR + 1), "--before", str(FAR + 100)], ["task-1"]),
+        (["-n", "2"], ["task-0", "task-1"]),
+        (["--limit", "0"], []),
+        (["-n", "99"], ["task-0", "task-1", "task-2"]),
+    ],
+)
+def test_it_is_bounded_by_time_and_number(three, said, options, expected):
+    assert ids(said("list", *options)) == expected
+
+
+def test_a_hundred_come_unless_asked_for_more(app, said):
+    for number in range(105):
+        app.send_task("t", delayq_at=FAR + number)
+
+    assert len(said("list")) == 1 + 100
+    assert len(said("list", "-n", "1000")) == 1 + 105
+
+
+def test_json_is_an_object_a_line(three, said):
+    objects = [json.loads(line) for line in said("list", "--json")]
+
+    assert [one["id"] for one in objects] == ["task-0", "task-1", "task-2"]
+    created = objects[0].pop("created")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", created)
+    assert objects[0] == {
+        "id": "task-0",
+        "task": "shop.remind",
+        "args": "(0,)",
+        "kwargs": "{}",
+        "queue": "q",
+        "due": "2100-01-01T00:00:00.250000+00:00",
+        "state": "SCHEDULED",
+    }
+
+
+def test_json_of_nothing_is_nothing(said):
+    assert said("list", "--json") == []
+
+
+@pytest.mark.parametrize("option", ["--after", "--before"])
+@pytest.mark.parametrize("value", ["soon", "", "nan", "inf", "1e300"])
+def test_a_wrong_time_is_a_sentence(three, refused, option, value):
+    *_, sentence = refused("list", option, value)
+
+    assert sentence.startswith("Error: ")
+    assert "is not a due time; expected " in sentence
+
+
+@pytest.mark.parametrize("value", ["-1", "x", "1.5"])
+def test_a_wrong_limit_is_an_error_of_usage(run, value):
+    assert run("list", "-n", value).exit_code == 2
+
+
+def test_an_entry_that_cannot_be_read_does_not_spoil_the_list(three, redis, said):
+    redis.hset("{delayq:0}:messages", "task-1", b"9 of a later version")
+
+    assert ids(said("list")) == ["task-0", "task-2"]

@@ -1,0 +1,156 @@
+"""What is wrong around the commands is a sentence and a status, never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from celery.bin.celery import celery
+from click.testing import CliRunner
+
+from tests.app.support import FAR
+from tests.cli.conftest import MODULE
+from tests.support.ports import free_port
+
+COMMANDS = [
+    ["status"],
+    ["status", "--json"],
+    ["list"],
+    ["list", "--json"],
+    ["show", "a"],
+    ["cancel", "a"],
+    ["reschedule", "a", "+5m"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_an_app_without_delayq_is_told_what_to_do(make_app, url, refused, command):
+    *_, sentence = refused(*command, app=make_app(url))
+
+    assert sentence == "Error: the app 'tests' has no DelayQ; make one with DelayQ(app)"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_redis_that_is_away_is_a_sentence(held_app, refused, command):
+    app = held_app(f"redis://127.0.0.1:{free_port()}/0")
+
+    *_, sentence = refused(*command, app=app)
+
+    assert sentence.startswith("Error: ")
+    assert "refused" in sentence
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ["scan"]], ids=" ".join)
+def test_a_wrong_setting_is_a_sentence(held_app, url, refused, command):
+    app = held_app(url, delayq_prefix="no good")
+
+    *_, sentence = refused(*command, app=app)
+
+    assert sentence == (
+        "Error: delayq_prefix is 'no good'; expected 1 to 64 letters, digits, dots, dashes or "
+        "underscores"
+    )
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ["scan"]], ids=" ".join)
+def test_no_redis_at_all_is_a_sentence(held_app, refused, command):
+    *_, sentence = refused(*command, app=held_app("memory://"))
+
+    assert sentence.startswith("Error: delayq_url is None; expected a redis:// URL")
+
+
+def test_the_commands_are_found_by_celery_and_say_what_they_do():
+    result = CliRunner().invoke(celery, ["delayq", "--help"])
+
+    assert result.exit_code == 0
+    for name in ("status", "list", "show", "cancel", "reschedule", "scan"):
+        assert f"\n  {name} " in result.output
+    assert "Look at scheduled tasks" in result.output
+
+
+@pytest.mark.parametrize("name", ["status", "list", "show", "cancel", "reschedule", "scan"])
+def test_each_command_has_a_help(run, name):
+    result = run(name, "--help")
+
+    assert result.exit_code == 0
+    assert f"delayq {name}" in result.output
+
+
+def test_the_worker_s_help_names_the_option_to_leave_the_scanner_out(app, project):
+    project(app)
+
+    result = CliRunner().invoke(celery, ["-A", MODULE, "worker", "--help"])
+
+    assert "--no-delayq" in result.output
+
+
+def test_an_unknown_command_is_an_error_of_usage(run):
+    assert run("explode").exit_code == 2
+
+
+@pytest.fixture
+def shop(tmp_path, url):
+    """A project on disk, as a user has it; runs ``celery -A shop delayq …`` in a process."""
+    (tmp_path / "shop.py").write_text(
+        textwrap.dedent(
+            f"""
+            from celery import Celery
+            from celery_delayq import DelayQ
+
+            app = Celery("shop", broker={url!r})
+            delayq = DelayQ(app)
+
+            @app.task
+            def remind(order):
+                return order
+            """
+        ),
+        encoding="utf-8",
+    )
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "celery", "-A", "shop", "delayq", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        )
+
+    return run
+
+
+def test_a_real_process_reads_and_changes_what_another_one_scheduled(shop, app):
+    app.send_task("shop.remind", (42,), task_id="one", delayq_at=FAR)
+
+    listed = shop("list", "--json")
+    moved = shop("reschedule", "one", "+2h")
+    cancelled = shop("cancel", "one", "two")
+
+    assert json.loads(listed.stdout)["task"] == "shop.remind"
+    assert (moved.returncode, moved.stdout.startswith("task one rescheduled")) == (0, True)
+    assert cancelled.returncode == 1
+    assert cancelled.stdout == "task one cancelled\n"
+    # What is wrong goes to the other stream, so that a pipe gets only what was done.
+    assert "task two is not scheduled" in cancelled.stderr
+
+
+def test_a_closed_pipe_ends_the_list_without_a_traceback(shop, app, tmp_path):
+    for number in range(3000):
+        app.send_task("shop.remind", task_id=f"{number}" * 20, delayq_at=FAR)
+
+    command = [sys.executable, "-m", "celery", "-A", "shop", "delayq", "list", "-n", "5000"]
+    lister = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )  # fmt: skip
+    lister.stdout.readline()
+    lister.stdout.close()
+
+    assert "Traceback" not in lister.stderr.read()
+    lister.stderr.close()
+    lister.wait(60)

@@ -1,0 +1,114 @@
+"""Fixtures with real processes of the suite's own; each server starts when first asked for."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+from hypothesis import settings
+
+from tests.support.apps import celery_state_kept, new_app
+from tests.support.missing import missing
+from tests.support.rabbit_server import RabbitServer
+from tests.support.redis_server import RedisServer, redis_binaries
+from tests.support.worker import WorkerProcess
+
+settings.register_profile("dev", deadline=None, max_examples=50, stateful_step_count=30)
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+def pytest_configure(config):
+    # `kill` by itself skips every clean-up; so it becomes an orderly end.
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+
+
+def pytest_generate_tests(metafunc):
+    if "each_redis" in metafunc.fixturenames:
+        # None keeps the test in the list on a machine without a server, so that CI fails there.
+        found = redis_binaries() or [("none", None)]
+        metafunc.parametrize(
+            "each_redis", found, ids=[version for version, _ in found], indirect=True
+        )
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    """The suite's Redis, without persistence. To spoil a server, ask `start_redis` for one."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server):
+    """The URL of the suite's Redis, empty."""
+    redis_server.empty()
+    return redis_server.url()
+
+
+@pytest.fixture(scope="session")
+def redis_of_binary():
+    with contextlib.ExitStack() as stack:
+        servers = {}
+
+        def of_binary(binary):
+            if binary not in servers:
+                servers[binary] = stack.enter_context(RedisServer(binary=binary))
+            return servers[binary]
+
+        yield of_binary
+
+
+@pytest.fixture
+def each_redis(request, redis_of_binary):
+    """A server of each version on this machine in turn, empty."""
+    _, binary = request.param
+    if binary is None:
+        missing("a Redis server")
+    server = redis_of_binary(binary)
+    server.empty()
+    return server
+
+
+@pytest.fixture
+def start_redis():
+    """Start a server for this test alone: ``start_redis("--appendonly", "yes")``."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *config, **options: stack.enter_context(RedisServer(*config, **options))
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server():
+    """The suite's RabbitMQ. It is never emptied: a test names its queues for itself."""
+    with RabbitServer() as server:
+        yield server
+
+
+@pytest.fixture
+def start_worker(tmp_path):
+    """Start a worker and wait for it: ``start_worker("tests.worker.tasks", "-P", "solo")``."""
+    started = []
+
+    def start(module, *options, env=None, ready=True):
+        log = tmp_path / f"worker-{len(started)}.log"
+        started.append(WorkerProcess(module, *options, env=env, log=log))
+        return started[-1].wait_ready() if ready else started[-1]
+
+    yield start
+    for worker in started:
+        worker.kill()
+
+
+@pytest.fixture
+def make_app():
+    """Make the current app of this test: ``make_app(broker, backend, delayq_batch_size=10)``."""
+    apps = []
+
+    def make(broker=None, backend=None, **conf):
+        apps.append(new_app(broker, backend, **conf))
+        return apps[-1]
+
+    with celery_state_kept():
+        yield make
+        for app in apps:
+            app.close()

@@ -1,0 +1,31 @@
+"""Scanner processes of a test's own."""
+
+import json
+import sys
+
+from tests.support.process import ChildProcess
+from tests.support.worker import ROOT
+
+STARTED = r"scanner .* started"
+
+
+class ScannerProcess(ChildProcess):
+    """A scanner alone in a process, for an app with this configuration.
+
+    Args:
+        conf: The app's configuration; plain values.
+        fault: A point and what to do there, see `tests.faults.scan`.
+        log: Where its output goes.
+    """
+
+    def __init__(self, conf, *fault, log):
+        super().__init__(
+            [sys.executable, "-m", "tests.faults.scan", *fault],
+            log=log,
+            env={"DELAYQ_TEST_CONF": json.dumps(conf), "PYTHONUNBUFFERED": "1"},
+            cwd=ROOT,
+        )
+
+    def wait_started(self, timeout=30):
+        self.wait_log(STARTED, timeout)
+        return self

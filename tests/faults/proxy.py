@@ -1,0 +1,120 @@
+"""A TCP proxy that misbehaves on request: a network's faults, on loopback and without root.
+
+client ---> proxy ---> server
+              |
+              +-- refuse()   nobody listens; what is open is cut
+              +-- stall()    everything stays open, nothing is forwarded, until resume()
+              +-- deaden()   so for what is open now, and for ever: a half-open link
+              +-- cut()      what is open is cut, new connections are welcome
+              +-- cut_after  forwards what contains these bytes, and cuts before any answer
+"""
+
+import contextlib
+import selectors
+import socket
+import threading
+
+from tests.support.ports import free_port
+
+CHUNK = 65536
+
+
+class Proxy:
+    """Forwards a loopback port to another, until told otherwise."""
+
+    def __init__(self, target: int):
+        self.port = free_port()
+        self.cut_after: bytes | None = None
+        self.cuts = 0
+        self.accepted = 0
+        self._target = target
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self._dead: set[socket.socket] = set()
+        self._listener: socket.socket | None = None
+
+    def __enter__(self):
+        self.accept()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.refuse()
+        self._flowing.set()
+
+    def accept(self) -> None:
+        """Listen, and forward."""
+        self._flowing.set()
+        if self._listener is None:
+            self._listener = socket.create_server(("127.0.0.1", self.port))
+            threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
+
+    def refuse(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # Closing alone would leave the port open for as long as accept() hangs on it.
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        self.cut()
+
+    def stall(self) -> None:
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        self._flowing.set()
+
+    def deaden(self) -> None:
+        with self._lock:
+            self._dead |= self._sockets
+
+    def cut(self) -> None:
+        with self._lock:
+            sockets, self._sockets = self._sockets, set()
+        for one in sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            self._flowing.wait()
+            with socket.create_connection(("127.0.0.1", self._target)) as server:
+                with self._lock:
+                    self._sockets |= {client, server}
+                self._forward(client, server)
+                with self._lock:
+                    self._sockets -= {client, server}
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        peers = {client: server, server: client}
+        # Not select.select, which knows no descriptor past 1023.
+        with selectors.DefaultSelector() as readable:
+            for one in peers:
+                readable.register(one, selectors.EVENT_READ)
+            self._pump(readable, client, peers)
+
+    def _pump(self, readable: selectors.BaseSelector, client: socket.socket, peers: dict) -> None:
+        while True:
+            for key, _ in readable.select():
+                source = key.fileobj
+                data = source.recv(CHUNK)
+                self._flowing.wait()
+                if not data:
+                    return
+                if source in self._dead:
+                    continue
+                peers[source].sendall(data)
+                if source is client and self.cut_after and self.cut_after in data:
+                    self.cut_after = None
+                    self.cuts += 1
+                    return

@@ -1,0 +1,63 @@
+"""`celery delayq scan` as a process, which can be told to die or to freeze at a named point.
+
+claimed     after a claim, before anything is published
+published   after the broker has it, before the ack
+acked       after the ack
+
+python -m tests.faults.scan [POINT die|freeze]
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from celery.bin.celery import main
+
+from celery_delayq.store import Engine
+
+
+def die():
+    os._exit(9)
+
+
+def freeze():
+    sys.stdout.write("frozen\n")
+    sys.stdout.flush()
+    # To this very thread: another one could take a signal to the process, and this one run on.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
+def fail_at(point, act):
+    """Let the engine's step of that name do *act*, once."""
+    left = [act]
+
+    def once():
+        if left:
+            left.pop()()
+
+    claim, ack = Engine.claim, Engine.ack
+
+    def claiming(self, limit):
+        claimed, aside = claim(self, limit)
+        if claimed and point == "claimed":
+            once()
+        return claimed, aside
+
+    def acking(self, claimed):
+        claimed = list(claimed)
+        if claimed and point == "published":
+            once()
+        acked = ack(self, claimed)
+        if claimed and point == "acked":
+            once()
+        return acked
+
+    Engine.claim, Engine.ack = claiming, acking
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        fail_at(sys.argv[1], {"die": die, "freeze": freeze}[sys.argv[2]])
+    sys.argv = ["celery", "-A", "tests.faults.scan_app", "delayq", "scan"]
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Scanners that are killed while they move many due entries: nothing lost, nothing twice."""
+
+import json
+import os
+import random
+from unittest import mock
+
+from tests.support.waiting import eventually
+
+COUNT = 20_000
+KILLS = 4
+LONG_AGO = 1_000_000_000
+
+
+def fill(delayq):
+    """Schedule many tasks that are due, the quick way: one call's draft under many ids."""
+    entries = delayq.entries
+    with mock.patch.object(entries, "schedule", wraps=entries.schedule) as schedule:
+        for number in range(2):  # the second one of a kind shares what they have in common
+            delayq.note.apply_async(task_id=f"{number:05}", delayq_at=LONG_AGO)
+        (_, when, draft), options = schedule.call_args
+    ids = [f"{number:05}" for number in range(COUNT)]
+    for task_id in ids[2:]:
+        options["operation"] = os.urandom(4).hex().encode()
+        entries.schedule(task_id, when, draft, **options)
+    return ids
+
+
+def test_scanners_killed_at_any_moment_lose_and_repeat_nothing(
+    client, redis_url, make_delayq, start_scanner
+):
+    conf = {"broker_url": redis_url, "delayq_batch_size": 5}
+    delayq = make_delayq(redis_url)
+    ids = fill(delayq)
+
+    # Several at once: each is killed at a moment of its own, somewhere on the way.
+    marks = sorted(random.randrange(1, COUNT) for _ in range(KILLS))
+    victims = [start_scanner(conf) for _ in range(KILLS)]
+    for victim, mark in zip(victims, marks, strict=True):
+        eventually(lambda mark=mark: client.llen("celery") >= mark, timeout=60)
+        victim.kill()
+    scanner = delayq.scanner()
+    scanner.start()
+    eventually(lambda: delayq.counts().scheduled == 0, timeout=60)
+    scanner.stop()
+
+    arrived = [json.loads(one)["headers"]["id"] for one in client.lrange("celery", 0, -1)]
+    assert sorted(arrived) == ids
+    counts = delayq.counts()
+    assert (counts.in_flight, counts.dead) == (0, 0)
+    left = {key for key in client.keys("{delayq*") if client.type(key) != b"none"}
+    assert b"{delayq:0}:messages" not in left
+    assert b"{delayq:0}:due" not in left

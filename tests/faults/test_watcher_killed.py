@@ -1,0 +1,62 @@
+"""One scanner is up for the next due time, the others sleep on; what if that one dies?"""
+
+import os
+import signal
+
+import pytest
+
+from tests.support.waiting import eventually
+
+WATCH, WAKE = "{delayq:0}:watch", "{delayq:0}:wake"
+FOREVER = 300  # seconds of safety interval: too long to be of help
+
+
+def watcher(client) -> int:
+    """The process that is up for the head; its scanner's name tells."""
+    at_and_name = (client.get(WATCH) or b"").decode()
+    return int(at_and_name.split(":")[2]) if at_and_name else 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["KILL", "STOP"])
+def test_another_one_steps_in_soon_after_the_due_time(
+    client, redis_url, make_delayq, start_scanner, number
+):
+    delayq = make_delayq(redis_url)
+    held = delayq.note.apply_async(delayq_after=3600)
+    conf = {"broker_url": redis_url, "delayq_safety_interval": FOREVER}
+    scanners = [start_scanner(conf) for _ in range(3)]
+    for scanner in scanners:
+        scanner.wait_started()
+    eventually(lambda: client.info("clients")["blocked_clients"] == 3)
+    # All of them know of the next one; the one that is woken is up for it.
+    assert delayq.reschedule(held.id, after=1)
+    eventually(lambda: client.llen(WAKE) == 0)
+    for _ in range(3):
+        client.lpush(WAKE, "1")
+    due = delayq.get(held.id).due.timestamp()
+    eventually(lambda: client.info("clients")["blocked_clients"] == 3)
+    victim = eventually(lambda: watcher(client))
+    assert victim in [scanner.pid for scanner in scanners]
+    os.kill(victim, number)
+    eventually(lambda: client.llen("celery"))
+    assert 0 <= delayq.counts().now_ms / 1000 - due < 2
+    if number == signal.SIGSTOP:
+        os.kill(victim, signal.SIGCONT)
+
+
+def test_many_scanners_do_not_all_call_at_each_due_time(client, redis_url, make_delayq):
+    delayq = make_delayq(redis_url, delayq_safety_interval=FOREVER)
+    scanners = [delayq.scanner() for _ in range(20)]
+    for scanner in scanners:
+        scanner.start()
+    eventually(lambda: client.info("clients")["blocked_clients"] == 20)
+    start = delayq.counts().now_ms / 1000 + 0.5
+    for number in range(50):
+        delayq.note.apply_async(delayq_at=start + number / 50)
+    client.config_resetstat()
+    eventually(lambda: client.llen("celery") == 50)
+    calls = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    for scanner in scanners:
+        scanner.stop()
+    # Two or three calls for each due time, and not twenty.
+    assert calls < 50 * 5

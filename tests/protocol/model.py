@@ -1,0 +1,166 @@
+"""The hand-over protocol, on paper: one entry, two scanners, and all that can happen to them.
+
+What the store does is one function per script, over a value that cannot change; what the world
+does is in ``search.py``. `Fenced` is the protocol that the scripts carry out, `test_model.py`
+holds the two against each other. The others are protocols that look right and are not.
+"""
+
+from dataclasses import dataclass, replace
+
+LOST = 2  # the holder of a token that nobody remembers
+WAITING, LEASED, GONE = "waiting", "leased", "gone"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the store knows of the entry.
+
+    ``version`` counts reschedules, ``holder`` stands for the token in the claim.
+    """
+
+    place: str = WAITING
+    version: int = 0
+    holder: int | None = None
+    expired: bool = False
+    unsure: bool = False
+    handed: bool = False
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a scanner holds in its hands: the entry as it was when claimed, and what came of it."""
+
+    version: int
+    unsure: bool
+    outcome: str = "not tried"
+
+
+class Fenced:
+    """Lease and token; cancel and reschedule leave alone what is under a lease."""
+
+    def claim(self, entry: Entry, who: int) -> tuple[Entry, Batch | None]:
+        if entry.place != WAITING:
+            return entry, None
+        leased = replace(entry, place=LEASED, holder=who, expired=False)
+        return leased, Batch(entry.version, entry.unsure)
+
+    def holds(self, entry: Entry, who: int) -> bool:
+        return entry.holder == who
+
+    def ack(self, entry: Entry, who: int) -> tuple[Entry, bool]:
+        if entry.place == GONE or not self.holds(entry, who):
+            return entry, False
+        return self.remove(entry, handed=True), True
+
+    def release(self, entry: Entry, who: int, verdict: str) -> tuple[Entry, bool]:
+        if entry.place == GONE or not self.holds(entry, who):
+            return entry, False
+        return self.wait(entry, unsure=entry.unsure or verdict == "unknown"), True
+
+    def run_out(self, entry: Entry) -> Entry:
+        return replace(entry, expired=True)
+
+    def reclaim(self, entry: Entry) -> tuple[Entry, bool]:
+        if entry.place != LEASED or not entry.expired:
+            return entry, False
+        return self.wait(entry, unsure=True), True
+
+    def cancel(self, entry: Entry) -> tuple[Entry, str]:
+        if answer := self.too_late(entry):
+            return entry, answer
+        return self.remove(entry), self.certainty(entry)
+
+    def reschedule(self, entry: Entry) -> tuple[Entry, str]:
+        if answer := self.too_late(entry):
+            return entry, answer
+        unsure = self.certainty(entry) == "uncertain"
+        return replace(self.wait(entry, unsure=unsure), version=1), self.certainty(entry)
+
+    def too_late(self, entry: Entry) -> str | None:
+        if entry.place == GONE:
+            return "handed_over" if entry.handed else "not_found"
+        return "in_flight" if entry.place == LEASED and not entry.expired else None
+
+    def certainty(self, entry: Entry) -> str:
+        return "uncertain" if entry.place == LEASED or entry.unsure else "done"
+
+    @staticmethod
+    def wait(entry: Entry, *, unsure: bool) -> Entry:
+        return replace(entry, place=WAITING, holder=None, expired=False, unsure=unsure)
+
+    @staticmethod
+    def remove(entry: Entry, *, handed: bool = False) -> Entry:
+        return Entry(place=GONE, version=entry.version, handed=handed)
+
+
+class PopThenPublish(Fenced):
+    """The entry leaves the store before the broker has it."""
+
+    def claim(self, entry, _who):
+        if entry.place != WAITING:
+            return entry, None
+        return self.remove(entry, handed=True), Batch(entry.version, unsure=False)
+
+
+class LookPublishRemove(Fenced):
+    """No lease: the entry leaves the store when the broker has it, whatever it is by then."""
+
+    def claim(self, entry, _who):
+        return entry, Batch(entry.version, unsure=False) if entry.place == WAITING else None
+
+    def holds(self, _entry, _who):
+        return True
+
+
+class WithoutToken(Fenced):
+    """A lease, and an ack that asks for the id only."""
+
+    def holds(self, _entry, _who):
+        return True
+
+
+class CancelsWhatIsClaimed(Fenced):
+    """A cancel that says yes although a scanner holds the entry."""
+
+    def cancel(self, entry):
+        if entry.place == LEASED:
+            return self.remove(entry), "done"
+        return super().cancel(entry)
+
+
+class ReschedulesWhatIsClaimed(Fenced):
+    """A reschedule that says yes although a scanner holds the entry."""
+
+    def reschedule(self, entry):
+        if entry.place == LEASED:
+            return replace(self.wait(entry, unsure=False), version=1), "done"
+        return super().reschedule(entry)
+
+
+class ForgetsLeasesThatRanOut(Fenced):
+    """A lease that ran out counts as if nothing had been tried under it."""
+
+    def reclaim(self, entry):
+        entry, taken = super().reclaim(entry)
+        return replace(entry, unsure=False), taken
+
+
+class TrustsLeasesThatRanOut(Fenced):
+    """A cancel that looks at the time of a lease, and not at what may have happened before."""
+
+    def certainty(self, entry):
+        return "uncertain" if entry.unsure else "done"
+
+
+class ForgetsUnknownPublishes(Fenced):
+    """A publish without an answer counts as one that did not happen."""
+
+    def release(self, entry, who, _verdict):
+        return super().release(entry, who, "unsent")
+
+
+class KeepsLeasesForEver(Fenced):
+    """Nobody takes back what a dead scanner held."""
+
+    def reclaim(self, entry):
+        return entry, False

@@ -1,0 +1,233 @@
+"""Hypothesis drives the scripts, on a real Redis, and a model of them, through the same steps."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from celery_delayq.clock import When
+from celery_delayq.errors import AlreadyScheduled
+from celery_delayq.store import State
+from tests.protocol.machine import DEAD, LEASE_MS, LEASED, WAITING, Shelf
+from tests.store.support import NOW_MS, Store, operation
+
+BATCH = 3
+STATES = {WAITING: State.SCHEDULED, LEASED: State.IN_FLIGHT, DEAD: State.DEAD}
+
+IDS = "abc"
+ids = st.sampled_from(IDS)
+queues = st.sampled_from(["celery", "mail"])
+# Past, the very instant, near, and far; on a grid, so that equal times are common. What is due at
+# once stands first and twice: without it little happens.
+bands = st.sampled_from([0, -1, 0, -10_000, 1, 1000, LEASE_MS, 10_000_000])
+
+
+class Machine(RuleBasedStateMachine):
+    store: Store
+
+    calls = Bundle("calls")
+    batches = Bundle("batches")
+
+    @initialize()
+    def empty(self):
+        self.store.raw.flushdb()
+        self.store.set_ms(NOW_MS)
+        self.model = Shelf(NOW_MS)
+        self.engines = self.store._engines[:2]
+
+    # What callers do.
+
+    @rule(
+        target=calls,
+        task_id=ids,
+        kind=st.sampled_from(["relay", "list", "relay"]),
+        queue=queues,
+        delta=bands,
+        relative=st.booleans(),
+        shares=st.booleans(),
+        supersede=st.booleans(),
+    )
+    def schedule(self, *, task_id, kind, queue, delta, relative, shares, supersede):
+        relative = relative and delta >= 0
+        when = When("after", delta) if relative else When("at", self.model.now_ms + delta)
+        call = {
+            "task_id": task_id,
+            "kind": kind,
+            "queue": queue,
+            "when": when,
+            "due_ms": self.model.now_ms + delta,
+            "operation": operation(),
+            "shares": shares,
+            "supersede": supersede and task_id in self.model.tasks,
+        }
+        self._schedule(call)
+        return call
+
+    @rule(call=calls)
+    def repeat_a_call_whose_reply_was_lost(self, call):
+        gone = self.model.left.get(call["task_id"])
+        held = self.model.tasks.get(call["task_id"])
+        # What a caller repeats is its latest call; an older one is nobody's any more.
+        if call["operation"] in (gone and gone[2], held and held.operation):
+            self._schedule(call)
+
+    def _schedule(self, call):
+        arguments = {name: value for name, value in call.items() if name != "when"}
+        expected = self.model.schedule(**arguments)
+        options = {
+            "when": call["when"],
+            "operation": call["operation"],
+            "share": call["shares"],
+            "supersede": call["supersede"],
+        }
+        if call["kind"] == "list":
+            hold, options["to"] = self.store.schedule, call["queue"]
+        else:
+            hold = self.store.schedule_relayed
+        if expected is None:
+            with pytest.raises(AlreadyScheduled):
+                hold(call["task_id"], **options)
+        else:
+            assert hold(call["task_id"], **options) == expected
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(task_id=ids)
+    def cancel(self, task_id):
+        outcome, message = self.store.entries.cancel(task_id)
+        held = task_id in self.model.tasks
+        assert outcome is self.model.cancel(task_id)
+        assert (message is not None) == (held and task_id not in self.model.tasks)
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(task_id=ids, mode=st.sampled_from(["at", "after", "by"]), delta=bands)
+    def reschedule(self, task_id, mode, delta):
+        if mode == "after":
+            delta = abs(delta)
+        ms = self.model.now_ms + delta if mode == "at" else delta
+        expected = self.model.reschedule(task_id, mode, ms)
+        assert self.store.entries.reschedule(task_id, When(mode, ms)) == expected
+
+    # What scanners do.
+
+    @precondition(lambda self: self.model.ready("list", 1))
+    @rule(who=st.integers(0, 1))
+    def move(self, who):
+        seen = self.engines[who].move()
+        assert (seen.moved, seen.set_aside) == (self.model.move(BATCH), [])
+
+    @precondition(lambda self: self.model.ready("relay", 1))
+    @rule(target=batches, who=st.integers(0, 1), limit=st.integers(1, BATCH))
+    def claim(self, who, limit):
+        claimed, aside = self.engines[who].claim(limit)
+        holder = object()
+        expected = self.model.claim(limit, holder)
+        counts = [(each.attempts, each.refusals, bool(each.unsure)) for each in claimed]
+        assert list(zip([each.task_id for each in claimed], counts, strict=True)) == expected
+        assert aside == []
+        return self.engines[who], claimed, holder
+
+    @rule(batch=batches)
+    def ack(self, batch):
+        engine, claimed, holder = batch
+        expected = self.model.ack(holder, [each.task_id for each in claimed])
+        assert engine.ack(claimed) == expected
+
+    @rule(batch=batches, verdict=st.sampled_from(["unsent", "unknown", "refused", "dead"]))
+    def release(self, batch, verdict):
+        engine, claimed, holder = batch
+        task_ids = [each.task_id for each in claimed]
+        expected = self.model.release(holder, task_ids, verdict, 1000)
+        assert engine.release(verdict, claimed, wait=1, reason="NO_ROUTE") == expected
+
+    @precondition(lambda self: self.model.count(LEASED))
+    @rule(who=st.integers(0, 1))
+    def reclaim(self, who):
+        expected, reclaimed = self.model.reclaim(), []
+        while some := self.engines[who].reclaim():
+            reclaimed += some
+        assert sorted(reclaimed) == sorted(expected)
+
+    @rule(ms=st.sampled_from([LEASE_MS, 1, 1000, LEASE_MS - 1, 10_000_000]))
+    def time_passes(self, ms):
+        self._set_clock(ms)
+
+    @precondition(lambda self: self.model.count(LEASED))
+    @rule(ms=st.sampled_from([-1, -1000, -3_600_000]))
+    def the_clock_is_set_back(self, ms):
+        self._set_clock(ms)
+
+    def _set_clock(self, ms):
+        self.model.now_ms += ms
+        self.store.set_ms(self.model.now_ms)
+
+    # What holds after each step.
+
+    @invariant()
+    def each_id_has_one_place_and_each_template_its_count(self):
+        self.store.check()
+        self.store.check_types()
+
+    @invariant()
+    def every_task_is_where_the_model_says(self):
+        for task_id in IDS:
+            task, entry = self.model.tasks.get(task_id), self.store.entries.find(task_id)
+            if task is None:
+                assert entry is None
+                continue
+            expected = (STATES[task.place], task.due_ms, task.reason)
+            assert (entry.state, entry.due_ms, entry.reason) == expected
+
+    @invariant()
+    def the_queues_hold_what_was_handed_over_in_order(self):
+        for queue in ("celery", "mail"):
+            assert self.store.arrived(queue) == self.model.queues.get(queue, [])
+
+    @invariant()
+    def lists_and_counts_agree(self):
+        waiting = [(each.task_id, each.due_ms) for each in self.store.entries.waiting(0, 2**53)]
+        held = {
+            (task_id, task.due_ms)
+            for task_id, task in self.model.tasks.items()
+            if task.place == WAITING
+        }
+        assert len(waiting) == len(held)
+        assert set(waiting) == held
+        counts = self.store.entries.counts()
+        expected = [self.model.count(place) for place in (WAITING, LEASED, DEAD)]
+        assert [counts.scheduled, counts.in_flight, counts.dead] == expected
+
+    @invariant()
+    def claims_are_kept_only_of_what_was_tried(self):
+        tried = {
+            task_id
+            for task_id, task in self.model.tasks.items()
+            if task.place == LEASED or task.attempts or task.unsure
+        }
+        kept = {task_id.decode() for task_id in self.store.raw.hkeys(self.store.keys["claims"])}
+        assert kept == tried
+
+
+def run(machine, examples):
+    profile = settings(
+        settings.get_profile(settings.get_current_profile_name()),
+        max_examples=examples,
+        stateful_step_count=40,
+        # No shrinking: over a real Redis it takes minutes, and the steps are few enough to read.
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=profile)
+
+
+def test_the_scripts_and_the_model_never_differ(store):
+    for _ in range(2):
+        store.engine(batch_size=BATCH, lease=LEASE_MS / 1000)
+    run(type("Driven", (Machine,), {"store": store}), examples=150)

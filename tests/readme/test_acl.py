@@ -1,0 +1,129 @@
+"""The rights that the README gives a user of Redis suffice, and none of them is too many."""
+
+import re
+
+import pytest
+
+from celery_delayq.errors import StoreError
+from celery_delayq.store import Endpoint, Wakeup
+from celery_delayq.store.client import packed
+from celery_delayq.store.scripts import load
+from tests.readme import document
+from tests.store.support import NOW_MS, Store
+from tests.store.test_every_redis import play
+
+# What is not called inside of a script.
+BY_CLIENT = {"eval", "evalsha", "blpop", "client|setname", "select"}
+TRACES = 10_000  # after so many that left, their traces move on to another key
+
+
+@pytest.fixture(scope="module")
+def rule():
+    [line] = [
+        block.text.split()
+        for block in document.written_in("text", "In production")
+        if block.text.startswith("ACL SETUSER")
+    ]
+    return line[3:]
+
+
+class RestrictedStore(Store):
+    """The store as the README's user has it."""
+
+    def __init__(self, server, rule):
+        server.client().execute_command("ACL", "SETUSER", "delayq", "reset", *rule)
+        self._where = Endpoint(path=server.socket, db=3, username="delayq", password="secret")
+        super().__init__(server)
+        self.raw = server.client(db=3)
+        self.set_ms(NOW_MS)
+
+    def _client(self):
+        client = super()._client()
+        client.endpoint = self._where
+        return client
+
+
+@pytest.fixture
+def restricted(each_redis, rule):
+    made = []
+
+    def make(*more, without=""):
+        # The queue's list, and the key in which these tests keep the time.
+        rights = [right for right in rule if right != without]
+        made.append(RestrictedStore(each_redis, [*rights, "~celery", "~test:clock", *more]))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def test_every_step_is_allowed(restricted):
+    play(restricted())
+
+
+def test_the_traces_of_what_left_may_move_on(restricted):
+    store = restricted()
+    engine = store.engine(batch_size=1000)
+    store.flood(TRACES)
+
+    while engine.move().moved:
+        pass
+
+    assert store.raw.exists(store.keys["handed_old"])
+
+
+def test_a_scanner_may_wait_for_a_token(restricted):
+    store = restricted()
+    wakeup = Wakeup(store._where, store.keys["wake"])
+    store.schedule("a")
+    try:
+        assert wakeup.wait(5)
+    finally:
+        wakeup.close()
+
+
+def test_no_command_is_allowed_that_is_not_called(rule):
+    called = {
+        name.lower()
+        for script in load().values()
+        for name in re.findall(r"redis\.p?call\('(\w+)'", script.text)
+    }
+    allowed = {word[1:] for word in rule if word.startswith("+")}
+    assert allowed == called | BY_CLIENT
+
+
+@pytest.mark.parametrize("command", ["GET foreign", "SET foreign x", "KEYS *", "FLUSHALL"])
+def test_nothing_else_is_allowed(restricted, command):
+    with pytest.raises(StoreError, match=r"(?i)permission"):
+        restricted()._client().execute("foreign", packed(command.split()))
+
+
+@pytest.mark.parametrize("right", sorted(BY_CLIENT))
+def test_a_scanner_cannot_do_without(restricted, right):
+    store = restricted(without=f"+{right}")
+    wakeup = Wakeup(store._where, store.keys["wake"])
+
+    engine = store.engine()
+
+    def scan():
+        for _ in range(2):
+            engine.move()
+            wakeup.wait(0.2)
+
+    try:
+        with pytest.raises(StoreError, match=r"(?i)permission"):
+            scan()
+    finally:
+        wakeup.close()
+
+
+def test_without_the_right_to_a_queue_s_list_a_task_is_set_aside_with_the_reason(restricted):
+    store = restricted("resetkeys", "~{delayq:*}:*", "~test:clock")
+    store.schedule("a")
+
+    [(task_id, reason)] = store.engine().move().set_aside
+
+    assert task_id == "a"
+    assert reason.startswith("celery: ")
+    assert "can't access at least one of the keys" in reason

@@ -1,0 +1,71 @@
+"""Every example in Python runs as it stands, and keeps the promises in its comments."""
+
+import pytest
+
+from tests.readme import document
+from tests.readme.conftest import first_example
+from tests.readme.document import Block
+from tests.readme.runner import run
+from tests.support.waiting import eventually
+
+EXAMPLES = document.written_in("python")
+OF_SHOP = [block for block in EXAMPLES if "from shop import" in block.text]
+OWN_APP = [block for block in EXAMPLES if block not in OF_SHOP]
+
+REDIS, RABBITMQ = "redis://localhost:6379/0", "amqp://guest:guest@localhost:5672//"
+
+
+def example(section):
+    [block] = [block for block in OWN_APP if block.section == section]
+    return block
+
+
+@pytest.mark.parametrize("block", OF_SHOP, ids=lambda block: block.section)
+def test_an_example_runs_and_keeps_its_promises(shop, block):
+    run(block, {"__name__": "example"})
+
+
+def test_every_example_with_an_app_of_its_own_has_a_test_here():
+    tested = ["celery_delayq", "In production", "Testing one's own code"]
+    assert [block.section for block in OWN_APP] == tested
+
+
+def test_the_first_example_is_some_ten_lines():
+    first, second = EXAMPLES[:2]
+    lines = [line for line in (first.text + second.text).splitlines() if line.strip()]
+    assert first == first_example()
+    assert len(lines) <= 13
+
+
+def test_the_example_with_rabbitmq_hands_its_task_over(module, redis_url, rabbitmq_server):
+    block = example("In production")
+    assert REDIS in block.text
+    assert RABBITMQ in block.text
+    text = block.text.replace(REDIS, redis_url).replace(RABBITMQ, rabbitmq_server.url)
+    queue = f'\napp.conf.task_default_queue = "readme-{rabbitmq_server.port}"\n'
+    made = module("shop")
+
+    run(
+        Block(block.section, "python", block.line, text.replace("\n\n@app", queue + "\n@app")),
+        vars(made),
+    )
+
+    [held] = made.delayq.tasks()
+    scanner = made.delayq.scanner()
+    scanner.start()
+    try:
+        eventually(lambda: made.delayq.handed_over(held.id))
+    finally:
+        scanner.stop()
+    with made.app.connection_for_read() as connection:
+        message = connection.SimpleQueue(made.app.conf.task_default_queue, no_ack=True).get(
+            timeout=10
+        )
+    assert message.headers["id"] == held.id
+    assert message.payload[0] == [42]
+
+
+def test_the_example_with_fakeredis_needs_no_server(module):
+    made = module("shop")
+
+    assert run(example("Testing one's own code"), vars(made)) == 2

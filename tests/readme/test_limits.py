@@ -1,0 +1,95 @@
+"""The README's limits that no other test names."""
+
+import re
+
+import pytest
+
+from celery_delayq.relay import MAX_ATTEMPTS
+from celery_delayq.store.scripts import load
+from tests.app.support import LONG_AGO, lists, move, relay
+from tests.readme import document
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def app(shop):
+    return shop.app
+
+
+def moved_or_relayed(delayq):
+    return move(delayq), relay(delayq)
+
+
+def test_a_plain_queue_of_the_store_s_own_redis_takes_the_direct_path(app):
+    app.send_task("shop.remind", (42,), queue="mail", delayq_at=LONG_AGO)
+
+    assert moved_or_relayed(app.delayq) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "broker", ["{url}/2", "{url}/0;redis://127.0.0.1:1/0"], ids=["another database", "two URLs"]
+)
+def test_any_other_broker_takes_the_relay(shop, redis_server, monkeypatch, broker):
+    url = redis_server.url().removesuffix("/0")
+    monkeypatch.setenv("CELERY_BROKER_URL", broker.format(url=url))
+    shop.app.conf.delayq_url = f"{url}/0"
+
+    shop.app.send_task("shop.remind", (42,), delayq_at=LONG_AGO)
+
+    assert moved_or_relayed(shop.delayq) == (0, 1)
+
+
+def test_the_trace_of_what_left_is_as_long_as_the_readme_says():
+    [least, most] = re.findall(r"last ([\d,]+) to ([\d,]+) tasks", document.parts("Limits"))[0]
+    [trace] = re.findall(r"^local TRACE = (\d+)", load()["move"].text, re.MULTILINE)
+    assert int(least.replace(",", "")) == int(trace)
+    assert int(most.replace(",", "")) == 2 * int(trace)
+
+
+def test_a_refused_message_is_tried_as_often_as_the_readme_says():
+    assert MAX_ATTEMPTS == 8
+    assert "After eight refusals it is set aside" in document.parts("What happens when")
+
+
+def test_no_sent_event_is_sent_for_what_is_held(make_app, redis_url):
+    from celery_delayq import DelayQ
+
+    app = make_app(task_send_sent_event=True, delayq_url=redis_url)
+    delayq = DelayQ(app)
+    seen = []
+
+    def send_both(*_, **__):
+        app.send_task("held", delayq_after=1800)
+        app.send_task("plain")
+
+    with app.connection_for_read() as connection:
+        receiver = app.events.Receiver(connection, handlers={"task-sent": seen.append})
+        receiver.on_consume_ready = send_both
+        receiver.capture(limit=1, timeout=5, wakeup=False)
+    delayq.close()
+
+    assert [event["name"] for event in seen] == ["plain"]
+
+
+def test_what_was_set_aside_says_why_and_can_be_tried_again_or_removed(app, redis_server):
+    app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
+    redis_server.client().set("celery", "no list")
+    assert move(app.delayq) == 0
+
+    assert app.delayq.counts().dead == 1
+    assert "WRONGTYPE" in app.delayq.get("order-42").reason
+
+    redis_server.client().delete("celery")
+    assert app.delayq.reschedule("order-42", after=0)
+    eventually(lambda: move(app.delayq))
+    assert len(lists(redis_server.client())[b"celery"]) == 1
+
+
+def test_what_was_set_aside_can_be_cancelled(app, redis_server):
+    app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
+    redis_server.client().set("celery", "no list")
+    move(app.delayq)
+
+    assert app.delayq.cancel("order-42")
+
+    assert app.delayq.counts().dead == 0

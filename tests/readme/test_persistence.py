@@ -1,0 +1,95 @@
+"""What the README says of a Redis that restarts, is restored, or is full."""
+
+import pytest
+import redis
+
+from celery_delayq import DelayQ, Outcome
+from tests.app.support import FAR, lists, move
+from tests.readme import document
+
+
+@pytest.fixture
+def on(make_app):
+    """Make a ``DelayQ`` on a server."""
+    made = []
+
+    def make(server):
+        made.append(DelayQ(make_app(server.url())))
+        return made[-1]
+
+    yield make
+    for delayq in made:
+        delayq.close()
+
+
+def configured():
+    """The README's lines of a redis.conf, as they stand on a command line."""
+    [block] = document.written_in("conf", "In production")
+    return [word for line in block.text.splitlines() for word in ("--" + line).split()]
+
+
+def hold(delayq, due=FAR, task_id="order-42"):
+    delayq.app.send_task("shop.remind", (42,), task_id=task_id, delayq_at=due)
+
+
+def test_a_redis_so_configured_keeps_what_waits_when_it_is_killed(start_redis, on):
+    assert "--appendonly" in configured()
+    server = start_redis(*configured())
+    delayq = on(server)
+    hold(delayq)
+
+    server.kill()
+    server.start()
+
+    assert delayq.get("order-42").args == (42,)
+
+
+def test_a_redis_without_persistence_forgets_what_waits(start_redis, on):
+    server = start_redis()
+    delayq = on(server)
+    hold(delayq)
+
+    server.restart()
+
+    assert delayq.get("order-42") is None
+
+
+def test_what_was_handed_over_since_an_older_copy_goes_out_again(start_redis, on):
+    server = start_redis("--dbfilename", "copy.rdb")
+    delayq = on(server)
+    hold(delayq, due=0)
+    server.client().save()
+    assert move(delayq) == 1
+
+    server.kill()
+    server.start()
+
+    assert lists(server.client()) == {}
+    assert move(delayq) == 1
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])
+def test_a_policy_for_all_keys_deletes_what_waits(start_redis, on, policy):
+    server = start_redis("--maxmemory-policy", policy)
+    delayq = on(server)
+    hold(delayq)
+
+    server.client().config_set("maxmemory", 1)
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        server.client().set("foreign", "x")
+
+    assert delayq.get("order-42") is None
+
+
+@pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
+def test_any_other_policy_keeps_what_waits(start_redis, on, policy):
+    server = start_redis("--maxmemory-policy", policy)
+    delayq = on(server)
+    hold(delayq)
+
+    server.client().config_set("maxmemory", 1)
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        server.client().set("foreign", "x")
+
+    assert delayq.get("order-42").args == (42,)
+    assert delayq.cancel("order-42") is Outcome.DONE

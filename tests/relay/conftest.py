@@ -1,0 +1,55 @@
+import pytest
+from kombu import Queue
+
+from tests.faults.proxy import Proxy
+from tests.relay.house import House, new_name
+
+
+@pytest.fixture
+def make_house(make_app, redis_url):
+    """Make a house: ``make_house(broker_url, where=…, delayq_lease=5)``."""
+    made = []
+
+    def make(broker, where=None, **conf):
+        conf.setdefault("task_default_queue", new_name())
+        conf.setdefault("delayq_safety_interval", 0.5)
+        conf.setdefault("delayq_url", redis_url)
+        app = make_app(broker, **conf)
+        made.append(House(app, where or broker))
+        return made[-1]
+
+    yield make
+    for house in made:
+        house.close()
+
+
+@pytest.fixture
+def rabbit(make_house, rabbitmq_server):
+    """A house before RabbitMQ, whose default queue exists."""
+    house = make_house(rabbitmq_server.url)
+    house.declare(Queue(house.queue))
+    return house
+
+
+@pytest.fixture
+def proxy(rabbitmq_server):
+    with Proxy(rabbitmq_server.port) as one:
+        yield one
+
+
+@pytest.fixture
+def behind(make_house, rabbitmq_server, proxy):
+    """The same through a proxy that can misbehave."""
+    house = make_house(f"amqp://guest:guest@127.0.0.1:{proxy.port}//", where=rabbitmq_server.url)
+    house.declare(Queue(house.queue))
+    return house
+
+
+@pytest.fixture
+def other_redis(start_redis, make_house):
+    """A house whose broker is another Redis than the one that holds its tasks."""
+    server = start_redis()
+    house = make_house(server.url())
+    house.client = server.client()
+    house.server = server
+    return house

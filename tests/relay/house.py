@@ -1,0 +1,112 @@
+"""A store in Redis, a broker somewhere else, and scanners in this process between the two."""
+
+import itertools
+import os
+from contextlib import contextmanager
+
+from kombu import Connection
+
+from celery_delayq import DelayQ
+from tests.support.waiting import eventually
+
+LONG_AGO = 1_000_000_000  # Unix time; due at once
+
+_numbers = itertools.count(1)
+
+
+def note(*_args, **_kwargs):
+    """A task that no worker of these tests runs."""
+
+
+class House:
+    """An app whose tasks wait in one Redis and go to another broker.
+
+    Args:
+        app: The app; its broker is where tasks go.
+        where: A URL of the same broker that no fault is put into, to look at what arrived.
+    """
+
+    def __init__(self, app, where: str):
+        self.app = app
+        self.delayq = DelayQ(app)
+        self.task = app.task(name="note", shared=False)(note)
+        self.where = where
+        self.queue = app.conf.task_default_queue
+        self._scanners = []
+
+    def close(self) -> None:
+        for scanner in self._scanners:
+            scanner.stop()
+        self.delayq.close()
+
+    def start(self, count=1):
+        """Start scanners; return the last one."""
+        for _ in range(count):
+            self._scanners.append(self.delayq.scanner())
+            self._scanners[-1].start()
+        return self._scanners[-1]
+
+    def relay(self):
+        """The relay of a scanner that never runs by itself: `relay().batch(...)` is one step."""
+        scanner = self.delayq.scanner()
+        scanner._thread = None
+        self._scanners.append(scanner)
+        return scanner._relay
+
+    def relay_once(self) -> int:
+        relay = self.relay()
+        try:
+            return relay.batch(lambda: False)
+        finally:
+            relay.close()
+
+    def due_now(self, *args, **options):
+        """Schedule a task that is due already."""
+        return self.task.apply_async(args, delayq_at=LONG_AGO, **options)
+
+    @contextmanager
+    def channel(self):
+        with Connection(self.where) as connection:
+            yield connection.default_channel
+
+    def declare(self, *entities) -> None:
+        with self.channel() as channel:
+            for entity in entities:
+                entity(channel).declare()
+
+    def take(self, queue=None, count=1, timeout=15) -> list:
+        """Wait for so many messages; returns them, and takes them off the queue."""
+        taken = []
+
+        def more():
+            while len(taken) < count and (message := get(queue or self.queue, no_ack=True)):
+                taken.append(message)
+            return len(taken) >= count
+
+        with self.channel() as channel:
+            get = channel.basic_get
+            eventually(more, timeout, f"{count} messages")
+        return taken
+
+    def left(self, queue=None) -> int:
+        """How many messages are in a queue."""
+        with self.channel() as channel:
+            return channel.queue_declare(queue or self.queue, passive=True).message_count
+
+    def ids(self, queue=None) -> list[str]:
+        """The ids of all the messages in a queue, which is empty afterwards."""
+        found = []
+        with self.channel() as channel:
+            while (message := channel.basic_get(queue or self.queue, no_ack=True)) is not None:
+                found.append(message.headers["id"])
+        return found
+
+    def counts(self) -> tuple[int, int, int]:
+        """(waiting, in flight, dead)."""
+        counts = self.delayq.counts()
+        return counts.scheduled, counts.in_flight, counts.dead
+
+
+def new_name(kind="q") -> str:
+    """A name for a queue or an exchange that nobody else has."""
+    return f"{kind}-{os.getpid()}-{next(_numbers)}"

@@ -1,0 +1,196 @@
+"""Hand-over to a Redis that is not the store's."""
+
+import json
+
+import pytest
+from celery.utils import uuid
+from kombu import VERSION, Exchange, Queue
+
+from tests.faults.proxy import Proxy
+from tests.relay.house import LONG_AGO, new_name
+from tests.support.waiting import eventually
+
+OWN = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_expires_ms")
+
+
+def lists(house):
+    """Every list of the broker, oldest message first, without kombu's own."""
+    client = house.client
+    keys = [key for key in client.keys("*") if client.type(key) == b"list"]
+    return {key.decode(): client.lrange(key, 0, -1)[::-1] for key in keys}
+
+
+def comparable(raw):
+    message = json.loads(raw)
+    message["properties"].pop("delivery_tag")
+    for name in OWN:
+        message["headers"].pop(name, None)
+    return message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"priority": 0},
+        {"priority": 4},
+        {"priority": 9},
+        {"queue": "mail"},
+        {"headers": {"tenant": "a"}},
+        {"compression": "zlib"},
+        {"serializer": "pickle"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("prefix", ["", "shop-"])
+def test_a_task_lies_where_celery_would_have_put_it(other_redis, options, prefix):
+    other_redis.app.conf.broker_transport_options = {"global_keyprefix": prefix}
+    task_id = uuid()
+    sent = {"args": (1, "ä", 2**60), "task_id": task_id, **options}
+    other_redis.task.apply_async(**sent)
+    plain = lists(other_redis)
+    other_redis.client.flushall()
+    other_redis.task.apply_async(**sent, delayq_at=LONG_AGO)
+    other_redis.relay_once()
+    held = lists(other_redis)
+    assert held.keys() == plain.keys()
+    for key, [raw] in held.items():
+        assert comparable(raw) == comparable(*plain[key])
+    assert other_redis.counts() == (0, 0, 0)
+
+
+def test_order_follows_the_due_time(other_redis):
+    for number, due in enumerate((30, 10, 20, 10)):
+        other_redis.task.apply_async(task_id=f"{due}-{number}", delayq_at=LONG_AGO + due)
+    other_redis.relay_once()
+    assert other_redis.ids() == ["10-1", "10-3", "20-2", "30-0"]
+
+
+def test_a_body_of_megabytes_arrives_whole(other_redis):
+    other_redis.due_now("x" * 5_000_000)
+    other_redis.relay_once()
+    [message] = other_redis.take()
+    assert len(message.body) > 5_000_000
+
+
+def test_a_topic_exchange_reaches_the_queues_that_match(make_house, start_redis):
+    exchange = Exchange("orders", "topic")
+    queues = [
+        Queue("eu", exchange, routing_key="order.eu.*"),
+        Queue("all", exchange, routing_key="order.#"),
+    ]
+    house = make_house(start_redis().url(), task_queues=queues, task_default_queue="all")
+    house.due_now(task_id="eu", exchange="orders", routing_key="order.eu.1")
+    house.due_now(task_id="us", exchange="orders", routing_key="order.us.1")
+    house.relay_once()
+    assert house.ids("eu") == ["eu"]
+    assert house.ids("all") == ["eu", "us"]
+
+
+def test_a_fanout_is_published(make_house, start_redis):
+    exchange = Exchange("news", "fanout")
+    server = start_redis()
+    house = make_house(server.url(), task_queues=[Queue("f", exchange)], task_default_queue="f")
+    listener = server.client().pubsub()
+    listener.psubscribe("*")
+    listener.get_message(timeout=5)
+    house.due_now(task_id="a")
+    house.relay_once()
+    heard = listener.get_message(timeout=5)
+    listener.close()
+    assert json.loads(heard["data"])["headers"]["id"] == "a"
+    assert house.counts() == (0, 0, 0)
+
+
+def test_an_exchange_that_no_queue_is_bound_to_loses_nothing(other_redis, caplog):
+    """kombu's Redis transport drops such a message without a word."""
+    other_redis.due_now(task_id="a", exchange=Exchange("nowhere", "topic"), routing_key="k")
+    other_redis.relay_once()
+    assert other_redis.counts() == (1, 0, 0)
+    assert any("no queue is bound" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the store's own Redis", "another Redis"])
+def test_a_queue_that_expires_goes_through_kombu(make_house, start_redis, redis_server, same):
+    queue = Queue(new_name(), queue_arguments={"x-expires": 60_000})
+    server = redis_server if same else start_redis()
+    house = make_house(server.url(), task_queues=[queue], task_default_queue=queue.name)
+    house.task.apply_async(task_id="plain")
+    # kombu 5.4 knows no such queues on Redis; later ones let the list expire.
+    with server.client() as client:
+        expires = client.pttl(queue.name) > 0
+        assert expires or VERSION < (5, 5)
+        house.ids()
+        house.due_now(task_id="a")
+        assert house.relay_once() == 1
+        assert (0 < client.pttl(queue.name) <= 60_000) == expires
+    assert house.ids() == ["a"]
+
+
+def test_a_list_of_another_type_is_refused_and_others_go_on(other_redis):
+    other_redis.client.set("spoilt", "not a list")
+    other_redis.due_now(task_id="bad", queue="spoilt")
+    other_redis.due_now(task_id="good")
+    other_redis.start()
+    assert other_redis.take()[0].headers["id"] == "good"
+    assert other_redis.delayq.get("bad")
+
+
+def test_an_exchange_of_a_kind_that_redis_lacks_is_refused_and_others_go_on(other_redis):
+    """kombu raises a KeyError for it, which its Redis transport counts among lost connections."""
+    queue = Queue("odd", Exchange("odd", "headers"))
+    other_redis.app.amqp.queues.add(queue)
+    other_redis.due_now(task_id="bad", queue="odd")
+    other_redis.due_now(task_id="good")
+    other_redis.start()
+    assert other_redis.take()[0].headers["id"] == "good"
+    eventually(lambda: other_redis.counts() == (1, 0, 0))
+
+
+def test_a_lost_reply_makes_one_marked_copy_and_not_ten(make_house, start_redis):
+    """redis-py 8 repeats a command ten times by itself where it is not told otherwise."""
+    server = start_redis()
+    with Proxy(server.port) as proxy:
+        house = make_house(
+            f"redis://127.0.0.1:{proxy.port}/0", where=server.url(), delayq_safety_interval=0.2
+        )
+        proxy.cut_after = b"LPUSH"
+        house.due_now(task_id="a")
+        house.start()
+        first, second = house.take(count=2)
+        assert proxy.cuts == 1
+        assert "delayq_redelivered" not in first.headers
+        assert second.headers["delayq_redelivered"] is True
+        assert house.counts() == (0, 0, 0)
+        assert house.ids() == []
+
+
+def test_a_hung_redis_costs_one_time_out_and_not_one_per_queue(make_house, start_redis):
+    server = start_redis()
+    house = make_house(server.url(), delayq_lease=1)  # a time-out of 0.3 s
+    relay = house.relay()
+    house.due_now(task_id="warm")
+    relay.batch(lambda: False)
+    for number in range(8):
+        house.due_now(task_id=f"{number}", queue=f"q{number}")
+    server.pause()
+    started = house.delayq.counts().now_ms
+    with pytest.raises(Exception, match="the broker cannot be reached"):
+        relay.batch(lambda: False)
+    assert house.delayq.counts().now_ms - started < 1000
+    server.resume()
+    assert house.counts() == (8, 0, 0)
+
+
+def test_a_full_redis_is_no_fault_of_the_tasks(other_redis):
+    other_redis.client.config_set("maxmemory", "1")
+    for number in range(3):
+        other_redis.due_now(task_id=f"{number}")
+    for _ in range(2):
+        with pytest.raises(Exception, match="the broker cannot be reached"):
+            other_redis.relay_once()
+    other_redis.client.config_set("maxmemory", "0")
+    other_redis.relay_once()
+    messages = other_redis.take(count=3)
+    assert [message.headers["id"] for message in messages] == ["0", "1", "2"]
+    assert {message.headers.get("delayq_attempt", 1) for message in messages} == {1}

@@ -1,0 +1,133 @@
+"""The broker goes and comes: nothing is lost, nothing is counted against the tasks."""
+
+import time
+
+import pytest
+from kombu import Queue
+
+from celery_delayq.errors import BrokerDown
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+
+
+def attempts(messages):
+    """What the headers of these messages say: attempt and possible copy."""
+    return {
+        (message.headers["delayq_attempt"], message.headers.get("delayq_redelivered"))
+        for message in messages
+    }
+
+
+def test_what_falls_due_while_it_is_down_goes_when_it_is_back(behind, proxy, caplog):
+    proxy.refuse()
+    for number in range(3):
+        behind.due_now(task_id=f"{number}")
+    behind.start()
+    eventually(lambda: any("next try in" in message for message in caplog.messages))
+    assert behind.counts() == (3, 0, 0)
+    proxy.accept()
+    messages = behind.take(count=3)
+    assert [message.headers["id"] for message in messages] == ["0", "1", "2"]
+    assert attempts(messages) == {(1, None)}
+    eventually(lambda: behind.counts() == (0, 0, 0))
+
+
+def test_nothing_is_claimed_while_it_is_down(behind, proxy, monkeypatch):
+    behind.due_now()
+    proxy.refuse()
+    relay, claims = behind.relay(), []
+    monkeypatch.setattr(relay._engine, "claim", claims.append)
+    with pytest.raises(BrokerDown):
+        relay.batch(lambda: False)
+    assert claims == []
+    assert behind.counts() == (1, 0, 0)
+
+
+def test_scheduling_and_cancelling_need_no_broker(behind, proxy):
+    proxy.refuse()
+    result = behind.task.delay_for(3600)
+    assert result.cancel()
+
+
+def test_a_scanner_does_not_spin_while_it_is_down(behind, proxy, redis_server):
+    """A relay entry is due all the while; each try may take two passes, and there are few."""
+    behind.due_now()
+    proxy.refuse()
+    behind.start()
+    eventually(lambda: behind.delayq.counts().scanners == 1)
+    with redis_server.client() as client:
+        client.config_resetstat()
+        until = time.monotonic() + 2
+        eventually(lambda: time.monotonic() > until)
+        calls = client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+    assert calls <= 14
+
+
+def test_a_connection_that_the_broker_closed_while_idle_is_replaced(behind, proxy):
+    relay = behind.relay()
+    behind.due_now(task_id="a")
+    relay.batch(lambda: False)
+    proxy.cut()
+    behind.due_now(task_id="b")
+    with pytest.raises(BrokerDown):
+        relay.batch(lambda: False)
+    relay.batch(lambda: False)
+    assert set(behind.ids()) == {"a", "b"}
+    assert behind.counts() == (0, 0, 0)
+
+
+def test_a_connection_idle_for_long_is_not_trusted(behind, proxy, monkeypatch):
+    """A link may be dead without a word; so after some seconds of silence there is a new one."""
+    monkeypatch.setattr("celery_delayq.handoff.IDLE", 0.0)
+    relay = behind.relay()
+    behind.due_now(task_id="a")
+    relay.batch(lambda: False)
+    proxy.deaden()
+    behind.due_now(task_id="b")
+    relay.batch(lambda: False)
+    messages = behind.take(count=2)
+    assert [message.headers["id"] for message in messages] == ["a", "b"]
+    assert attempts(messages) == {(1, None)}
+
+
+def test_one_lost_in_the_midst_of_a_batch_loses_nothing(behind, proxy):
+    for number in range(200):
+        behind.due_now("x" * 2000, task_id=f"{number:03}")
+    proxy.cut_after = b"150"
+    behind.start()
+    # Long before the time-out for confirms that will never come.
+    eventually(lambda: behind.counts() == (0, 0, 0), timeout=6)
+    assert proxy.cuts == 1
+    messages = behind.take(count=behind.left())
+    assert {message.headers["id"] for message in messages} == {f"{n:03}" for n in range(200)}
+    once = set()
+    for message in messages:
+        if message.headers["id"] in once:
+            assert message.headers["delayq_redelivered"] is True, "a copy that does not say so"
+        once.add(message.headers["id"])
+
+
+def test_a_restart_of_the_broker_is_survived(make_house, rabbitmq_server):
+    house = make_house(rabbitmq_server.url)
+    house.declare(Queue(house.queue))
+    house.start()
+    house.due_now(task_id="before")
+    house.take()
+    rabbitmq_server.kill()
+    try:
+        house.due_now(task_id="meanwhile")
+    finally:
+        rabbitmq_server.start()
+    house.due_now(task_id="after")
+    # What was taken off the queue before the node died may be there again.
+    arrived = set()
+    eventually(lambda: arrived.update(house.ids()) or {"meanwhile", "after"} <= arrived, 60)
+    eventually(lambda: house.counts() == (0, 0, 0))
+
+
+def test_the_third_of_three_hosts_is_found(make_house, rabbitmq_server):
+    dead = [f"amqp://127.0.0.1:{free_port()}" for _ in range(2)]
+    house = make_house(";".join([*dead, rabbitmq_server.url]), where=rabbitmq_server.url)
+    house.due_now(task_id="a")
+    house.relay_once()
+    assert house.ids() == ["a"]

@@ -1,0 +1,147 @@
+"""A broker that answers nothing: every call is bounded, and what may have arrived is marked."""
+
+import contextlib
+import time
+from types import SimpleNamespace
+
+import pytest
+from kombu import Queue
+
+from celery_delayq import Outcome, confirms, handoff
+from celery_delayq.errors import BrokerDown
+from tests.support.waiting import eventually
+
+LEASE = 2  # seconds; the broker may take 0.3 of it
+BOUND = LEASE * 0.8
+
+
+@pytest.fixture
+def hung(make_house, rabbitmq_server, proxy, monkeypatch):
+    """A house with a live connection to a broker, which a test then stalls."""
+    monkeypatch.setattr(handoff, "CONNECT_TIMEOUT", 0.5)
+    house = make_house(
+        f"amqp://guest:guest@127.0.0.1:{proxy.port}//",
+        where=rabbitmq_server.url,
+        delayq_lease=LEASE,
+    )
+    house.declare(Queue(house.queue))
+    house.warm = house.relay()
+    house.due_now(task_id="warm")
+    house.warm.batch(lambda: False)
+    house.take()
+    return house
+
+
+def seconds_of_batch(house):
+    started = time.monotonic()
+    with pytest.raises(BrokerDown):
+        house.warm.batch(lambda: False)
+    return time.monotonic() - started
+
+
+def test_a_publish_is_bounded_and_marked(hung, proxy):
+    hung.due_now(task_id="a")
+    proxy.stall()
+    assert seconds_of_batch(hung) < BOUND
+    assert hung.counts() == (1, 0, 0)
+    proxy.resume()
+    hung.relay_once()
+    messages = hung.take(count=hung.left())
+    assert messages[-1].headers["delayq_redelivered"] is True
+    assert hung.counts() == (0, 0, 0)
+
+
+def test_cancelling_one_that_may_have_arrived_is_uncertain(hung, proxy):
+    hung.due_now(task_id="a")
+    proxy.stall()
+    seconds_of_batch(hung)
+    assert hung.delayq.cancel("a") is Outcome.UNCERTAIN
+    assert hung.counts() == (0, 0, 0)
+
+
+def test_a_batch_of_megabytes_is_bounded(hung, proxy):
+    """More than the sockets' buffers take: writing blocks, not only the wait for confirms."""
+    for number in range(9):
+        hung.due_now("x" * 100_000, task_id=f"{number}")
+    proxy.stall()
+    assert seconds_of_batch(hung) < BOUND
+
+
+def test_a_broker_that_takes_each_message_slowly_ends_the_window(hung, monkeypatch):
+    """No single write times out, but all of them together take too long."""
+    late = 0.0
+    tried = []
+    publisher = hung.warm._handoff._publisher
+    attempt = publisher._attempt
+
+    def slowly(entry):
+        nonlocal late
+        late += BOUND / 8
+        tried.append(entry.task_id)
+        return attempt(entry)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late)
+    monkeypatch.setattr(confirms, "time", clock)
+    monkeypatch.setattr(publisher, "_attempt", slowly)
+    wanted = [hung.due_now(task_id=f"{number}").id for number in range(20)]
+    with contextlib.suppress(BrokerDown):  # not every confirm is there by then
+        hung.warm.batch(lambda: False)
+    assert 0 < len(tried) < 8
+    hung.relay_once()
+    assert {message.headers["id"] for message in hung.take(count=hung.left())} == set(wanted)
+
+
+def test_a_declaration_is_bounded(hung, proxy):
+    """A queue that this connection has not declared yet: an answer is waited for."""
+    hung.due_now(task_id="a", queue=f"{hung.queue}-new")
+    proxy.stall()
+    assert seconds_of_batch(hung) < BOUND
+    assert hung.counts() == (1, 0, 0)
+
+
+def test_connecting_is_bounded(hung, proxy):
+    hung.warm.close()
+    hung.due_now(task_id="a")
+    proxy.stall()
+    started = time.monotonic()
+    with pytest.raises(BrokerDown):
+        hung.warm.batch(lambda: False)
+    assert time.monotonic() - started < BOUND
+    assert hung.counts() == (1, 0, 0)
+
+
+@pytest.mark.parametrize("trouble", ["stall", "refuse"])
+def test_a_stop_meanwhile_is_bounded(hung, proxy, trouble):
+    hung.due_now(task_id="a")
+    scanner = hung.start()
+    hung.take()
+    getattr(proxy, trouble)()
+    hung.due_now(task_id="b", queue=f"{hung.queue}-new")
+    eventually(lambda: hung.delayq.counts().in_flight or trouble == "refuse")
+    started = time.monotonic()
+    scanner.stop()
+    assert time.monotonic() - started < 2 * BOUND
+    assert not scanner._thread.is_alive()
+
+
+def test_a_blocked_broker_does_not_collect_copies(hung, rabbitmq_server, monkeypatch):
+    """A memory alarm: RabbitMQ accepts connections, reads nothing, and reads it all afterwards."""
+    tried = []
+    attempt = confirms.Confirming._attempt
+
+    def counted(self, entry):
+        tried.append(entry.task_id)
+        return attempt(self, entry)
+
+    monkeypatch.setattr(confirms.Confirming, "_attempt", counted)
+    rabbitmq_server.control("set_vm_memory_high_watermark", "0")
+    try:
+        hung.due_now(task_id="a")
+        for _ in range(4):
+            seconds_of_batch(hung)
+        assert len(tried) <= 1
+    finally:
+        rabbitmq_server.control("set_vm_memory_high_watermark", "0.4")
+    hung.warm.batch(lambda: False)
+    assert hung.counts() == (0, 0, 0)
+    assert hung.take()[0].headers["id"] == "a"

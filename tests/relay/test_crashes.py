@@ -1,0 +1,132 @@
+"""Scanner processes that die, or are stopped, between two steps of the hand-over."""
+
+import pytest
+from kombu import Queue
+
+from celery_delayq import Outcome
+from tests.faults.processes import ScannerProcess
+from tests.support.waiting import eventually
+
+LEASE = 1  # second
+WANTED = ["0", "1", "2"]
+
+
+@pytest.fixture
+def house(make_house, rabbitmq_server):
+    made = make_house(rabbitmq_server.url, delayq_lease=LEASE, delayq_safety_interval=0.3)
+    made.declare(Queue(made.queue))
+    return made
+
+
+@pytest.fixture
+def scan(house, tmp_path):
+    """Start a scanner process for the house: ``scan("published", "die")``."""
+    started = []
+    names = [
+        "broker_url",
+        "delayq_url",
+        "delayq_lease",
+        "delayq_safety_interval",
+        "task_default_queue",
+    ]
+    conf = {name: house.app.conf[name] for name in names}
+
+    def start(*fault):
+        log = tmp_path / f"scan-{len(started)}.log"
+        started.append(ScannerProcess(conf, *fault, log=log))
+        return started[-1].wait_started()
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture
+def three(house):
+    return [house.due_now(task_id=task_id) for task_id in WANTED]
+
+
+def told(messages):
+    """What the messages say of themselves: id, attempt, and whether it may be a copy."""
+    return [
+        (
+            message.headers["id"],
+            message.headers["delayq_attempt"],
+            message.headers.get("delayq_redelivered", False),
+        )
+        for message in messages
+    ]
+
+
+FIRST = [(task_id, 1, False) for task_id in WANTED]
+SECOND = [(task_id, 2, True) for task_id in WANTED]
+
+
+def test_death_before_publishing_loses_nothing(house, scan, three):
+    assert scan("claimed", "die").wait() == 9
+    assert house.counts() == (0, 3, 0)
+    assert house.left() == 0
+    house.start()
+    assert told(house.take(count=3)) == SECOND
+    eventually(lambda: house.counts() == (0, 0, 0))
+
+
+def test_death_between_publishing_and_ack_repeats_and_says_so(house, scan, three):
+    assert scan("published", "die").wait() == 9
+    assert house.counts() == (0, 3, 0)
+    assert told(house.take(count=3)) == FIRST
+    house.start()
+    assert told(house.take(count=3)) == SECOND
+    eventually(lambda: house.counts() == (0, 0, 0))
+    assert house.left() == 0
+
+
+def test_death_after_the_ack_repeats_nothing(house, scan, three):
+    assert scan("acked", "die").wait() == 9
+    house.start()
+    house.due_now(task_id="last")
+    assert told(house.take(count=4)) == [*FIRST, ("last", 1, False)]
+    assert house.counts() == (0, 0, 0)
+
+
+def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, three):
+    first = scan("claimed", "freeze")
+    first.wait_log("frozen")
+    assert house.delayq.cancel("0") is Outcome.IN_FLIGHT
+    assert house.delayq.reschedule("1", after=60) is Outcome.IN_FLIGHT
+    house.start()
+    assert told(house.take(count=3)) == SECOND
+    eventually(lambda: house.delayq.counts().scanners == 1)
+    first.resume()
+    # It is awake and done with its batch when it shows a sign of life again.
+    eventually(lambda: house.delayq.counts().scanners == 2)
+    house.due_now(task_id="last")
+    assert told(house.take(count=1)) == [("last", 1, False)]
+    assert first.stop() == 0
+    assert house.left() == 0
+    assert house.counts() == (0, 0, 0)
+
+
+def test_a_late_ack_takes_nothing_away(house, scan, three):
+    first = scan("published", "freeze")
+    first.wait_log("frozen")
+    assert told(house.take(count=3)) == FIRST
+    run_out = house.delayq.counts().now_ms + LEASE * 1000 + 100
+    eventually(lambda: house.delayq.counts().now_ms > run_out)
+    # Nobody took them back yet, so they can be changed; the answer owns up to the copy.
+    assert house.delayq.reschedule("0", after=3600) is Outcome.UNCERTAIN
+    assert house.delayq.cancel("1") is Outcome.UNCERTAIN
+    first.resume()
+    first.wait_log("a lease ran out before its tasks were acknowledged")
+    assert house.delayq.get("0"), "the late ack is not about this version of it"
+    # Of the third one nobody had taken note: it was late, and true.
+    assert house.counts() == (1, 0, 0)
+    assert house.left() == 0
+
+
+def test_a_scanner_that_is_told_to_end_gives_back_what_it_holds(house, scan, three, monkeypatch):
+    process = scan()
+    house.take(count=3)
+    assert process.stop() == 0
+    assert house.counts() == (0, 0, 0)
+    assert house.delayq.counts().scanners == 0

@@ -1,0 +1,140 @@
+"""What arrives on RabbitMQ is what a plain `apply_async` would have sent, but for our headers."""
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery.utils import uuid
+from kombu import Exchange, Queue
+
+from tests.relay.house import LONG_AGO, new_name
+
+OWN = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_expires_ms")
+
+
+def comparable(message):
+    """All of a message but what is ours, and what counts from the moment of sending."""
+    headers = {name: value for name, value in message.headers.items() if name not in OWN}
+    properties = dict(message.properties)
+    properties.pop("application_headers", None)
+    properties.pop("expiration", None)
+    return (
+        bytes(message.body, "utf-8") if isinstance(message.body, str) else bytes(message.body),
+        headers,
+        properties,
+        message.content_type,
+        message.content_encoding,
+    )
+
+
+def both(house, args=(), kwargs=None, queue=None, **options):
+    """The same call sent plainly and held, as they arrive; expects no difference."""
+    task_id = uuid()
+    sent = {"args": args, "kwargs": kwargs, "task_id": task_id, **options}
+    house.task.apply_async(**sent)
+    [plain] = house.take(queue)
+    house.task.apply_async(**sent, delayq_at=LONG_AGO)
+    house.relay_once()
+    [held] = house.take(queue)
+    assert comparable(held) == comparable(plain)
+    assert house.counts() == (0, 0, 0)
+    return held
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"priority": 5},
+        {"headers": {"tenant": "a", "deep": {"list": [1, 2.5, None, True]}}},
+        {"serializer": "pickle"},
+        {"compression": "zlib"},
+        {"compression": "bzip2", "serializer": "pickle"},
+        {"time_limit": 30, "soft_time_limit": 20},
+        {"ignore_result": True},
+        {"stamped_headers": ["wave"], "wave": "3"},
+        {"delivery_mode": 1},
+        {"reply_to": "answers", "group_id": "g"},
+    ],
+    ids=lambda options: ",".join(options) or "plain",
+)
+def test_an_option_arrives_as_celery_sends_it(rabbit, options):
+    both(rabbit, args=(1, "ä", 2**60), kwargs={"x": [1.5, None]}, **options)
+
+
+def test_a_body_of_megabytes_arrives_whole(rabbit):
+    message = both(rabbit, args=("ö" * 3_000_000,))
+    assert len(message.body) > 5_000_000
+
+
+def test_bytes_that_are_no_text_arrive_whole(rabbit):
+    both(rabbit, args=(bytes(range(256)),), serializer="pickle")
+
+
+def test_the_headers_tell_the_due_time_and_the_attempt(rabbit):
+    rabbit.due_now()
+    rabbit.relay_once()
+    [message] = rabbit.take()
+    assert message.headers["delayq_due"] == LONG_AGO * 1000
+    assert message.headers["delayq_attempt"] == 1
+    assert "delayq_redelivered" not in message.headers
+    assert message.headers["eta"] is None
+
+
+def test_expiration_counts_from_the_hand_over(rabbit):
+    expires = datetime.now(timezone.utc) + timedelta(seconds=600)
+    rabbit.due_now(expires=expires)
+    rabbit.relay_once()
+    [message] = rabbit.take()
+    left = (expires - datetime.now(timezone.utc)).total_seconds()
+    assert left * 1000 <= int(message.properties["expiration"]) <= 600_000
+    assert message.headers["expires"] == expires.isoformat()
+
+
+def test_one_that_expired_while_it_waited_is_not_refused(rabbit):
+    rabbit.due_now(expires=datetime.now(timezone.utc) - timedelta(seconds=5))
+    rabbit.relay_once()
+    assert rabbit.counts() == (0, 0, 0)
+
+
+def test_a_protocol_1_message_arrives(make_house, rabbitmq_server):
+    house = make_house(rabbitmq_server.url, task_protocol=1)
+    task_id = uuid()
+    house.task.apply_async((1,), task_id=task_id, delayq_at=LONG_AGO)
+    house.relay_once()
+    [message] = house.take()
+    body = json.loads(message.body)
+    assert (body["id"], body["args"], body["eta"]) == (task_id, [1], None)
+
+
+def test_order_follows_the_due_time_and_then_insertion(rabbit):
+    for number, due in enumerate((30, 10, 20, 10, 30)):
+        rabbit.task.apply_async(task_id=f"{due}-{number}", delayq_at=LONG_AGO + due)
+    rabbit.relay_once()
+    assert rabbit.ids() == ["10-1", "10-3", "20-2", "30-0", "30-4"]
+
+
+def test_priority_decides_on_a_queue_that_knows_it(make_house, rabbitmq_server):
+    queue = Queue(new_name(), queue_arguments={"x-max-priority": 10})
+    house = make_house(rabbitmq_server.url, task_queues=[queue], task_default_queue=queue.name)
+    for number, priority in enumerate((1, 9, 5)):
+        house.due_now(task_id=f"{number}", priority=priority)
+    house.relay_once()
+    assert house.ids() == ["1", "2", "0"]
+
+
+def test_a_declared_queue_is_declared_as_the_app_says(make_house, rabbitmq_server):
+    name = new_name()
+    arguments = {"x-max-priority": 5, "x-message-ttl": 60_000}
+    house = make_house(
+        rabbitmq_server.url,
+        task_queues=[
+            Queue(name, Exchange(name), routing_key=name, durable=False, queue_arguments=arguments)
+        ],
+        task_default_queue=name,
+    )
+    house.due_now(task_id="a")
+    house.relay_once()
+    # Declared otherwise, this would be refused by the broker.
+    house.declare(Queue(name, durable=False, queue_arguments=arguments))
+    assert house.ids(name) == ["a"]

@@ -1,0 +1,173 @@
+"""A message that the broker will not take: tried again, later and later, then set aside as dead."""
+
+import pytest
+from kombu import Exchange, Queue
+
+from celery_delayq import State, relay
+from tests.relay.house import new_name
+from tests.support.waiting import eventually
+
+MISSING = {"task_create_missing_queues": False}
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Two attempts, next to no wait between them."""
+    monkeypatch.setattr(relay, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(relay, "LONGEST_WAIT", 0.05)
+
+
+def missing_queue(house):
+    """Options that lead to an exchange where no queue hears the routing key: NO_ROUTE."""
+    exchange = Exchange(new_name("x"), "direct")
+    house.declare(exchange)
+    return {"exchange": exchange.name, "routing_key": "nobody"}
+
+
+def missing_exchange(_house):
+    return {"exchange": new_name("absent"), "routing_key": "k"}
+
+
+def declared_otherwise(house):
+    """A queue of that name is there, with other arguments: PRECONDITION_FAILED."""
+    name = new_name()
+    house.declare(Queue(name, queue_arguments={"x-max-priority": 3}))
+    return {"queue": name}
+
+
+def name_too_long(_house):
+    """AMQP has one byte for the length of a routing key; py-amqp raises a connection error."""
+    return {"exchange": "amq.direct", "routing_key": "k" * 256}
+
+
+def full_queue(house):
+    name = new_name()
+    queue = Queue(name, queue_arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    house.declare(queue)
+    house.app.amqp.queues.add(queue)
+    return {"queue": name}
+
+
+TROUBLES = [missing_queue, missing_exchange, declared_otherwise, name_too_long, full_queue]
+REASONS = {
+    missing_queue: "NO_ROUTE",
+    missing_exchange: "no exchange",
+    declared_otherwise: "inequivalent arg",
+    name_too_long: "255",
+    full_queue: "nack",
+}
+
+
+@pytest.fixture(params=TROUBLES, ids=lambda trouble: trouble.__name__)
+def trouble(request, rabbit):
+    rabbit.trouble = request.param
+    return request.param(rabbit)
+
+
+def test_it_is_dead_after_the_limit_with_its_reason(rabbit, trouble, impatient):
+    rabbit.due_now(task_id="bad", **trouble)
+    rabbit.start()
+    eventually(lambda: rabbit.counts() == (0, 0, 1))
+    found = rabbit.delayq.get("bad")
+    assert found.state is State.DEAD
+    assert REASONS[rabbit.trouble] in found.reason
+
+
+def test_it_is_tried_again_later_and_counted(rabbit, trouble, caplog):
+    rabbit.due_now(task_id="bad", **trouble)
+    rabbit.relay_once()
+    assert rabbit.counts() == (1, 0, 0)
+    assert rabbit.relay_once() == 0, "it waits"
+    assert any("task bad: attempt 1 was refused, next in 2 s" in one for one in caplog.messages)
+
+
+def test_others_go_on_each_once(rabbit, trouble):
+    """The bad one lies in the midst of a batch."""
+    wanted = [f"{number:02}" for number in range(40)]
+    for task_id in wanted:
+        if task_id == "20":
+            rabbit.due_now(task_id="bad", **trouble)
+        rabbit.due_now(task_id=task_id)
+    rabbit.start()
+    eventually(lambda: rabbit.left() >= 40)
+    eventually(lambda: rabbit.counts() == (1, 0, 0))
+    assert sorted(rabbit.ids()) == wanted
+
+
+def test_many_bad_ones_do_not_hold_up_a_good_one(rabbit, trouble):
+    for number in range(30):
+        rabbit.due_now(task_id=f"bad{number}", **trouble)
+    rabbit.due_now(task_id="good")
+    rabbit.start()
+    assert rabbit.take(timeout=10)[0].headers["id"] == "good"
+
+
+def test_it_goes_once_the_trouble_is_gone(rabbit, impatient, monkeypatch):
+    monkeypatch.setattr(relay, "MAX_ATTEMPTS", 1000)
+    exchange, name = Exchange(new_name("x"), "direct"), new_name()
+    rabbit.declare(exchange)
+    rabbit.due_now(task_id="late", exchange=exchange.name, routing_key="k")
+    rabbit.relay_once()
+    rabbit.declare(Queue(name, exchange, routing_key="k"))
+    rabbit.start()
+    [message] = rabbit.take(name)
+    assert message.headers["id"] == "late"
+    assert message.headers["delayq_attempt"] >= 2
+    assert "delayq_redelivered" not in message.headers, "it was never delivered"
+
+
+def test_a_dead_one_can_be_scheduled_again(rabbit, impatient, monkeypatch):
+    monkeypatch.setattr(relay, "MAX_ATTEMPTS", 1)
+    exchange, name = Exchange(new_name("x"), "direct"), new_name()
+    rabbit.declare(exchange)
+    rabbit.due_now(task_id="dead", exchange=exchange.name, routing_key="k")
+    rabbit.relay_once()
+    assert rabbit.counts() == (0, 0, 1)
+    rabbit.declare(Queue(name, exchange, routing_key="k"))
+    assert rabbit.delayq.reschedule("dead", after=0)
+    rabbit.relay_once()
+    assert rabbit.ids(name) == ["dead"]
+
+
+def test_a_dead_one_can_be_cancelled(rabbit, monkeypatch):
+    monkeypatch.setattr(relay, "MAX_ATTEMPTS", 1)
+    rabbit.due_now(task_id="dead", **missing_queue(rabbit))
+    rabbit.relay_once()
+    assert rabbit.delayq.cancel("dead")
+    assert rabbit.counts() == (0, 0, 0)
+
+
+def test_a_queue_that_was_deleted_is_declared_again(rabbit):
+    relay = rabbit.relay()
+    rabbit.due_now(task_id="a")
+    relay.batch(lambda: False)
+    with rabbit.channel() as channel:
+        channel.queue_delete(rabbit.queue)
+    rabbit.due_now(task_id="b")
+    relay.batch(lambda: False)
+    assert rabbit.counts() == (1, 0, 0)
+    assert rabbit.delayq.reschedule("b", after=0)
+    relay.batch(lambda: False)
+    assert rabbit.ids() == ["b"]
+
+
+@pytest.mark.parametrize("spoilt", [b"{", b'{"headers": null, "properties": {}, "body": ""', b"[]"])
+def test_a_message_that_cannot_be_read_is_set_aside_and_others_go_on(rabbit, spoilt, monkeypatch):
+    rabbit.due_now(task_id="bad")
+    rabbit.due_now(task_id="good")
+    relay = rabbit.relay()
+    claim = relay._engine.claim
+
+    def claiming(limit):
+        claimed, aside = claim(limit)
+        spoil = {"message": spoilt}
+        return [
+            one.__class__(**{**vars(one), **(spoil if one.task_id == "bad" else {})})
+            for one in claimed
+        ], aside
+
+    monkeypatch.setattr(relay._engine, "claim", claiming)
+    relay.batch(lambda: False)
+    assert rabbit.ids() == ["good"]
+    assert rabbit.counts() == (0, 0, 1)
+    assert "cannot be read" in rabbit.delayq.get("bad").reason

@@ -1,0 +1,88 @@
+"""The link to the store breaks between two steps of a relay; the broker is well all the while."""
+
+import pytest
+from kombu import Queue
+
+from celery_delayq.store.scripts import load
+from tests.faults.proxy import Proxy
+from tests.relay.house import new_name
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def store_proxy(redis_server, redis_url):
+    with Proxy(redis_server.port) as one:
+        yield one
+
+
+@pytest.fixture
+def house(make_house, rabbitmq_server, store_proxy, monkeypatch):
+    """A house whose store is behind a proxy; its scripts are loaded, its scanner runs."""
+    monkeypatch.setattr("celery_delayq.store.client.TIMEOUT", 0.5)
+    made = make_house(
+        rabbitmq_server.url,
+        delayq_url=f"redis://127.0.0.1:{store_proxy.port}/0",
+        delayq_lease=1,
+        delayq_safety_interval=0.3,
+        task_publish_retry=False,
+        task_default_queue=new_name(),
+    )
+    made.declare(Queue(made.queue))
+    made.start()
+    made.due_now(task_id="warm")
+    made.take()
+    eventually(lambda: made.counts() == (0, 0, 0))
+    return made
+
+
+def settled(house):
+    return eventually(lambda: house.counts() == (0, 0, 0))
+
+
+def redelivered(message):
+    return message.headers.get("delayq_redelivered", False)
+
+
+def test_a_lost_answer_to_an_ack_repeats_nothing(house, store_proxy):
+    store_proxy.cut_after = load()["ack"].sha.encode()
+    house.due_now(task_id="a")
+    [message] = house.take()
+    assert not redelivered(message)
+    settled(house)
+    house.due_now(task_id="b")
+    assert house.take()[0].headers["id"] == "b"
+    assert store_proxy.cuts == 1
+    assert house.left() == 0
+
+
+def test_a_lost_answer_to_a_claim_loses_nothing(house, store_proxy):
+    """Nobody knows of the claim; it runs out, and the task goes with a mark that is too careful."""
+    store_proxy.cut_after = load()["claim"].sha.encode()
+    house.due_now(task_id="a")
+    [message] = house.take()
+    assert redelivered(message)
+    assert message.headers["delayq_attempt"] == 2
+    settled(house)
+    assert store_proxy.cuts == 1
+    assert house.left() == 0
+
+
+def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy, monkeypatch):
+    engine = house._scanners[0]._engine
+    ack = engine.ack
+
+    def away_once(claimed):
+        monkeypatch.setattr(engine, "ack", ack)
+        store_proxy.cut()
+        store_proxy.stall()
+        try:
+            return ack(claimed)
+        finally:
+            store_proxy.resume()
+
+    monkeypatch.setattr(engine, "ack", away_once)
+    house.due_now(task_id="a")
+    first, second = house.take(count=2)
+    assert [redelivered(first), redelivered(second)] == [False, True]
+    settled(house)
+    assert house.left() == 0

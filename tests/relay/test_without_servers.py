@@ -1,0 +1,37 @@
+"""The whole way with no server process at all: a store in fakeredis, a broker in memory."""
+
+import threading
+
+import pytest
+from fakeredis import TcpFakeServer
+from kombu import Queue
+
+from tests.relay.house import House
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def house(make_app):
+    port = free_port()
+    server = TcpFakeServer(("127.0.0.1", port), server_type="redis")
+    # Its threads sit out a blocking pop whose client is gone.
+    server.daemon_threads, server.block_on_close = True, False
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    app = make_app("memory://", delayq_url=f"redis://127.0.0.1:{port}/0")
+    made = House(app, "memory://")
+    made.declare(Queue(made.queue))
+    yield made
+    made.close()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_task_is_relayed(house):
+    house.start()
+    wanted = [house.task.apply_async(delayq_after=delay).id for delay in (0.3, 0.1)]
+    arrived = [message.headers["id"] for message in house.take(count=2)]
+    assert arrived == wanted[::-1]
+    eventually(lambda: house.counts() == (0, 0, 0))

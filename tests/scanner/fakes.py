@@ -1,0 +1,150 @@
+"""An engine, a wake-up and a relay in memory, and a clock that moves when somebody waits.
+
+The scanner runs in the test's own thread: every wait ends at once, however long it says it is.
+"""
+
+from celery_delayq.scanner import Scanner
+from celery_delayq.store import Pass
+
+START_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+
+
+class World:
+    """The time, what waits for it, and a log of what the scanner did."""
+
+    def __init__(self, *, batch_size=10, lease=30.0, safety_interval=5.0):
+        self.now_ms = START_MS
+        self.log = []
+        self.waits = []
+        self.ends_after = 1
+        self.engine = FakeEngine(self, batch_size)
+        self.wakeup = FakeWakeup(self)
+        self.relay = FakeRelay(self)
+        self.scanner = Scanner(
+            self.engine, self.wakeup, self.relay, safety_interval=safety_interval, lease=lease
+        )
+        self.scanner._stopping = FakeStop(self)
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+    def run(self, *, waits=1) -> None:
+        """Let the scanner run until it has waited so many times."""
+        self.ends_after = waits
+        self.scanner.run()
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now_ms += seconds * 1000
+        if len(self.waits) >= self.ends_after:
+            self.scanner._stopping.set()
+
+    def say(self, word: str) -> None:
+        self.log.append(word)
+
+
+class FakeEngine:
+    """Due times in ms; `on_move` is called at each pass, and may raise."""
+
+    name = "fake"
+
+    def __init__(self, world, batch_size):
+        self._world = world
+        self._batch_size = batch_size
+        self.due, self.relay, self.leased = [], [], []
+        self.moved = []
+        self.lateness = []
+        self.set_aside = []
+        self.watching = True
+        self.on_move = lambda: None
+
+    def move(self) -> Pass:
+        self._world.say("move")
+        self.on_move()
+        ripe = sorted(when for when in self.due if when <= self._world.now_ms)[: self._batch_size]
+        for when in ripe:
+            self.due.remove(when)
+            self.lateness.append(self._world.now_ms - when)
+        self.moved += ripe
+        aside, self.set_aside = self.set_aside, []
+        return Pass(
+            now_us=int(self._world.now_ms * 1000),
+            moved=len(ripe),
+            due=min(self.due, default=None),
+            relay=min(self.relay, default=None),
+            leased=min(self.leased, default=None),
+            watching=self.watching,
+            set_aside=aside,
+            read_at=self._world.monotonic(),
+        )
+
+    def reclaim(self) -> list[str]:
+        self._world.say("reclaim")
+        over = [when for when in self.leased if when <= self._world.now_ms]
+        self.leased = [when for when in self.leased if when > self._world.now_ms]
+        self.relay += over
+        return [f"id-{when}" for when in over]
+
+    def leave(self) -> None:
+        self._world.say("leave")
+
+    def close(self) -> None:
+        """A connection is no part of what these tests look at."""
+
+
+class FakeWakeup:
+    def __init__(self, world):
+        self._world = world
+        self.on_wait = lambda: None
+
+    def wait(self, seconds: float) -> bool:
+        self._world.say("wait")
+        self._world.wait(seconds)
+        self.on_wait()
+        return False
+
+    def interrupt(self) -> None:
+        self._world.say("interrupt")
+
+    def close(self) -> None:
+        self._world.say("close wakeup")
+
+
+class FakeRelay:
+    def __init__(self, world):
+        self._world = world
+        self.on_batch = lambda: None
+        self.published = []
+
+    def batch(self, stopping) -> int:
+        self._world.say("relay")
+        self.on_batch()
+        engine = self._world.engine
+        ripe = sorted(when for when in engine.relay if when <= self._world.now_ms)[:10]
+        for when in ripe:
+            engine.relay.remove(when)
+        self.published += ripe
+        return len(ripe)
+
+    def close(self) -> None:
+        self._world.say("close relay")
+
+
+class FakeStop:
+    """An event whose waits take no time, but are counted like every other."""
+
+    def __init__(self, world):
+        self._world = world
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def wait(self, seconds: float) -> bool:
+        self._world.say("pause")
+        self._world.wait(seconds)
+        return self._set

@@ -1,0 +1,59 @@
+"""A DelayQ on a real Redis, scanners in threads of this process, and what they delivered."""
+
+import json
+
+from tests.support.waiting import eventually
+
+QUEUE = "celery"
+
+
+def note(*_args):
+    """A task that no worker of these tests runs."""
+
+
+class House:
+    def __init__(self, delayq, server):
+        self.delayq = delayq
+        self.server = server
+        self.client = server.client()
+        self.scanners = []
+        self.task = delayq.app.task(name="note", shared=False)(note)
+
+    def close(self) -> None:
+        for scanner in self.scanners:
+            if not scanner._stopping.is_set():
+                scanner.stop()
+        self.delayq.close()
+        self.client.close()
+
+    def start(self, count=1):
+        """Start scanners; return the last one."""
+        for _ in range(count):
+            self.scanners.append(self.delayq.scanner())
+            self.scanners[-1].start()
+        return self.scanners[-1]
+
+    def start_asleep(self, count=1):
+        """Start scanners, and wait until each of them has looked and blocks on the wake-up."""
+        self.start(count)
+        eventually(lambda: self.sleeping() >= count)
+        return self.scanners[-1]
+
+    def sleeping(self) -> int:
+        return self.client.info("clients")["blocked_clients"]
+
+    def seconds(self) -> float:
+        """Redis's clock."""
+        seconds, micros = self.client.time()
+        return seconds + micros / 1_000_000
+
+    def arrived(self, queue=QUEUE) -> list[str]:
+        """The ids in a queue, in order of arrival."""
+        messages = self.client.lrange(queue, 0, -1)[::-1]
+        return [json.loads(message)["headers"]["id"] for message in messages]
+
+    def next_arrival(self, timeout=10) -> tuple[str, float]:
+        """Wait for a message; returns its id, and Redis's time just after it came."""
+        popped = self.client.brpop(QUEUE, timeout)
+        assert popped, f"nothing arrived within {timeout} s"
+        return json.loads(popped[1])["headers"]["id"], self.seconds()

@@ -1,0 +1,162 @@
+"""What can happen to the Redis under a scanner; it recovers by itself, and nothing is lost."""
+
+import pytest
+
+from celery_delayq.store import client
+from tests.faults.proxy import Proxy
+from tests.support.waiting import eventually
+
+TIMEOUT = 0.5
+
+
+@pytest.fixture
+def proxy(redis_server, redis_url):
+    with Proxy(redis_server.port) as one:
+        yield one
+
+
+@pytest.fixture
+def behind(house, proxy, monkeypatch):
+    """A house whose every connection goes through the proxy."""
+    monkeypatch.setattr(client, "TIMEOUT", TIMEOUT)
+    return house(
+        f"redis://127.0.0.1:{proxy.port}/0",
+        delayq_safety_interval=0.5,
+        task_publish_retry=False,
+    )
+
+
+@pytest.fixture
+def durable(house, start_redis):
+    """A house on a Redis of its own, which keeps what it was given."""
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
+    made = house(server.url(), delayq_safety_interval=0.5)
+    made.server, made.client = server, server.client()
+    return made
+
+
+def test_a_script_flush_is_survived(house):
+    made = house(delayq_safety_interval=0.2)
+    made.start_asleep()
+    made.client.script_flush()
+    result = made.task.delay_for(0.1)
+    assert made.next_arrival()[0] == result.id
+
+
+def test_a_restart_is_survived(durable):
+    durable.start_asleep()
+    results = [durable.task.delay_for(delay) for delay in (0.5, 3600)]
+    durable.server.restart()
+    assert durable.next_arrival()[0] == results[0].id
+    assert durable.delayq.get(results[1].id).due == results[1].due
+
+
+def test_a_crash_is_survived(durable):
+    durable.start_asleep()
+    results = [durable.task.delay_for(delay) for delay in (0.5, 3600)]
+    durable.server.kill()
+    durable.server.start()
+    assert durable.next_arrival()[0] == results[0].id
+    assert durable.delayq.get(results[1].id).due == results[1].due
+
+
+def test_every_connection_killed_is_survived(house):
+    made = house(delayq_safety_interval=0.5)
+    made.start_asleep()
+    for _ in range(3):
+        made.client.client_kill_filter(_type="normal", skipme=True)
+        result = made.task.apply_async(delayq_after=0.05, retry=True)
+        assert made.next_arrival()[0] == result.id
+
+
+def test_an_outage_is_survived(behind, proxy):
+    result = behind.task.delay_for(0.3)
+    behind.start_asleep()
+    proxy.refuse()
+    behind_its_time = result.due.timestamp()
+    eventually(lambda: behind.seconds() > behind_its_time)
+    proxy.accept()
+    assert behind.next_arrival()[0] == result.id
+
+
+def test_a_half_open_link_is_survived(behind, proxy):
+    """The scanner's connections stay open and dead for ever; only time-outs can tell."""
+    result = behind.task.delay_for(0.3)
+    behind.start_asleep()
+    before = proxy.accepted
+    proxy.deaden()
+    assert behind.next_arrival()[0] == result.id
+    assert proxy.accepted > before
+
+
+def test_a_link_that_stalls_is_survived(behind, proxy):
+    result = behind.task.delay_for(0.3)
+    behind.start_asleep()
+    proxy.stall()
+    fell_due = result.due.timestamp()
+    eventually(lambda: behind.seconds() > fell_due + TIMEOUT)
+    assert behind.arrived() == []
+    proxy.resume()
+    assert behind.next_arrival()[0] == result.id
+
+
+def test_a_scanner_starts_while_redis_is_away(behind, proxy):
+    result = behind.task.delay_for(0)
+    proxy.refuse()
+    behind.start()
+    eventually(lambda: behind.seconds() > result.due.timestamp() + 0.3)
+    proxy.accept()
+    assert behind.next_arrival()[0] == result.id
+
+
+@pytest.mark.parametrize("trouble", ["refuse", "stall"])
+def test_a_stop_while_redis_is_away_is_bounded(behind, proxy, trouble):
+    scanner = behind.start_asleep()
+    getattr(proxy, trouble)()
+    started = behind.seconds()
+    scanner.stop()
+    assert not scanner._thread.is_alive()
+    assert behind.seconds() - started < 4 * TIMEOUT
+
+
+def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(behind, proxy):
+    behind.start_asleep()
+    result = behind.task.delay_for(0.5)
+    proxy.cut_after = b"delayq:0}:scanners"
+    assert behind.next_arrival()[0] == result.id
+    assert proxy.cuts == 1
+    next_one = behind.task.apply_async(delayq_after=0.2, retry=True)
+    assert behind.next_arrival()[0] == next_one.id
+    assert behind.arrived() == []
+
+
+def test_a_redis_that_is_only_busy_is_waited_for(house, start_redis):
+    server = start_redis("--lua-time-limit", "10", "--busy-reply-threshold", "10")
+    made = house(server.url(), delayq_safety_interval=0.2)
+    made.client = server.client()
+    made.start_asleep()
+    result = made.task.delay_for(0.1)
+    server.client().eval(
+        "local t = redis.call('TIME') local stop = t[1] * 1000 + t[2] / 1000 + 400 repeat "
+        "t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > stop",
+        0,
+    )
+    assert made.next_arrival()[0] == result.id
+
+
+def test_a_read_only_replica_that_becomes_master_is_used_again(house, start_redis):
+    """A failover, as a client sees it that stays connected to the same address."""
+    server = start_redis()
+    made = house(server.url(), delayq_safety_interval=0.2)
+    made.client = server.client()
+    result = made.task.delay_for(0.1)
+    server.client().config_set("replica-read-only", "yes")
+    other = start_redis()
+    # A master that never answers: this one keeps its data, and refuses to write.
+    other.pause()
+    server.client().replicaof("127.0.0.1", other.port)
+    made.start()
+    eventually(lambda: made.seconds() > result.due.timestamp() + 0.3)
+    assert made.arrived() == []
+    server.client().replicaof("NO", "ONE")
+    assert made.next_arrival()[0] == result.id

@@ -1,0 +1,123 @@
+"""What a failing store or broker does to the loop, in virtual time."""
+
+import pytest
+
+from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
+from celery_delayq.scanner import LONGEST_BACKOFF
+from tests.scanner.fakes import START_MS
+
+
+def failing(times, error):
+    """A function that raises so many times, and then does nothing."""
+    left = [error] * times
+
+    def fail():
+        if left:
+            raise left.pop()
+
+    return fail
+
+
+@pytest.mark.parametrize("error", [RuntimeError("boom"), StoreError("move", "WRONGTYPE")])
+def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplog, error):
+    made = world()
+    made.engine.due = [START_MS]
+    made.engine.on_move = failing(1, error)
+    made.run(waits=2)
+    assert made.log[:4] == ["move", "pause", "move", "wait"]
+    assert made.engine.moved == [START_MS]
+    assert "a pass failed; the scanner goes on" in caplog.messages
+
+
+def test_an_exception_in_the_relay_does_not_end_the_loop(world):
+    made = world()
+    made.engine.relay = [START_MS]
+    made.relay.on_batch = failing(1, RuntimeError("boom"))
+    made.run(waits=2)
+    assert made.relay.published == [START_MS]
+
+
+def test_an_exception_in_the_wait_does_not_end_the_loop(world):
+    made = world()
+    made.wakeup.on_wait = failing(1, StoreUnavailable("wake", "gone"))
+    made.run(waits=3)
+    assert made.log[:5] == ["move", "wait", "pause", "move", "wait"]
+
+
+def test_a_store_that_is_away_is_tried_less_and_less_often(world, caplog):
+    made = world()
+    made.engine.on_move = failing(100, StoreUnavailable("move", "refused"))
+    made.run(waits=12)
+    bounds = [min(LONGEST_BACKOFF, 0.5 * 2**failures) for failures in range(12)]
+    assert all(
+        bound / 2 <= wait <= bound for bound, wait in zip(bounds, made.waits, strict=True)
+    ), made.waits
+    assert caplog.messages[1].startswith("move failed: refused; next try in ")
+
+
+def test_after_an_outage_the_backoff_starts_anew(world):
+    made = world()
+    away = StoreUnavailable("move", "refused")
+    passes = iter([away] * 6 + [None, away])
+
+    def on_move():
+        if error := next(passes, None):
+            raise error
+
+    made.engine.on_move = on_move
+    made.run(waits=8)
+    assert made.log[:16:2] == ["move"] * 8
+    assert made.log[1:16:2] == [*["pause"] * 6, "wait", "pause"]
+    assert made.waits[5] >= 8
+    assert 0.25 <= made.waits[7] <= 0.5
+
+
+def test_a_relay_that_backs_off_does_not_hold_up_direct_entries(world):
+    made = world()
+    made.engine.relay = [START_MS - 1]
+    made.relay.on_batch = failing(10_000, BrokerDown("refused"))
+    made.engine.due = [START_MS + 10 * step for step in range(2000)]
+    made.engine.on_move = lambda: made.engine.due or made.scanner.stop()
+    made.run(waits=10_000)
+    assert len(made.engine.moved) == 2000
+    assert max(made.engine.lateness) <= 1
+    assert made.log.count("relay") < 20
+
+
+def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
+    made = world(safety_interval=5.0)
+    made.engine.relay = [START_MS - 1]
+    made.relay.on_batch = failing(10_000, BrokerDown("refused"))
+    made.run(waits=200)
+    seconds = sum(made.waits)
+    assert made.log.count("relay") <= seconds / 15 + 8
+    # No busy loop either: a due entry that cannot go must not make the waits short.
+    assert made.log.count("move") <= 205
+    assert seconds > 500
+
+
+def test_a_broker_that_is_away_is_asked_again_within_its_longest_backoff(world):
+    made = world()
+    made.engine.relay = [START_MS - 1]
+    made.relay.on_batch = failing(8, BrokerDown("refused"))
+    made.run(waits=60)
+    assert made.relay.published == [START_MS - 1]
+
+
+def test_a_broker_that_came_back_is_used_at_once(world):
+    made = world()
+    made.engine.relay = [START_MS - 1] * 25
+    made.relay.on_batch = failing(1, BrokerDown("refused"))
+    made.run(waits=2)
+    assert len(made.relay.published) == 25
+    assert 0.25 <= made.waits[0] <= 0.5
+
+
+def test_an_empty_claim_is_no_reason_to_spin(world):
+    """Another scanner took what this one saw; what it sees next decides."""
+    made = world()
+    made.engine.relay = [START_MS - 1]
+    made.relay.on_batch = made.engine.relay.clear
+    made.run(waits=2)
+    assert made.log[:5] == ["move", "relay", "wait", "move", "wait"]
+    assert made.waits[1] >= 4.0

@@ -1,0 +1,152 @@
+"""Real scanners on a real Redis: what wakes them, and what nobody but the safety scan notices."""
+
+import threading
+
+import pytest
+
+from tests.support.waiting import eventually
+
+FOREVER = 300  # seconds of safety interval: only a token can wake the scanner
+WAKE = "{delayq:0}:wake"
+
+
+def test_a_short_delay_added_while_it_sleeps_towards_a_far_one_fires_on_time(house):
+    made = house(delayq_safety_interval=FOREVER)
+    made.task.delay_for(3600)
+    made.start_asleep()
+    result = made.task.delay_for(0.2)
+    task_id, at = made.next_arrival()
+    assert task_id == result.id
+    assert 0 <= at - result.due.timestamp() < 1
+
+
+def test_each_earlier_one_fires_at_its_own_time(house):
+    made = house(delayq_safety_interval=FOREVER)
+    made.start_asleep()
+    wanted = [made.task.delay_for(delay) for delay in (0.5, 0.3, 0.1)]
+    arrived = [made.next_arrival() for _ in wanted]
+    assert [task_id for task_id, _ in arrived] == [one.id for one in reversed(wanted)]
+    for (_, at), one in zip(arrived, reversed(wanted), strict=True):
+        assert 0 <= at - one.due.timestamp() < 1
+
+
+def test_a_task_that_is_due_already_goes_at_once(house):
+    made = house(delayq_safety_interval=FOREVER)
+    made.start_asleep()
+    result = made.task.delay_for(0)
+    assert made.next_arrival()[0] == result.id
+
+
+def test_a_far_one_moved_earlier_wakes_the_scanner(house):
+    made = house(delayq_safety_interval=FOREVER)
+    result = made.task.delay_for(3600)
+    made.start_asleep()
+    assert result.reschedule(after=0.1)
+    task_id, at = made.next_arrival()
+    assert task_id == result.id
+    assert 0 <= at - result.due.timestamp() < 1
+
+
+def test_one_moved_later_does_not_fire_at_its_old_time(house):
+    made = house(delayq_safety_interval=FOREVER)
+    result, next_one = made.task.delay_for(0.3), made.task.delay_for(0.6)
+    made.start_asleep()
+    assert result.reschedule(after=3600)
+    assert made.next_arrival()[0] == next_one.id
+    assert made.arrived() == []
+
+
+def test_an_idle_scanner_keeps_looking_when_the_earlier_one_was_cancelled(house):
+    made = house(delayq_safety_interval=FOREVER)
+    first, second = made.task.delay_for(0.1), made.task.delay_for(0.3)
+    made.start_asleep()
+    assert first.cancel()
+    assert made.next_arrival()[0] == second.id
+
+
+def test_a_lost_token_costs_at_most_the_safety_interval(house):
+    made = house(delayq_safety_interval=0.5)
+    taken = []
+
+    def thief():
+        taken.append(made.client.brpop(WAKE, 10))
+
+    thread = threading.Thread(target=thief)
+    thread.start()
+    eventually(lambda: made.sleeping() == 1)
+    made.start_asleep(2)  # the thief was first, and is served first
+    result = made.task.delay_for(0)
+    thread.join()
+    task_id, at = made.next_arrival()
+    assert taken == [(WAKE.encode(), b"1")]
+    assert task_id == result.id
+    assert at - result.due.timestamp() < 0.5 + 1
+
+
+def test_a_token_is_pushed_once_however_many_come_earlier(house):
+    made = house(delayq_safety_interval=FOREVER)
+    for delay in (3600, 1800, 900, 450):
+        made.task.delay_for(delay)
+    assert made.client.llen(WAKE) == 1
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_each_of_many_scanners_hands_over_what_no_other_does(house, count):
+    made = house(delayq_safety_interval=FOREVER, delayq_batch_size=7)
+    made.start_asleep(count)
+    start = made.seconds() + 0.2
+    wanted = [
+        made.task.apply_async(task_id=f"id-{number}", delayq_at=start + number / 1000).id
+        for number in range(700)
+    ]
+    eventually(lambda: len(made.arrived()) >= 700)
+    assert sorted(made.arrived()) == sorted(wanted)
+    assert made.delayq.counts().scheduled == 0
+
+
+def test_with_many_scanners_a_stopped_one_takes_no_wake_up_with_it(house):
+    """Whichever scanner is to be up for the next one, it may be the one that stops."""
+    made = house(delayq_safety_interval=0.5)
+    made.start_asleep(3)
+    for stopping in list(made.scanners[:2]):
+        result = made.task.delay_for(0.3)
+        stopping.stop()
+        task_id, at = made.next_arrival()
+        assert task_id == result.id
+        assert 0 <= at - result.due.timestamp() < 0.5 + 1
+
+
+def test_what_fell_due_while_nobody_scanned_goes_when_the_first_comes(house):
+    made = house()
+    wanted = [made.task.apply_async(task_id=f"id-{n}", delayq_after=0).id for n in range(30)]
+    assert made.arrived() == []
+    made.start()
+    eventually(lambda: len(made.arrived()) == 30)
+    assert made.arrived() == wanted
+
+
+def test_an_idle_scanner_sends_next_to_nothing(house):
+    """At the default interval of 5 s this is a tenth of what is counted here."""
+    made = house(delayq_safety_interval=0.5)
+    made.task.delay_for(3600)
+    made.start_asleep()
+    made.client.config_resetstat()
+    started = made.seconds()
+    eventually(lambda: made.seconds() - started > 2)
+    stats = made.client.info("commandstats")
+    sent = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "blpop"))
+    assert 2 <= sent <= 6
+
+
+def test_a_hundred_starts_and_stops_leave_nothing(house, descriptors):
+    """Though somebody still holds on to the scanners that were stopped."""
+    made = house()
+    made.start_asleep().stop()
+    keys, threads = set(made.client.keys()), threading.active_count()
+    files, clients = descriptors(), len(made.client.client_list())
+    for _ in range(100):
+        made.start().stop()
+    eventually(lambda: len(made.client.client_list()) <= clients, message="connections to Redis")
+    assert set(made.client.keys()) <= keys
+    assert threading.active_count() <= threads
+    assert descriptors() <= files

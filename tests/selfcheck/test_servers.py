@@ -1,0 +1,86 @@
+import uuid
+
+import pytest
+import redis
+from celery import current_app, shared_task
+from kombu import Queue
+
+from tests.support.waiting import eventually
+
+
+def test_each_test_gets_an_empty_redis(redis_server, redis_url):
+    client = redis.Redis.from_url(redis_url)
+    assert client.dbsize() == 0
+    assert redis_server.client().set("left", "behind")
+    client.close()
+
+
+def test_and_the_next_one_too(redis_server, redis_url):
+    assert redis_server.client().dbsize() == 0
+
+
+def test_every_version_answers(each_redis):
+    assert each_redis.client().info("server")["redis_version"]
+    assert each_redis.version >= (6, 2)
+
+
+def test_restart_keeps_data_where_it_is_persisted(start_redis):
+    server = start_redis("--appendonly", "yes")
+    client, port = server.client(), server.port
+    client.set("kept", "1")
+    server.restart()
+    assert (client.get("kept"), server.port) == (b"1", port)
+
+
+def test_kill_loses_data_that_is_not_persisted(start_redis):
+    server = start_redis()
+    client = server.client()
+    client.set("lost", "1")
+    server.kill()
+    with pytest.raises(redis.ConnectionError):
+        client.ping()
+    server.start()
+    assert client.get("lost") is None
+
+
+def test_a_paused_server_answers_later(start_redis):
+    server = start_redis()
+    client = server.client(socket_timeout=0.05)
+    server.pause()
+    with pytest.raises(redis.TimeoutError):
+        client.ping()
+    server.resume()
+    assert server.client().ping()
+
+
+def test_rabbitmq_delivers_what_it_was_given(rabbitmq_server, make_app):
+    name = f"selfcheck-{uuid.uuid4()}"
+    with make_app(rabbitmq_server.url).connection_for_write() as connection:
+        channel = connection.default_channel
+        Queue(name, auto_delete=True)(channel).declare()
+        connection.Producer().publish("hello", routing_key=name, confirm_timeout=10)
+        assert Queue(name)(channel).get(no_ack=True).payload == "hello"
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
+def test_a_worker_runs_a_task(redis_server, redis_url, start_worker, make_app, pool):
+    environment = {"SELFCHECK_BROKER": redis_url, "SELFCHECK_BACKEND": redis_server.url(1)}
+    worker = start_worker("tests.selfcheck.tasks", "-P", pool, "-c", "1", env=environment)
+    app = make_app(redis_url, redis_server.url(1))
+    result = app.send_task("tests.selfcheck.tasks.add", (2, 3))
+    worker.wait_log(r"add\[.*succeeded")
+    assert eventually(result.ready)
+    assert result.get(timeout=10) == 5
+    assert worker.stop() == 0
+
+
+def test_shared_tasks_belong_to_the_app_of_the_test(make_app):
+    app = make_app(task_always_eager=True)
+
+    @shared_task
+    def double(x):
+        return 2 * x
+
+    assert current_app._get_current_object() is app
+    assert double.delay(4).get() == 8
+    assert double.app is app

@@ -1,0 +1,255 @@
+"""One store on a real Redis, with a clock that a test sets, and a look behind the scenes.
+
+The scripts are the package's own but for one line: where ``clock_us`` asks Redis for the TIME,
+here it reads a key. So time is an argument, to the microsecond, and everything else is real.
+"""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+
+import fakeredis
+
+from celery_delayq.clock import When
+from celery_delayq.keys import KEYS, Keys
+from celery_delayq.record import Draft, destination_for, shared, whole
+from celery_delayq.store import Client, Endpoint, Engine, Entries
+from celery_delayq.store.client import packed
+from celery_delayq.store.scripts import Scripts
+
+CLOCK = "test:clock"
+TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
+NOW_MS = 1_800_000_000_000
+FAR_MS = NOW_MS + 86_400_000
+
+INDEXES = ("due", "relay", "leased", "dead")
+# A template: between the lines belong id, delivery tag, body, id, root, parent, args, kwargs, due.
+LINES = [
+    '{"properties": {"correlation_id": "',
+    '", "delivery_tag": "',
+    '"}, "body": ',
+    ', "headers": {"task": "tests.remind", "id": "',
+    '", "root_id": ',
+    ', "parent_id": ',
+    ', "expires": ',
+    ', "argsrepr": ',
+    ', "kwargsrepr": ',
+    ', "delayq_due": ',
+]
+ROUTE = json.dumps({"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True})
+
+
+def operation() -> bytes:
+    return os.urandom(4).hex().encode()
+
+
+def endpoint(server, db=0) -> Endpoint:
+    return Endpoint(path=server.socket, db=db)
+
+
+class ClockedScripts(Scripts):
+    """The scripts, reading the time from a key."""
+
+    def _prepare(self, name, index):
+        call = super()._prepare(name, index)
+        script = _clocked(call.script)
+        call = replace(call, script=script, by_sha=packed(["EVALSHA", script.sha]))
+        self._calls[name, index] = call
+        return call
+
+
+def _clocked(script):
+    text = script.text.replace(TIME, f"return tonumber(redis.call('GET', '{CLOCK}'))")
+    assert text != script.text, "the prelude's clock has changed; change TIME here"
+    return replace(script, text=text, sha=hashlib.sha1(text.encode()).hexdigest())
+
+
+class Store:
+    """The package's Entries and Engines over one prefix, and what their keys hold."""
+
+    def __init__(self, server, prefix="delayq", *, clocked=True):
+        self.endpoint = endpoint(server) if server else Endpoint()
+        self.keys = Keys(prefix)
+        self.raw = server.client() if server else fakeredis.FakeRedis(server=self._fake)
+        self._clocked = clocked
+        if clocked:
+            self.set_ms(NOW_MS)
+        self.scripts = self.new_scripts()
+        self.entries = Entries(self.scripts)
+        self._engines = []
+
+    def new_scripts(self) -> Scripts:
+        """Over a connection of its own, as each process has."""
+        kind = ClockedScripts if self._clocked else Scripts
+        return kind(self._client(), self.keys)
+
+    def _client(self) -> Client:
+        return Client(self.endpoint)
+
+    def engine(self, *, batch_size=200, lease=30.0, alive=15.0) -> Engine:
+        engine = Engine(self.new_scripts(), batch_size=batch_size, lease=lease, alive=alive)
+        self._engines.append(engine)
+        return engine
+
+    def close(self) -> None:
+        for scripts in (self.scripts, *(engine._scripts for engine in self._engines)):
+            scripts.client.close()
+        self.raw.close()
+
+    # Time.
+
+    def set_us(self, us: int) -> None:
+        self.raw.set(CLOCK, us)
+
+    def set_ms(self, ms: int) -> None:
+        self.set_us(ms * 1000)
+
+    # Scheduling, with what most tests do not care about filled in.
+
+    def schedule(
+        self, task_id, due_ms=NOW_MS, *, to="celery", payload="", share=False, **options
+    ) -> int:
+        """An entry bound for the list *to*; returns its due time in ms."""
+        draft = draft_of(task_id, destination_for("L", to), payload, share=share)
+        return self.hold(task_id, draft, due_ms, **options)
+
+    def schedule_relayed(
+        self, task_id, due_ms=NOW_MS, *, payload="", share=False, **options
+    ) -> int:
+        """An entry that a scanner publishes; returns its due time in ms."""
+        draft = draft_of(task_id, destination_for("R", ROUTE), payload, share=share)
+        return self.hold(task_id, draft, due_ms, **options)
+
+    def hold(self, task_id, draft, due_ms, *, when=None, **options) -> int:
+        options.setdefault("operation", operation())
+        return self.entries.schedule(task_id, when or When("at", due_ms), draft, **options)
+
+    def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
+        """What *count* calls of schedule write, without their round trips; returns the ids."""
+        self.schedule("a0", due_ms, share=True)
+        record, ids = self.record("a0"), [f"a{number}" for number in range(count)]
+        seam = record.index(b":") + 1 + len("celery")
+        orders = [number.to_bytes(6, "big") for number in range(1, count + 1)]
+        records = [record[:seam] + order + record[seam + 6 :] for order in orders]
+        members = [order + task_id.encode() for order, task_id in zip(orders, ids, strict=True)]
+        self.raw.hset(self.keys["messages"], mapping=dict(zip(ids, records, strict=True)))
+        self.raw.zadd(self.keys["due"], dict.fromkeys(members, due_ms))
+        self.raw.hset(self.keys["uses"], template_of(record), count)
+        return ids
+
+    # What there is.
+
+    def arrived(self, to="celery") -> list[str]:
+        """The ids in a queue's list, in order of arrival."""
+        return [json.loads(one)["headers"]["id"] for one in reversed(self.raw.lrange(to, 0, -1))]
+
+    def places(self, task_id: str) -> list[str]:
+        """Every index that an id is in."""
+        return [
+            name
+            for name in INDEXES
+            for member in self.raw.zrange(self.keys[name], 0, -1)
+            if member[6:] == task_id.encode()
+        ]
+
+    def score(self, name: str, task_id: str) -> int | None:
+        for member, score in self.raw.zrange(self.keys[name], 0, -1, withscores=True):
+            if member[6:] == task_id.encode():
+                return int(score)
+        return None
+
+    def record(self, task_id: str) -> bytes | None:
+        return self.raw.hget(self.keys["messages"], task_id)
+
+    def snapshot(self) -> dict[bytes, bytes]:
+        """Every key but the clock, as Redis dumps it."""
+        return {
+            key: self.raw.dump(key)
+            for key in sorted(self.raw.scan_iter("*"))
+            if key != CLOCK.encode()
+        }
+
+    def contents(self) -> dict[bytes, object]:
+        """The same, as it is meant: in whatever order Redis keeps it."""
+        read = {
+            b"zset": lambda key: self.raw.zrange(key, 0, -1, withscores=True),
+            b"hash": self.raw.hgetall,
+            b"list": lambda key: self.raw.lrange(key, 0, -1),
+            b"string": self.raw.get,
+        }
+        return {key: read[self.raw.type(key)](key) for key in sorted(self.raw.scan_iter("*"))}
+
+    def lease_out(self) -> None:
+        """Let every lease run out: what the passing of time does, at no other entry's cost."""
+        for member in self.raw.zrange(self.keys["leased"], 0, -1):
+            self.raw.zadd(self.keys["leased"], {member: 0})
+
+    def check(self) -> None:
+        """What must hold after every step."""
+        names = (*INDEXES, "messages", "claims", "reasons", "uses", "templates", "wake")
+        # No transaction: a full Redis queues no commands.
+        with self.raw.pipeline(transaction=False) as pipe:
+            for name in names:
+                read = {"ZSET": pipe.zrange, "HASH": pipe.hgetall, "LIST": pipe.lrange}
+                kind = KEYS[name].split()[0]
+                read[kind](self.keys[name], *(() if kind == "HASH" else (0, -1)))
+            found = dict(zip(names, pipe.execute(), strict=True))
+        places = {name: {member[6:] for member in found[name]} for name in INDEXES}
+        held = found["messages"].keys()
+        counted = Counter(task_id for ids in places.values() for task_id in ids)
+        assert set(counted.values()) <= {1}, "an id is in two places"
+        assert counted.keys() == held, "an index and the records differ"
+        assert found["reasons"].keys() == places["dead"]
+        assert places["leased"] <= found["claims"].keys() <= held
+        assert len(found["wake"]) <= 1
+        shared_by = Counter(filter(None, map(template_of, found["messages"].values())))
+        assert {name: int(count) for name, count in found["uses"].items()} == shared_by
+        assert found["templates"].keys() == shared_by.keys()
+
+    def check_types(self) -> None:
+        """That each key is of the type that the layout says."""
+        with self.raw.pipeline(transaction=False) as pipe:
+            for name in KEYS:
+                pipe.type(self.keys[name])
+            types = dict(zip(KEYS, pipe.execute(), strict=True))
+        declared = {name: says.split()[0].lower().encode() for name, says in KEYS.items()}
+        assert {
+            name: kind for name, kind in types.items() if kind != b"none"
+        }.items() <= declared.items()
+
+
+class FakeStore(Store):
+    """The same over fakeredis, which is enough for users' quick tests, and no proof."""
+
+    def __init__(self):
+        self._fake = fakeredis.FakeServer()
+        super().__init__(None)
+
+    def _client(self) -> Client:
+        client = Client(self.endpoint)
+        client._pool = fakeredis.FakeRedis(server=self._fake).connection_pool
+        return client
+
+
+def draft_of(task_id: str, destination: bytes, payload="", *, share=False, expires="null") -> Draft:
+    """A message as Celery's are, in either of a record's forms."""
+    if share:
+        return shared(
+            destination, LINES, ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
+        )
+    text = json.dumps({"body": payload, "headers": {"id": task_id, "delayq_due": 0}})
+    return whole(destination, text.removesuffix("0}}"))
+
+
+def template_of(record: bytes) -> bytes | None:
+    """The name of the template that a record shares."""
+    length, _, rest = record[2:].partition(b":")
+    form = rest[int(length) + 40 :]
+    return form[1:13] if form[:1] == b"T" else None
+
+
+def tally(entry) -> tuple[int, int, bool]:
+    """What was made of a claimed entry so far: attempts, refusals, whether one is uncertain."""
+    return entry.attempts, entry.refusals, bool(entry.unsure)

@@ -1,0 +1,173 @@
+"""Cancel: what it removes, and what it says."""
+
+import json
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Outcome
+from tests.store.support import FAR_MS, NOW_MS
+
+both_kinds = pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+
+
+@both_kinds
+@pytest.mark.parametrize("share", [False, True])
+def test_a_cancelled_entry_is_gone_from_every_key_and_its_message_returned(store, hold, share):
+    getattr(store, hold)("a", FAR_MS, payload="x", share=share)
+    outcome, message = store.entries.cancel("a")
+    assert outcome is Outcome.DONE
+    assert json.loads(message)["body"] == "x"
+    names = ("due", "relay", "messages", "templates", "uses", "claims", "reasons")
+    assert [name for name in names if store.raw.exists(store.keys[name])] == []
+
+
+@both_kinds
+def test_other_entries_are_untouched(store, hold):
+    for task_id in ("a", "aa", "b"):
+        getattr(store, hold)(task_id, FAR_MS)
+    kept = store.record("aa"), store.record("b")
+    store.entries.cancel("a")
+    assert (store.record("aa"), store.record("b")) == kept
+    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["aa", "b"]
+    store.check()
+
+
+@pytest.mark.parametrize("task_id", ["unknown", "", "a" * 512, "é", "*", "due", "a\x00b"])
+def test_an_unknown_id_is_not_found_and_changes_nothing(store, task_id):
+    store.schedule("a", FAR_MS)
+    before = store.snapshot()
+    assert store.entries.cancel(task_id) == (Outcome.NOT_FOUND, None)
+    assert store.snapshot() == before
+
+
+def test_a_second_cancel_finds_nothing(store):
+    store.schedule("a", FAR_MS)
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.cancel("a") == (Outcome.NOT_FOUND, None)
+
+
+def test_what_was_moved_is_handed_over(store):
+    store.schedule("a")
+    store.engine().move()
+    assert store.entries.cancel("a") == (Outcome.HANDED_OVER, None)
+    assert store.arrived() == ["a"]
+
+
+def test_what_was_acked_is_handed_over(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.ack(claimed)
+    assert store.entries.cancel("a") == (Outcome.HANDED_OVER, None)
+
+
+def test_the_answer_handed_over_outlives_ten_thousand_others(store):
+    store.schedule("a", NOW_MS - 1)
+    store.flood(10_100)
+    store.schedule("a", NOW_MS - 1, supersede=True)
+    engine = store.engine(batch_size=1000)
+    while engine.move().moved:
+        pass
+    assert store.entries.cancel("a")[0] is Outcome.HANDED_OVER
+    assert store.entries.cancel("a10099")[0] is Outcome.HANDED_OVER
+
+
+def test_what_was_scheduled_anew_after_the_hand_over_is_what_a_cancel_means(store):
+    store.schedule("a")
+    store.engine().move()
+    store.schedule("a", FAR_MS)
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
+
+
+def test_what_a_scanner_holds_is_in_flight_and_stays(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    before = store.snapshot()
+    assert store.entries.cancel("a") == (Outcome.IN_FLIGHT, None)
+    assert store.snapshot() == before
+    assert engine.ack(claimed) == 1
+
+
+def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
+    store.schedule_relayed("a")
+    store.engine(lease=30).claim(1)
+    store.set_ms(NOW_MS + 29_999)
+    assert store.entries.cancel("a")[0] is Outcome.IN_FLIGHT
+    store.set_ms(NOW_MS + 30_000)
+    outcome, message = store.entries.cancel("a")
+    assert (outcome, bool(message)) == (Outcome.UNCERTAIN, True)
+    assert store.places("a") == []
+    assert store.raw.exists(store.keys["claims"]) == 0
+
+
+@pytest.mark.parametrize("verdict", ["unsent", "refused"])
+def test_an_attempt_that_certainly_failed_leaves_the_answer_certain(store, verdict):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.release(verdict, claimed, wait=60)
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.raw.exists(store.keys["claims"]) == 0
+
+
+def test_an_attempt_without_an_answer_makes_the_cancel_uncertain(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.release("unknown", claimed)
+    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+
+
+def test_a_lease_that_was_taken_back_makes_the_cancel_uncertain(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    engine.claim(1)
+    store.lease_out()
+    engine.reclaim()
+    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+
+
+def test_uncertainty_ends_with_the_entry_and_not_with_a_new_one_of_its_id(store):
+    store.schedule_relayed("a")
+    store.engine().claim(1)
+    store.lease_out()
+    store.entries.cancel("a")
+    store.schedule_relayed("a")
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+
+
+@pytest.mark.parametrize(("before", "outcome"), [("unsent", "DONE"), ("unknown", "UNCERTAIN")])
+def test_what_was_set_aside_can_be_cancelled(store, before, outcome):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    for verdict in (before, "dead"):
+        claimed, _ = engine.claim(1)
+        engine.release(verdict, claimed, reason="NO_ROUTE")
+    assert store.entries.cancel("a")[0] is Outcome[outcome]
+    names = ("dead", "reasons", "messages", "claims")
+    assert [name for name in names if store.raw.exists(store.keys[name])] == []
+
+
+def test_a_cancelled_entry_is_not_claimed_or_moved_any_more(store):
+    store.schedule("list")
+    store.schedule_relayed("relay")
+    store.entries.cancel("list")
+    store.entries.cancel("relay")
+    engine = store.engine()
+    assert engine.move().moved == 0
+    assert engine.claim(10)[0] == []
+
+
+def test_a_cancelled_entry_cannot_be_rescheduled(store):
+    store.schedule("a", FAR_MS)
+    store.entries.cancel("a")
+    before = store.snapshot()
+    assert store.entries.reschedule("a", When("at", NOW_MS)) == (Outcome.NOT_FOUND, None)
+    assert store.snapshot() == before
+
+
+def test_only_done_is_true():
+    assert [outcome for outcome in Outcome if outcome] == [Outcome.DONE]

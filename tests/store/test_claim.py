@@ -1,0 +1,113 @@
+"""Claim: what is due, in order, under a lease and a token of its own."""
+
+import json
+from itertools import groupby
+
+import pytest
+
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.store import engine as engine_module
+from tests.store.support import NOW_MS, ROUTE, tally
+
+LEASE_MS = 30_000
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_claim_brings_all_that_publishing_takes(store, share):
+    store.schedule_relayed("a", NOW_MS - 5, payload="x", share=share)
+    (entry,), aside = store.engine().claim(1)
+    assert aside == []
+    assert (entry.task_id, entry.destination) == ("a", ROUTE)
+    assert tally(entry) == (0, 0, False)
+    message = json.loads(entry.message)
+    assert (message["body"], message["headers"]["delayq_due"]) == ("x", NOW_MS - 5)
+    assert store.score("leased", "a") == NOW_MS + LEASE_MS
+    store.check()
+
+
+def test_an_entry_is_not_claimed_one_microsecond_early(store):
+    store.schedule_relayed("a", NOW_MS)
+    store.set_us(NOW_MS * 1000 - 1)
+    assert store.engine().claim(1)[0] == []
+    store.set_us(NOW_MS * 1000)
+    assert len(store.engine().claim(1)[0]) == 1
+
+
+def test_claims_follow_due_time_and_equal_times_insertion(store):
+    for task_id, due_ms in (("c", 3), ("b1", 2), ("b2", 2), ("a", 1)):
+        store.schedule_relayed(task_id, due_ms)
+    claimed, _ = store.engine().claim(3)
+    assert [entry.task_id for entry in claimed] == ["a", "b1", "b2"]
+    assert store.places("c") == ["relay"]
+
+
+def test_two_scanners_never_claim_the_same_entry(store):
+    for step in range(10):
+        store.schedule_relayed(f"a{step}")
+    first, _ = store.engine().claim(6)
+    second, _ = store.engine().claim(6)
+    assert [entry.task_id for entry in first + second] == [f"a{step}" for step in range(10)]
+
+
+def test_entries_for_lists_are_not_claimed_and_those_for_the_relay_not_moved(store):
+    store.schedule("list")
+    store.schedule_relayed("relay")
+    engine = store.engine()
+    assert [entry.task_id for entry in engine.claim(10)[0]] == ["relay"]
+    assert engine.move().moved == 1
+    assert store.arrived() == ["list"]
+
+
+def test_a_claim_ends_after_a_megabyte_and_takes_a_larger_entry_alone(store):
+    for step in range(5):
+        store.schedule_relayed(f"a{step}", payload="x" * 300_000)
+    store.schedule_relayed("large", payload="x" * 1_100_000)
+    store.schedule_relayed("small")
+    engine = store.engine()
+    assert [len(engine.claim(100)[0]) for _ in range(4)] == [4, 2, 1, 0]
+
+
+def test_no_token_is_used_twice(store):
+    for step in range(20):
+        store.schedule_relayed(f"a{step}")
+    engines = [store.engine(), store.engine()]
+    tokens = [engine.claim(1)[0][0].token for engine in engines for _ in range(10)]
+    assert len(set(tokens)) == 20
+
+
+def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds(
+    store, monkeypatch
+):
+    monkeypatch.setattr(engine_module, "CHUNK", 10)
+    for step in range(35):
+        store.schedule_relayed(f"a{step}")
+    engine = store.engine()
+    claimed, _ = engine.claim(25)
+    assert [entry.task_id for entry in claimed] == [f"a{step}" for step in range(25)]
+    assert [sum(1 for _ in group) for _, group in groupby(entry.token for entry in claimed)] == [
+        10,
+        10,
+        5,
+    ]
+    assert engine.ack(claimed[:13]) == 13
+    assert engine.release("unsent", claimed[13:]) == 12
+    assert store.raw.zcard(store.keys["relay"]) == 22
+    assert len(engine.claim(100)[0]) == 22
+
+
+def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(store, monkeypatch):
+    monkeypatch.setattr(engine_module, "CHUNK", 10)
+    for step in range(20):
+        store.schedule_relayed(f"a{step}")
+    engine = store.engine()
+    call, calls = engine._scripts.call, []
+
+    def fails_the_second_time(*args, **arguments):
+        calls.append(args)
+        if len(calls) == 2:
+            raise StoreUnavailable("claim", "gone")
+        return call(*args, **arguments)
+
+    monkeypatch.setattr(engine._scripts, "call", fails_the_second_time)
+    claimed, _ = engine.claim(20)
+    assert [entry.task_id for entry in claimed] == [f"a{step}" for step in range(10)]

@@ -1,0 +1,74 @@
+"""An expiry that counts from the due time: written by a script, and moved with the due time."""
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.record import destination_for
+from tests.store.support import FAR_MS, NOW_MS, draft_of
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+LIST = destination_for("L", "celery")
+
+
+def hold(store, task_id, due_ms, expires):
+    store.hold(task_id, draft_of(task_id, LIST, share=True, expires=expires), due_ms)
+
+
+def expiry_of(message) -> object:
+    return json.loads(message)["headers"]["expires"]
+
+
+def after_epoch(ms) -> datetime:
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+@given(st.integers(0, MAX_DUE_MS), st.integers(0, 10**12))
+@example(951_782_400_000, 0)  # 2000-02-29, a leap day of a century that has one
+@example(4_107_542_399_999, 1)  # 2100-03-01, a century without
+@example(1_767_225_599_999, 0)  # the last millisecond of a year
+@example(0, 0)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+def test_the_date_that_a_script_writes_is_the_one_that_datetime_reads(store, due_ms, expires_ms):
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    hold(store, "a", due_ms, f"+{expires_ms}")
+    text = expiry_of(store.entries.find("a").message)
+    assert text == after_epoch(due_ms + expires_ms).isoformat(timespec="microseconds")
+
+
+def test_a_relative_expiry_moves_with_the_due_time(store):
+    hold(store, "a", FAR_MS, "+60000")
+    store.entries.reschedule("a", When("at", NOW_MS))
+    store.engine().move()
+    expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
+    assert expiry == after_epoch(NOW_MS + 60_000)
+
+
+@pytest.mark.parametrize("expires", ["null", '"2027-01-01T00:00:00+00:00"'])
+def test_an_absolute_expiry_or_none_is_handed_over_as_it_is(store, expires):
+    hold(store, "a", FAR_MS, expires)
+    store.entries.reschedule("a", When("at", NOW_MS))
+    store.engine().move()
+    assert expiry_of(store.raw.rpop("celery")) == json.loads(expires)
+
+
+def test_what_is_expired_before_it_is_due_is_handed_over_as_celery_does(store):
+    hold(store, "a", NOW_MS, "-5000")
+    store.engine().move()
+    expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
+    assert expiry == after_epoch(NOW_MS - 5000)
+
+
+@pytest.mark.parametrize("expires", ["+-5000", "+", "+x", "+nan"])
+def test_an_expiry_that_is_none_stops_no_other_entry(store, expires):
+    for task_id, expiry in (("before", "null"), ("bad", expires), ("behind", "null")):
+        hold(store, task_id, NOW_MS, expiry)
+    seen = store.engine().move()
+    assert seen.moved + len(seen.set_aside) == 3
+    assert {"before", "behind"} <= set(store.arrived())
+    assert store.raw.zcard(store.keys["due"]) == 0

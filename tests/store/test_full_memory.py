@@ -1,0 +1,107 @@
+"""Redis at ``maxmemory``: nothing new is held, and everything that is held can still leave."""
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.errors import StoreFull
+from celery_delayq.store import Outcome, State
+from tests.store.support import FAR_MS, NOW_MS
+
+
+@pytest.fixture
+def store(own_redis, store_on):
+    return store_on(own_redis("--maxmemory-policy", "noeviction"))
+
+
+def fill(store):
+    """From here on Redis has no memory left; the clock, which is a key, has to stand still."""
+    store.raw.config_set("maxmemory", 1)
+
+
+@pytest.mark.parametrize("supersede", [False, True])
+@pytest.mark.parametrize("share", [False, True])
+def test_scheduling_is_refused_and_nothing_is_written(store, share, supersede):
+    store.schedule("held", FAR_MS)
+    before = store.snapshot()
+    fill(store)
+    with pytest.raises(StoreFull, match=r"^schedule failed: .*maxmemory"):
+        store.schedule("held" if supersede else "new", share=share, supersede=supersede)
+    store.raw.config_set("maxmemory", 0)
+    assert store.snapshot() == before
+
+
+def test_a_repetition_of_what_was_scheduled_before_is_answered(store):
+    store.schedule("a", FAR_MS, operation=b"abcdefgh")
+    fill(store)
+    assert store.schedule("a", FAR_MS, operation=b"abcdefgh") == FAR_MS
+
+
+def test_what_is_due_is_handed_over(store):
+    for step in range(20):
+        store.schedule(f"a{step}", share=True)
+    fill(store)
+    assert store.engine().move().moved == 20
+    assert store.arrived() == [f"a{step}" for step in range(20)]
+    store.check()
+
+
+def test_what_cannot_be_handed_over_is_set_aside(store):
+    store.schedule("ghost")
+    store.raw.hdel(store.keys["messages"], "ghost")
+    fill(store)
+    assert store.engine().move().set_aside == [("ghost", "no record")]
+
+
+@pytest.mark.parametrize("verdict", ["ack", "unsent", "unknown", "refused", "dead"])
+def test_what_is_due_is_claimed_and_settled(store, verdict):
+    store.schedule_relayed("a", share=True)
+    fill(store)
+    engine = store.engine()
+    claimed, _ = engine.claim(5)
+    assert [entry.task_id for entry in claimed] == ["a"]
+    if verdict == "ack":
+        assert engine.ack(claimed) == 1
+    else:
+        assert engine.release(verdict, claimed, wait=1, reason="NO_ROUTE") == 1
+    store.check()
+
+
+def test_a_lease_is_taken_back(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    engine.claim(1)
+    store.lease_out()
+    fill(store)
+    assert engine.reclaim() == ["a"]
+    store.check()
+
+
+@pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+def test_an_entry_can_be_cancelled_or_moved_and_read(store, hold):
+    for task_id in ("a", "b"):
+        getattr(store, hold)(task_id, FAR_MS, share=True)
+    fill(store)
+    assert store.entries.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
+    assert store.entries.cancel("b")[0] is Outcome.DONE
+    assert store.entries.find("a").due_ms == NOW_MS + 1
+    assert store.entries.counts().scheduled == 1
+    store.check()
+
+
+def test_what_was_set_aside_can_be_brought_back(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.release("dead", claimed, reason="NO_ROUTE")
+    fill(store)
+    assert store.entries.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
+    assert store.entries.state("a") is State.SCHEDULED
+
+
+def test_a_scanner_can_leave(store):
+    store.schedule("a", FAR_MS)
+    engine = store.engine()
+    fill(store)
+    engine.move()
+    engine.leave()
+    assert store.entries.counts().scanners == 0

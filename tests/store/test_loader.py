@@ -1,0 +1,98 @@
+"""Scripts are called by name, with named arguments, on a server that may have forgotten them."""
+
+import pytest
+
+from celery_delayq.errors import StoreError, StoreUnavailable
+from celery_delayq.keys import KEYS
+from celery_delayq.store.scripts import load
+
+COUNTS = (0, 0, 0, 0)
+
+
+def counted(store):
+    counts = store.entries.counts()
+    return (counts.scheduled, counts.in_flight, counts.dead, counts.scanners)
+
+
+def test_the_order_of_names_is_the_headers():
+    script = load()["cancel"]
+    assert script.keys[:2] == ("due", "relay")
+    assert (script.arguments, script.rest) == (("id",), None)
+
+
+def test_the_last_argument_may_take_many():
+    script = load()["ack"]
+    assert (script.arguments, script.rest) == (("token",), "members")
+    assert script.argv({"members": [b"a", b"b"], "token": "t"}) == ["t", b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"id": "a", "due": 1}, {"ID": "a"}],
+    ids=["missing", "extra", "misspelt"],
+)
+def test_arguments_that_the_header_does_not_name_are_a_type_error(store, given):
+    with pytest.raises(TypeError, match=r"^cancel takes \['id'\], got \["):
+        store.scripts.call("cancel", **given)
+
+
+def test_missing_members_are_a_type_error(store):
+    with pytest.raises(TypeError, match=r"^ack takes \['members', 'token'\], got"):
+        store.scripts.call("ack", token="t")
+
+
+def test_every_key_but_one_that_the_caller_names_is_known():
+    named = {key for script in load().values() for key in script.keys}
+    assert named - KEYS.keys() == {"index"}
+
+
+def test_a_script_is_sent_once_and_then_called_by_its_digest(store):
+    store.entries.counts()
+    sent = store.raw.info("commandstats")["cmdstat_eval"]["calls"]
+    store.entries.counts()
+    store.entries.counts()
+    assert store.raw.info("commandstats")["cmdstat_eval"]["calls"] == sent
+
+
+def test_after_script_flush_every_script_is_loaded_again(each_redis, store_on):
+    store = store_on(each_redis)
+    store.schedule("a")
+    each_redis.client().script_flush()
+    assert store.schedule("b")
+    each_redis.client().script_flush()
+    assert store.engine().move().moved == 2
+    each_redis.client().script_flush()
+    assert counted(store) == (0, 0, 0, 1)
+
+
+def test_a_flush_between_two_steps_runs_the_step_once(store):
+    engine = store.engine()
+    store.schedule("a")
+    store.raw.script_flush()
+    assert engine.move().moved == 1
+    assert store.arrived() == ["a"]
+
+
+def test_after_a_restart_the_next_step_loads_its_script(start_redis, store_on):
+    server = start_redis()
+    store = store_on(server, clocked=False)
+    assert counted(store) == COUNTS
+    server.restart()
+    assert counted(store) == COUNTS
+
+
+def test_a_script_that_cannot_be_loaded_is_an_error_of_the_store(start_redis, store_on):
+    server = start_redis()
+    store = store_on(server, clocked=False)
+    server.client().execute_command("ACL", "SETUSER", "default", "-eval")
+    with pytest.raises(StoreError, match=r"^counts failed: ") as caught:
+        store.entries.counts()
+    assert not isinstance(caught.value, StoreUnavailable)
+
+
+def test_no_server_at_all_is_store_unavailable(start_redis, store_on):
+    server = start_redis()
+    store = store_on(server, clocked=False)
+    server.kill()
+    with pytest.raises(StoreUnavailable, match=r"^counts failed: "):
+        store.entries.counts()

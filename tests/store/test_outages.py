@@ -1,0 +1,172 @@
+"""Redis away, read-only, busy, silent or killed: a typed error, nothing half-done, and recovery."""
+
+import contextlib
+import threading
+
+import pytest
+import redis
+from kombu.exceptions import OperationalError
+
+from celery_delayq.clock import When
+from celery_delayq.errors import StoreError, StoreUnavailable
+from celery_delayq.keys import Keys
+from celery_delayq.store import Client, Endpoint, Entries
+from celery_delayq.store.scripts import Scripts
+from tests.store.support import FAR_MS, endpoint, operation
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+
+STEPS = {
+    "schedule": lambda store: store.schedule("new", FAR_MS),
+    "cancel": lambda store: store.entries.cancel("a"),
+    "reschedule": lambda store: store.entries.reschedule("a", When("by", 1)),
+    "move": lambda store: store.engine().move(),
+    "claim": lambda store: store.engine().claim(1),
+}
+each_step = pytest.mark.parametrize("step", STEPS)
+
+
+@each_step
+def test_on_a_replica_a_step_is_unavailable_and_changes_nothing(own_redis, store_on, step):
+    server = own_redis()
+    store = store_on(server)
+    store.schedule("a")
+    store.schedule_relayed("b")
+    before = store.snapshot()
+    store.raw.execute_command("REPLICAOF", "127.0.0.1", free_port())
+    with pytest.raises(StoreUnavailable, match=r"^\w+ failed: .*read only replica"):
+        STEPS[step](store)
+    assert store.entries.counts().scheduled == 2
+    store.raw.execute_command("REPLICAOF", "NO", "ONE")
+    assert store.snapshot() == before
+    STEPS[step](store)
+
+
+@contextlib.contextmanager
+def endless_script(server):
+    """Somebody's script that never ends; Redis says BUSY to all others, until it is killed."""
+    somebody, killer = server.client(socket_timeout=None), server.client()
+
+    def run():
+        with contextlib.suppress(redis.RedisError):
+            somebody.eval("while true do end", 0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    eventually(lambda: _is_busy(killer), message="the script runs")
+    try:
+        yield
+    finally:
+        killer.script_kill()
+        thread.join(10)
+
+
+def _is_busy(client):
+    try:
+        return not client.ping()
+    except redis.ResponseError as error:
+        return "BUSY" in str(error)
+
+
+@each_step
+def test_while_somebody_keeps_redis_busy_a_step_is_unavailable(own_redis, store_on, step):
+    server = own_redis("--lua-time-limit", "1")
+    store = store_on(server)
+    store.schedule("a")
+    with endless_script(server), pytest.raises(StoreUnavailable, match=r"^\w+ failed: .*BUSY"):
+        STEPS[step](store)
+    STEPS[step](store)
+
+
+def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away():
+    entries = Entries(Scripts(Client(Endpoint("127.0.0.1", free_port())), Keys("delayq")))
+    with pytest.raises(OperationalError) as caught:
+        entries.counts()
+    assert isinstance(caught.value, StoreUnavailable)
+    assert caught.value.step == "counts"
+    assert isinstance(caught.value.__cause__, redis.ConnectionError)
+
+
+def test_after_a_kill_the_next_call_finds_the_server_again(start_redis, store_on):
+    server = start_redis("--appendonly", "yes")
+    store = store_on(server, clocked=False)
+    store.schedule("a", FAR_MS)
+    server.kill()
+    with pytest.raises(StoreUnavailable):
+        store.entries.find("a")
+    server.start()
+    assert store.entries.find("a").due_ms == FAR_MS
+
+
+def test_with_an_append_only_file_a_kill_loses_and_doubles_nothing(own_redis, store_on):
+    server = own_redis("--appendonly", "yes", "--appendfsync", "always")
+    store = store_on(server, clocked=False)
+    for step in range(40):
+        store.schedule(f"a{step}", 1 if step < 20 else FAR_MS, share=step % 2 == 0)
+        store.schedule_relayed(f"r{step}", 1)
+    engine = store.engine(batch_size=15)
+    assert engine.move().moved == 15
+    claimed, _ = engine.claim(30)
+    engine.ack(claimed[:10])
+    store.entries.cancel("a39")
+    before = store.contents()
+    server.kill()
+    server.start()
+    assert store.contents() == before
+    store.check()
+
+
+def test_a_silent_server_is_unavailable_and_its_late_answer_goes_to_nobody(
+    start_redis, store_on, short_timeout
+):
+    server = start_redis()
+    store = store_on(server, clocked=False)
+    store.schedule("a", FAR_MS)
+    server.pause()
+    with pytest.raises(StoreUnavailable):
+        store.entries.find("a")
+    server.resume()
+    assert store.entries.counts().scheduled == 1
+    assert store.entries.find("b") is None
+    assert store.entries.find("a").task_id == "a"
+
+
+def test_a_call_whose_reply_was_lost_is_repeated_without_a_second_entry(
+    start_redis, store_on, short_timeout
+):
+    server = start_redis()
+    store = store_on(server, clocked=False)
+    store.schedule("earlier", FAR_MS)
+    repeated = operation()
+    server.pause()
+    with pytest.raises(StoreUnavailable):
+        store.schedule("a", when=When("after", 0), operation=repeated)
+    server.resume()
+    engine = store.engine()
+    # It ran when the server went on, and may have left before the caller asks again.
+    eventually(lambda: engine.move().moved)
+    store.schedule("a", when=When("after", 0), operation=repeated)
+    assert engine.move().moved == 0
+    assert store.arrived() == ["a"]
+
+
+def test_a_wrong_password_is_unavailable(start_redis):
+    server = start_redis()
+    server.client().config_set("requirepass", "right")
+    wrong = Endpoint("127.0.0.1", server.port, password="wrong")
+    for place in (wrong, endpoint(server)):
+        client = Client(place)
+        with pytest.raises(StoreUnavailable):
+            Entries(Scripts(client, Keys("delayq"))).counts()
+        client.close()
+
+
+def test_a_missing_right_is_an_error_of_the_store_and_not_an_outage(start_redis, store_on):
+    server = start_redis()
+    store = store_on(server, clocked=False)
+    store.entries.counts()
+    server.client().execute_command("ACL", "SETUSER", "default", "-evalsha")
+    with pytest.raises(StoreError) as caught:
+        store.entries.counts()
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert caught.value.step == "counts"

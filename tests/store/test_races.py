@@ -1,0 +1,165 @@
+"""Many at once: each entry leaves once, and of those who want the same entry one wins."""
+
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.errors import AlreadyScheduled
+from celery_delayq.store import Outcome
+from tests.store.support import FAR_MS, NOW_MS
+
+SCANNERS = 10
+ROUNDS = 60  # who wins one of them is chance; the answers have to fit in each
+
+
+def at_once(*calls) -> list:
+    """Run all of them, none before the last is ready; what each returned."""
+    gate = threading.Barrier(len(calls))
+
+    def run(call):
+        gate.wait(10)
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def drain(engine) -> int:
+    moved = 0
+    while (seen := engine.move()).moved or seen.is_past(seen.due):
+        moved += seen.moved
+    return moved
+
+
+def relay(engine) -> list[str]:
+    acked = []
+    while claimed := engine.claim(7)[0]:
+        assert engine.ack(claimed) == len(claimed)
+        acked += [entry.task_id for entry in claimed]
+    return acked
+
+
+def test_ten_scanners_at_once_hand_over_each_entry_once(store):
+    ids = store.flood(5_000)
+    engines = [store.engine(batch_size=50) for _ in range(SCANNERS)]
+    moved = at_once(*(lambda engine=engine: drain(engine) for engine in engines))
+    assert sum(moved) == len(ids)
+    assert sum(count > 0 for count in moved) > 1
+    assert store.arrived() == ids
+    store.check()
+
+
+def test_ten_scanners_at_once_relay_each_entry_once(store):
+    ids = [f"a{step}" for step in range(300)]
+    for task_id in ids:
+        store.schedule_relayed(task_id, share=True)
+    engines = [store.engine() for _ in range(SCANNERS)]
+    acked = at_once(*(lambda engine=engine: relay(engine) for engine in engines))
+    assert sorted(itertools.chain(*acked)) == sorted(ids)
+    assert store.raw.exists(*(store.keys[name] for name in ("relay", "leased", "messages"))) == 0
+
+
+def test_scheduling_while_scanners_drain_loses_nothing(store):
+    engines = [store.engine(batch_size=5) for _ in range(3)]
+    done = threading.Event()
+
+    def scan(engine):
+        while not done.is_set() or engine.move().due is not None:
+            engine.move()
+
+    def write(number):
+        for step in range(100):
+            store.schedule(f"{number}-{step}", NOW_MS - step % 7, share=True)
+
+    with ThreadPoolExecutor(6) as pool:
+        scans = [pool.submit(scan, engine) for engine in engines]
+        list(pool.map(write, range(3)))
+        done.set()
+        for each in scans:
+            each.result(30)
+    arrived = store.arrived()
+    assert sorted(arrived) == sorted(f"{a}-{b}" for a in range(3) for b in range(100))
+    store.check()
+
+
+def test_of_many_that_schedule_one_id_one_wins_and_the_others_are_told(store):
+    def schedule(due_ms):
+        try:
+            return store.schedule("a", due_ms)
+        except AlreadyScheduled:
+            return None
+
+    for _ in range(ROUNDS):
+        store.raw.flushdb()
+        store.set_ms(NOW_MS)
+        answers = at_once(*(lambda step=step: schedule(FAR_MS + step) for step in range(4)))
+        (winner,) = [answer for answer in answers if answer]
+        assert store.entries.find("a").due_ms == winner
+        store.check()
+
+
+def test_of_many_that_cancel_one_entry_one_is_told_that_it_was_done(store):
+    for number in range(ROUNDS):
+        store.schedule(f"a{number}", FAR_MS)
+        cancel = [lambda: store.entries.cancel(f"a{number}")[0]] * 4  # noqa: B023 (run at once)
+        answers = at_once(*cancel)
+        assert sorted(answer.name for answer in answers) == ["DONE", *["NOT_FOUND"] * 3]
+
+
+def test_cancel_and_hand_over_at_once_agree_on_who_won(store):
+    engine = store.engine()
+    for number in range(ROUNDS):
+        task_id = f"a{number}"
+        store.schedule(task_id)
+        moved, (outcome, _) = at_once(engine.move, lambda: store.entries.cancel(task_id))  # noqa: B023
+        expected = Outcome.HANDED_OVER if moved.moved else Outcome.DONE
+        assert outcome is expected
+        assert store.arrived() == [task_id] * moved.moved
+        store.raw.delete("celery")
+
+
+def test_reschedule_and_hand_over_at_once_agree_on_who_won(store):
+    engine = store.engine()
+    for number in range(ROUNDS):
+        task_id = f"a{number}"
+        store.schedule(task_id)
+        later = When("at", FAR_MS)
+        moved, (outcome, _) = at_once(
+            engine.move,
+            lambda: store.entries.reschedule(task_id, later),  # noqa: B023
+        )
+        assert outcome is (Outcome.HANDED_OVER if moved.moved else Outcome.DONE)
+        assert (store.entries.find(task_id) is None) == bool(moved.moved)
+
+
+def test_cancel_and_reschedule_at_once_agree_on_who_came_first(store):
+    for number in range(ROUNDS):
+        task_id = f"a{number}"
+        store.schedule(task_id, FAR_MS)
+        cancelled, moved = at_once(
+            lambda: store.entries.cancel(task_id)[0],  # noqa: B023
+            lambda: store.entries.reschedule(task_id, When("by", 1))[0],  # noqa: B023
+        )
+        assert cancelled is Outcome.DONE
+        assert moved in (Outcome.DONE, Outcome.NOT_FOUND)
+        assert store.entries.find(task_id) is None
+
+
+@pytest.mark.parametrize("late", ["cancel", "reschedule"])
+def test_a_late_ack_and_a_change_of_mind_at_once_agree_on_who_won(store, late):
+    engine = store.engine()
+    for number in range(ROUNDS):
+        task_id = f"a{number}"
+        store.schedule_relayed(task_id)
+        claimed, _ = engine.claim(1)
+        store.lease_out()
+        change = {
+            "cancel": lambda: store.entries.cancel(task_id)[0],  # noqa: B023
+            "reschedule": lambda: store.entries.reschedule(task_id, When("at", FAR_MS))[0],  # noqa: B023
+        }[late]
+        acked, outcome = at_once(lambda: engine.ack(claimed), change)  # noqa: B023
+        assert outcome is (Outcome.HANDED_OVER if acked else Outcome.UNCERTAIN)
+        assert (store.record(task_id) is None) == (bool(acked) or late == "cancel")

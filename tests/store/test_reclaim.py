@@ -1,0 +1,67 @@
+"""Reclaim: leases that ran out, and none that has not."""
+
+from tests.store.support import NOW_MS, tally
+
+LEASE_MS = 30_000
+
+
+def test_a_lease_is_not_taken_back_one_millisecond_early(store):
+    store.schedule_relayed("a", NOW_MS - 5)
+    engine = store.engine()
+    engine.claim(1)
+    store.set_ms(NOW_MS + LEASE_MS - 1)
+    assert engine.reclaim() == []
+    store.set_ms(NOW_MS + LEASE_MS)
+    assert engine.reclaim() == ["a"]
+    assert store.score("relay", "a") == NOW_MS - 5
+
+
+def test_what_was_taken_back_says_that_it_may_be_a_second_copy(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    engine.claim(1)
+    store.lease_out()
+    engine.reclaim()
+    (entry,) = engine.claim(1)[0]
+    assert tally(entry) == (1, 0, True)
+
+
+def test_of_two_scanners_that_take_back_one_gets_the_entry(store):
+    store.schedule_relayed("a")
+    first, second = store.engine(), store.engine()
+    first.claim(1)
+    store.lease_out()
+    assert (first.reclaim(), second.reclaim()) == (["a"], [])
+
+
+def test_leases_are_taken_back_batch_by_batch(store):
+    engine = store.engine(batch_size=10)
+    for step in range(25):
+        store.schedule_relayed(f"a{step}")
+    engine.claim(100)
+    store.lease_out()
+    assert [len(engine.reclaim()) for _ in range(4)] == [10, 10, 5, 0]
+    store.check()
+
+
+def test_a_lease_further_off_than_it_was_long_counts_as_ended(store):
+    store.schedule_relayed("a")
+    store.engine().claim(1)
+    # Redis's clock was an hour ahead, and has been set right.
+    store.set_ms(NOW_MS - 3_600_000)
+    assert store.engine().reclaim() == ["a"]
+
+
+def test_a_long_lease_of_another_scanner_is_not_taken_for_a_clock_set_back(store):
+    store.schedule_relayed("long")
+    store.engine(lease=3600).claim(1)
+    assert store.engine(lease=1).reclaim() == []
+
+
+def test_a_lease_without_a_claim_is_taken_back(store):
+    store.schedule_relayed("a", NOW_MS - 5)
+    store.engine().claim(1)
+    store.raw.delete(store.keys["claims"])
+    assert store.engine().reclaim() == ["a"]
+    assert store.score("relay", "a") == NOW_MS - 5
+    store.check()

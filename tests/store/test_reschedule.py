@@ -1,0 +1,209 @@
+"""Reschedule: another time for what has not left, and nothing for what has."""
+
+from datetime import timedelta
+
+import pytest
+
+from celery_delayq.clock import MAX_DUE_MS, When, after, by
+from celery_delayq.errors import InvalidDueTime
+from celery_delayq.store import Outcome, State
+from tests.store.support import FAR_MS, NOW_MS
+
+both_kinds = pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+
+
+def take(store, hold) -> list[str]:
+    """The ids that a scanner takes now."""
+    engine = store.engine()
+    if hold == "schedule":
+        store.raw.delete("celery")
+        engine.move()
+        return store.arrived()
+    return [entry.task_id for entry in engine.claim(10)[0]]
+
+
+@both_kinds
+def test_earlier_fires_at_the_new_time(store, hold):
+    getattr(store, hold)("a", FAR_MS)
+    assert store.entries.reschedule("a", When("at", NOW_MS + 5)) == (Outcome.DONE, NOW_MS + 5)
+    store.set_ms(NOW_MS + 4)
+    assert take(store, hold) == []
+    store.set_ms(NOW_MS + 5)
+    assert take(store, hold) == ["a"]
+
+
+@both_kinds
+def test_later_does_not_fire_at_the_old_time(store, hold):
+    getattr(store, hold)("a", NOW_MS + 5)
+    assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
+    store.set_ms(FAR_MS - 1)
+    assert take(store, hold) == []
+    store.set_ms(FAR_MS)
+    assert take(store, hold) == ["a"]
+
+
+@both_kinds
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        (When("at", 7), 7),
+        (When("after", 0), NOW_MS),
+        (When("after", 1500), NOW_MS + 1500),
+        (When("by", 0), FAR_MS),
+        (When("by", 1500), FAR_MS + 1500),
+        (When("by", -1500), FAR_MS - 1500),
+        (When("by", -2 * FAR_MS), 0),
+    ],
+)
+def test_a_time_is_absolute_or_from_now_or_from_the_present_due_time(store, hold, when, expected):
+    getattr(store, hold)("a", FAR_MS)
+    assert store.entries.reschedule("a", when) == (Outcome.DONE, expected)
+    assert store.entries.find("a").due_ms == expected
+    store.check()
+
+
+def test_relative_steps_add_up(store):
+    store.schedule("a", FAR_MS)
+    for _ in range(10):
+        store.entries.reschedule("a", When("by", -1))
+    assert store.entries.find("a").due_ms == FAR_MS - 10
+
+
+@both_kinds
+@pytest.mark.parametrize("share", [False, True])
+def test_id_message_and_time_of_scheduling_stay(store, hold, share):
+    getattr(store, hold)("a", FAR_MS, payload="x", share=share)
+    before = store.entries.find("a")
+    store.set_ms(NOW_MS + 1000)
+    store.entries.reschedule("a", When("at", FAR_MS + 1))
+    after = store.entries.find("a")
+    assert after.created_ms == before.created_ms == NOW_MS
+    assert after.message == before.message.replace(b"%d" % FAR_MS, b"%d" % (FAR_MS + 1))
+    store.check()
+
+
+@pytest.mark.parametrize("due_ms", [0, 9, 999_999_999_999, MAX_DUE_MS])
+def test_a_due_time_of_any_length_fits_the_record(store, due_ms):
+    store.schedule("a", FAR_MS)
+    store.entries.reschedule("a", When("at", due_ms))
+    assert store.entries.find("a").due_ms == store.score("due", "a") == due_ms
+    assert store.entries.reschedule("a", When("at", FAR_MS))[1] == FAR_MS
+    assert store.entries.find("a").due_ms == FAR_MS
+
+
+@pytest.mark.parametrize("relative", [after, by])
+def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative):
+    too_long = timedelta(milliseconds=MAX_DUE_MS)
+    store.schedule("a", FAR_MS)
+    before = store.snapshot()
+    with pytest.raises(InvalidDueTime) as caught:
+        store.entries.reschedule("a", relative(too_long))
+    assert str(caught.value).startswith(f"{too_long!r} is not a due time; expected ")
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("when", [When("at", FAR_MS), When("after", 5), When("by", 5)])
+@pytest.mark.parametrize("gone", ["moved", "acked", "cancelled", "never"])
+def test_what_is_not_held_any_more_is_not_brought_back(store, gone, when):
+    engine = store.engine()
+    if gone != "never":
+        getattr(store, "schedule_relayed" if gone == "acked" else "schedule")("a")
+    if gone == "moved":
+        engine.move()
+    elif gone == "acked":
+        claimed, _ = engine.claim(1)
+        engine.ack(claimed)
+    elif gone == "cancelled":
+        store.entries.cancel("a")
+    before = store.snapshot()
+    expected = Outcome.HANDED_OVER if gone in ("moved", "acked") else Outcome.NOT_FOUND
+    assert store.entries.reschedule("a", when) == (expected, None)
+    assert store.snapshot() == before
+
+
+def test_what_a_scanner_holds_is_in_flight_and_stays(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    before = store.snapshot()
+    assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.IN_FLIGHT, None)
+    assert store.snapshot() == before
+    assert engine.ack(claimed) == 1
+
+
+def test_after_a_lease_ran_out_a_reschedule_is_uncertain_and_done(store):
+    store.schedule_relayed("a")
+    engine = store.engine(lease=30)
+    claimed, _ = engine.claim(1)
+    store.set_ms(NOW_MS + 30_000)
+    assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
+    # The loss that a token is there for: a late ack must not remove the new version.
+    assert engine.ack(claimed) == 0
+    assert store.score("relay", "a") == FAR_MS
+    store.check()
+
+
+def test_uncertainty_goes_with_the_entry_into_its_next_attempt(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.release("unknown", claimed)
+    assert store.entries.reschedule("a", When("at", 7)) == (Outcome.UNCERTAIN, 7)
+    assert store.entries.reschedule("a", When("at", 8)) == (Outcome.UNCERTAIN, 8)
+    (again,) = engine.claim(1)[0]
+    assert (bool(again.unsure), again.attempts, again.refusals) == (True, 1, 0)
+
+
+def test_refusals_are_forgotten_though_uncertainty_is_not(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    for verdict in ("unknown", "refused"):
+        claimed, _ = engine.claim(1)
+        engine.release(verdict, claimed, wait=60)
+    assert store.entries.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
+    (again,) = engine.claim(1)[0]
+    assert (again.attempts, again.refusals, bool(again.unsure)) == (2, 0, True)
+
+
+def test_uncertainty_outlives_a_claim_that_was_given_back(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    engine.claim(1)
+    store.lease_out()
+    assert store.entries.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
+    claimed, _ = engine.claim(1)
+    assert (claimed[0].attempts, bool(claimed[0].unsure)) == (1, True)
+    engine.release("unsent", claimed)
+    assert engine.claim(1)[0][0].unsure
+    store.lease_out()
+    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+
+
+def test_a_refused_entry_starts_anew_at_its_new_time(store):
+    store.schedule_relayed("a", NOW_MS - 5)
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.release("refused", claimed, wait=60)
+    assert store.entries.reschedule("a", When("by", 1)) == (Outcome.DONE, NOW_MS - 4)
+    (again,) = engine.claim(1)[0]
+    assert (again.attempts, again.refusals, bool(again.unsure)) == (0, 0, False)
+
+
+def test_what_was_set_aside_can_be_brought_back(store):
+    store.schedule_relayed("a", NOW_MS - 5, share=True)
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.release("dead", claimed, reason="NO_ROUTE")
+    assert store.entries.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
+    entry = store.entries.find("a")
+    assert (entry.state, entry.reason) == (State.SCHEDULED, "")
+    assert store.places("a") == ["relay"]
+    store.check()
+
+
+def test_others_with_the_same_due_time_stay(store):
+    for task_id in "abc":
+        store.schedule(task_id, FAR_MS)
+    store.entries.reschedule("b", When("at", NOW_MS))
+    assert take(store, "schedule") == ["b"]
+    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["a", "c"]

@@ -1,0 +1,229 @@
+"""Scheduling: what is written, what is refused with nothing written, what a repetition does."""
+
+from datetime import timedelta
+
+import pytest
+
+from celery_delayq.clock import MAX_DUE_MS, When, after
+from celery_delayq.errors import AlreadyScheduled, InvalidDueTime
+from celery_delayq.store import Outcome, State
+from tests.store.support import FAR_MS, NOW_MS, operation
+
+HOLD = ["schedule", "schedule_relayed"]
+SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
+both_kinds = pytest.mark.parametrize("hold", HOLD)
+
+
+@SHARE
+@both_kinds
+def test_an_entry_can_be_read_by_its_id_at_once(store, hold, share):
+    getattr(store, hold)("a", FAR_MS, payload="x", share=share)
+    entry = store.entries.find("a")
+    assert (entry.task_id, entry.state) == ("a", State.SCHEDULED)
+    assert (entry.due_ms, entry.created_ms) == (FAR_MS, NOW_MS)
+    assert b'"body": "x"' in entry.message
+    store.check()
+
+
+@both_kinds
+def test_a_relative_time_and_the_equal_absolute_one_give_the_same_due_time(store, hold):
+    relative = getattr(store, hold)("r", when=When("after", 1500))
+    absolute = getattr(store, hold)("a", when=When("at", NOW_MS + 1500))
+    assert relative == absolute == NOW_MS + 1500
+    assert store.entries.find("r").due_ms == store.entries.find("a").due_ms
+
+
+def test_a_relative_time_counts_from_the_next_millisecond_never_from_the_last(store):
+    store.set_us(NOW_MS * 1000 + 1)
+    assert store.schedule("a", when=When("after", 10)) == NOW_MS + 11
+
+
+@pytest.mark.parametrize("due_ms", [0, 1, NOW_MS - 10**9, NOW_MS - 1, NOW_MS])
+def test_a_due_time_in_the_past_is_held_and_leaves_at_once(store, due_ms):
+    store.schedule("a", due_ms)
+    assert store.places("a") == ["due"]
+    assert store.engine().move().moved == 1
+
+
+def test_what_is_due_at_once_can_be_cancelled_until_it_left(store):
+    store.schedule("a", 0)
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.engine().move().moved == 0
+
+
+def test_no_delay_is_due_at_once(store):
+    assert store.schedule("a", when=When("after", 0)) == NOW_MS
+    assert store.engine().move().moved == 1
+
+
+def test_the_last_millisecond_there_is_can_be_scheduled_and_read_to_the_digit(store):
+    store.schedule("a", MAX_DUE_MS)
+    assert store.entries.find("a").due_ms == store.score("due", "a") == MAX_DUE_MS
+
+
+def test_a_delay_that_ends_past_the_last_is_refused_and_nothing_is_written(store):
+    too_long = timedelta(milliseconds=MAX_DUE_MS - NOW_MS + 1)
+    before = store.snapshot()
+    with pytest.raises(InvalidDueTime) as caught:
+        store.schedule("a", when=after(too_long))
+    assert str(caught.value) == (
+        f"{too_long!r} is not a due time; expected what ends before 2255-06-05"
+    )
+    assert store.snapshot() == before
+    assert store.schedule("a", when=after(too_long - timedelta(milliseconds=1))) == MAX_DUE_MS
+
+
+@both_kinds
+def test_an_id_that_is_held_is_refused_and_the_first_entry_stays_as_it_is(store, hold):
+    store.schedule("a", FAR_MS, payload="first")
+    before = store.snapshot()
+    with pytest.raises(AlreadyScheduled, match="'a' is already scheduled"):
+        getattr(store, hold)("a", NOW_MS, payload="second")
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("place", ["leased", "dead"])
+def test_an_id_in_flight_or_set_aside_is_held_as_well(store, place):
+    engine = store.engine()
+    store.schedule_relayed("a")
+    claimed, _ = engine.claim(1)
+    if place == "dead":
+        engine.release("dead", claimed, reason="NO_ROUTE")
+    assert store.places("a") == [place]
+    before = store.snapshot()
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("a")
+    assert store.snapshot() == before
+
+
+def test_an_id_that_was_cancelled_can_be_scheduled_again_at_once(store):
+    store.schedule("a", FAR_MS)
+    store.entries.cancel("a")
+    assert store.schedule("a", FAR_MS + 1) == FAR_MS + 1
+    store.check()
+
+
+def test_an_id_that_was_handed_over_can_be_scheduled_again(store):
+    store.schedule("a")
+    store.engine().move()
+    assert store.schedule("a", FAR_MS) == FAR_MS
+    assert store.entries.find("a").due_ms == FAR_MS
+    store.check()
+
+
+# A repetition: the caller lost the reply and asks once more, with the same operation.
+
+
+@SHARE
+@both_kinds
+@pytest.mark.parametrize("when", [When("at", FAR_MS), When("after", 86_400_000)])
+def test_a_repetition_changes_nothing_and_gets_the_same_answer(store, hold, when, share):
+    schedule, repeated = getattr(store, hold), operation()
+    first = schedule("a", when=when, operation=repeated, share=share)
+    before = store.snapshot()
+    store.set_ms(NOW_MS + 5000)
+    assert schedule("a", when=when, operation=repeated, share=share) == first == FAR_MS
+    assert store.snapshot() == before
+
+
+@SHARE
+def test_a_repetition_after_the_hand_over_sends_nothing_twice(store, share):
+    repeated = operation()
+    again = {"when": When("after", 0), "operation": repeated, "share": share}
+    first = store.schedule("a", **again)
+    engine = store.engine()
+    engine.move()
+    store.set_ms(NOW_MS + 5000)
+    assert store.schedule("a", **again) == first
+    assert engine.move().moved == 0
+    assert store.arrived() == ["a"]
+
+
+def test_a_repetition_after_a_relay_sends_nothing_twice(store):
+    repeated = operation()
+    first = store.schedule_relayed("a", when=When("after", 0), operation=repeated)
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    store.set_ms(NOW_MS + 1000)
+    assert store.schedule_relayed("a", when=When("after", 0), operation=repeated) == first
+    assert store.places("a") == ["leased"]
+    engine.ack(claimed)
+    assert store.schedule_relayed("a", when=When("after", 0), operation=repeated) == first
+    assert store.places("a") == []
+
+
+def test_a_repetition_after_a_reschedule_says_where_the_entry_is_now(store):
+    repeated = operation()
+    store.schedule("a", FAR_MS, operation=repeated)
+    store.entries.reschedule("a", When("at", FAR_MS + 7))
+    assert store.schedule("a", FAR_MS, operation=repeated) == FAR_MS + 7
+    assert store.score("due", "a") == FAR_MS + 7
+
+
+def test_a_repetition_does_not_bring_back_what_was_cancelled_meanwhile(store):
+    repeated = operation()
+    first = store.schedule("a", when=When("after", 1000), operation=repeated)
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    store.set_ms(NOW_MS + 500)
+    assert store.schedule("a", when=When("after", 1000), operation=repeated) == first
+    assert store.places("a") == []
+    assert store.record("a") is None
+
+
+def test_a_repetition_after_a_refusal_by_the_broker_says_when_it_was_due(store):
+    engine, repeated = store.engine(), operation()
+    first = store.schedule_relayed("a", operation=repeated)
+    claimed, _ = engine.claim(1)
+    engine.release("refused", claimed, wait=60)
+    assert store.schedule_relayed("a", operation=repeated) == first
+
+
+# Superseding: a task that is running schedules itself again, under its own id.
+
+
+@both_kinds
+def test_a_running_task_that_retries_replaces_an_entry_of_its_own(store, hold):
+    store.schedule_relayed("a", payload="old")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    getattr(store, hold)("a", FAR_MS, payload="new", supersede=True)
+    store.check()
+    assert b'"new"' in store.entries.find("a").message
+    assert engine.ack(claimed) == 0
+    assert engine.release("unknown", claimed) == 0
+    assert store.entries.find("a").due_ms == FAR_MS
+
+
+def test_a_running_task_replaces_an_entry_that_was_set_aside(store):
+    engine = store.engine()
+    store.schedule_relayed("a", share=True)
+    claimed, _ = engine.claim(1)
+    engine.release("dead", claimed, reason="NO_ROUTE")
+    store.schedule("a", FAR_MS, supersede=True, share=True)
+    assert store.places("a") == ["due"]
+    store.check()
+
+
+def test_superseding_what_is_not_held_is_scheduling(store):
+    assert store.schedule("a", FAR_MS, supersede=True) == FAR_MS
+    store.check()
+
+
+def test_an_entry_of_an_unknown_format_is_not_superseded(store):
+    store.schedule("a", FAR_MS)
+    newer = b"2" + store.record("a")[1:]
+    store.raw.hset(store.keys["messages"], "a", newer)
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("a", supersede=True)
+    assert store.record("a") == newer
+
+
+def test_nothing_of_a_set_aside_ghost_clings_to_a_new_entry_of_its_id(store):
+    store.schedule_relayed("a", NOW_MS)
+    store.raw.hdel(store.keys["messages"], "a")
+    store.engine().claim(1)
+    assert store.places("a") == ["dead"]
+    store.schedule("a", FAR_MS)
+    entry = store.entries.find("a")
+    assert (entry.due_ms, entry.state, entry.reason) == (FAR_MS, State.SCHEDULED, "")
+    assert store.entries.reschedule("a", When("by", 1)) == (Outcome.DONE, FAR_MS + 1)

@@ -1,0 +1,186 @@
+"""Every script's header, held against its body: the header is what callers are served by."""
+
+import re
+from importlib import resources
+
+import pytest
+
+from celery_delayq.keys import KEYS
+
+FOLDER = resources.files("celery_delayq") / "scripts"
+SOURCES = {
+    path.name: path.read_text("utf-8") for path in FOLDER.iterdir() if path.name.endswith(".lua")
+}
+SCRIPTS = sorted(SOURCES.keys() - {"_prelude.lua"})
+# Declared under a name of its own: the caller says which of two keys it is.
+CHOSEN_BY_CALLER = {("page.lua", "index")}
+FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",), "STRING": ("GET", "SET")}
+
+LINE = re.compile(r"^(KEYS|ARGV)\[(\d+)(\.\.\.)?\]\s+(\w+)(.*)$", re.MULTILINE)
+POSITION = re.compile(r"\b(KEYS|ARGV)\[(\d+)\]")
+CALL = re.compile(r"redis\.p?call\('(\w+)',\s*(\w+)")
+
+each_script = pytest.mark.parametrize("name", SCRIPTS)
+
+
+def header(name):
+    return SOURCES[name].partition("]]\n")[0]
+
+
+def declared(name):
+    """Position -> name, of what has one place; what takes the rest is left out."""
+    lines = LINE.findall(header(name))
+    return {(kind, int(at)): word for kind, at, dots, word, _ in lines if not dots}
+
+
+def rest(name):
+    return [int(at) for _, at, dots, _, _ in LINE.findall(header(name)) if dots]
+
+
+def without_comments(text):
+    return re.sub(r"--(\[\[.*?\]\]|[^\n]*)", "", text, flags=re.DOTALL)
+
+
+def code(name):
+    return without_comments(SOURCES[name])
+
+
+def without_strings(text):
+    return re.sub(r"'[^'\n]*'", "''", text)
+
+
+def opening(name):
+    """The locals that take KEYS and ARGV, as (name, value) pairs, and the body behind them."""
+    pairs, lines = [], code(name).strip().splitlines()
+    while lines:
+        statement, taken = lines[0], 1
+        while statement.rstrip().endswith((",", "=")):
+            statement, taken = statement + lines[taken], taken + 1
+        found = re.fullmatch(r"local ([\w, ]+?)\s*=\s*(.+)", statement.strip())
+        if not found or not POSITION.search(found[2]):
+            break
+        values = re.split(r",\s*(?![^(]*\))", found[2])
+        pairs += zip(re.split(r",\s*", found[1]), values, strict=True)
+        lines = lines[taken:]
+    return pairs, "\n".join(lines)
+
+
+def globals_set(text):
+    """Names that are assigned to and declared nowhere."""
+    text = without_strings(without_comments(text))
+    text = re.sub(r"\brepeat\b|\bthen\b|\bdo\b|\belse\b|;", "\n", text)
+    while (flat := re.sub(r"\{[^{}]*\}", "", text)) != text:
+        text = flat
+    names = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*"
+    local = re.findall(rf"\blocal\s+(?:function\s+)?({names})|\bfor\s+({names})", text)
+    parameters = re.findall(r"\bfunction\b[^(]*\(([^)]*)\)", text)
+    known = {word for group in (*local, parameters) for part in group for word in split(part)}
+    assigned = re.findall(rf"^\s*({names})\s*=(?!=)", text, re.MULTILINE)
+    functions = re.findall(r"(?<!local )\bfunction\s+(\w+)", text)
+    return {word for part in (*assigned, *functions) for word in split(part)} - known
+
+
+def split(names):
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+@each_script
+def test_a_header_says_what_the_script_does_under_its_own_name(name):
+    first = SOURCES[name].splitlines()[0]
+    assert re.fullmatch(rf"--\[\[ {name.removesuffix('.lua')}: .+\.", first)
+
+
+@each_script
+@pytest.mark.parametrize("section", ["Returns", "Cost", "Keeps"])
+def test_a_header_has_every_section(name, section):
+    assert re.search(rf"^{section} +\S", header(name), re.MULTILINE)
+
+
+@each_script
+@pytest.mark.parametrize("kind", ["KEYS", "ARGV"])
+def test_positions_are_numbered_from_one_without_a_gap(name, kind):
+    numbers = [int(at) for which, at, *_ in LINE.findall(header(name)) if which == kind]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@each_script
+def test_each_position_becomes_the_local_that_the_header_names(name):
+    pairs, _ = opening(name)
+    taken = {}
+    for local, value in pairs:
+        ((kind, at),) = POSITION.findall(value)
+        assert (kind, int(at)) not in taken
+        taken[kind, int(at)] = local
+    assert taken == declared(name)
+
+
+@each_script
+def test_behind_the_opening_no_position_is_named_again(name):
+    body = opening(name)[1]
+    assert not POSITION.search(body)
+    assert "KEYS" not in body
+    for start in rest(name):
+        assert f"for at = {start}, #ARGV do" in body
+    assert ("ARGV" in body) == bool(rest(name))
+
+
+@each_script
+def test_every_declared_name_is_used(name):
+    body = without_strings(opening(name)[1])
+    unused = [word for word in declared(name).values() if not re.search(rf"\b{word}\b", body)]
+    assert unused == []
+
+
+@each_script
+def test_keys_have_the_name_and_type_of_the_layout(name):
+    for kind, _, _, word, says in LINE.findall(header(name)):
+        if kind == "KEYS" and (name, word) not in CHOSEN_BY_CALLER:
+            assert says.split()[0] == KEYS[word].split()[0], word
+
+
+@each_script
+def test_a_key_meets_only_commands_of_its_type(name):
+    types = {word: says.split()[0] for kind, _, _, word, says in LINE.findall(header(name))}
+    for command, key in CALL.findall(code(name)):
+        if command not in {"RENAME", "DEL", "UNLINK"} and types.get(key) in FAMILY:
+            assert command.startswith(FAMILY[types[key]]), f"{command} {key}"
+
+
+@each_script
+def test_every_argument_has_its_range_or_meaning(name):
+    for kind, _, _, word, says in LINE.findall(header(name)):
+        assert says.strip(), f"{kind} {word}"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_global_variable_is_set(name):
+    assert globals_set(SOURCES["_prelude.lua"] + SOURCES[name]) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("local a = 1\na = 2", set()),
+        ("b = 1", {"b"}),
+        ("if a == b then c = 1 end", {"c"}),
+        ("local function f(x) x = 1 end", set()),
+        ("function g() end", {"g"}),
+        ("local a\na, b = 1, 2", {"b"}),
+        ("for at = 1, 2 do at = 3 end", set()),
+        ("local t = {\n  a = 1,\n  b = {c = 2},\n}", set()),
+        ("local t = 'x = 1' -- y = 1", set()),
+    ],
+)
+def test_the_check_for_globals_finds_them(text, found):
+    assert globals_set(text) == found
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_script_decodes_a_body(name):
+    assert not re.search(r"\b(cjson|cmsgpack|struct|loadstring)\b", code(name))
+
+
+@each_script
+def test_time_is_asked_for_in_one_place_only(name):
+    assert "'TIME'" not in code(name)
+    assert code("_prelude.lua").count("'TIME'") == 1

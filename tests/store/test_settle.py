@@ -1,0 +1,162 @@
+"""Ack and release; and that a token which is not the claim's does nothing."""
+
+import json
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Outcome, State
+from tests.store.support import FAR_MS, NOW_MS, tally
+
+LEASE_MS = 30_000
+VERDICTS = ["unsent", "unknown", "refused", "dead"]
+
+
+@pytest.fixture
+def claimed_by_other(store):
+    """An entry that another scanner claimed after the first lease ran out; the first's token."""
+    first, second = store.engine(), store.engine()
+    store.schedule_relayed("a", share=True)
+    claimed, _ = first.claim(1)
+    store.set_ms(NOW_MS + LEASE_MS)
+    assert first.reclaim() == ["a"]
+    assert len(second.claim(1)[0]) == 1
+    return first, claimed
+
+
+def test_an_ack_leaves_nothing_but_the_trace(store):
+    store.schedule_relayed("a", share=True)
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    assert engine.ack(claimed) == 1
+    names = ("relay", "leased", "messages", "templates", "uses", "claims")
+    assert [name for name in names if store.raw.exists(store.keys[name])] == []
+    assert store.entries.cancel("a")[0] is Outcome.HANDED_OVER
+
+
+def test_a_second_ack_does_nothing(store):
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.ack(claimed)
+    before = store.snapshot()
+    assert engine.ack(claimed) == 0
+    assert store.snapshot() == before
+
+
+def test_nothing_to_ack_or_release_asks_redis_nothing(start_redis, store_on):
+    server = start_redis()
+    engine = store_on(server).engine()
+    server.kill()
+    assert engine.ack([]) == 0
+    assert engine.release("unsent", []) == 0
+
+
+@pytest.mark.parametrize("step", ["ack", *VERDICTS])
+def test_a_late_step_with_an_old_token_does_nothing(store, claimed_by_other, step):
+    engine, claimed = claimed_by_other
+    before = store.snapshot()
+    late = engine.ack(claimed) if step == "ack" else engine.release(step, claimed)
+    assert late == 0
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("step", ["ack", *VERDICTS])
+@pytest.mark.parametrize("meanwhile", ["reclaimed", "cancelled", "rescheduled", "scheduled anew"])
+def test_a_late_step_does_nothing_to_what_became_of_the_entry(store, step, meanwhile):
+    engine = store.engine()
+    store.schedule_relayed("a")
+    claimed, _ = engine.claim(1)
+    store.lease_out()
+    if meanwhile == "reclaimed":
+        engine.reclaim()
+    elif meanwhile == "rescheduled":
+        store.entries.reschedule("a", When("at", FAR_MS))
+    else:
+        store.entries.cancel("a")
+    if meanwhile == "scheduled anew":
+        store.schedule_relayed("a", FAR_MS)
+    before = store.snapshot()
+    late = engine.ack(claimed) if step == "ack" else engine.release(step, claimed)
+    assert late == 0
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("step", ["ack", *VERDICTS])
+def test_a_step_after_the_lease_ran_out_still_counts_while_nobody_took_the_entry(store, step):
+    engine = store.engine()
+    store.schedule_relayed("a")
+    claimed, _ = engine.claim(1)
+    store.set_ms(NOW_MS + 2 * LEASE_MS)
+    done = engine.ack(claimed) if step == "ack" else engine.release(step, claimed)
+    assert done == 1
+    store.check()
+
+
+def test_what_was_not_sent_goes_back_as_if_nothing_had_been(store):
+    store.schedule_relayed("a", NOW_MS - 5)
+    before = store.snapshot()
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    assert engine.release("unsent", claimed) == 1
+    assert store.snapshot() == before
+
+
+def test_an_unknown_outcome_goes_back_at_once_and_every_later_attempt_says_so(store):
+    store.schedule_relayed("a", NOW_MS - 5)
+    engine = store.engine()
+    for verdict in ("unknown", "unsent", "refused"):
+        store.set_ms(NOW_MS)
+        claimed, _ = engine.claim(1)
+        assert bool(claimed[0].unsure) is (verdict != "unknown")
+        engine.release(verdict, claimed)
+    assert engine.claim(1)[0][0].unsure
+    assert store.entries.find("a").due_ms == NOW_MS - 5
+
+
+def test_a_refusal_is_counted_and_waits_and_the_due_time_stays(store):
+    store.schedule_relayed("a", NOW_MS - 5)
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    engine.release("refused", claimed, wait=1.5)
+    assert store.score("relay", "a") == NOW_MS + 1500
+    entry = store.entries.find("a")
+    assert (entry.due_ms, entry.state) == (NOW_MS - 5, State.SCHEDULED)
+    assert engine.claim(1)[0] == []
+    store.set_ms(NOW_MS + 1500)
+    (again,), _ = engine.claim(1)
+    assert tally(again) == (1, 1, False)
+    assert json.loads(again.message)["headers"]["delayq_due"] == NOW_MS - 5
+
+
+def test_attempts_and_refusals_are_counted_and_what_was_not_sent_is_neither(store):
+    store.schedule_relayed("a")
+    engine, tallies = store.engine(), []
+    for verdict in ("refused", "unsent", "unknown", "refused", "dead"):
+        claimed, _ = engine.claim(1)
+        tallies.append(tally(*claimed))
+        engine.release(verdict, claimed, wait=0)
+    assert tallies == [(0, 0, False), (1, 1, False), (1, 1, False), (2, 1, True), (3, 2, True)]
+
+
+def test_the_last_refusal_sets_aside_with_the_reason(store):
+    store.schedule_relayed("a", NOW_MS - 5, share=True)
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    assert engine.release("dead", claimed, reason="é: NO_ROUTE") == 1
+    entry = store.entries.find("a")
+    assert (entry.state, entry.reason, entry.due_ms) == (State.DEAD, "é: NO_ROUTE", NOW_MS - 5)
+    assert store.places("a") == ["dead"]
+    assert engine.claim(1)[0] == []
+    store.check()
+
+
+def test_a_step_touches_only_the_entries_it_names(store):
+    for task_id in "abc":
+        store.schedule_relayed(task_id)
+    engine = store.engine()
+    (a, b, c), _ = engine.claim(3)
+    assert engine.ack([b]) == 1
+    assert engine.release("unsent", [a, b]) == 1
+    assert (store.places("a"), store.places("b"), store.places("c")) == (["relay"], [], ["leased"])
+    assert engine.ack([c]) == 1

@@ -1,0 +1,137 @@
+"""Templates are kept as long as a record shares them, and not longer."""
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Entries, Outcome
+from tests.store import support
+from tests.store.support import FAR_MS, NOW_MS
+
+
+def templates(store) -> dict[bytes, int]:
+    """Name -> uses; the names of both hashes are the same, or the check fails."""
+    store.check()
+    return {name: int(n) for name, n in store.raw.hgetall(store.keys["uses"]).items()}
+
+
+def ends(store):
+    """Every way in which a record can leave."""
+    engine = store.engine()
+
+    def move(_):
+        engine.move()
+
+    def ack(_):
+        claimed, _ = engine.claim(1)
+        engine.ack(claimed)
+
+    def cancel(task_id):
+        store.entries.cancel(task_id)
+
+    def cancel_of_dead(task_id):
+        claimed, _ = engine.claim(1)
+        engine.release("dead", claimed, reason="NO_ROUTE")
+        store.entries.cancel(task_id)
+
+    def cancel_of_lost(task_id):
+        engine.claim(1)
+        store.lease_out()
+        assert store.entries.cancel(task_id)[0] is Outcome.UNCERTAIN
+
+    return {each.__name__: each for each in (move, ack, cancel, cancel_of_dead, cancel_of_lost)}
+
+
+WAYS = {
+    "move": "schedule",
+    "ack": "schedule_relayed",
+    "cancel": "schedule",
+    "cancel_of_dead": "schedule_relayed",
+    "cancel_of_lost": "schedule_relayed",
+}
+
+
+@pytest.mark.parametrize(("way", "hold"), WAYS.items())
+def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(store, way, hold):
+    getattr(store, hold)("first", NOW_MS - 1, share=True)
+    getattr(store, hold)("second", FAR_MS, share=True)
+    assert list(templates(store).values()) == [2]
+    ends(store)[way]("first")
+    assert list(templates(store).values()) == [1]
+    store.entries.reschedule("second", When("at", 0))
+    ends(store)[way]("second")
+    assert templates(store) == {}
+    assert not store.raw.exists(store.keys["templates"])
+
+
+def test_a_batch_counts_every_template_down_by_its_own_records(store, monkeypatch):
+    for number in range(3):
+        lines = [*support.LINES]
+        lines[3] = f', "headers": {{"n": {number}, "id": "'
+        monkeypatch.setattr(support, "LINES", lines)
+        for step in range(number + 2):
+            store.schedule(f"a{number}{step}", NOW_MS - 1, share=True)
+        store.schedule(f"later{number}", FAR_MS, share=True)
+    assert sorted(templates(store).values()) == [3, 4, 5]
+    assert store.engine().move().moved == 9
+    assert list(templates(store).values()) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_superseded_record_gives_its_template_back(store, share):
+    store.schedule("a", FAR_MS, share=True)
+    store.schedule("a", FAR_MS, share=share, supersede=True)
+    assert list(templates(store).values()) == [1] * share
+
+
+def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store):
+    store.schedule_relayed("a", share=True)
+    store.entries.reschedule("a", When("at", 0))
+    engine = store.engine()
+    engine.claim(1)
+    store.lease_out()
+    assert engine.reclaim() == ["a"]
+    assert list(templates(store).values()) == [1]
+
+
+def test_an_entry_set_aside_keeps_its_template(store):
+    store.raw.set("taken", "x")
+    store.schedule("a", to="taken", share=True)
+    store.engine().move()
+    assert list(templates(store).values()) == [1]
+    assert b"tests.remind" in store.entries.find("a").message
+
+
+@pytest.mark.parametrize("refusal", ["repeat", "conflict", "late"])
+def test_a_call_that_writes_nothing_counts_nothing(store, refusal):
+    store.schedule("a", FAR_MS, share=True, operation=b"abcdefgh")
+    before = store.snapshot()
+    if refusal == "repeat":
+        store.schedule("a", FAR_MS, share=True, operation=b"abcdefgh")
+    else:
+        due = FAR_MS if refusal == "conflict" else 2**53
+        with pytest.raises(ValueError, match=r"already scheduled|not a due time"):
+            store.schedule("a", due, share=True)
+    assert store.snapshot() == before
+
+
+def test_a_template_that_a_process_believes_to_be_here_is_sent_again_when_it_is_not(store):
+    store.schedule("a", share=True)
+    store.engine().move()
+    assert templates(store) == {}
+    store.schedule("b", share=True)
+    assert list(templates(store).values()) == [1]
+    assert store.engine().move().moved == 1
+
+
+def test_a_template_is_sent_once_per_process(store):
+    store.schedule("a", FAR_MS, share=True)
+    received = store.raw.info("stats")["total_net_input_bytes"]
+    store.schedule("b", FAR_MS, share=True)
+    again = store.raw.info("stats")["total_net_input_bytes"] - received
+    stranger = Entries(store.new_scripts())
+    draft = support.draft_of("c", b"L6:celery", share=True)
+    stranger.schedule("c", When("at", FAR_MS), draft, operation=b"abcdefgh")
+    first = store.raw.info("stats")["total_net_input_bytes"] - received - again
+    stranger._scripts.client.close()
+    assert first - again > len(draft.template) / 2
+    assert list(templates(store).values()) == [3]

@@ -1,0 +1,94 @@
+"""The wake-up token: at most one, and only for what is due earlier than anything before it."""
+
+import pytest
+
+from celery_delayq.clock import When
+from tests.store.support import FAR_MS, NOW_MS
+
+both_kinds = pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+
+
+def taken(store) -> int:
+    """How many tokens there are; they are gone afterwards."""
+    count = store.raw.llen(store.keys["wake"])
+    store.raw.delete(store.keys["wake"])
+    return count
+
+
+@both_kinds
+def test_the_first_entry_leaves_a_token(store, hold):
+    getattr(store, hold)("a", FAR_MS)
+    assert taken(store) == 1
+
+
+@both_kinds
+def test_an_earlier_entry_leaves_a_token_and_a_later_or_equal_one_none(store, hold):
+    schedule = getattr(store, hold)
+    schedule("a", FAR_MS)
+    taken(store)
+    schedule("later", FAR_MS + 1)
+    schedule("equal", FAR_MS)
+    assert taken(store) == 0
+    schedule("earlier", FAR_MS - 1)
+    assert taken(store) == 1
+
+
+def test_ten_earlier_and_earlier_entries_leave_one_token(store):
+    for step in range(10):
+        store.schedule(f"a{step}", FAR_MS - step)
+    assert taken(store) == 1
+
+
+@both_kinds
+def test_a_reschedule_to_before_the_head_leaves_a_token(store, hold):
+    getattr(store, hold)("head", FAR_MS)
+    getattr(store, hold)("a", FAR_MS + 10)
+    taken(store)
+    store.entries.reschedule("a", When("at", FAR_MS + 5))
+    assert taken(store) == 0
+    store.entries.reschedule("a", When("at", FAR_MS - 1))
+    assert taken(store) == 1
+
+
+def test_moving_the_head_to_earlier_leaves_a_token_and_to_later_none(store):
+    store.schedule("head", FAR_MS)
+    taken(store)
+    store.entries.reschedule("head", When("by", 1000))
+    assert taken(store) == 0
+    store.entries.reschedule("head", When("by", -1))
+    assert taken(store) == 1
+
+
+def test_what_is_already_due_leaves_a_token_before_a_far_head(store):
+    store.schedule("far", FAR_MS)
+    taken(store)
+    store.schedule("now", NOW_MS)
+    assert taken(store) == 1
+
+
+def test_bringing_back_what_was_set_aside_leaves_a_token(store):
+    engine = store.engine()
+    store.schedule_relayed("a")
+    claimed, _ = engine.claim(1)
+    engine.release("dead", claimed, reason="NO_ROUTE")
+    taken(store)
+    store.entries.reschedule("a", When("after", 0))
+    assert taken(store) == 1
+
+
+@pytest.mark.parametrize("step", ["repeat", "conflict", "cancel", "move", "look"])
+def test_a_step_that_brings_nothing_earlier_leaves_no_token(store, step):
+    store.schedule("a", NOW_MS, operation=b"abcdefgh")
+    taken(store)
+    if step == "repeat":
+        store.schedule("a", NOW_MS, operation=b"abcdefgh")
+    elif step == "conflict":
+        with pytest.raises(ValueError, match="already scheduled"):
+            store.schedule("a", 0)
+    elif step == "cancel":
+        store.entries.cancel("a")
+    elif step == "move":
+        store.engine().move()
+    else:
+        store.entries.find("a")
+    assert taken(store) == 0

@@ -1,0 +1,73 @@
+"""A foreign key under one of our names: a loud error, and nothing lost, doubled or half-done."""
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.errors import StoreError, StoreUnavailable
+from celery_delayq.store.scripts import load
+from tests.store.support import FAR_MS, NOW_MS
+
+READING = {"counts", "look", "page"}
+CASES = [
+    (step, key)
+    for step, script in sorted(load().items())
+    for key in script.keys
+    if step not in READING | {"leave"}
+]
+# What a step may touch although it fails: numbers that nobody misses.
+HARMLESS = ("meta", "scanners")
+
+
+@pytest.fixture
+def take(store):
+    """Take one step in a store where there is something for each of them to do."""
+    store.schedule("list", NOW_MS, share=True)
+    store.schedule_relayed("claimed", NOW_MS, share=True)
+    store.schedule_relayed("waiting", NOW_MS + 1, share=True)
+    engine = store.engine(lease=1)
+    claimed, _ = engine.claim(1)
+    store.set_ms(NOW_MS + 2000)
+    steps = {
+        "schedule": lambda: store.schedule("new", NOW_MS, share=True),
+        "cancel": lambda: store.entries.cancel("list"),
+        "reschedule": lambda: store.entries.reschedule("list", When("at", FAR_MS)),
+        "move": engine.move,
+        "claim": lambda: engine.claim(5),
+        "ack": lambda: engine.ack(claimed),
+        "release": lambda: engine.release("dead", claimed, reason="NO_ROUTE"),
+        "reclaim": engine.reclaim,
+    }
+    return lambda step: steps[step]()
+
+
+def held(store) -> dict:
+    harmless = {store.keys[name].encode() for name in HARMLESS}
+    return {key: value for key, value in store.snapshot().items() if key not in harmless}
+
+
+def put_foreign_key(store, name) -> None:
+    store.raw.delete(name)
+    if name == store.keys["watch"]:
+        store.raw.lpush(name, "somebody's")
+    else:
+        store.raw.set(name, "somebody's")
+
+
+@pytest.mark.parametrize(("step", "key"), CASES)
+def test_a_step_that_meets_a_foreign_key_does_all_of_it_or_nothing(store, take, step, key):
+    put_foreign_key(store, store.keys[key])
+    before = held(store)
+    try:
+        take(step)
+    except StoreError as error:
+        failed = error
+    else:
+        return
+    assert not isinstance(failed, StoreUnavailable)
+    if step == "move" and store.arrived():
+        # Only what the scanner wants to know failed; what had to be moved, was, and is not there.
+        assert store.record("list") is None
+        take_again = store.raw.zcard(store.keys["due"])
+        assert (store.arrived(), take_again) == (["list"], 0)
+    else:
+        assert held(store) == before

@@ -1,0 +1,1 @@
+"""Real processes of the suite's own, and the few ways in which a test may wait for them."""

@@ -1,0 +1,31 @@
+"""A Celery application that leaves no trace when its test is over."""
+
+import contextlib
+from collections.abc import Iterator
+
+from celery import Celery, _state
+from kombu.transport import memory
+
+
+@contextlib.contextmanager
+def celery_state_kept() -> Iterator[None]:
+    """Put back the current app, the shared tasks, and what the memory transport holds."""
+    current, default, shared = (
+        _state._tls.current_app,
+        _state.default_app,
+        set(_state._on_app_finalizers),
+    )
+    try:
+        yield
+    finally:
+        _state._tls.current_app, _state.default_app = current, default
+        _state._on_app_finalizers.intersection_update(shared)
+        memory.Channel.queues.clear()
+        memory.Transport.global_state.clear()
+
+
+def new_app(broker: str | None = None, backend: str | None = None, **conf: object) -> Celery:
+    """An app that is current, so that ``shared_task`` finds it; in memory unless told otherwise."""
+    app = Celery("tests", broker=broker or "memory://", backend=backend, set_as_current=True)
+    app.conf.update(conf)
+    return app

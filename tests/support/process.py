@@ -1,0 +1,153 @@
+"""A child process whose output a test can wait for.
+
+start --> a thread reads the pipe, line by line --> wait_log(pattern) wakes
+  |
+  +--> stop(): a signal to the process; kill(): SIGKILL to its whole group
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
+
+from tests.support import reaper
+
+TAIL = 40
+# How long the pipe may stay open after the process ended; what holds it longer is a child.
+STRAGGLER_TIMEOUT = 1.0
+
+
+class ProcessEndedError(Exception):
+    """The process ended, or its deadline passed, before what was waited for came."""
+
+    def __init__(self, what: str, process: "ChildProcess"):
+        super().__init__(
+            f"{what}; exit status {process.exit_status}; the log ends:\n{process.tail()}"
+        )
+
+
+class ChildProcess:
+    """One process in a session of its own, so that a Ctrl-C reaches it only through the fixtures.
+
+    Args:
+        command: What to run.
+        log: Where its output is kept, both streams in one.
+        env: Variables on top of this process's own.
+        cwd: Its working directory.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, cwd=None
+    ):
+        self.log = log
+        self._lines: list[str] = []
+        self._ended = False
+        self._news = threading.Condition()
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self._pipe = self._popen.stdout
+        reaper.watch(self.pid)
+        threading.Thread(target=self._read, name=f"log of {self.pid}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    @property
+    def exit_status(self) -> int | None:
+        return self._popen.poll()
+
+    @property
+    def lines(self) -> list[str]:
+        with self._news:
+            return list(self._lines)
+
+    def tail(self) -> str:
+        return "\n".join(self.lines[-TAIL:])
+
+    def wait_log(self, pattern: str, timeout: float = 30, *, since: int = 0) -> re.Match[str]:
+        """Wait for a line with *pattern* in it; ``since=len(lines)`` leaves out the old ones."""
+        with self._news:
+            self._news.wait_for(lambda: self._ended or self._search(pattern, since), timeout)
+            match = self._search(pattern, since)
+        if match is None:
+            raise ProcessEndedError(f"{pattern!r} was not logged within {timeout} s", self)
+        return match
+
+    def signal(self, number: Signals) -> None:
+        self._popen.send_signal(number)
+
+    def pause(self) -> None:
+        os.killpg(self.pid, SIGSTOP)
+
+    def resume(self) -> None:
+        os.killpg(self.pid, SIGCONT)
+
+    def stop(self, number: Signals = SIGTERM, timeout: float = 30) -> int:
+        """Signal it, return the exit status; after *timeout* seconds kill the group and fail."""
+        if self.running:
+            # A stopped process would sit on the signal for ever.
+            self.resume()
+            self.signal(number)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 30) -> int:
+        """Return the exit status; after *timeout* seconds kill its group and fail."""
+        try:
+            self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ProcessEndedError(f"did not end within {timeout} s", self) from None
+        self._clear_away()
+        return self._popen.returncode
+
+    def kill(self) -> None:
+        """SIGKILL for the process and its children."""
+        if self.running:
+            os.killpg(self.pid, SIGKILL)
+            self._popen.wait()
+        self._clear_away()
+
+    def _clear_away(self) -> None:
+        # The group's number may belong to a stranger once its last member is gone; a pipe that is
+        # still open says that it is not.
+        if not self._wait_end(STRAGGLER_TIMEOUT):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, SIGKILL)
+            self._wait_end(STRAGGLER_TIMEOUT)
+        reaper.unwatch(self.pid)
+
+    def _wait_end(self, timeout: float) -> bool:
+        with self._news:
+            return self._news.wait_for(lambda: self._ended, timeout)
+
+    def _search(self, pattern: str, since: int) -> re.Match[str] | None:
+        return next(filter(None, (re.search(pattern, line) for line in self._lines[since:])), None)
+
+    def _read(self) -> None:
+        with self.log.open("a", buffering=1, encoding="utf-8") as log, self._pipe:
+            for line in self._pipe:
+                log.write(line)
+                with self._news:
+                    self._lines.append(line.rstrip("\n"))
+                    self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()

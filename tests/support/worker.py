@@ -1,0 +1,57 @@
+"""A real `celery worker` in a process of its own."""
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.process import ChildProcess
+
+ROOT = Path(__file__).parents[2]
+# Mingling costs a second at each start, and no test's workers have anything to say to one another.
+QUIET = ("--without-gossip", "--without-mingle")
+READY = r"\bready\.$"
+
+_numbers = itertools.count(1)
+
+
+class WorkerProcess(ChildProcess):
+    """`celery -A module worker`, under a node name of its own.
+
+    Args:
+        module: What follows ``-A``; found from the project's folder.
+        options: What follows ``worker``, such as ``"-P", "solo"``.
+        env: Variables on top of this process's own.
+        log: Where its output goes.
+    """
+
+    def __init__(self, module: str, *options: str, log: Path, env: Mapping[str, str] | None = None):
+        self.name = f"w{next(_numbers)}-{os.getpid()}@localhost"
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            module,
+            "worker",
+            "-l",
+            "INFO",
+            "-n",
+            self.name,
+        ]
+        super().__init__(
+            [*command, *QUIET, *options],
+            log=log,
+            env={"PYTHONUNBUFFERED": "1", **(env or {})},
+            cwd=ROOT,
+        )
+
+    def wait_ready(self, timeout: float = 30) -> "WorkerProcess":
+        self.wait_log(READY, timeout)
+        return self
+
+    def quit(self, timeout: float = 30) -> int:
+        """What a person does who wants it gone at once: SIGQUIT."""
+        return self.stop(signal.SIGQUIT, timeout)

@@ -1,0 +1,79 @@
+"""Every setting: its default, its bounds, and what is said to a value outside of them."""
+
+import pytest
+
+from celery_delayq.errors import InvalidSetting
+from celery_delayq.settings import SETTINGS, Settings
+
+DEFAULTS = {
+    "url": None,
+    "prefix": "delayq",
+    "batch_size": 200,
+    "lease": 30.0,
+    "safety_interval": 5.0,
+    "capture_eta": False,
+    "min_delay": 0.0,
+}
+EXPECTED = {
+    "url": "a redis:// or rediss:// URL",
+    "prefix": "1 to 64 letters, digits, dots, dashes or underscores",
+    "batch_size": "a whole number of tasks from 1 to 1000",
+    "lease": "a number of seconds from 1 to 3600",
+    "safety_interval": "a number of seconds from 0.1 to 300",
+    "capture_eta": "true or false",
+    "min_delay": "a number of seconds from 0 to 86400",
+}
+ACCEPTED = [
+    *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
+    *(("prefix", name) for name in ("a", "A-b_c.9", "x" * 64)),
+    *(("batch_size", number) for number in (1, 200, 1000)),
+    *(("lease", number) for number in (1, 1.5, 3600)),
+    *(("safety_interval", number) for number in (0.1, 1, 300)),
+    *(("capture_eta", choice) for choice in (True, False)),
+    *(("min_delay", number) for number in (0, 0.5, 86_400)),
+]
+NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
+REFUSED = [
+    *(("url", value) for value in ("", "localhost", 6379, True, b"redis://localhost/0")),
+    *(("prefix", value) for value in ("", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", None, 1)),
+    *(("batch_size", value) for value in (0, 1001, -1, 1.5, 200.0, *NOT_NUMBERS)),
+    *(("lease", value) for value in (0, 0.999, 3600.1, -1, *NOT_NUMBERS)),
+    *(("safety_interval", value) for value in (0, 0.09, 300.1, -1, *NOT_NUMBERS)),
+    *(("capture_eta", value) for value in (0, 1, None, "true", "no")),
+    *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
+]
+
+
+def test_defaults_are_what_the_documentation_says():
+    assert Settings.load({}) == Settings(**DEFAULTS)
+
+
+def test_every_setting_is_among_those_tested_here():
+    assert {setting.name: setting.expected for setting in SETTINGS} == EXPECTED
+    assert {name for name, _ in ACCEPTED} == {name for name, _ in REFUSED} == EXPECTED.keys()
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_a_setting_declares_all_that_the_readme_prints(setting):
+    assert setting.key == f"delayq_{setting.name}"
+    assert setting.unit
+    assert setting.says.endswith(".")
+    assert setting.valid(setting.default)
+
+
+@pytest.mark.parametrize(("name", "value"), ACCEPTED)
+def test_a_value_inside_its_range_is_kept_as_it_is(name, value):
+    assert getattr(Settings.load({f"delayq_{name}": value}), name) == value
+
+
+@pytest.mark.parametrize(("name", "value"), REFUSED)
+def test_a_value_outside_its_range_is_refused_with_setting_value_and_range(name, value):
+    with pytest.raises(InvalidSetting) as caught:
+        Settings.load({f"delayq_{name}": value})
+    assert str(caught.value) == f"delayq_{name} is {value!r}; expected {EXPECTED[name]}"
+    assert (caught.value.name, caught.value.value) == (f"delayq_{name}", value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_settings_of_others_are_not_looked_at():
+    assert Settings.load({"broker_url": 1, "delayq": 2, "lease": 3}) == Settings(**DEFAULTS)

@@ -1,0 +1,70 @@
+"""Real workers, and projects that they and the tests share.
+
+The workers of most tests are started once for all of them: a worker takes one to two seconds to
+come up, and nothing that these tests do changes it.
+"""
+
+import contextlib
+import gc
+
+import pytest
+
+from tests.support.apps import celery_state_kept
+from tests.support.redis_server import RedisServer
+from tests.support.worker import WorkerProcess
+from tests.worker.project import TASKS, Project
+
+
+@pytest.fixture(scope="package")
+def server():
+    """A Redis that is never emptied: every project has its own prefix and queue."""
+    with RedisServer() as one:
+        yield one
+        # A result on the Redis backend talks to it when it is dropped.
+        gc.collect()
+
+
+@pytest.fixture(scope="package")
+def standing(server, tmp_path_factory):
+    """Make a project and its worker that stand until the last of these tests is over."""
+    folder = tmp_path_factory.mktemp("workers")
+
+    with celery_state_kept(), contextlib.ExitStack() as stack:
+
+        def make(*options, **conf):
+            project = Project(server, **conf)
+            stack.callback(project.close)
+            log = folder / f"{project.queue}.log"
+            worker = WorkerProcess(TASKS, *options, env=project.env, log=log)
+            stack.callback(worker.kill)
+            project.worker = worker.wait_ready()
+            return project
+
+        yield make
+
+
+@pytest.fixture(scope="package")
+def crew(standing):
+    """A project with one prefork worker of two children."""
+    return standing("-P", "prefork", "-c", "2")
+
+
+@pytest.fixture(scope="package")
+def capturing(standing):
+    """The same, with every `eta` held."""
+    return standing("-P", "prefork", "-c", "2", delayq_capture_eta=True)
+
+
+@pytest.fixture
+def make_project(server):
+    """Make a project for this test alone; its workers come from `start_worker`."""
+    made = []
+
+    def make(on=server, **conf):
+        made.append(Project(on, **conf))
+        return made[-1]
+
+    with celery_state_kept():
+        yield make
+        for project in made:
+            project.close()

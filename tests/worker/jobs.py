@@ -1,0 +1,99 @@
+"""The tasks of these tests. Each run leaves a line in Redis, which is what the tests read."""
+
+import functools
+import json
+import os
+
+import redis
+
+RUNS = "runs:{}"
+GATE = "gate:{}"
+EVIDENCE = "DELAYQ_TEST_EVIDENCE"
+
+
+def evidence():
+    return _client(os.getpid())
+
+
+@functools.cache
+def _client(_pid):
+    return redis.Redis.from_url(os.environ[EVIDENCE])
+
+
+def record(delayq, request, **facts):
+    """Write down one run: when by Redis's clock, and what the task could see of its hand-over."""
+    seconds, micros = evidence().time()
+    due = delayq.due_of(request)
+    line = {
+        "at": seconds + micros / 1_000_000,
+        "due": due and due.timestamp(),
+        "queue": request.delivery_info["routing_key"],
+        "priority": request.delivery_info["priority"],
+        "eta": request.eta,
+        "attempt": request.get("delayq_attempt"),
+        "redelivered": request.get("delayq_redelivered"),
+        "retries": request.retries,
+        "pid": os.getpid(),
+        **facts,
+    }
+    evidence().rpush(RUNS.format(request.id), json.dumps(line))
+
+
+def define(app):
+    """Give *app* the tasks; the worker and the test do so alike."""
+
+    def task(name, **options):
+        return app.task(name=name, bind=True, shared=False, **options)
+
+    @task("note")
+    def note(self, *args):
+        record(app.delayq, self.request, args=args)
+        return list(args)
+
+    @task("add", ignore_result=False)
+    def add(self, x, y):
+        record(app.delayq, self.request)
+        return x + y
+
+    @task("double", ignore_result=False)
+    def double(_self, x):
+        return 2 * x
+
+    @task("total", ignore_result=False)
+    def total(self, numbers):
+        record(app.delayq, self.request)
+        return sum(numbers)
+
+    @task("persist", max_retries=None)
+    def persist(self, times, countdown):
+        record(app.delayq, self.request)
+        if self.request.retries < times:
+            raise self.retry(countdown=countdown)
+        return self.request.retries
+
+    @task("stumble", autoretry_for=(KeyError,), default_retry_delay=0.3, max_retries=3)
+    def stumble(self, times):
+        record(app.delayq, self.request)
+        if self.request.retries < times:
+            raise KeyError(self.request.retries)
+        return self.request.retries
+
+    @task("again")
+    def again(self, left, delay):
+        record(app.delayq, self.request, left=left)
+        if left:
+            again.apply_async((left - 1, delay), task_id=self.request.id, delayq_after=delay)
+
+    @task("spawn")
+    def spawn(self, ids, delay):
+        record(app.delayq, self.request)
+        for task_id in ids:
+            note.apply_async(task_id=task_id, delayq_after=delay)
+
+    @task("hold", acks_late=True)
+    def hold(self, seconds):
+        record(app.delayq, self.request)
+        evidence().blpop(GATE.format(self.request.id), seconds)
+        record(app.delayq, self.request, after=True)
+
+    return app.tasks

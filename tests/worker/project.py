@@ -1,0 +1,74 @@
+"""One app on both sides: in a worker process, and in the test that schedules for it."""
+
+import itertools
+import json
+
+from celery import Celery
+
+from celery_delayq import DelayQ
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import eventually
+from tests.worker.jobs import EVIDENCE, GATE, RUNS, define
+
+TASKS = "tests.worker.tasks"
+
+_numbers = itertools.count(1)
+
+
+class Project:
+    """An app with a queue and a prefix of its own, on a Redis that other projects use as well.
+
+    Database 0 is broker and store, 1 the result backend, 2 takes what the tasks write down.
+    """
+
+    def __init__(self, server: RedisServer, **conf: object):
+        number = next(_numbers)
+        self.server = server
+        self.queue = f"queue{number}"
+        self.conf = {
+            "broker_url": server.url(),
+            "result_backend": server.url(1),
+            "task_default_queue": self.queue,
+            "delayq_prefix": f"project{number}",
+            "delayq_safety_interval": 1.0,
+            "worker_hijack_root_logger": True,
+            **conf,
+        }
+        self.app = Celery("worker-tests", set_as_current=False)
+        self.app.conf.update(self.conf)
+        self.delayq = DelayQ(self.app)
+        self.tasks = define(self.app)
+        self.client = server.client()
+        self.evidence = server.client(db=2)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"DELAYQ_TEST_CONF": json.dumps(self.conf), EVIDENCE: self.server.url(2)}
+
+    def close(self) -> None:
+        self.client.close()
+        self.evidence.close()
+        self.delayq.close()
+        self.app.close()
+
+    def runs(self, result) -> list[dict]:
+        """What each run of a task wrote down, oldest first."""
+        lines = self.evidence.lrange(RUNS.format(getattr(result, "id", result)), 0, -1)
+        return [json.loads(line) for line in lines]
+
+    def wait_runs(self, result, count: int = 1, timeout: float = 20) -> list[dict]:
+        return eventually(
+            lambda: runs if len(runs := self.runs(result)) >= count else None,
+            timeout,
+            f"{count} runs of {result}",
+        )
+
+    def let_go(self, result) -> None:
+        """End the wait of a `hold`."""
+        self.evidence.rpush(GATE.format(result.id), "1")
+
+    def queued(self) -> int:
+        return self.client.llen(self.queue)
+
+    def scanners(self) -> int:
+        return self.delayq.counts().scanners

@@ -1,0 +1,70 @@
+"""Workers that die, that are not there, or that come up before the store does."""
+
+from tests.faults.proxy import Proxy
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS
+
+LONG_AGO = 1_000_000_000
+
+
+def test_a_second_worker_runs_all_that_a_killed_one_left(make_project, start_worker):
+    project = make_project(delayq_batch_size=5, worker_prefetch_multiplier=1)
+    for number in range(1000):
+        project.tasks["note"].apply_async(task_id=f"due{number}", delayq_at=LONG_AGO)
+    # The first one scans, and takes tasks of another queue.
+    first = start_worker(TASKS, "-P", "solo", "-Q", "elsewhere", env=project.env, ready=False)
+    eventually(project.queued, timeout=30)
+    first.kill()
+    moved = project.queued()
+    assert project.delayq.counts().scheduled == 1000 - moved
+    second = start_worker(TASKS, "-P", "threads", "-c", "4", env=project.env)
+    for number in range(1000):
+        project.wait_runs(f"due{number}", timeout=60)
+    assert [len(project.runs(f"due{number}")) for number in range(1000)] == [1] * 1000
+    assert second.running
+
+
+def test_what_fell_due_while_no_worker_was_there_runs_when_one_comes(make_project, start_worker):
+    project = make_project()
+    results = [project.tasks["note"].delay_for(delay) for delay in (0, 0.1, 0.2)]
+    last = results[-1].due.timestamp()
+    eventually(lambda: project.client.time()[0] > last)
+    assert project.queued() == 0
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    runs = [run for result in results for run in project.wait_runs(result)]
+    assert [run["at"] for run in runs] == sorted(run["at"] for run in runs)
+
+
+def test_a_worker_starts_while_the_store_is_away_and_recovers(make_project, start_worker, server):
+    with RedisServer() as store, Proxy(store.port) as proxy:
+        project = make_project(
+            delayq_url=f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry=False
+        )
+        held = project.tasks["note"].delay_for(0.2)
+        proxy.refuse()
+        worker = start_worker(TASKS, "-P", "solo", env=project.env)
+        project.wait_runs(project.tasks["note"].delay())
+        worker.wait_log("move failed: .*; next try in")
+        assert project.runs(held) == []
+        proxy.accept()
+        [run] = project.wait_runs(held, timeout=40)
+        assert run["at"] >= run["due"]
+        assert worker.stop() == 0
+
+
+def test_a_consumer_that_restarts_leaves_the_scanner_alone(make_project, start_worker, server):
+    with Proxy(server.port) as proxy:
+        project = make_project(
+            broker_url=f"redis://127.0.0.1:{proxy.port}/0", delayq_url=server.url()
+        )
+        worker = start_worker(TASKS, "-P", "solo", env=project.env)
+        project.wait_runs(project.tasks["note"].delay())  # it consumes
+        before = len(worker.lines)
+        proxy.cut()
+        worker.wait_log("Connection to broker lost", since=before)
+        held = project.tasks["note"].delay_for(0.1)
+        [run] = project.wait_runs(held, timeout=40)
+        assert run["attempt"] in (None, 1)
+        assert project.scanners() == 1
+        assert sum("scanner" in line and "started" in line for line in worker.lines) == 1

@@ -1,0 +1,86 @@
+"""A scheduled task through a real worker, under every pool."""
+
+import pytest
+
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS
+
+TOLERANCE = 1.5  # seconds late, at most, on a machine that others use as well
+
+
+@pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
+def pool(request, standing):
+    project = standing("-P", request.param, "-c", "2")
+    project.worker_pool = request.param
+    return project
+
+
+def test_it_runs_once_and_never_early(pool):
+    results = [pool.tasks["note"].delay_for(delay, delay) for delay in (0.3, 0.6, 0.05)]
+    for result in results:
+        [run] = pool.wait_runs(result)
+        assert 0 <= run["at"] - result.due.timestamp() < TOLERANCE
+    assert [len(pool.runs(result)) for result in results] == [1, 1, 1]
+
+
+def test_it_sees_when_it_was_due(pool):
+    result = pool.tasks["note"].delay_for(0.1)
+    [run] = pool.wait_runs(result)
+    assert run["due"] == pytest.approx(result.due.timestamp(), abs=0.0001)
+    assert run["eta"] is None
+
+
+def test_one_that_was_not_scheduled_sees_no_due_time(pool):
+    [run] = pool.wait_runs(pool.tasks["note"].delay())
+    assert run["due"] is None
+
+
+def test_queue_and_priority_are_kept(pool):
+    result = pool.tasks["note"].apply_async((1,), priority=6, delayq_after=0.1)
+    [run] = pool.wait_runs(result)
+    assert (run["queue"], run["priority"], run["args"]) == (pool.queue, 6, [1])
+
+
+def test_its_result_arrives(pool):
+    assert pool.tasks["add"].delay_for(0.1, 2, 3).get(timeout=20) == 5
+
+
+def test_it_can_be_retried(pool):
+    result = pool.tasks["persist"].delay_for(0.1, 1, 0.2)
+    first, second = pool.wait_runs(result, 2)
+    assert (first["retries"], second["retries"]) == (0, 1)
+
+
+def test_a_task_that_blocks_the_worker_does_not_hold_up_the_scanner(pool):
+    """In a solo pool the task runs in the worker's own thread."""
+    held = [pool.tasks["hold"].delay(20) for _ in range(2)]
+    for result in held:
+        if pool.worker_pool != "solo" or result is held[0]:
+            pool.wait_runs(result)
+    late = pool.tasks["note"].delay_for(0.1)
+    eventually(lambda: pool.delayq.get(late.id) is None, timeout=5)
+    for result in held:
+        pool.let_go(result)
+    pool.wait_runs(late)
+
+
+def test_a_cancelled_one_does_not_run(pool):
+    cancelled, next_one = (pool.tasks["note"].delay_for(delay) for delay in (0.4, 0.6))
+    assert cancelled.cancel()
+    pool.wait_runs(next_one)
+    assert pool.runs(cancelled) == []
+    assert cancelled.state == "REVOKED"
+
+
+def test_its_scanner_counts_as_alive(pool):
+    assert pool.scanners() == 1
+    assert pool.worker.running
+
+
+@pytest.mark.parametrize("options", [("-Q", "other"), ("-Q", "other", "--autoscale", "2,1")])
+def test_a_task_for_a_named_queue_reaches_its_worker(make_project, start_worker, options):
+    project = make_project()
+    start_worker(TASKS, *options, env=project.env)
+    result = project.tasks["note"].s(7).set(queue="other").delay_for(0.1)
+    [run] = project.wait_runs(result)
+    assert (run["queue"], run["args"]) == ("other", [7])
