@@ -18,7 +18,12 @@ DelayQError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kombu.exceptions import OperationalError
+
+if TYPE_CHECKING:
+    from .bulk import Bulk
 
 
 class DelayQError(Exception):
@@ -132,7 +137,12 @@ class BrokerDown(DelayQError):
 
 
 class StoreError(DelayQError):
-    """Redis refused a step; nothing was changed by it."""
+    """Redis refused a step; nothing was changed by it.
+
+    ``so_far``: of a ``schedule_many`` that this ended, what is held already.
+    """
+
+    so_far: Bulk | None = None
 
     def __init__(self, step: str, why: str) -> None:
         super().__init__(step, why)

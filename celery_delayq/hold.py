@@ -6,7 +6,8 @@ other option passes, and is taken out where the message is complete.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
@@ -14,18 +15,34 @@ from dateutil.parser import isoparse
 
 from .clock import When, after, at, from_ms
 from .errors import InvalidOption
+from .message import Captured
 from .settings import Settings
+from .store import New
 
 PREFIX = "delayq_"
 OPTION = "delayq_hold"
 AT, AFTER = "delayq_at", "delayq_after"
 
 
-class Hold:
-    """When to hold until; learns the due time that the store settled on."""
+@dataclass(frozen=True)
+class Ready:
+    """An entry as the sender has it complete, and what it is made of."""
 
-    def __init__(self, when: When) -> None:
+    new: New
+    message: Captured
+    destination: bytes
+    policy: dict[str, Any]
+
+
+class Hold:
+    """When to hold until; learns the due time that the store settled on.
+
+    With *collect*, the sender gives the entry there instead of storing it.
+    """
+
+    def __init__(self, when: When, collect: Callable[[Ready], None] | None = None) -> None:
         self.when = when
+        self.collect = collect
         self.due_ms: int | None = None
 
     def expected_due(self) -> datetime:

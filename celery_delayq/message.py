@@ -11,14 +11,17 @@ import bisect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kombu import Connection, Exchange, Producer, Queue
+from kombu.compression import compress
+from kombu.serialization import dumps as serialize
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.json import JSONEncoder
 
-from .record import DUE_HEADER, EXPIRES_HEADER, Draft, shared, whole
+from .record import DUE_HEADER, EXPIRES_HEADER, Draft, Template, whole
 
 # What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
 # encoding a header.
@@ -27,12 +30,18 @@ dumps = JSONEncoder().encode
 
 @dataclass(frozen=True)
 class Captured:
-    """What would have been published, and where to."""
+    """What would have been published, and where to.
+
+    ``payload`` is the body before it was serialised; ``encode`` makes of such a one what stands in
+    the message.
+    """
 
     message: dict[str, Any]
     exchange: str
     routing_key: str
     declare: Sequence[Any]
+    payload: Any
+    encode: Callable[[Any], str]
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -46,15 +55,27 @@ class Captured:
 
     def draft(self, destination: bytes, *, share: bool) -> Draft:
         """The record of this message; *share*: with a template, where the message allows it."""
-        lines, differing = _shareable(self.message) if share else ([], [])
+        lines, differing = self.shareable() if share else ([], [])
         if lines:
-            return shared(destination, lines, differing)
+            return Template.of(lines).draft(destination, differing)
         return whole(destination, _open_ended(self.message))
+
+    def shareable(self) -> tuple[list[str], list[str]]:
+        """The lines of a template, and what stands between them; see :func:`_shareable`."""
+        return _shareable(self.message)
 
 
 # What differs between two calls of one task, and what of it a task's id stands for.
 _DIFFERING = ("id", "root_id", "parent_id", "expires", "argsrepr", "kwargsrepr")
 LARGE = 2000  # bytes of body, or of template, from which sharing is not worth its while
+
+
+_PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]+")
+
+
+def has_plain_id(task_id: str | None) -> bool:
+    """Whether an id, or the one that Celery will choose, stands in JSON as it is."""
+    return task_id is None or _PLAIN_ID.fullmatch(task_id) is not None
 
 
 def _open_ended(message: dict[str, Any]) -> str:
@@ -83,7 +104,7 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     expires_ms = headers.pop(EXPIRES_HEADER, None)
     # Recomputed where a broker knows it; Redis does not.
     properties.pop("expiration", None)
-    if own_id != task_id or not re.fullmatch(r"[A-Za-z0-9._:-]+", task_id):
+    if own_id != task_id or not has_plain_id(task_id):
         return [], []
     first = {part: message[part] for part in ("content-encoding", "content-type")}
     lines = [
@@ -150,9 +171,21 @@ class HoldingProducer:
             # Its type is known here only; whoever publishes has to declare it.
             name, entities = exchange.name, [exchange, *entities]
         options.update(retry=False, retry_policy=None)
+        encode = partial(
+            self._encode, options.get("serializer"), options.get("compression") or None
+        )
         # declare=[]: nothing can be declared here; whoever hands the message over does that.
         message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
-        self._hold(Captured(message, name, routing_key, entities))
+        self._hold(Captured(message, name, routing_key, entities, body, encode))
+
+    def _encode(self, serializer: str | None, compression: str | None, payload: Any) -> str:
+        """What kombu's producer and channel make of a body, without what they make around it."""
+        channel = self._producer.channel
+        _, _, data = serialize(payload, serializer=serializer)
+        if compression:
+            data, _ = compress(data, compression)
+        text: str = channel.encode_body(data, channel.body_encoding)[0]
+        return text
 
 
 def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ one is set aside whole and left alone.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: Name of the message header that says when the task was due, in ms since 1970.
@@ -63,8 +64,21 @@ def whole(destination: bytes, message: str) -> Draft:
     return Draft(destination, b"I" + message.encode())
 
 
-def shared(destination: bytes, lines: list[str], differing: list[str]) -> Draft:
-    """A record that shares a template of :data:`LINES` lines; see ``message_of`` in the prelude."""
-    template = "\n".join(lines).encode()
-    name = hashlib.blake2b(template, digest_size=NAME_BYTES).digest()
-    return Draft(destination, b"T" + name + "\n".join(differing).encode(), template)
+@dataclass(frozen=True)
+class Template:
+    """What the messages of one task share, in :data:`LINES` lines, and its name.
+
+    ``message_of`` in the prelude puts a message together from it.
+    """
+
+    text: bytes
+    name: bytes
+
+    @classmethod
+    def of(cls, lines: list[str]) -> Template:
+        text = "\n".join(lines).encode()
+        return cls(text, hashlib.blake2b(text, digest_size=NAME_BYTES).digest())
+
+    def draft(self, destination: bytes, differing: Iterable[str]) -> Draft:
+        """A record that shares it; *differing* belongs between the lines."""
+        return Draft(destination, b"T" + self.name + "\n".join(differing).encode(), self.text)

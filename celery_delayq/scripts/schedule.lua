@@ -1,4 +1,4 @@
---[[ schedule: hold one entry until it is due.
+--[[ schedule: hold entries until they are due; each is held, or told why not, by itself.
 
 KEYS[1]  due         ZSET  member -> due time, ms
 KEYS[2]  relay       ZSET  member -> due time, ms
@@ -14,77 +14,108 @@ KEYS[11] handed_old  HASH  the same, older
 KEYS[12] wake        LIST  at most one token
 KEYS[13] meta        HASH  seq -> last insertion number
 
-ARGV[1]  id           the task's id
-ARGV[2]  mode         at | after: what `ms` counts from
-ARGV[3]  ms           unix time, or milliseconds from now, >= 0
-ARGV[4]  latest       greatest due time allowed, unix ms
-ARGV[5]  destination  the record's part before the seam, from its second byte
-ARGV[6]  operation    8 bytes, the same when the caller repeats a call whose reply it lost
-ARGV[7]  body         the record's part from the letter that tells its form
-ARGV[8]  template     the template that `body` shares; empty if the caller believes it is here
-ARGV[9]  again        1: an earlier call may have run; what left is searched for the operation
-ARGV[10] supersede    1: the caller is this very task, running, so an earlier entry was delivered
+ARGV[1]  latest       greatest due time allowed, unix ms
+ARGV[2]  operation    8 bytes, the same when the caller repeats a call whose reply it lost
+ARGV[3]  again        1: an earlier call may have run; what left is searched for the operation
+ARGV[4]  supersede    1: the caller is this very task, running, so an earlier entry was delivered
+ARGV[5...] entries    of each entry, one after the other:
+         id           the task's id
+         mode         at | after: what `ms` counts from
+         ms           unix time, or milliseconds from now, >= 0
+         destination  the record's part before the seam, from its second byte
+         body         the record's part from the letter that tells its form
+         template     the template that `body` shares; empty if the caller believes it is here
 
-Returns  {'ok', due}; or {'conflict'}, {'late'} (due time past `latest`), {'template'} (it has to
-         be sent along): nothing was written
-Cost     O(log N)
+Returns  of each entry its due time; or, where nothing of it was written: -1, the id is held; -2, due
+         past `latest`; -3, its template has to be sent along
+Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place; a repeated operation changes nothing
 ]]
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local messages, templates, uses = KEYS[5], KEYS[6], KEYS[7]
 local claims, reasons, handed, handed_old = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local wake, meta = KEYS[12], KEYS[13]
-local id, mode, ms, latest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local destination, operation, body = ARGV[5], ARGV[6], ARGV[7]
-local template, again, supersede = ARGV[8], ARGV[9] == '1', ARGV[10] == '1'
-
-local now_us = clock_us()
-local when = ms
-if mode == 'after' then
-  when = math.ceil(now_us / 1000) + ms
-end
-if when > latest then return {'late'} end
-
-local trace = again and find_trace(handed, handed_old, id)
-if trace and sub(trace, -8) == operation then return {'ok', tonumber(sub(trace, 15, 27))} end
-
-local indexes = {due, relay, leased, dead}
-local present = redis.call('HGET', messages, id)
-local seam = present and seam_of(present)
-local member = seam and member_of(present, seam, id)
-local place = member and place_of(indexes, member)
-if present then
-  local repeated = seam and operation_of(present, seam) == operation
-  if repeated and place then return {'ok', due_of(present, seam)} end
-  if not seam or not (supersede or repeated) then return {'conflict'} end
-end
+local latest, operation, again, supersede = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1', ARGV[4] == '1'
+local CONFLICT, LATE, NO_TEMPLATE = -1, -2, -3
+local FIELDS = 6
 
 -- All that can fail comes before the first write: nothing is rolled back.
-local index = sub(destination, 1, 1) == 'L' and due or relay
-local token = needs_token(wake, index, when)
-local claimed = redis.call('HEXISTS', claims, id) == 1
-local explained = redis.call('HEXISTS', reasons, id) == 1
-local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
-local known = not name or redis.call('HEXISTS', templates, name) == 1
-if not known and template == '' then return {'template'} end
-local seq = redis.call('HINCRBY', meta, 'seq', 1)
-if name then redis.call('HINCRBY', uses, name, 1) end
-if not known then redis.call('HSET', templates, name, template) end
+local heads = {[due] = head_of(due), [relay] = head_of(relay)}
+local token_waits = redis.call('LLEN', wake) > 0
+local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', reasons) > 0
+check_types({}, {messages, templates, uses, meta})
+if again or supersede then check_types({leased, dead}, {handed, handed_old}) end
 
-if place then redis.call('ZREM', place, member) end
-local shared = present and template_of(present, seam)
-if shared then drop_template(templates, uses, shared, 1) end
-if claimed then redis.call('HDEL', claims, id) end
-if explained then redis.call('HDEL', reasons, id) end
+local now_us = clock_us()
+local now = math.floor(now_us / 1000)
+local rounded_up = math.ceil(now_us / 1000)
+local created = string.format('%013.0f', now)
+local here = {} -- templates that are known to be here
 
-local bytes = {}
-for place = 6, 1, -1 do
-  bytes[place] = string.char(seq % 256)
-  seq = math.floor(seq / 256)
+-- Take back what is left of an earlier entry under this id.
+local function clear(id, record, seam, place)
+  if place then redis.call('ZREM', place, member_of(record, seam, id)) end
+  local shared = template_of(record, seam)
+  if shared then drop_template(templates, uses, shared, 1) end
 end
-local order = table.concat(bytes)
-redis.call('HSET', messages, id, FORMAT .. destination .. order .. string.format('%-13.0f', when)
-  .. string.format('%013.0f', math.floor(now_us / 1000)) .. operation .. body)
-redis.call('ZADD', index, whole(when), order .. id)
-if token then redis.call('LPUSH', wake, '1') end
-return {'ok', when}
+
+local function next_order()
+  local seq = redis.call('HINCRBY', meta, 'seq', 1)
+  local bytes = {}
+  for place = 6, 1, -1 do
+    bytes[place] = string.char(seq % 256)
+    seq = math.floor(seq / 256)
+  end
+  return table.concat(bytes)
+end
+
+local function hold(id, mode, ms, destination, body, template)
+  local when = mode == 'after' and rounded_up + ms or ms
+  if when > latest then return LATE end
+
+  local trace = again and find_trace(handed, handed_old, id)
+  if trace and sub(trace, -8) == operation then return tonumber(sub(trace, 15, 27)) end
+
+  local present, seam, place = redis.call('HGET', messages, id), nil, nil
+  if present then
+    seam = seam_of(present)
+    place = seam and place_of({due, relay, leased, dead}, member_of(present, seam, id))
+    local repeated = seam and operation_of(present, seam) == operation
+    if repeated and place then return due_of(present, seam) end
+    if not seam or not (supersede or repeated) then return CONFLICT end
+  end
+
+  local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+  local known = not name or here[name] or redis.call('HEXISTS', templates, name) == 1
+  if not known and template == '' then return NO_TEMPLATE end
+
+  -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
+  local order = next_order()
+  if name then
+    if not known then redis.call('HSET', templates, name, template) end
+    redis.call('HINCRBY', uses, name, 1)
+    here[name] = true
+  end
+  if present then clear(id, present, seam, place) end
+  if leftovers then
+    redis.call('HDEL', claims, id)
+    redis.call('HDEL', reasons, id)
+  end
+
+  local index = sub(destination, 1, 1) == 'L' and due or relay
+  redis.call('HSET', messages, id, FORMAT .. destination .. order .. string.format('%-13.0f', when)
+    .. created .. operation .. body)
+  redis.call('ZADD', index, whole(when), order .. id)
+  if not token_waits and (heads[index] < 0 or when < heads[index]) then
+    redis.call('LPUSH', wake, '1')
+    token_waits = true
+  end
+  return when
+end
+
+local answers = {}
+for at = 5, #ARGV, FIELDS do
+  answers[#answers + 1] = hold(ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3],
+    ARGV[at + 4], ARGV[at + 5])
+end
+return answers

@@ -12,7 +12,7 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 
 from .client import Client, Endpoint
 from .engine import Claimed, Engine, Pass
-from .entries import Counts, Entries, Entry, State
+from .entries import Counts, Entries, Entry, New, State
 from .outcome import Outcome
 from .wakeup import Wakeup
 
@@ -24,6 +24,7 @@ __all__ = [
     "Engine",
     "Entries",
     "Entry",
+    "New",
     "Outcome",
     "Pass",
     "State",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
 
 from ..clock import MAX_DUE_MS, When, from_ms
-from ..errors import AlreadyScheduled, InvalidDueTime, UnreadableRecord
+from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
 from ..record import Draft
 from .outcome import Outcome
 from .scripts import Scripts
@@ -20,6 +20,9 @@ Row = tuple[int, bytes, bytes, int, int]
 MANY_TEMPLATES = 1000  # names of templates that a process remembers to have sent
 PAGE = 200
 PAGE_BYTES = 4_000_000
+
+# What ``schedule.lua`` answers where it held nothing.
+_CONFLICT, _LATE, _NO_TEMPLATE = -1, -2, -3
 
 
 class State(str, Enum):
@@ -54,6 +57,15 @@ class Counts:
     now_ms: int
 
 
+@dataclass(frozen=True)
+class New:
+    """An entry to be held; *task_id* must not be held already."""
+
+    task_id: str
+    when: When
+    draft: Draft
+
+
 class Entries:
     """What callers do with the store."""
 
@@ -63,51 +75,44 @@ class Entries:
 
     def schedule(
         self,
-        task_id: str,
-        when: When,
-        draft: Draft,
+        new: Sequence[New],
         *,
         operation: bytes,
         again: bool = True,
         supersede: bool = False,
-    ) -> int:
-        """Hold one entry; returns its due time in ms.
+    ) -> list[int | DelayQError]:
+        """Hold entries, all of them in one step of Redis's; the caller bounds how many.
 
         Args:
-            task_id: Not held already.
+            new: The entries.
             operation: 8 bytes that name this call. A repetition after a lost reply must bring
                 the same ones; it then changes nothing and gets the same answer.
             again: Whether this may be such a repetition; the first call need not look for it.
             supersede: The caller is this very task, running: an entry of it that is still
                 held was delivered, and gives way.
 
-        Raises:
-            AlreadyScheduled: *task_id* is held; it is untouched.
-            InvalidDueTime: past 2255-06-05.
+        Returns:
+            Of each its due time in ms; or, where it is not held, why: ``AlreadyScheduled`` (the
+            entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
         """
         call = partial(
             self._scripts.call,
             "schedule",
-            id=task_id,
-            mode=when.mode,
-            ms=when.ms,
             latest=MAX_DUE_MS,
-            destination=draft.destination,
             operation=operation,
-            body=draft.body,
             again=int(again),
             supersede=int(supersede),
         )
         # A template that this process has sent before is there, as a rule: not once more.
-        known = draft.name in self._templates
-        status, *rest = call(template=b"" if known else draft.template)
-        if status == b"template":
-            status, *rest = call(template=draft.template)
-        if draft.name and len(self._templates) < MANY_TEMPLATES:
-            self._templates.add(draft.name)
-        if status == b"conflict":
-            raise AlreadyScheduled(task_id)
-        return _due_ms(status, rest, when)
+        answers: list[int] = call(entries=_arguments(new, self._templates))
+        missing = [at for at, answer in enumerate(answers) if answer == _NO_TEMPLATE]
+        if missing:
+            again_with = call(entries=_arguments((new[at] for at in missing), None))
+            for at, answer in zip(missing, again_with, strict=True):
+                answers[at] = answer
+        if len(self._templates) < MANY_TEMPLATES:
+            self._templates.update(one.draft.name for one in new if one.draft.name)
+        return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]
 
     def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
         """Remove an entry that has not left; returns its message where it was removed."""
@@ -119,8 +124,9 @@ class Entries:
         status, *rest = self._scripts.call(
             "reschedule", id=task_id, mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
         )
-        due_ms = _due_ms(status, rest, when) if status == b"late" or rest else None
-        return _outcome(task_id, status, rest), due_ms
+        if status == b"late":
+            raise _too_late(when)
+        return _outcome(task_id, status, rest), rest[0] if rest else None
 
     def find(self, task_id: str) -> Entry | None:
         """The entry, or ``None``.
@@ -194,10 +200,31 @@ class Entries:
         )
 
 
-def _due_ms(status: bytes, rest: list[int], when: When) -> int:
-    if status == b"late":
-        raise InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
-    return rest[0]
+def _arguments(new: Iterable[New], known: Container[bytes] | None) -> list[Any]:
+    """The fields of entries in ``schedule.lua``'s order.
+
+    Each template comes once, and not at all if it is *known*; with ``None`` every time.
+    """
+    flat: list[Any] = []
+    sent: set[bytes] = set()
+    for one in new:
+        draft, name = one.draft, one.draft.name
+        spare = known is not None and name is not None and (name in known or name in sent)
+        if name is not None:
+            sent.add(name)
+        when, template = one.when, b"" if spare else draft.template
+        flat += (one.task_id, when.mode, when.ms, draft.destination, draft.body, template)
+    return flat
+
+
+def _scheduled(answer: int, new: New) -> int | DelayQError:
+    if answer == _CONFLICT:
+        return AlreadyScheduled(new.task_id)
+    return _too_late(new.when) if answer == _LATE else answer
+
+
+def _too_late(when: When) -> InvalidDueTime:
+    return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
 
 
 def _outcome(task_id: str, status: bytes, rest: list[Any]) -> Outcome:

@@ -3,11 +3,13 @@
 import json
 import os
 import random
+from dataclasses import replace
 from unittest import mock
 
 from tests.support.waiting import eventually
 
 COUNT = 20_000
+SLICE = 200  # entries per call
 KILLS = 4
 LONG_AGO = 1_000_000_000
 
@@ -18,11 +20,12 @@ def fill(delayq):
     with mock.patch.object(entries, "schedule", wraps=entries.schedule) as schedule:
         for number in range(2):  # the second one of a kind shares what they have in common
             delayq.note.apply_async(task_id=f"{number:05}", delayq_at=LONG_AGO)
-        (_, when, draft), options = schedule.call_args
+        (new,), options = schedule.call_args
     ids = [f"{number:05}" for number in range(COUNT)]
-    for task_id in ids[2:]:
+    for first in range(2, COUNT, SLICE):
         options["operation"] = os.urandom(4).hex().encode()
-        entries.schedule(task_id, when, draft, **options)
+        some = ids[first : first + SLICE]
+        entries.schedule([replace(new[0], task_id=task_id) for task_id in some], **options)
     return ids
 
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 import fakeredis
 
 from celery_delayq.clock import When
+from celery_delayq.errors import DelayQError
 from celery_delayq.keys import KEYS, Keys
-from celery_delayq.record import Draft, destination_for, shared, whole
-from celery_delayq.store import Client, Endpoint, Engine, Entries
+from celery_delayq.record import Draft, Template, destination_for, whole
+from celery_delayq.store import Client, Endpoint, Engine, Entries, New
 from celery_delayq.store.client import packed
 from celery_delayq.store.scripts import Scripts
 
@@ -124,7 +125,11 @@ class Store:
 
     def hold(self, task_id, draft, due_ms, *, when=None, **options) -> int:
         options.setdefault("operation", operation())
-        return self.entries.schedule(task_id, when or When("at", due_ms), draft, **options)
+        new = New(task_id, when or When("at", due_ms), draft)
+        (answer,) = self.entries.schedule([new], **options)
+        if isinstance(answer, DelayQError):
+            raise answer
+        return answer
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """What *count* calls of schedule write, without their round trips; returns the ids."""
@@ -236,9 +241,8 @@ class FakeStore(Store):
 def draft_of(task_id: str, destination: bytes, payload="", *, share=False, expires="null") -> Draft:
     """A message as Celery's are, in either of a record's forms."""
     if share:
-        return shared(
-            destination, LINES, ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
-        )
+        differing = ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
+        return Template.of(LINES).draft(destination, differing)
     text = json.dumps({"body": payload, "headers": {"id": task_id, "delayq_due": 0}})
     return whole(destination, text.removesuffix("0}}"))
 

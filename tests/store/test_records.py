@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from celery_delayq.clock import When
 from celery_delayq.errors import UnreadableRecord
-from celery_delayq.record import shared
+from celery_delayq.record import Template
 from celery_delayq.store import Outcome
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, operation
@@ -126,7 +126,7 @@ def names_of(first: bytes):
     for number in itertools.count():
         lines = [*support.LINES]
         lines[3] = f', "headers": {{"n": {number}, "id": "'
-        if shared(b"", lines, []).name[:1] in (first[:1], first[1:]):
+        if Template.of(lines).name[:1] in (first[:1], first[1:]):
             yield lines
 
 

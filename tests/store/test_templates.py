@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Entries, Outcome
+from celery_delayq.store import Entries, New, Outcome
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -130,7 +130,7 @@ def test_a_template_is_sent_once_per_process(store):
     again = store.raw.info("stats")["total_net_input_bytes"] - received
     stranger = Entries(store.new_scripts())
     draft = support.draft_of("c", b"L6:celery", share=True)
-    stranger.schedule("c", When("at", FAR_MS), draft, operation=b"abcdefgh")
+    stranger.schedule([New("c", When("at", FAR_MS), draft)], operation=b"abcdefgh")
     first = store.raw.info("stats")["total_net_input_bytes"] - received - again
     stranger._scripts.client.close()
     assert first - again > len(draft.template) / 2

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_delayq.record import LINES, NAME_BYTES, destination_for, shared, whole
+from celery_delayq.record import LINES, NAME_BYTES, Template, destination_for, whole
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 lines = st.lists(texts.filter(lambda text: "\n" not in text), min_size=LINES, max_size=LINES)
@@ -27,7 +27,10 @@ def test_a_whole_message_follows_the_letter_i_as_it_is(message):
 
 @given(lines)
 def test_a_template_is_named_by_its_content(template):
-    one, other = shared(b"L1:a", template, ["x"]), shared(b"R1:b", template, ["y"])
+    one, other = (
+        Template.of(template).draft(b"L1:a", ["x"]),
+        Template.of(template).draft(b"R1:b", ["y"]),
+    )
     assert one.template == other.template == "\n".join(template).encode()
     assert one.name == other.name
     assert len(one.name) == NAME_BYTES
@@ -35,10 +38,10 @@ def test_a_template_is_named_by_its_content(template):
 
 @given(lines, lines)
 def test_two_templates_have_two_names(template, another):
-    one, other = shared(b"", template, []), shared(b"", another, [])
+    one, other = Template.of(template), Template.of(another)
     assert (one.name == other.name) == (template == another)
 
 
 def test_what_differs_follows_the_name_line_by_line():
-    draft = shared(b"L1:a", ["x"] * LINES, ["body", "", "null"])
+    draft = Template.of(["x"] * LINES).draft(b"L1:a", ["body", "", "null"])
     assert draft.body == b"T" + draft.name + b"body\n\nnull"

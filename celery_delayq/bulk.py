@@ -1,0 +1,239 @@
+"""``schedule_many``: one task for many arguments, a slice at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from datetime import timedelta, tzinfo
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Union
+
+from celery.canvas import Signature
+from celery.exceptions import NotRegistered
+from celery.result import EagerResult
+from celery.utils import uuid
+from kombu.exceptions import OperationalError
+
+from . import clock
+from .clock import DelayInput, TimeInput, When
+from .errors import DelayQError, InvalidOption, NotHeld, StoreError
+from .hold import OPTION, Hold, Ready
+from .message import has_plain_id
+from .mould import Mould, is_plain
+from .sender import HoldingAMQP, checked_id, store, unsent
+from .store import New
+
+if TYPE_CHECKING:
+    from .extension import DelayQ
+
+SLICE = 200  # entries per call of Redis: some 2 ms of its time
+SLICE_BYTES = 500_000
+
+_ITEM = "(args, kwargs), and behind them, if the item has its own, a time and a task id"
+_SPREAD = "two times, or two timedeltas, the earlier one first"
+
+Item = tuple[Any, ...]
+Spread = tuple[Union[TimeInput, timedelta], Union[TimeInput, timedelta]]
+
+
+class Bulk:
+    """What became of a bulk, item by item, in their order.
+
+    Attributes:
+        ids: Task ids; ``None`` in the place of an item that was refused.
+        refused: Place of an item -> why it is not held.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[str | None] = []
+        self.refused: dict[int, Exception] = {}
+
+    @property
+    def scheduled(self) -> int:
+        """How many are held."""
+        return len(self.ids) - len(self.refused)
+
+    def __repr__(self) -> str:
+        return f"<Bulk: {self.scheduled} scheduled, {len(self.refused)} refused>"
+
+
+class Loader:
+    """Takes items one by one and stores them slice by slice."""
+
+    def __init__(
+        self, delayq: DelayQ, signature: Signature, progress: Callable[[Bulk], object] | None
+    ) -> None:
+        self.bulk = Bulk()
+        self._delayq = delayq
+        self._signature = signature
+        self._task = _task_of(signature)
+        self._progress = progress
+        self._plain = (
+            is_plain(delayq.app, self._task, signature.options)
+            and type(delayq.app.amqp) is HoldingAMQP
+            and not delayq.app.conf.task_always_eager
+        )
+        self._mould: Mould | None = None
+        self._slice: list[tuple[int, New]] = []
+        self._bytes = 0
+        self._policy: dict[str, Any] = {}
+
+    def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
+        """Hold all items; *times* has one for each, ``None`` where the item brings its own."""
+        # An item is asked for first: one time too many would be taken of the other.
+        for item, when in zip(items, times, strict=False):
+            self.bulk.ids.append(None)
+            try:
+                self._add(len(self.bulk.ids) - 1, *self._read(item, when))
+            except (OperationalError, StoreError):
+                raise  # about Redis, not about the item
+            except Exception as error:
+                # A traceback would keep alive what its frames hold.
+                self.bulk.refused[len(self.bulk.ids) - 1] = error.with_traceback(None)
+        self._flush()
+        return self.bulk
+
+    def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str | None]:
+        try:
+            args, kwargs, own_time, task_id = _parts(*item)
+        except TypeError:
+            raise InvalidOption("item", item, _ITEM) from None
+        if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
+            raise InvalidOption("item", item, _ITEM)
+        if own_time is not None:
+            when = _own_time(own_time, self._delayq.timezone)
+        if when is None:
+            raise InvalidOption("time", None, "at, after or spread; or a time in each item")
+        return args, kwargs, when, None if task_id is None else checked_id(task_id)
+
+    def _add(self, place: int, args: Any, kwargs: Any, when: When, task_id: str | None) -> None:
+        new = self._filled_in(args, kwargs, when, task_id)
+        new = new or self._by_celery(place, args, kwargs, when, task_id)
+        if new is None:
+            return
+        size = len(new.draft.body)
+        if len(self._slice) >= SLICE or self._bytes + size > SLICE_BYTES:
+            self._flush()
+        self._slice.append((place, new))
+        self._bytes += size
+
+    def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str | None) -> New | None:
+        if self._mould is None or not has_plain_id(task_id):
+            return None
+        args, kwargs = _merged(self._signature, args, kwargs)
+        if self._task is not None and self._task.typing:
+            self._task.__header__(*args, **kwargs)
+        draft = self._mould.draft(args, kwargs)
+        return New(task_id or uuid(), when, draft) if draft else None
+
+    def _by_celery(
+        self, place: int, args: Any, kwargs: Any, when: When, task_id: str | None
+    ) -> New | None:
+        got: list[Ready] = []
+        app = self._delayq.app
+        options = {OPTION: Hold(when, got.append), "add_to_parent": False, **unsent(app)}
+        result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
+        if not got:
+            if not isinstance(result, EagerResult):
+                raise NotHeld(result.id)
+            self.bulk.ids[place] = result.id
+            return None
+        (ready,) = got
+        self._policy = ready.policy
+        if self._mould is None and self._plain:
+            self._mould = Mould.of(app, ready.message, ready.destination)
+        return ready.new
+
+    def _flush(self) -> None:
+        if self._slice:
+            try:
+                entries = [new for _, new in self._slice]
+                answers = store(self._delayq.entries, entries, self._policy)
+            except StoreError as error:
+                error.so_far = self.bulk
+                raise
+            for (place, new), answer in zip(self._slice, answers, strict=True):
+                if isinstance(answer, DelayQError):
+                    self.bulk.refused[place] = answer
+                else:
+                    self.bulk.ids[place] = new.task_id
+            self._slice, self._bytes = [], 0
+        if self._progress:
+            self._progress(self.bulk)
+
+
+def times_for(
+    items: Any,
+    zone: tzinfo,
+    *,
+    at: TimeInput | Sequence[TimeInput] | None = None,
+    after: DelayInput | Sequence[DelayInput] | None = None,
+    spread: Spread | None = None,
+) -> Iterator[When | None]:
+    """A time for each item.
+
+    Raises:
+        InvalidOption: more than one of them; as many times as there are items are wanted, and there
+            are not; a spread that is none.
+        InvalidDueTime: not a time.
+    """
+    given = {"at": at, "after": after, "spread": spread}
+    given = {name: value for name, value in given.items() if value is not None}
+    if len(given) > 1:
+        raise InvalidOption("time", given, "at most one of at, after, spread")
+    if spread is not None:
+        return _spread(spread, zone)
+    for name, value in given.items():
+        if isinstance(value, (list, tuple)):
+            return iter(_each(name, value, items, zone))
+        return repeat(_time(name, value, zone))
+    return repeat(None)
+
+
+def _each(name: str, values: Sequence[Any], items: Any, zone: tzinfo) -> list[When | None]:
+    if not isinstance(items, Sized) or len(items) != len(values):
+        count = len(items) if isinstance(items, Sized) else "as many as it yields"
+        raise InvalidOption(name, values, f"a time for each item ({count})")
+    return [_time(name, value, zone) for value in values]
+
+
+def _time(name: str, value: Any, zone: tzinfo) -> When:
+    return clock.at(value, zone) if name == "at" else clock.after(value)
+
+
+def _parts(
+    args: Any, kwargs: Any, time: Any = None, task_id: str | None = None
+) -> tuple[Any, Any, Any, str | None]:
+    return args, kwargs, time, task_id
+
+
+def _own_time(value: Any, zone: tzinfo) -> When:
+    return clock.after(value) if isinstance(value, timedelta) else clock.at(value, zone)
+
+
+def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
+    try:
+        earliest, latest = spread
+    except (TypeError, ValueError):
+        raise InvalidOption("spread", spread, _SPREAD) from None
+    first, last = _own_time(earliest, zone), _own_time(latest, zone)
+    if first.mode != last.mode or first.ms > last.ms:
+        raise InvalidOption("spread", spread, _SPREAD)
+    return (When(first.mode, random.randint(first.ms, last.ms), spread) for _ in repeat(None))
+
+
+def _merged(signature: Signature, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    # As Signature.apply_async merges them.
+    if signature.immutable:
+        return signature.args, signature.kwargs
+    return (
+        (*args, *signature.args) if args else signature.args,
+        {**signature.kwargs, **kwargs} if kwargs else signature.kwargs,
+    )
+
+
+def _task_of(signature: Signature) -> Any:
+    try:
+        return signature.type
+    except NotRegistered:
+        return None

@@ -1,0 +1,115 @@
+"""The message of one task for many arguments: made once by Celery, and from then on filled in.
+
+Most of what a call of ``apply_async`` does comes out the same for every call of one task:
+options, routing, headers, the record's template. A bulk lets Celery make its first message. Where
+nothing on the way looks at a single task's arguments or id, the others are that message with their
+own id, arguments and body in the places where the record's template is open.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from celery.app.routes import MapRoute
+from celery.signals import after_task_publish, before_task_publish
+from celery.utils.saferepr import saferepr
+
+from .message import LARGE, Captured, dumps
+from .record import Draft, Template
+
+# What of the options of a call belongs to its arguments.
+_OF_ARGUMENTS = {"argsrepr", "kwargsrepr"}
+
+
+@dataclass(frozen=True)
+class Mould:
+    """What the messages of a task have in common, and how to make of arguments what differs."""
+
+    destination: bytes
+    template: Template
+    fixed: tuple[str, str, str]
+    embed: Any
+    encode: Callable[[Any], str]
+    describe: tuple[Callable[[Any], str], Callable[[Any], str]]
+
+    @classmethod
+    def of(cls, app: Any, message: Captured, destination: bytes) -> Mould | None:
+        """The mould of a message; ``None`` where it would not give that message, byte for byte."""
+        lines, differing = message.shareable()
+        if not lines:
+            return None
+        root, parent, expires, *_ = differing
+        args, kwargs, embed = message.payload
+        mould = cls(
+            destination,
+            Template.of(lines),
+            (root, parent, expires),
+            embed,
+            message.encode,
+            _describers(app),
+        )
+        same = mould.draft(args, kwargs) == message.draft(destination, share=True)
+        return mould if same else None
+
+    def draft(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draft | None:
+        """The record for these arguments; ``None`` where it should not share a template.
+
+        Raises:
+            kombu.exceptions.EncodeError: the serializer cannot take the arguments.
+        """
+        body = self.encode((args, kwargs, self.embed))
+        if len(body) > LARGE:
+            return None
+        of_args, of_kwargs = self.describe
+        texts = (of_args(args), of_kwargs(kwargs) if kwargs else "{}", body)
+        return self.template.draft(self.destination, (*self.fixed, *map(dumps, texts)))
+
+
+def is_plain(app: Any, task: Any, options: Mapping[str, Any]) -> bool:
+    """Whether nothing between the call and the message looks at one task's arguments or id.
+
+    Args:
+        app: The app that sends.
+        task: The task, or ``None`` if only its name is known.
+        options: The options of the call.
+    """
+    return (
+        not before_task_publish.receivers
+        and not after_task_publish.receivers
+        and not _OF_ARGUMENTS & options.keys()
+        # A router may be any callable; those made of a mapping look at the task's name only.
+        and all(isinstance(route, MapRoute) for route in app.amqp.router.routes)
+        and _is_celerys(app.send_task, "celery.app.base")
+        and (task is None or _is_plain_task(task))
+    )
+
+
+def _is_plain_task(task: Any) -> bool:
+    return (
+        _is_celerys(task.apply_async, "celery.app.task")
+        and _is_celerys(task.shadow_name, "celery.app.task")
+        and getattr(task, "_dump_pydantic_arguments", None) is None
+    )
+
+
+def _is_celerys(method: Any, module: str) -> bool:
+    """Whether a method is what Celery's *module* defines: not overridden, patched or wrapped."""
+    if not isinstance(method, MethodType) or type(method.__func__) is not FunctionType:
+        return False
+    return method.__func__.__globals__ is vars(sys.modules[module])
+
+
+def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
+    # Celery 5.7 has a setting for the depth; before, it was saferepr's default.
+    levels = app.conf.get("task_repr_maxlevels")
+    deep = {} if levels is None else {"maxlevels": levels}
+    amqp = app.amqp
+    return (
+        partial(saferepr, maxlen=amqp.argsrepr_maxsize, **deep),
+        partial(saferepr, maxlen=amqp.kwargsrepr_maxsize, **deep),
+    )

@@ -1,0 +1,31 @@
+"""What making a ``DelayQ`` changes in its app, all of it."""
+
+from __future__ import annotations
+
+from celery import Celery
+from click import Option
+
+from . import canvas, control, sender, task
+
+SCANNER_STEP = "celery_delayq.bootstep:ScannerStep"
+
+
+def wire(app: Celery) -> None:
+    """Let *app* hold tasks and reach them, and its workers scan."""
+    app.amqp_cls = sender.holding_amqp(app.amqp_cls)
+    app.control_cls = control.holding_control(app.control_cls)
+    for made in ("amqp", "control"):
+        app.__dict__.pop(made, None)
+    app.steps["worker"].add(SCANNER_STEP)
+    app.user_options["worker"].add(_worker_option())
+    canvas.register(app)
+    task.install()
+
+
+def _worker_option() -> Option:
+    return Option(
+        ["--no-delayq"],
+        is_flag=True,
+        default=False,
+        help="Do not scan for scheduled tasks in this worker.",
+    )
