@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, Union
 from celery.canvas import Signature
 from celery.exceptions import NotRegistered
 from celery.result import EagerResult
-from celery.utils import uuid
 from kombu.exceptions import OperationalError
 
 from . import clock
 from .clock import DelayInput, TimeInput, When
 from .errors import DelayQError, InvalidOption, NotHeld, StoreError
 from .hold import OPTION, Hold, Ready
-from .message import has_plain_id
 from .mould import Mould, is_plain
 from .sender import HoldingAMQP, checked_id, store, unsent
 from .store import New
@@ -118,13 +116,10 @@ class Loader:
         self._bytes += size
 
     def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str | None) -> New | None:
-        if self._mould is None or not has_plain_id(task_id):
+        if self._mould is None:
             return None
         args, kwargs = _merged(self._signature, args, kwargs)
-        if self._task is not None and self._task.typing:
-            self._task.__header__(*args, **kwargs)
-        draft = self._mould.draft(args, kwargs)
-        return New(task_id or uuid(), when, draft) if draft else None
+        return self._mould.new(self._task, args, kwargs, when, task_id)
 
     def _by_celery(
         self, place: int, args: Any, kwargs: Any, when: When, task_id: str | None
@@ -141,7 +136,7 @@ class Loader:
         (ready,) = got
         self._policy = ready.policy
         if self._mould is None and self._plain:
-            self._mould = Mould.of(app, ready.message, ready.destination)
+            self._mould = Mould.of(app, ready)
         return ready.new
 
     def _flush(self) -> None:

@@ -18,6 +18,7 @@ from .bulk import Bulk, Item, Loader, Spread, times_for
 from .clock import DelayInput, TimeInput, When
 from .errors import InvalidOption, NotATask, NotHeld, UnreadableRecord
 from .hold import OPTION, Hold
+from .mould import Moulds
 from .parts import Parts
 from .record import DUE_HEADER
 from .result import ScheduledGroupResult, ScheduledResult, scheduled
@@ -43,6 +44,7 @@ class DelayQ(Parts):
 
     def __init__(self, app: Celery) -> None:
         super().__init__(app)
+        self._moulds = Moulds(app)
         if registry.find(app) is None:
             registry.attach(app, self)
             wire(app)
@@ -136,9 +138,19 @@ class DelayQ(Parts):
         at: TimeInput | None = None,
         after: DelayInput | None = None,
     ) -> Held:
-        hold = Hold(self._when(at=at, after=after))
-        options = {OPTION: hold, **sender.unsent(self.app)}
-        return self._result(task.apply_async(args, kwargs, **options), hold)
+        when, unsent = self._when(at=at, after=after), sender.unsent(self.app)
+        mould = self._moulds.find(task) if unsent else None
+        new = mould and mould.new(task, args, kwargs, when)
+        if mould and new:
+            (answer,) = sender.store(self.entries, [new], mould.policy)
+            result = task.AsyncResult(new.task_id)
+            result.ignored = task.ignore_result
+            return scheduled(result, self, sender.due_of(answer))
+        hold = Hold(when)
+        held = self._result(task.apply_async(args, kwargs, **{OPTION: hold}, **unsent), hold)
+        if hold.ready and unsent:
+            self._moulds.learn(task, hold.ready)
+        return held
 
     def _result(self, result: Any, hold: Hold) -> Held:
         if hold.due_ms is not None:

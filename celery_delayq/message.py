@@ -53,6 +53,11 @@ class Captured:
         properties: dict[str, Any] = self.message["properties"]
         return properties
 
+    @property
+    def is_large(self) -> bool:
+        """Whether its body is so large that sharing a template is not worth its while."""
+        return len(self.message["body"]) > LARGE
+
     def draft(self, destination: bytes, *, share: bool) -> Draft:
         """The record of this message; *share*: with a template, where the message allows it."""
         lines, differing = self.shareable() if share else ([], [])

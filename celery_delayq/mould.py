@@ -1,13 +1,14 @@
 """The message of one task for many arguments: made once by Celery, and from then on filled in.
 
-Most of what a call of ``apply_async`` does comes out the same for every call of one task:
-options, routing, headers, the record's template. A bulk lets Celery make its first message. Where
-nothing on the way looks at a single task's arguments or id, the others are that message with their
-own id, arguments and body in the places where the record's template is open.
+Most of what a call of ``apply_async`` does comes out the same for every call of one task: options,
+routing, headers, the record's template. So Celery makes the first message. Where nothing on the way
+looks at a single task's arguments or id, the others are that message with their own id, arguments
+and body in the places where the record's template is open.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,16 @@ from typing import Any
 
 from celery.app.routes import MapRoute
 from celery.signals import after_task_publish, before_task_publish
+from celery.utils import uuid
 from celery.utils.saferepr import saferepr
 
-from .message import LARGE, Captured, dumps
+from .clock import When
+from .hold import Ready
+from .message import LARGE, dumps, has_plain_id
 from .record import Draft, Template
+from .store import New
+
+MANY = 1000  # moulds that a process remembers
 
 # What of the options of a call belongs to its arguments.
 _OF_ARGUMENTS = {"argsrepr", "kwargsrepr"}
@@ -36,10 +43,12 @@ class Mould:
     embed: Any
     encode: Callable[[Any], str]
     describe: tuple[Callable[[Any], str], Callable[[Any], str]]
+    policy: dict[str, Any]
 
     @classmethod
-    def of(cls, app: Any, message: Captured, destination: bytes) -> Mould | None:
+    def of(cls, app: Any, ready: Ready) -> Mould | None:
         """The mould of a message; ``None`` where it would not give that message, byte for byte."""
+        message, destination = ready.message, ready.destination
         lines, differing = message.shareable()
         if not lines:
             return None
@@ -52,9 +61,28 @@ class Mould:
             embed,
             message.encode,
             _describers(app),
+            ready.policy,
         )
         same = mould.draft(args, kwargs) == message.draft(destination, share=True)
         return mould if same else None
+
+    def new(
+        self, task: Any, args: Any, kwargs: Any, when: When, task_id: str | None = None
+    ) -> New | None:
+        """An entry for these arguments; ``None`` where Celery has to make it.
+
+        Raises:
+            TypeError: the arguments do not fit *task* (``None`` if only its name is known).
+            kombu.exceptions.EncodeError: as :meth:`draft`.
+        """
+        if not has_plain_id(task_id):
+            return None
+        # A task that is a class without a function has none.
+        fits = getattr(task, "__header__", None)
+        if fits is not None and task.typing:
+            fits(*args, **kwargs)
+        draft = self.draft(args, kwargs)
+        return New(task_id or uuid(), when, draft) if draft else None
 
     def draft(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draft | None:
         """The record for these arguments; ``None`` where it should not share a template.
@@ -68,6 +96,56 @@ class Mould:
         of_args, of_kwargs = self.describe
         texts = (of_args(args), of_kwargs(kwargs) if kwargs else "{}", body)
         return self.template.draft(self.destination, (*self.fixed, *map(dumps, texts)))
+
+
+class Moulds:
+    """The moulds of an app's tasks, for calls without options and outside of a task."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._conf: Any = None
+        self._changes: dict[str, Any] = {}
+        self._known: dict[tuple[Any, ...], Mould | None] = {}
+
+    def find(self, task: Any) -> Mould | None:
+        """A mould that holds for a call of *task* at this moment."""
+        conf = self._app.conf
+        if conf is not self._conf or conf.changes != self._changes:
+            self._conf, self._changes = conf, dict(conf.changes)
+            self._known.clear()
+        return self._known.get(self._key(task)) if self._is_free() else None
+
+    def learn(self, task: Any, ready: Ready) -> None:
+        """Make a mould of the first message of *task*, where that is possible."""
+        key = self._key(task)
+        if key in self._known or ready.message.is_large or not self._is_free():
+            return
+        if len(self._known) >= MANY:
+            self._known.clear()
+        self._known[key] = Mould.of(self._app, ready) if is_plain(self._app, task, {}) else None
+
+    def _is_free(self) -> bool:
+        # Tests switch task_always_eager where no change of the configuration shows: in an object
+        # that Celery reads through.
+        return not (
+            self._app.current_worker_task
+            or before_task_publish.receivers
+            or after_task_publish.receivers
+            or self._app.conf.task_always_eager
+        )
+
+    def _key(self, task: Any) -> tuple[Any, ...]:
+        """All that a message depends on and that may change between two calls."""
+        app = self._app
+        return (
+            task.apply_async,
+            task.shadow_name,
+            task.ignore_result,
+            app.send_task,
+            app.amqp.router,
+            app.thread_oid,
+            os.getpid(),
+        )
 
 
 def is_plain(app: Any, task: Any, options: Mapping[str, Any]) -> bool:

@@ -141,15 +141,14 @@ class Sender:
     def _store(self, task_id: str, hold: Hold, message: Captured, policy: dict[str, Any]) -> None:
         destination = self._destination(message)
         new = New(task_id, hold.when, self._draft(message, destination))
+        hold.ready = Ready(new, message, destination, policy)
         if hold.collect is not None:
-            hold.collect(Ready(new, message, destination, policy))
+            hold.collect(hold.ready)
             return
         (answer,) = store(
             self._delayq.entries, [new], policy, supersede=self._delayq.is_running(task_id)
         )
-        if isinstance(answer, DelayQError):
-            raise answer
-        hold.due_ms = answer
+        hold.due_ms = due_of(answer)
 
     def _destination(self, message: Captured) -> bytes:
         delayq = self._delayq
@@ -203,6 +202,13 @@ def store(
         return schedule()
     answers: list[int | DelayQError] = retry_over_time(schedule, StoreUnavailable, **policy)
     return answers
+
+
+def due_of(answer: int | DelayQError) -> int:
+    """The due time in ms, or else the error raised, of what :func:`store` says of an entry."""
+    if isinstance(answer, DelayQError):
+        raise answer
+    return answer
 
 
 def _known(policy: Mapping[str, Any]) -> dict[str, Any]:
