@@ -18,7 +18,7 @@ from .clock import DelayInput, TimeInput, When
 from .errors import DelayQError, InvalidOption, NotHeld, StoreError
 from .hold import OPTION, Hold, Ready
 from .mould import Mould, is_plain
-from .sender import HoldingAMQP, checked_id, store, unsent
+from .sender import checked_id, store, unsent
 from .store import New
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ class Loader:
         self._progress = progress
         self._plain = (
             is_plain(delayq.app, self._task, signature.options)
-            and type(delayq.app.amqp) is HoldingAMQP
             and not delayq.app.conf.task_always_eager
         )
         self._mould: Mould | None = None

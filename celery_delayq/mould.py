@@ -159,6 +159,7 @@ def is_plain(app: Any, task: Any, options: Mapping[str, Any]) -> bool:
     return (
         not before_task_publish.receivers
         and not after_task_publish.receivers
+        and app.amqp.is_celerys_own
         and not _OF_ARGUMENTS & options.keys()
         # A router may be any callable; those made of a mapping look at the task's name only.
         and all(isinstance(route, MapRoute) for route in app.amqp.router.routes)

@@ -72,9 +72,13 @@ def unsent(app: Any) -> dict[str, Any]:
 
 
 class Holding:
-    """What an ``AMQP`` class needs to hold what asks to be held."""
+    """What an ``AMQP`` class needs to hold what asks to be held.
+
+    ``is_celerys_own``: the class beneath is Celery's, and makes of alike calls alike messages.
+    """
 
     app: Any
+    is_celerys_own = False
 
     def _create_task_sender(self) -> Send:
         return Sender(registry.of(self.app), super()._create_task_sender())  # type: ignore[misc]
@@ -90,6 +94,8 @@ class Holding:
 
 class HoldingAMQP(Holding, AMQP):
     """Celery's own ``AMQP`` that holds."""
+
+    is_celerys_own = True
 
 
 def holding_amqp(base: Any) -> Any:

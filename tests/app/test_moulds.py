@@ -6,8 +6,9 @@ from unittest import mock
 
 import pytest
 from celery import signals
+from celery.app.amqp import AMQP
 
-from celery_delayq import sender
+from celery_delayq import DelayQ, mould, sender
 from celery_delayq.errors import NotHeld
 from tests.app.support import FAR, comparable, envelope
 
@@ -216,3 +217,20 @@ def test_the_result_is_that_of_a_call(app_with_results):
     assert second.state == "SCHEDULED"
     assert second.cancel()
     assert second.state == "REVOKED"
+
+
+def test_an_amqp_of_ones_own_makes_each_message(make_app, url, by_celery):
+    class OwnAMQP(AMQP):
+        pass
+
+    app = make_app(url)
+    app.amqp_cls = OwnAMQP
+    delayq = DelayQ(app)
+    task = app.task(name="any")(nothing)
+    assert by_celery == [held(task, 1), held(task, 2)]
+    delayq.close()
+
+
+def test_a_message_that_cannot_be_made_again_is_no_mould(add, by_celery, monkeypatch):
+    monkeypatch.setattr(mould, "saferepr", lambda *_, **__: "something else")
+    assert by_celery == [held(add, 1), held(add, 2)]
