@@ -39,11 +39,11 @@ local latest, operation, again, supersede = tonumber(ARGV[1]), ARGV[2], ARGV[3] 
 local CONFLICT, LATE, NO_TEMPLATE = -1, -2, -3
 local FIELDS = 6
 
--- All that can fail comes before the first write: nothing is rolled back.
+-- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
 local heads = {[due] = head_of(due), [relay] = head_of(relay)}
 local token_waits = redis.call('LLEN', wake) > 0
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', reasons) > 0
-check_types({}, {messages, templates, uses, meta})
+check_types({}, {templates, uses})
 if again or supersede then check_types({leased, dead}, {handed, handed_old}) end
 
 local now_us = clock_us()

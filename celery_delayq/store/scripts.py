@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from itertools import pairwise
 from typing import Any
 
 import redis
@@ -21,6 +22,8 @@ from .client import Client, packed
 _KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 _PRELUDE = "_prelude.lua"
+_DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
+_COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Script:
     def parse(cls, name: str, prelude: str, source: str) -> Script:
         header = source.partition("]]\n")[0]
         arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
-        text = prelude + source
+        text = used_of(prelude, source) + source
         return cls(
             name=name,
             text=text,
@@ -64,6 +67,23 @@ class Script:
             names = (*self.arguments, *([self.rest] if self.rest else ()))
             raise TypeError(f"{self.name} takes {sorted(names)}, got {sorted(given)}")
         return [*values, *tail]
+
+
+def used_of(prelude: str, source: str) -> str:
+    """What *source* needs of the prelude: making all of its functions costs each call 7 us."""
+    # A definition reaches to the next one, and takes what is said about that along.
+    starts = [found.start() for found in _DEFINITION.finditer(prelude)]
+    blocks = [prelude[one:other] for one, other in pairwise([*starts, len(prelude)])]
+    wanted, used = _words(source), []
+    for block in reversed(blocks):
+        if _DEFINITION.findall(block)[0] in wanted:
+            wanted |= _words(block)
+            used.append(block)
+    return "".join(reversed(used))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", _COMMENT.sub("", text)))
 
 
 @lru_cache(maxsize=1)
