@@ -27,7 +27,7 @@ local now = math.floor(clock_us() / 1000)
 check_types({relay, leased, dead}, {messages, templates, claims, reasons})
 allow_when_full(reasons)
 
-local members = redis.call('ZRANGEBYSCORE', relay, '-inf', whole(now), 'LIMIT', 0, limit)
+local members, fresh = due_members(relay, now, limit)
 local claimed, aside, cache = {}, {}, {}
 local taken, bytes = 0, 0
 
@@ -59,5 +59,5 @@ while taken < #members and bytes < max_bytes do
   taken = taken + 1
   take(members[taken])
 end
-if taken > 0 then redis.call('ZREMRANGEBYRANK', relay, 0, taken - 1) end
+remove_taken(relay, members, fresh, taken)
 return {claimed, aside}

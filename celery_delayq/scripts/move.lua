@@ -38,7 +38,7 @@ local now = math.floor(now_us / 1000)
 redis.call('ZREMRANGEBYSCORE', scanners, '-inf', whole(now - 3600000))
 redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
 
-local members = redis.call('ZRANGEBYSCORE', due, '-inf', whole(now), 'LIMIT', 0, limit)
+local members, fresh = due_members(due, now, limit)
 local stamp = 'h' .. whole(now) -- of a trace, see trace_of: the same for the whole batch
 local lists, cache, aside = {}, {}, {}
 local taken, bytes = 0, 0
@@ -91,6 +91,7 @@ if #members > 0 then
   -- Steps that change nothing, to find out before anything is moved whether they are allowed.
   redis.call('HDEL', messages, '')
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
+  redis.call('ZREM', due, '')
 end
 
 while taken < #members and bytes < max_bytes do
@@ -117,7 +118,7 @@ for _, full in ipairs(lists) do
     end
   end
 end
-if taken > 0 then redis.call('ZREMRANGEBYRANK', due, 0, taken - 1) end
+remove_taken(due, members, fresh, taken)
 rotate(handed, handed_old)
 
 
