@@ -50,23 +50,34 @@ local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local rounded_up = math.ceil(now_us / 1000)
 local created = string.format('%013.0f', now)
-local here = {} -- templates that are known to be here
+local sharing = {} -- name of a template that is here -> records that came to share it, uncounted yet
+local seq -- last insertion number used
+
+local function count_uses()
+  for name, count in pairs(sharing) do
+    if count > 0 then redis.call('HINCRBY', uses, name, count) end
+    sharing[name] = 0
+  end
+end
 
 -- Take back what is left of an earlier entry under this id.
 local function clear(id, record, seam, place)
   if place then redis.call('ZREM', place, member_of(record, seam, id)) end
   local shared = template_of(record, seam)
-  if shared then drop_template(templates, uses, shared, 1) end
+  if not shared then return end
+  count_uses()
+  drop_template(templates, uses, shared, 1)
 end
 
 local function next_order()
-  local seq = redis.call('HINCRBY', meta, 'seq', 1)
-  local bytes = {}
-  for place = 6, 1, -1 do
-    bytes[place] = string.char(seq % 256)
-    seq = math.floor(seq / 256)
+  if not seq then
+    local most = (#ARGV - 4) / FIELDS
+    seq = redis.call('HINCRBY', meta, 'seq', most) - most
   end
-  return table.concat(bytes)
+  seq = seq + 1
+  local floor = math.floor
+  return string.char(floor(seq / 2^40) % 256, floor(seq / 2^32) % 256, floor(seq / 2^24) % 256,
+    floor(seq / 2^16) % 256, floor(seq / 2^8) % 256, seq % 256)
 end
 
 local function hold(id, mode, ms, destination, body, template)
@@ -86,15 +97,14 @@ local function hold(id, mode, ms, destination, body, template)
   end
 
   local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
-  local known = not name or here[name] or redis.call('HEXISTS', templates, name) == 1
+  local known = not name or sharing[name] or redis.call('HEXISTS', templates, name) == 1
   if not known and template == '' then return NO_TEMPLATE end
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local order = next_order()
   if name then
     if not known then redis.call('HSET', templates, name, template) end
-    redis.call('HINCRBY', uses, name, 1)
-    here[name] = true
+    sharing[name] = (sharing[name] or 0) + 1
   end
   if present then clear(id, present, seam, place) end
   if leftovers then
@@ -118,4 +128,5 @@ for at = 5, #ARGV, FIELDS do
   answers[#answers + 1] = hold(ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3],
     ARGV[at + 4], ARGV[at + 5])
 end
+count_uses()
 return answers
