@@ -20,25 +20,30 @@ local claims, handed, handed_old = KEYS[5], KEYS[6], KEYS[7]
 local token = ARGV[1]
 
 local now = math.floor(clock_us() / 1000)
-local acked = 0
+local ids, mine, traces, shared = {}, {}, {}, {}
 check_types({leased}, {messages, templates, uses, claims, handed, handed_old})
 
 local function forget(member)
   local id = id_of(member)
   if parse_claim(redis.call('HGET', claims, id)).token ~= token then return end
+  ids[#ids + 1], mine[#mine + 1] = id, member
   local record = redis.call('HGET', messages, id)
-  redis.call('ZREM', leased, member)
-  redis.call('HDEL', claims, id)
-  redis.call('HDEL', messages, id)
-  acked = acked + 1
   local seam = seam_of(record)
   if not seam then return end
-  redis.call('HSET', handed, id, trace_of('h', now, record, seam))
+  local at = #traces
+  traces[at + 1], traces[at + 2] = id, trace_of('h', now, record, seam)
   local name = template_of(record, seam)
-  if name then drop_template(templates, uses, name, 1) end
+  if name then shared[name] = (shared[name] or 0) + 1 end
 end
 
-allow_when_full(claims)
 for at = 2, #ARGV do forget(ARGV[at]) end
+allow_when_full(claims)
+if #traces > 0 then redis.call('HSET', handed, unpack(traces)) end
+if #ids > 0 then
+  redis.call('ZREM', leased, unpack(mine))
+  redis.call('HDEL', claims, unpack(ids))
+  redis.call('HDEL', messages, unpack(ids))
+end
+for name, count in pairs(shared) do drop_template(templates, uses, name, count) end
 rotate(handed, handed_old)
-return acked
+return #ids

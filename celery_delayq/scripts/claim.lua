@@ -29,7 +29,9 @@ allow_when_full(reasons)
 
 local members, fresh = due_members(relay, now, limit)
 local claimed, aside, cache = {}, {}, {}
+local leases, attempts = {}, {} -- what ZADD and HSET take, once for all
 local taken, bytes = 0, 0
+local until_ms = whole(now + lease_ms)
 
 local function take(member)
   local id = id_of(member)
@@ -46,18 +48,23 @@ local function take(member)
   end
   local claim = parse_claim(redis.call('HGET', claims, id))
   claim.lease_ms, claim.token = lease_ms, token
-  redis.call('ZADD', leased, whole(now + lease_ms), member)
-  redis.call('HSET', claims, id, format_claim(claim))
-  local where, unsure = destination_of(record, seam), claim.unsure and 1 or 0
-  for _, value in ipairs({member, where, message, claim.attempts, claim.refusals, unsure}) do
-    claimed[#claimed + 1] = value
-  end
+  local at = #leases
+  leases[at + 1], leases[at + 2] = until_ms, member
+  attempts[at + 1], attempts[at + 2] = id, format_claim(claim)
+  at = #claimed
+  claimed[at + 1], claimed[at + 2], claimed[at + 3] = member, destination_of(record, seam), message
+  claimed[at + 4], claimed[at + 5] = claim.attempts, claim.refusals
+  claimed[at + 6] = claim.unsure and 1 or 0
   bytes = bytes + #message
 end
 
 while taken < #members and bytes < max_bytes do
   taken = taken + 1
   take(members[taken])
+end
+if #leases > 0 then
+  redis.call('ZADD', leased, unpack(leases))
+  redis.call('HSET', claims, unpack(attempts))
 end
 remove_taken(relay, members, fresh, taken)
 return {claimed, aside}
