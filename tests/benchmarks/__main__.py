@@ -24,6 +24,7 @@ from tests.support.redis_server import redis_binaries
 ORDER = (
     "direct_handover",
     "million_handover",
+    "move_profile",
     "many_scanners",
     "relay_rabbitmq",
     "relay_redis",

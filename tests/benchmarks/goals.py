@@ -128,6 +128,16 @@ LINES: tuple[Line, ...] = (
     *_handover("million_handover", "1,000,000"),
     *(
         Line(
+            f"move_profile.{figure}", f"Redis's time per entry: {words}", "us", "bare_us", "barest"
+        )
+        for figure, words in (
+            ("joined_us", "barest script + joining"),
+            ("traced_us", "and keeping a trace"),
+            ("whole_us", "the package's script"),
+        )
+    ),
+    *(
+        Line(
             f"many_scanners.rate_{scanners}",
             f"hand over, {scanners} scanners",
             "tasks/s",
