@@ -1,0 +1,28 @@
+"""``celery -A proj delayq …``: look at what is scheduled, change it, or run a scanner alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from celery.bin.base import handle_preload_options
+
+from . import changing, reading, running
+
+
+@click.group(name="delayq")
+@click.pass_context
+@handle_preload_options
+def delayq(ctx: click.Context, /, **_: Any) -> None:
+    """Look at scheduled tasks, cancel and move them."""
+
+
+for _command in (
+    reading.status,
+    reading.list_,
+    reading.show,
+    changing.cancel,
+    changing.reschedule,
+    running.scan,
+):
+    delayq.add_command(_command)

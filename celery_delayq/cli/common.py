@@ -1,0 +1,66 @@
+"""What the commands share: the app's ``DelayQ``, sentences for errors, text for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from celery.bin.base import CeleryOption
+
+from .. import registry
+from ..errors import DelayQError
+from ..extension import DelayQ
+from ..store import Outcome
+
+_UNIX_TIME = re.compile(r"\d+(?:\.\d+)?")
+
+REFUSED = {
+    Outcome.HANDED_OVER: "task {} has been handed over to its queue already",
+    Outcome.IN_FLIGHT: "task {} is being published this moment; try again shortly",
+    Outcome.UNCERTAIN: "task {} was taken care of, but an earlier attempt may have delivered it",
+    Outcome.NOT_FOUND: "task {} is not scheduled",
+}
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, cls=CeleryOption, help_group="Output", help="Print JSON."
+)
+
+
+class Said:
+    """Say an error of this package in one sentence, with exit status 1."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, DelayQError):
+            raise click.ClickException(plain(error)) from error
+
+
+def delayq_of(ctx: click.Context) -> DelayQ:
+    """The ``DelayQ`` of the app that ``-A`` names."""
+    with Said():
+        return registry.of(ctx.obj.app)
+
+
+def plain(text: object) -> str:
+    """Text for one row of a terminal: what could move its cursor is shown by its escape."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text)
+    )
+
+
+def time_of(text: str | None) -> Any:
+    """What was given as a time: Unix time as a number, all else as it stands."""
+    return float(text) if text and _UNIX_TIME.fullmatch(text) else text
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows of a table, with their columns aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

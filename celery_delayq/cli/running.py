@@ -1,0 +1,31 @@
+"""The command that runs a scanner alone: ``scan``."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import click
+from celery.bin.base import CeleryCommand, CeleryOption
+
+from .common import Said, delayq_of
+
+
+@click.command(cls=CeleryCommand)
+@click.option(
+    "-l", "--loglevel", default="INFO", show_default=True,
+    cls=CeleryOption, help_group="Scanner", help="Logging level.",
+)  # fmt: skip
+@click.pass_context
+def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
+    """Run one scanner, without a worker, until it is told to stop."""
+    ctx.obj.app.log.setup(loglevel=loglevel)
+    with Said():
+        delayq_of(ctx).check()
+        scanner = delayq_of(ctx).scanner()
+    # Blocked and waited for, in all threads: a handler would run in the midst of anything.
+    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    scanner.start()
+    signal.sigwait(signals)
+    scanner.stop()
