@@ -14,7 +14,7 @@ from .keys import Keys
 from .relay import Relay
 from .scanner import Scanner
 from .settings import Settings
-from .store import Client, Engine, Entries, Wakeup
+from .store import Client, Engine, Entries, Room, Wakeup
 from .store.scripts import Scripts
 
 PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a lease
@@ -73,12 +73,7 @@ class Parts:
     def scanner(self) -> Scanner:
         """A scanner of one's own; the caller starts and stops it."""
         settings = self.settings
-        engine = Engine(
-            Scripts(Client(self._endpoint), self._scripts.keys),
-            batch_size=settings.batch_size,
-            lease=settings.lease,
-            alive=settings.safety_interval * ALIVE,
-        )
+        engine = self.engine(Scripts(Client(self._endpoint), self._scripts.keys))
         return Scanner(
             engine,
             Wakeup(self._endpoint, self._scripts.keys["wake"]),
@@ -93,6 +88,19 @@ class Parts:
             safety_interval=settings.safety_interval,
             lease=settings.lease,
         )
+
+    def engine(self, scripts: Scripts) -> Engine:
+        """What a scanner of this app does with a store."""
+        return Engine(
+            scripts,
+            batch_size=self.settings.batch_size,
+            lease=self.settings.lease,
+            alive=self.settings.safety_interval * ALIVE,
+        )
+
+    def room(self) -> Room:
+        """Keys of one's own in the store's Redis, to measure with."""
+        return Room(self._endpoint, self.settings.prefix)
 
     def close(self) -> None:
         """Close this process's idle connections to Redis; the next call opens new ones."""

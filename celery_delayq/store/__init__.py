@@ -14,6 +14,7 @@ from .client import Client, Endpoint
 from .engine import Claimed, Engine, Pass
 from .entries import Counts, Entries, Entry, New, State
 from .outcome import Outcome
+from .room import Room
 from .wakeup import Wakeup
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "New",
     "Outcome",
     "Pass",
+    "Room",
     "State",
     "Wakeup",
 ]
