@@ -1,4 +1,4 @@
-"""``celery -A proj delayq …``: look at what is scheduled, change it, or run a scanner alone."""
+"""``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from . import changing, reading, running
+from . import bench, changing, reading, running
 
 
 @click.group(name="delayq")
@@ -24,5 +24,6 @@ for _command in (
     changing.cancel,
     changing.reschedule,
     running.scan,
+    bench.bench,
 ):
     delayq.add_command(_command)

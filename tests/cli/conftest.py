@@ -8,6 +8,7 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
+from celery_delayq import bench
 from tests.app.conftest import held_app, redis, redis_client, url
 
 __all__ = ["held_app", "redis", "redis_client", "url"]
@@ -68,3 +69,26 @@ def refused(run):
         return result.output.splitlines()
 
     return refused
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """However slow the machine is, no time runs out."""
+    monkeypatch.setattr(bench, "BRIEFLY", 60)
+    monkeypatch.setattr(bench, "_longest", lambda _: 60)
+
+
+@pytest.fixture
+def before(monkeypatch):
+    """Do something before each call of a method: ``before(Engine, "move", print)``."""
+
+    def put(owner, name, act):
+        method = getattr(owner, name)
+
+        def acting(self, *args, **options):
+            act(self, *args)
+            return method(self, *args, **options)
+
+        monkeypatch.setattr(owner, name, acting)
+
+    return put

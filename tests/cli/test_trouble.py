@@ -22,6 +22,8 @@ COMMANDS = [
     ["show", "a"],
     ["cancel", "a"],
     ["reschedule", "a", "+5m"],
+    ["bench"],
+    ["bench", "--json"],
 ]
 
 
@@ -65,12 +67,14 @@ def test_the_commands_are_found_by_celery_and_say_what_they_do():
     result = CliRunner().invoke(celery, ["delayq", "--help"])
 
     assert result.exit_code == 0
-    for name in ("status", "list", "show", "cancel", "reschedule", "scan"):
+    for name in ("status", "list", "show", "cancel", "reschedule", "scan", "bench"):
         assert f"\n  {name} " in result.output
     assert "Look at scheduled tasks" in result.output
 
 
-@pytest.mark.parametrize("name", ["status", "list", "show", "cancel", "reschedule", "scan"])
+@pytest.mark.parametrize(
+    "name", ["status", "list", "show", "cancel", "reschedule", "scan", "bench"]
+)
 def test_each_command_has_a_help(run, name):
     result = run(name, "--help")
 

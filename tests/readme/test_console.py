@@ -12,7 +12,7 @@ from tests.readme.shape import shape
 SECTION = "Command line"
 KNOWN = (
     *("worker", "control", "revoke"),
-    *("delayq", "list", "show", "status", "cancel", "reschedule", "scan"),
+    *("delayq", "list", "show", "status", "cancel", "reschedule", "scan", "bench"),
 )
 
 
