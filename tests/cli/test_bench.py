@@ -14,6 +14,8 @@ from celery_delayq.store import Engine, Entries, Room
 from celery_delayq.store.scripts import Scripts
 from tests.app.support import FAR, LONG_AGO, move, scanner_of
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 FEW = 1000
 SAID = ("round trip", "schedule", "cancel", "hand over", "memory")
 
@@ -84,7 +86,7 @@ def test_the_app_s_own_scanners_and_lists_see_nothing_of_it(app, redis, before):
     assert seen == [(0, [], 0)]
 
 
-def test_every_task_is_handed_over_exactly_once(app, before, patient, arrived):
+def test_every_task_is_handed_over_exactly_once(app, before, arrived):
     held = []
     before(Entries, "schedule", lambda _, new: held.extend(one.task_id for one in new))
     before(Entries, "cancel", lambda _, task_id: held.remove(task_id))
@@ -114,7 +116,7 @@ def test_what_arrived_does_not_pile_up(app, redis, before):
     lengths = []
     before(Engine, "move", lambda engine: lengths.append(redis.llen(_list_of(engine))))
 
-    bench.run(app.delayq, 25_000, nothing)
+    bench.run(app.delayq, 12_000, nothing)
 
     assert 0 < max(lengths) <= bench.TIDY * 200
 
@@ -124,7 +126,7 @@ def _list_of(engine):
 
 
 @pytest.mark.parametrize("batch_size", [7, 1000])
-def test_it_hands_over_as_the_app_s_scanners_do(held_app, url, batch_size, patient):
+def test_it_hands_over_as_the_app_s_scanners_do(held_app, url, batch_size):
     app = held_app(url, delayq_batch_size=batch_size)
 
     figures = bench.run(app.delayq, FEW, nothing)
@@ -132,7 +134,7 @@ def test_it_hands_over_as_the_app_s_scanners_do(held_app, url, batch_size, patie
     assert figures.hand_over.calls == -(-FEW // batch_size)
 
 
-def test_progress_is_told_unit_by_unit(app, patient):
+def test_progress_is_told_unit_by_unit(app):
     told = []
 
     bench.run(app.delayq, FEW, told.append)
@@ -151,7 +153,7 @@ def test_no_measure_goes_on_when_its_time_is_over(app, redis, monkeypatch):
     assert redis.keys("*") == []
 
 
-def test_json_is_one_object_with_every_figure(said, patient):
+def test_json_is_one_object_with_every_figure(said):
     [line] = said("bench", "--tasks", f"{FEW}", "--json")
     facts = json.loads(line)
 
@@ -172,7 +174,7 @@ def test_json_is_one_object_with_every_figure(said, patient):
         assert one["per_second"] > 0
         assert 0 < one["call_ms"] <= one["longest_call_ms"]
         assert 0 <= one["redis_busy"] <= 1
-        assert 0 < one["this_process_busy"] <= 1
+        assert 0 <= one["this_process_busy"] <= 1
         assert one["limit"] in ("redis", "round_trip", "bandwidth", "this_process", "others")
 
 
