@@ -146,6 +146,16 @@ def test_a_redis_that_goes_away_for_good_is_a_sentence_that_names_what_is_left(o
     assert re.search(r"keys that begin with {shop:bench-[0-9a-f]{8}:0}: may be left in", said)
 
 
+def test_clearing_up_has_a_connection_of_its_own(app, before):
+    """One that was interrupted may still be about to bring the answer to something else."""
+    pools = []
+    before(Room, "_send", lambda room, step, *_: pools.append((step, room._client._pool)))
+
+    bench.run(app.delayq, FEW, nothing)
+
+    assert pools[-1] == ("unlink", None)
+
+
 @pytest.mark.parametrize("tasks", [FEW, 2000])
 def test_a_redis_without_enough_memory_is_left_alone(server, own, before, tasks):
     root = server.client()
@@ -221,7 +231,16 @@ def test_the_rights_that_the_readme_names_suffice(server, as_user, run):
     assert server.client().keys("*") == []
 
 
-def test_what_redis_does_not_tell_is_null(as_user, before):
+def test_what_redis_refuses_is_asked_for_once(as_user, before):
+    asked = []
+    before(Room, "_allowed", lambda _, command, *__: asked.append(command))
+
+    bench.run(as_user().delayq, FEW, nothing)
+
+    assert asked.count("EVAL") == 1
+
+
+def test_what_redis_does_not_tell_is_null(as_user):
     facts = bench.run(as_user().delayq, FEW, nothing).facts()
 
     assert facts["memory_bytes_per_task"] is None
