@@ -219,7 +219,7 @@ class _Run:
     def _drafts(self) -> Callable[[int], Draft]:
         """What makes the records of a bulk, as ``schedule_many`` does."""
         message = self._message()
-        mould = Mould.of(self._delayq.app, message, self._destination)
+        mould = Mould.of(self._delayq.app, message, self._destination, {})
         bare = message.draft(self._destination, share=False)
         return lambda number: (mould and mould.draft((number,), {})) or bare
 

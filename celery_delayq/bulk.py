@@ -17,7 +17,7 @@ from . import clock
 from .clock import DelayInput, TimeInput, When
 from .errors import DelayQError, InvalidOption, NotHeld, StoreError
 from .hold import OPTION, Hold, Ready
-from .mould import Mould, is_plain
+from .mould import Mould, is_plain, mould_of
 from .sender import checked_id, store, unsent
 from .store import New
 
@@ -135,7 +135,7 @@ class Loader:
         (ready,) = got
         self._policy = ready.policy
         if self._mould is None and self._plain:
-            self._mould = Mould.of(app, ready)
+            self._mould = mould_of(app, ready)
         return ready.new
 
     def _flush(self) -> None:

@@ -23,7 +23,7 @@ from celery.utils.saferepr import saferepr
 
 from .clock import When
 from .hold import Ready
-from .message import LARGE, dumps, has_plain_id
+from .message import LARGE, Captured, dumps, has_plain_id
 from .record import Draft, Template
 from .store import New
 
@@ -46,9 +46,10 @@ class Mould:
     policy: dict[str, Any]
 
     @classmethod
-    def of(cls, app: Any, ready: Ready) -> Mould | None:
+    def of(
+        cls, app: Any, message: Captured, destination: bytes, policy: dict[str, Any]
+    ) -> Mould | None:
         """The mould of a message; ``None`` where it would not give that message, byte for byte."""
-        message, destination = ready.message, ready.destination
         lines, differing = message.shareable()
         if not lines:
             return None
@@ -61,7 +62,7 @@ class Mould:
             embed,
             message.encode,
             _describers(app),
-            ready.policy,
+            policy,
         )
         same = mould.draft(args, kwargs) == message.draft(destination, share=True)
         return mould if same else None
@@ -98,6 +99,11 @@ class Mould:
         return self.template.draft(self.destination, (*self.fixed, *map(dumps, texts)))
 
 
+def mould_of(app: Any, ready: Ready) -> Mould | None:
+    """The mould of what the sender made ready, where there is one."""
+    return Mould.of(app, ready.message, ready.destination, ready.policy)
+
+
 class Moulds:
     """The moulds of an app's tasks, for calls without options and outside of a task."""
 
@@ -122,7 +128,8 @@ class Moulds:
             return
         if len(self._known) >= MANY:
             self._known.clear()
-        self._known[key] = Mould.of(self._app, ready) if is_plain(self._app, task, {}) else None
+        plain = is_plain(self._app, task, {})
+        self._known[key] = mould_of(self._app, ready) if plain else None
 
     def _is_free(self) -> bool:
         # Tests switch task_always_eager where no change of the configuration shows: in an object
