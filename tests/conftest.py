@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.apps import celery_state_kept, new_app
+from tests.support.garbage import no_collector
 from tests.support.missing import missing
 from tests.support.rabbit_server import RabbitServer
 from tests.support.redis_server import RedisServer, redis_binaries
@@ -108,7 +109,7 @@ def make_app():
         apps.append(new_app(broker, backend, **conf))
         return apps[-1]
 
-    with celery_state_kept():
+    with celery_state_kept(), no_collector():
         yield make
         for app in apps:
             app.close()

@@ -11,6 +11,7 @@ import pytest
 from tests.readme import document
 from tests.readme.runner import run
 from tests.support.apps import celery_state_kept
+from tests.support.garbage import no_collector
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def environment(places, shop_file):
 @pytest.fixture
 def module():
     """Make a module that an example fills: ``module("shop")``; what it opens is closed again."""
-    with celery_state_kept(), contextlib.ExitStack() as stack:
+    with celery_state_kept(), no_collector(), contextlib.ExitStack() as stack:
 
         def make(name):
             made = ModuleType(name)

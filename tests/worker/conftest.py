@@ -10,6 +10,7 @@ import gc
 import pytest
 
 from tests.support.apps import celery_state_kept
+from tests.support.garbage import no_collector
 from tests.support.redis_server import RedisServer
 from tests.support.worker import WorkerProcess
 from tests.worker.project import TASKS, Project
@@ -18,7 +19,7 @@ from tests.worker.project import TASKS, Project
 @pytest.fixture(scope="package")
 def server():
     """A Redis that is never emptied: every project has its own prefix and queue."""
-    with RedisServer() as one:
+    with RedisServer() as one, no_collector():
         yield one
         # A result on the Redis backend talks to it when it is dropped.
         gc.collect()
