@@ -20,7 +20,7 @@ def openssl(*arguments, cwd):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """An authority, and a certificate of its for 127.0.0.1."""
+    """An authority, and a certificate of its for 127.0.0.1, with all that Python 3.13 asks for."""
     if not shutil.which("openssl"):
         missing("openssl")
     folder = tmp_path_factory.mktemp("tls")
@@ -28,6 +28,7 @@ def certificates(tmp_path_factory):
     openssl(
         *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
         *("-keyout", "ca.key", "-out", "ca.crt", *subject),
+        *("-addext", "keyUsage=critical,keyCertSign"),
         cwd=folder,
     )
     openssl(
@@ -35,11 +36,14 @@ def certificates(tmp_path_factory):
         *("-out", "server.csr", "-subj", "/CN=localhost"),
         cwd=folder,
     )
-    names = folder / "names.ext"
-    names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", encoding="utf-8")
+    extensions = folder / "server.ext"
+    extensions.write_text(
+        "subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n",
+        encoding="utf-8",
+    )
     openssl(
         *("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key"),
-        *("-CAcreateserial", "-days", "2", "-out", "server.crt", "-extfile", "names.ext"),
+        *("-CAcreateserial", "-days", "2", "-out", "server.crt", "-extfile", "server.ext"),
         cwd=folder,
     )
     return folder
