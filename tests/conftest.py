@@ -1,6 +1,7 @@
 """Fixtures with real processes of the suite's own; each server starts when first asked for."""
 
 import contextlib
+import gc
 import os
 import signal
 
@@ -38,6 +39,8 @@ def redis_server():
     """The suite's Redis, without persistence. To spoil a server, ask `start_redis` for one."""
     with RedisServer() as server:
         yield server
+        # A result on the Redis backend talks to it when it is dropped.
+        gc.collect()
 
 
 @pytest.fixture
