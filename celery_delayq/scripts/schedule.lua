@@ -24,7 +24,8 @@ ARGV[5...] entries    of each entry, one after the other:
          ms           unix time, or milliseconds from now, >= 0
          destination  the record's part before the seam, from its second byte
          body         the record's part from the letter that tells its form
-         template     the template that `body` shares; empty if the caller believes it is here
+         template     the template that `body` shares; empty if it comes with an entry before this
+                      one, or the caller believes it is here
 
 Returns  of each entry its due time; or, where nothing of it was written: -1, the id is held; -2, due
          past `latest`; -3, its template has to be sent along
@@ -51,6 +52,7 @@ local now = math.floor(now_us / 1000)
 local rounded_up = math.ceil(now_us / 1000)
 local created = string.format('%013.0f', now)
 local here = {} -- templates that are known to be here
+local brought = {} -- templates that came along, be their entry refused or not
 
 -- Take back what is left of an earlier entry under this id.
 local function clear(id, record, seam, place)
@@ -70,6 +72,9 @@ local function next_order()
 end
 
 local function hold(id, mode, ms, destination, body, template)
+  local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+  if template ~= '' then brought[name] = template end
+
   local when = mode == 'after' and rounded_up + ms or ms
   if when > latest then return LATE end
 
@@ -85,14 +90,13 @@ local function hold(id, mode, ms, destination, body, template)
     if not seam or not (supersede or repeated) then return CONFLICT end
   end
 
-  local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
   local known = not name or here[name] or redis.call('HEXISTS', templates, name) == 1
-  if not known and template == '' then return NO_TEMPLATE end
+  if not known and not brought[name] then return NO_TEMPLATE end
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local order = next_order()
   if name then
-    if not known then redis.call('HSET', templates, name, template) end
+    if not known then redis.call('HSET', templates, name, brought[name]) end
     redis.call('HINCRBY', uses, name, 1)
     here[name] = true
   end
