@@ -117,9 +117,13 @@ local function hold(id, mode, ms, destination, body, template)
   return when
 end
 
-local answers = {}
+local answers, taken = {}, {}
 for at = 5, #ARGV, FIELDS do
-  answers[#answers + 1] = hold(ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3],
-    ARGV[at + 4], ARGV[at + 5])
+  local id = ARGV[at]
+  -- An id that comes twice: by its operation, the first one's entry would look like the second's.
+  local answer = taken[id] and CONFLICT
+    or hold(id, ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+  taken[id] = answer ~= LATE
+  answers[#answers + 1] = answer
 end
 return answers

@@ -117,12 +117,26 @@ def test_where_all_are_refused_nothing_is_written(store):
     assert store.snapshot() == before
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_an_id_that_comes_twice_is_held_once_and_the_second_refused(store, share):
+    answers = schedule(store, new("a", FAR_MS, payload="first"), new("a", 0, share=share))
+
+    assert kinds(answers) == [FAR_MS, AlreadyScheduled]
+    assert b'"first"' in store.entries.find("a").message
+    store.check()
+
+
+def test_an_id_whose_first_entry_is_too_late_is_held_by_its_second(store):
+    assert kinds(schedule(store, new("a", 2**53), new("a"))) == [InvalidDueTime, FAR_MS]
+    store.check()
+
+
 # Repetitions.
 
 
 def test_a_repetition_changes_nothing_and_gets_the_same_answers(store):
     store.schedule("held")
-    many = [new("a"), new("held"), new("late", 2**53), new("b", to=RELAY)]
+    many = [new("a"), new("held"), new("late", 2**53), new("b", to=RELAY), new("a", share=False)]
     first = schedule(store, *many)
     before = store.snapshot()
     store.set_ms(NOW_MS + 5000)
@@ -137,6 +151,7 @@ def test_a_repetition_brings_back_nothing_that_left_meanwhile(store):
         new("relayed", when=When("after", 0), to=RELAY),
         new("cancelled"),
         new("waits"),
+        new("moved", share=False),
     ]
     first = schedule(store, *many)
     engine = store.engine()
