@@ -45,6 +45,8 @@ local heads = {[due] = head_of(due), [relay] = head_of(relay)}
 local token_waits = redis.call('LLEN', wake) > 0
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', reasons) > 0
 check_types({}, {messages, templates, uses, meta})
+-- A single entry reads these before it writes; the second of many, after the first has written.
+if #ARGV > 4 + FIELDS then check_types({leased, dead}, {}) end
 if again or supersede then check_types({leased, dead}, {handed, handed_old}) end
 
 local now_us = clock_us()

@@ -3,9 +3,10 @@
 import pytest
 
 from celery_delayq.clock import MAX_DUE_MS, When
-from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreFull
+from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreError, StoreFull
 from celery_delayq.record import destination_for
 from celery_delayq.store import New, Outcome, entries
+from celery_delayq.store.scripts import load
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, draft_of, operation
 
@@ -281,3 +282,21 @@ def test_a_full_redis_holds_none_of_them(own_redis, store_on):
 
     store.raw.config_set("maxmemory", 0)
     assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("key", load()["schedule"].keys)
+def test_a_foreign_key_stops_all_of_them_or_none(store, key, again):
+    store.schedule("held", share=True)
+    name = store.keys[key]
+    store.raw.delete(name)
+    store.raw.set(name, "somebody's")
+    before = store.snapshot()
+
+    try:
+        schedule(store, new("a"), new("held"), new("b", to=RELAY), again=again)
+    except StoreError:
+        assert store.snapshot() == before
+    else:
+        assert store.record("a")
+        assert store.record("b")
