@@ -200,7 +200,7 @@ class Entries:
 
 
 def _arguments(new: Sequence[New], known: Container[bytes]) -> list[Any]:
-    """The fields of entries in ``schedule.lua``'s order; a template once, and not if it is *known*."""
+    """The fields of entries in ``schedule.lua``'s order; a template once, or not if *known*."""
     flat: list[Any] = []
     sent: set[bytes] = set()
     for one in new:
