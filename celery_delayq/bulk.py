@@ -69,7 +69,7 @@ class Loader:
         self._task = _task_of(signature)
         self._progress = progress
         self._plain = (
-            is_plain(delayq.app, self._task, signature.options)
+            is_plain(delayq.app, signature, self._task)
             and type(delayq.app.amqp) is HoldingAMQP
             and not delayq.app.conf.task_always_eager
         )
@@ -121,8 +121,10 @@ class Loader:
         if self._mould is None or not has_plain_id(task_id):
             return None
         args, kwargs = _merged(self._signature, args, kwargs)
-        if self._task is not None and self._task.typing:
-            self._task.__header__(*args, **kwargs)
+        # A task that was written as a class has none: Celery does not check its arguments.
+        check = getattr(self._task, "__header__", None)
+        if check and self._task.typing:
+            check(*args, **kwargs)
         draft = self._mould.draft(args, kwargs)
         return New(task_id or uuid(), when, draft) if draft else None
 
@@ -141,7 +143,7 @@ class Loader:
         (ready,) = got
         self._policy = ready.policy
         if self._mould is None and self._plain:
-            self._mould = Mould.of(app, ready.message, ready.destination)
+            self._mould = Mould.of(app, self._signature, ready.message, ready.destination)
         return ready.new
 
     def _flush(self) -> None:
@@ -223,13 +225,12 @@ def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
 
 
 def _merged(signature: Signature, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    # As Signature.apply_async merges them.
+    # As Signature.apply_async merges them, and the message has them.
     if signature.immutable:
-        return signature.args, signature.kwargs
-    return (
-        (*args, *signature.args) if args else signature.args,
-        {**signature.kwargs, **kwargs} if kwargs else signature.kwargs,
-    )
+        args = kwargs = None
+    args = (*args, *signature.args) if args else signature.args
+    kwargs = dict(signature.kwargs, **kwargs) if kwargs else signature.kwargs
+    return args or (), kwargs or {}
 
 
 def _task_of(signature: Signature) -> Any:

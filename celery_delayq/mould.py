@@ -8,7 +8,6 @@ own id, arguments and body in the places where the record's template is open.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,14 +15,18 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from celery.app.routes import MapRoute
-from celery.signals import after_task_publish, before_task_publish
+from celery.canvas import Signature
+from celery.signals import after_task_publish, before_task_publish, task_sent
 from celery.utils.saferepr import saferepr
 
-from .message import LARGE, Captured, dumps
+from .message import DIFFERING, LARGE, Captured, dumps
 from .record import Draft, Template
 
-# What of the options of a call belongs to its arguments.
-_OF_ARGUMENTS = {"argsrepr", "kwargsrepr"}
+# What of the options of a call belongs to its arguments, or looks at them.
+_OF_ARGUMENTS = {"argsrepr", "kwargsrepr", "router"}
+_SIGNALS = (before_task_publish, after_task_publish, task_sent)
+# Where Celery defines what a backend does at a call; neither cares which of many calls it is.
+_BACKENDS = ("celery.backends.base", "celery.backends.redis", "celery.backends.rpc")
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,18 @@ class Mould:
     describe: tuple[Callable[[Any], str], Callable[[Any], str]]
 
     @classmethod
-    def of(cls, app: Any, message: Captured, destination: bytes) -> Mould | None:
+    def of(
+        cls, app: Any, signature: Signature, message: Captured, destination: bytes
+    ) -> Mould | None:
         """The mould of a message; ``None`` where it would not give that message, byte for byte."""
         lines, differing = message.shareable()
         if not lines:
             return None
         root, parent, expires, *_ = differing
+        # One item may be the root of the workflow that all are part of; the others are not theirs.
+        has_root = app.current_worker_task is not None or signature.options.get("root_id")
+        if has_root and not root:
+            return None
         args, kwargs, embed = message.payload
         mould = cls(
             destination,
@@ -70,22 +79,40 @@ class Mould:
         return self.template.draft(self.destination, (*self.fixed, *map(dumps, texts)))
 
 
-def is_plain(app: Any, task: Any, options: Mapping[str, Any]) -> bool:
+def is_plain(app: Any, signature: Signature, task: Any) -> bool:
     """Whether nothing between the call and the message looks at one task's arguments or id.
 
     Args:
         app: The app that sends.
-        task: The task, or ``None`` if only its name is known.
-        options: The options of the call.
+        signature: What is called.
+        task: Its task, or ``None`` if only the name is known.
     """
     return (
-        not before_task_publish.receivers
-        and not after_task_publish.receivers
-        and not _OF_ARGUMENTS & options.keys()
-        # A router may be any callable; those made of a mapping look at the task's name only.
-        and all(isinstance(route, MapRoute) for route in app.amqp.router.routes)
-        and _is_celerys(app.send_task, "celery.app.base")
+        _is_plain_signature(signature)
+        and _is_plain_app(app)
         and (task is None or _is_plain_task(task))
+        and not any(signal.receivers for signal in _SIGNALS)
+    )
+
+
+def _is_plain_signature(signature: Signature) -> bool:
+    options = signature.options
+    return (
+        type(signature) is Signature
+        and _is_celerys(signature.apply_async, "celery.canvas")
+        and not options.keys() & _OF_ARGUMENTS
+        and not (options.get("headers") or {}).keys() & DIFFERING
+    )
+
+
+def _is_plain_app(app: Any) -> bool:
+    router = app.amqp.router
+    return (
+        _is_celerys(app.send_task, "celery.app.base")
+        and _is_celerys(app.backend.on_task_call, *_BACKENDS)
+        and _is_celerys(router.route, "celery.app.routes")
+        # A route may be any callable; those made of a mapping look at the task's name only.
+        and all(type(route) is MapRoute for route in router.routes)
     )
 
 
@@ -97,11 +124,11 @@ def _is_plain_task(task: Any) -> bool:
     )
 
 
-def _is_celerys(method: Any, module: str) -> bool:
-    """Whether a method is what Celery's *module* defines: not overridden, patched or wrapped."""
+def _is_celerys(method: Any, *modules: str) -> bool:
+    """Whether one of Celery's *modules* defines a method: not overridden, patched or wrapped."""
     if not isinstance(method, MethodType) or type(method.__func__) is not FunctionType:
         return False
-    return method.__func__.__globals__ is vars(sys.modules[module])
+    return method.__func__.__globals__["__name__"] in modules
 
 
 def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
