@@ -69,9 +69,7 @@ class Loader:
         self._task = _task_of(signature)
         self._progress = progress
         self._plain = (
-            is_plain(delayq.app, signature, self._task)
-            and type(delayq.app.amqp) is HoldingAMQP
-            and not delayq.app.conf.task_always_eager
+            is_plain(delayq.app, signature, self._task) and type(delayq.app.amqp) is HoldingAMQP
         )
         self._mould: Mould | None = None
         self._slice: list[New | str | Exception] = []

@@ -115,6 +115,7 @@ class DelayQ(Parts):
         Raises:
             InvalidOption: the times do not fit the items; the signature is a canvas, or brings a
                 task id. Nothing was written.
+            InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
                 stays; the error's ``so_far`` has it.
         """

@@ -8,7 +8,7 @@ from tests.app.support import LONG_AGO, comparable, hand_over, lists
 ITEMS = [
     ((1,), {}),
     ((1,), {"y": "two"}),
-    ([2], {}),
+    ([{"deep": [[2]]}], {}),
     ((), {"x": {"deep": [1.5, None]}, "y": "ü\n"}),
     ((3, 4), {}),
 ]

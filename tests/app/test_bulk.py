@@ -84,6 +84,14 @@ def test_a_template_is_counted_by_those_who_share_it_and_goes_with_the_last(remi
     assert templates(redis) == (0, 0)
 
 
+def test_a_large_message_of_a_bulk_is_kept_whole_as_a_single_one_is(remind, delayq, redis):
+    large = (("x" * 3000,), {})
+
+    delayq.schedule_many(remind, [*numbered(3), large, large], at=FAR)
+
+    assert templates(redis) == (1, 2)
+
+
 BAD = {
     "no pair": (((1,),), InvalidOption, "(args, kwargs), and behind them"),
     "too long": (((1,), {}, None, "x", 5), InvalidOption, "(args, kwargs), and behind them"),

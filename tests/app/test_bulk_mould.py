@@ -1,15 +1,11 @@
 """Where something looks at one task's arguments or id, Celery makes every message of a bulk."""
 
-from types import MethodType, SimpleNamespace
-from unittest import mock
+from types import SimpleNamespace
 
 import pytest
-from celery import Celery, Task, signals
-from celery.app.amqp import AMQP
+from celery import Task, signals
 from celery.app.routes import MapRoute, Router
-from celery.canvas import Signature
 
-from celery_delayq import DelayQ
 from tests.app.bulk import ITEMS, both_ways, plain_task
 from tests.app.support import FAR
 
@@ -158,75 +154,6 @@ def test_pydantic_arguments_are_dumped_of_every_task(app, redis, made_by_celery)
     assert len(made_by_celery) == len(ITEMS)
 
 
-@pytest.mark.parametrize(
-    ("owner", "method"), [(Task, "apply_async"), (Celery, "send_task"), (Signature, "apply_async")]
-)
-def test_what_patches_celery_sees_every_task(app, redis, monkeypatch, owner, method):
-    original, seen = getattr(owner, method), []
-
-    def patched(self, *args, **options):
-        seen.append(args)
-        return original(self, *args, **options)
-
-    monkeypatch.setattr(owner, method, patched)
-
-    singly, together = both_ways(redis, plain_task(app).s())
-
-    assert together == singly
-    assert len(seen) == 2 * len(ITEMS)
-
-
-def test_a_mock_of_one_app_sees_every_task(app, delayq):
-    app.send_task = mock.Mock(side_effect=app.send_task)
-
-    delayq.schedule_many(plain_task(app), ITEMS, at=FAR)
-
-    assert app.send_task.call_count == len(ITEMS)
-
-
-def test_a_method_of_one_task_sees_every_call(app, redis, made_by_celery):
-    task = plain_task(app)
-    send = task.apply_async
-
-    def apply_async(self, args=None, kwargs=None, **options):
-        return send(args, kwargs, **{**options, "queue": f"q{len(args)}"})
-
-    task.apply_async = MethodType(apply_async, task)
-
-    singly, together = both_ways(redis, task.s())
-
-    assert together == singly
-    assert len(made_by_celery) == len(ITEMS)
-
-
-def test_a_signature_of_another_class_makes_every_message(app, delayq):
-    class Signed(Signature):
-        def apply_async(self, args=None, kwargs=None, **options):
-            return super().apply_async((len(args),), kwargs, **options)
-
-    signature = Signed(plain_task(app), app=app)
-
-    bulk = delayq.schedule_many(signature, [((1,), {}), ((1, 2), {}), ((), {})], at=FAR)
-
-    assert [delayq.get(task_id).args for task_id in bulk.ids] == [(1,), (2,), (0,)]
-
-
-def test_an_app_s_own_amqp_makes_every_message(make_app, url, redis, made_by_celery):
-    class OwnAMQP(AMQP):
-        def as_task_v2(self, task_id, name, args=None, *rest, **options):
-            return super().as_task_v2(task_id, name, [str(args)], *rest, **options)
-
-    app = make_app(url)
-    app.amqp_cls = OwnAMQP
-    DelayQ(app)
-
-    singly, together = both_ways(redis, plain_task(app).s())
-
-    assert together == singly
-    assert len(made_by_celery) == len(ITEMS)
-    app.delayq.close()
-
-
 def test_a_message_of_protocol_1_is_no_mould(held_app, url, redis, made_by_celery):
     app = held_app(url, task_protocol=1)
 
@@ -258,16 +185,3 @@ def test_what_the_first_message_has_by_chance_is_not_taken_from_its_arguments_or
     )
 
     assert together == singly
-
-
-def test_a_backend_that_notes_every_call_hears_of_every_task(app, delayq, monkeypatch):
-    noted = []
-
-    def on_task_call(self, producer, task_id):
-        noted.append(task_id)
-
-    monkeypatch.setattr(type(app.backend), "on_task_call", on_task_call)
-
-    bulk = delayq.schedule_many(plain_task(app), ITEMS, at=FAR)
-
-    assert noted == bulk.ids
