@@ -34,6 +34,14 @@ def test_no_items_are_no_step_at_all(remind, delayq, connections):
     assert connections() == before
 
 
+def test_items_that_are_all_refused_are_no_step_either(remind, delayq, connections):
+    before = connections()
+
+    delayq.schedule_many(remind, [None] * 300, at=FAR)
+
+    assert connections() == before
+
+
 def test_a_slice_is_held_before_the_next_one_is_read(remind, delayq, redis):
     held_when_read = []
 
