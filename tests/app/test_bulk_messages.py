@@ -14,7 +14,7 @@ from celery.canvas import Signature
 from kombu import Exchange, Queue
 
 from tests.app.bulk import ITEMS, both_ways, plain_task
-from tests.app.support import FAR
+from tests.app.support import FAR, comparable
 from tests.app.test_contract_messages import COMPRESSIONS, SERIALIZERS
 
 EXPIRY = datetime(2200, 1, 1, tzinfo=timezone.utc)
@@ -202,4 +202,29 @@ def test_a_broker_elsewhere_gets_what_it_gets_one_by_one(
     singly, together = both_ways(redis, plain_task(app).s())
 
     assert together == singly
+    assert len(made_by_celery) == 1
+
+
+def destination(redis, task_id):
+    """The record's part before the seam: its kind, and where it is bound for."""
+    head, _, rest = redis.hget("{delayq:0}:messages", task_id).partition(b":")
+    return head, rest[: int(head[2:])]
+
+
+def test_a_broker_of_another_kind_gets_the_same_routes(held_app, url, redis, made_by_celery):
+    queue = Queue("mail", Exchange("mails", "topic"), routing_key="m.x", max_priority=9)
+    app = held_app(
+        "amqp://127.0.0.1:1//", delayq_url=url, task_queues=[queue], task_default_queue="mail"
+    )
+    signature = plain_task(app).s().set(priority=3, expires=EXPIRY)
+    one_by_one = [app.delayq.schedule(signature.clone(*item), at=FAR).id for item in ITEMS]
+
+    bulk = app.delayq.schedule_many(signature, ITEMS, at=FAR)
+
+    routes = {destination(redis, task_id) for task_id in (*one_by_one, *bulk.ids)}
+    assert [kind[:2] for kind, _ in routes] == [b"1R"]
+    for one, other in zip(one_by_one, bulk.ids, strict=True):
+        singly, together = (app.delayq.entries.find(task_id).message for task_id in (one, other))
+        together = together.replace(other.encode(), one.encode())
+        assert comparable(together) == comparable(singly)
     assert len(made_by_celery) == 1
