@@ -117,6 +117,7 @@ WRONG = {
     "one": ({"spread": (1,)}, InvalidOption, "expected two times, or two timedeltas"),
     "backwards": ({"spread": (FAR + 1, FAR)}, InvalidOption, "the earlier one first"),
     "mixed": ({"spread": (FAR, timedelta(1))}, InvalidOption, "the earlier one first"),
+    "mixed the other way": ({"spread": (timedelta(1), FAR)}, InvalidOption, "two timedeltas"),
     "edge is no time": ({"spread": (FAR, "soon")}, InvalidDueTime, "'soon' is not a due time"),
     "edge is none": ({"spread": (FAR, None)}, InvalidDueTime, "None is not a due time"),
 }
