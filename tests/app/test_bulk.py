@@ -288,3 +288,9 @@ def test_an_eager_task_s_error_that_propagates_is_its_item_s(held_app, url):
     bulk = app.delayq.schedule_many(divide, numbered(3), at=FAR)
 
     assert {place: type(error) for place, error in bulk.refused.items()} == {0: ZeroDivisionError}
+
+
+def test_eager_tasks_need_no_settings_of_a_store(held_app):
+    app = held_app("amqp://127.0.0.1:1//", task_always_eager=True)
+
+    assert app.delayq.schedule_many(plain_task(app), numbered(3), at=FAR).scheduled == 3
