@@ -49,13 +49,6 @@ def test_each_entry_is_held_with_a_time_a_place_and_a_form_of_its_own(store):
     store.check()
 
 
-def test_none_at_all_are_no_step(store):
-    before = store.snapshot()
-
-    assert schedule(store) == []
-    assert store.snapshot() == before
-
-
 def test_equal_due_times_keep_their_order_whatever_their_form(store):
     ids = [f"a{number}" for number in range(300)]
     schedule(store, *(new(one, NOW_MS, share=place % 3 > 0) for place, one in enumerate(ids)))
