@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Union
 
 from celery.canvas import Signature
-from celery.exceptions import NotRegistered
+from celery.exceptions import NotRegistered, SoftTimeLimitExceeded
 from celery.result import EagerResult
 from kombu.exceptions import OperationalError
 
@@ -66,29 +66,61 @@ class Loader:
         self._signature = signature
         self._task = _task_of(signature)
         self._progress = progress
-        self._plain = (
-            is_plain(delayq.app, self._task, signature.options)
-            and not delayq.app.conf.task_always_eager
-        )
+        self._plain = is_plain(delayq.app, self._task, signature)
         self._mould: Mould | None = None
-        self._slice: list[tuple[int, New]] = []
+        self._slice: list[New | str | Exception] = []
         self._bytes = 0
         self._policy: dict[str, Any] = {}
 
     def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
         """Hold all items; *times* has one for each, ``None`` where the item brings its own."""
-        # An item is asked for first: one time too many would be taken of the other.
-        for item, when in zip(items, times, strict=False):
-            self.bulk.ids.append(None)
-            try:
-                self._add(len(self.bulk.ids) - 1, *self._read(item, when))
-            except (OperationalError, StoreError):
-                raise  # about Redis, not about the item
-            except Exception as error:
-                # A traceback would keep alive what its frames hold.
-                self.bulk.refused[len(self.bulk.ids) - 1] = error.with_traceback(None)
-        self._flush()
+        try:
+            # An item is asked for first: one time too many would be taken of the other.
+            for item, when in zip(items, times, strict=False):
+                self._add(self._outcome(item, when))
+            self._flush()
+        except (OperationalError, StoreError) as error:
+            error.so_far = self.bulk
+            raise
         return self.bulk
+
+    def _outcome(self, item: Item, when: When | None) -> New | str | Exception:
+        """Of one item what is to be held, the id of a task that has run, or why neither."""
+        try:
+            return self._new(*self._read(item, when))
+        except (OperationalError, StoreError, SoftTimeLimitExceeded):
+            raise  # not about the item
+        except Exception as error:
+            return _bare(error)
+
+    def _add(self, outcome: New | str | Exception) -> None:
+        size = len(outcome.draft.body) if isinstance(outcome, New) else 0
+        if self._bytes + size > SLICE_BYTES:
+            self._flush()
+        self._slice.append(outcome)
+        self._bytes += size
+        if len(self._slice) == SLICE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._slice:
+            return
+        new = [outcome for outcome in self._slice if isinstance(outcome, New)]
+        answers = iter(store(self._delayq.entries, new, self._policy) if new else ())
+        for outcome in self._slice:
+            if isinstance(outcome, New):
+                answer = next(answers)
+                self._note(answer if isinstance(answer, DelayQError) else outcome.task_id)
+            else:
+                self._note(outcome)
+        self._slice, self._bytes = [], 0
+        if self._progress:
+            self._progress(self.bulk)
+
+    def _note(self, outcome: str | Exception) -> None:
+        if isinstance(outcome, Exception):
+            self.bulk.refused[len(self.bulk.ids)] = outcome
+        self.bulk.ids.append(None if isinstance(outcome, Exception) else outcome)
 
     def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str | None]:
         try:
@@ -103,16 +135,9 @@ class Loader:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
         return args, kwargs, when, None if task_id is None else checked_id(task_id)
 
-    def _add(self, place: int, args: Any, kwargs: Any, when: When, task_id: str | None) -> None:
+    def _new(self, args: Any, kwargs: Any, when: When, task_id: str | None) -> New | str:
         new = self._filled_in(args, kwargs, when, task_id)
-        new = new or self._by_celery(place, args, kwargs, when, task_id)
-        if new is None:
-            return
-        size = len(new.draft.body)
-        if len(self._slice) >= SLICE or self._bytes + size > SLICE_BYTES:
-            self._flush()
-        self._slice.append((place, new))
-        self._bytes += size
+        return new or self._by_celery(args, kwargs, when, task_id)
 
     def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str | None) -> New | None:
         if self._mould is None:
@@ -120,9 +145,7 @@ class Loader:
         args, kwargs = _merged(self._signature, args, kwargs)
         return self._mould.new(self._task, args, kwargs, when, task_id)
 
-    def _by_celery(
-        self, place: int, args: Any, kwargs: Any, when: When, task_id: str | None
-    ) -> New | None:
+    def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str | None) -> New | str:
         got: list[Ready] = []
         app = self._delayq.app
         options = {OPTION: Hold(when, got.append), "add_to_parent": False, **unsent(app)}
@@ -130,30 +153,14 @@ class Loader:
         if not got:
             if not isinstance(result, EagerResult):
                 raise NotHeld(result.id)
-            self.bulk.ids[place] = result.id
-            return None
+            ran: str = result.id
+            return ran
         (ready,) = got
         self._policy = ready.policy
         if self._mould is None and self._plain:
-            self._mould = mould_of(app, ready)
+            rooted = app.current_worker_task is not None or self._signature.options.get("root_id")
+            self._mould = mould_of(app, ready, rooted=bool(rooted))
         return ready.new
-
-    def _flush(self) -> None:
-        if self._slice:
-            try:
-                entries = [new for _, new in self._slice]
-                answers = store(self._delayq.entries, entries, self._policy)
-            except StoreError as error:
-                error.so_far = self.bulk
-                raise
-            for (place, new), answer in zip(self._slice, answers, strict=True):
-                if isinstance(answer, DelayQError):
-                    self.bulk.refused[place] = answer
-                else:
-                    self.bulk.ids[place] = new.task_id
-            self._slice, self._bytes = [], 0
-        if self._progress:
-            self._progress(self.bulk)
 
 
 def times_for(
@@ -185,9 +192,12 @@ def times_for(
 
 
 def _each(name: str, values: Sequence[Any], items: Any, zone: tzinfo) -> list[When | None]:
-    if not isinstance(items, Sized) or len(items) != len(values):
-        count = len(items) if isinstance(items, Sized) else "as many as it yields"
-        raise InvalidOption(name, values, f"a time for each item ({count})")
+    if not isinstance(items, Sized):
+        raise InvalidOption(
+            f"len({name})", len(values), "items that can be counted, a time for each"
+        )
+    if len(items) != len(values):
+        raise InvalidOption(f"len({name})", len(values), f"{len(items)}, a time for each item")
     return [_time(name, value, zone) for value in values]
 
 
@@ -216,14 +226,22 @@ def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
     return (When(first.mode, random.randint(first.ms, last.ms), spread) for _ in repeat(None))
 
 
+def _bare(error: Exception) -> Exception:
+    """The error without tracebacks, which would keep alive what their frames hold."""
+    link: BaseException | None = error
+    while link is not None and link.__traceback__:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
+
+
 def _merged(signature: Signature, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    # As Signature.apply_async merges them.
+    # As Signature.apply_async merges them, and the message has them.
     if signature.immutable:
-        return signature.args, signature.kwargs
-    return (
-        (*args, *signature.args) if args else signature.args,
-        {**signature.kwargs, **kwargs} if kwargs else signature.kwargs,
-    )
+        args = kwargs = None
+    args = (*args, *signature.args) if args else signature.args
+    kwargs = dict(signature.kwargs, **kwargs) if kwargs else signature.kwargs
+    return args or (), kwargs or {}
 
 
 def _task_of(signature: Signature) -> Any:

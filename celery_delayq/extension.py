@@ -117,6 +117,7 @@ class DelayQ(Parts):
         Raises:
             InvalidOption: the times do not fit the items; the signature is a canvas, or brings a
                 task id. Nothing was written.
+            InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
                 stays; the error's ``so_far`` has it.
         """
@@ -126,7 +127,9 @@ class DelayQ(Parts):
         if signature.options.get("task_id"):
             raise InvalidOption("task_id", signature.options["task_id"], "an id in each item")
         owner = registry.of(signature.app)
-        times = times_for(items, self.timezone, at=at, after=after, spread=spread)
+        if not owner.app.conf.task_always_eager:
+            owner.check()  # a wrong setting is no item's fault
+        times = times_for(items, owner.timezone, at=at, after=after, spread=spread)
         return Loader(owner, signature, progress).load(items, times)
 
     def send_task(

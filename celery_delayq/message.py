@@ -71,7 +71,7 @@ class Captured:
 
 
 # What differs between two calls of one task, and what of it a task's id stands for.
-_DIFFERING = ("id", "root_id", "parent_id", "expires", "argsrepr", "kwargsrepr")
+DIFFERING = ("id", "root_id", "parent_id", "expires", "argsrepr", "kwargsrepr")
 LARGE = 2000  # bytes of body, or of template, from which sharing is not worth its while
 
 
@@ -102,9 +102,9 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     headers, properties = dict(message["headers"]), dict(message["properties"])
     task_id = properties.pop("correlation_id", None)
     properties.pop("delivery_tag", None)
-    if not all(name in headers for name in _DIFFERING):
+    if not all(name in headers for name in DIFFERING):
         return [], []
-    own_id, root, parent, expires, args, kwargs = (headers.pop(name) for name in _DIFFERING)
+    own_id, root, parent, expires, args, kwargs = (headers.pop(name) for name in DIFFERING)
     headers.pop(DUE_HEADER, None)
     expires_ms = headers.pop(EXPIRES_HEADER, None)
     # Recomputed where a broker knows it; Redis does not.

@@ -9,7 +9,6 @@ and body in the places where the record's template is open.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,20 +16,24 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from celery.app.routes import MapRoute
-from celery.signals import after_task_publish, before_task_publish
+from celery.canvas import Signature
+from celery.signals import after_task_publish, before_task_publish, task_sent
 from celery.utils import uuid
 from celery.utils.saferepr import saferepr
 
 from .clock import When
 from .hold import Ready
-from .message import LARGE, Captured, dumps, has_plain_id
+from .message import DIFFERING, LARGE, Captured, dumps, has_plain_id
 from .record import Draft, Template
 from .store import New
 
 MANY = 1000  # moulds that a process remembers
 
-# What of the options of a call belongs to its arguments.
-_OF_ARGUMENTS = {"argsrepr", "kwargsrepr"}
+# What of the options of a call belongs to its arguments, or looks at them.
+_OF_ARGUMENTS = {"argsrepr", "kwargsrepr", "router"}
+_SIGNALS = (before_task_publish, after_task_publish, task_sent)
+# Where Celery defines what a backend does at a call; neither cares which of many calls it is.
+_BACKENDS = ("celery.backends.base", "celery.backends.redis", "celery.backends.rpc")
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,25 @@ class Mould:
 
     @classmethod
     def of(
-        cls, app: Any, message: Captured, destination: bytes, policy: dict[str, Any]
+        cls,
+        app: Any,
+        message: Captured,
+        destination: bytes,
+        policy: dict[str, Any],
+        *,
+        rooted: bool = False,
     ) -> Mould | None:
-        """The mould of a message; ``None`` where it would not give that message, byte for byte."""
+        """The mould of a message; ``None`` where it would not give that message, byte for byte.
+
+        *rooted*: the message is part of a workflow, whose root stays the same.
+        """
         lines, differing = message.shareable()
         if not lines:
             return None
         root, parent, expires, *_ = differing
+        # One may be the root of the workflow that all are part of; the others are not theirs.
+        if rooted and not root:
+            return None
         args, kwargs, embed = message.payload
         mould = cls(
             destination,
@@ -99,9 +114,9 @@ class Mould:
         return self.template.draft(self.destination, (*self.fixed, *map(dumps, texts)))
 
 
-def mould_of(app: Any, ready: Ready) -> Mould | None:
+def mould_of(app: Any, ready: Ready, *, rooted: bool = False) -> Mould | None:
     """The mould of what the sender made ready, where there is one."""
-    return Mould.of(app, ready.message, ready.destination, ready.policy)
+    return Mould.of(app, ready.message, ready.destination, ready.policy, rooted=rooted)
 
 
 class Moulds:
@@ -128,7 +143,7 @@ class Moulds:
             return
         if len(self._known) >= MANY:
             self._known.clear()
-        plain = is_plain(self._app, task, {})
+        plain = is_plain(self._app, task)
         self._known[key] = mould_of(self._app, ready) if plain else None
 
     def _is_free(self) -> bool:
@@ -136,8 +151,7 @@ class Moulds:
         # that Celery reads through.
         return not (
             self._app.current_worker_task
-            or before_task_publish.receivers
-            or after_task_publish.receivers
+            or any(signal.receivers for signal in _SIGNALS)
             or self._app.conf.task_always_eager
         )
 
@@ -149,29 +163,47 @@ class Moulds:
             task.shadow_name,
             task.ignore_result,
             app.send_task,
-            app.amqp.router,
+            app.amqp.router.route,
             app.thread_oid,
             os.getpid(),
         )
 
 
-def is_plain(app: Any, task: Any, options: Mapping[str, Any]) -> bool:
+def is_plain(app: Any, task: Any, signature: Signature | None = None) -> bool:
     """Whether nothing between the call and the message looks at one task's arguments or id.
 
     Args:
         app: The app that sends.
         task: The task, or ``None`` if only its name is known.
-        options: The options of the call.
+        signature: What is called, if it is not the task itself.
     """
     return (
-        not before_task_publish.receivers
-        and not after_task_publish.receivers
-        and app.amqp.is_celerys_own
-        and not _OF_ARGUMENTS & options.keys()
-        # A router may be any callable; those made of a mapping look at the task's name only.
-        and all(isinstance(route, MapRoute) for route in app.amqp.router.routes)
-        and _is_celerys(app.send_task, "celery.app.base")
+        (signature is None or _is_plain_signature(signature))
         and (task is None or _is_plain_task(task))
+        and _is_plain_app(app)
+        and not any(signal.receivers for signal in _SIGNALS)
+    )
+
+
+def _is_plain_signature(signature: Signature) -> bool:
+    options = signature.options
+    return (
+        type(signature) is Signature
+        and _is_celerys(signature.apply_async, "celery.canvas")
+        and not options.keys() & _OF_ARGUMENTS
+        and not (options.get("headers") or {}).keys() & DIFFERING
+    )
+
+
+def _is_plain_app(app: Any) -> bool:
+    router = app.amqp.router
+    return (
+        app.amqp.is_celerys_own
+        and _is_celerys(app.send_task, "celery.app.base")
+        and _is_celerys(app.backend.on_task_call, *_BACKENDS)
+        and _is_celerys(router.route, "celery.app.routes")
+        # A route may be any callable; those made of a mapping look at the task's name only.
+        and all(type(route) is MapRoute for route in router.routes)
     )
 
 
@@ -183,11 +215,11 @@ def _is_plain_task(task: Any) -> bool:
     )
 
 
-def _is_celerys(method: Any, module: str) -> bool:
-    """Whether a method is what Celery's *module* defines: not overridden, patched or wrapped."""
+def _is_celerys(method: Any, *modules: str) -> bool:
+    """Whether one of Celery's *modules* defines a method: not overridden, patched or wrapped."""
     if not isinstance(method, MethodType) or type(method.__func__) is not FunctionType:
         return False
-    return method.__func__.__globals__ is vars(sys.modules[module])
+    return method.__func__.__globals__["__name__"] in modules
 
 
 def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:

@@ -24,7 +24,8 @@ ARGV[5...] entries    of each entry, one after the other:
          ms           unix time, or milliseconds from now, >= 0
          destination  the record's part before the seam, from its second byte
          body         the record's part from the letter that tells its form
-         template     the template that `body` shares; empty if the caller believes it is here
+         template     the template that `body` shares; empty if it comes with an entry before this
+                      one, or the caller believes it is here
 
 Returns  of each entry its due time; or, where nothing of it was written: -1, the id is held; -2, due
          past `latest`; -3, its template has to be sent along
@@ -44,6 +45,8 @@ local heads = {[due] = head_of(due), [relay] = head_of(relay)}
 local token_waits = redis.call('LLEN', wake) > 0
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', reasons) > 0
 check_types({}, {templates, uses})
+-- A single entry reads these before it writes; the second of many, after the first has written.
+if #ARGV > 4 + FIELDS then check_types({leased, dead}, {}) end
 if again or supersede then check_types({leased, dead}, {handed, handed_old}) end
 
 local now_us = clock_us()
@@ -51,6 +54,7 @@ local now = math.floor(now_us / 1000)
 local rounded_up = math.ceil(now_us / 1000)
 local created = string.format('%013.0f', now)
 local sharing = {} -- name of a template that is here -> records that came to share it, uncounted yet
+local brought = {} -- templates that came along, be their entry refused or not
 local seq -- last insertion number used
 
 local function count_uses()
@@ -81,6 +85,9 @@ local function next_order()
 end
 
 local function hold(id, mode, ms, destination, body, template)
+  local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+  if template ~= '' then brought[name] = template end
+
   local when = mode == 'after' and rounded_up + ms or ms
   if when > latest then return LATE end
 
@@ -96,14 +103,13 @@ local function hold(id, mode, ms, destination, body, template)
     if not seam or not (supersede or repeated) then return CONFLICT end
   end
 
-  local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
   local known = not name or sharing[name] or redis.call('HEXISTS', templates, name) == 1
-  if not known and template == '' then return NO_TEMPLATE end
+  if not known and not brought[name] then return NO_TEMPLATE end
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local order = next_order()
   if name then
-    if not known then redis.call('HSET', templates, name, template) end
+    if not known then redis.call('HSET', templates, name, brought[name]) end
     sharing[name] = (sharing[name] or 0) + 1
   end
   if present then clear(id, present, seam, place) end
@@ -123,10 +129,14 @@ local function hold(id, mode, ms, destination, body, template)
   return when
 end
 
-local answers = {}
+local answers, taken = {}, {}
 for at = 5, #ARGV, FIELDS do
-  answers[#answers + 1] = hold(ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3],
-    ARGV[at + 4], ARGV[at + 5])
+  local id = ARGV[at]
+  -- An id that comes twice: by its operation, the first one's entry would look like the second's.
+  local answer = taken[id] and CONFLICT
+    or hold(id, ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+  taken[id] = answer ~= LATE
+  answers[#answers + 1] = answer
 end
 count_uses()
 return answers

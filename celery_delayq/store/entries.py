@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -103,13 +103,12 @@ class Entries:
             again=int(again),
             supersede=int(supersede),
         )
-        # A template that this process has sent before is there, as a rule: not once more.
-        answers: list[int] = call(entries=_arguments(new, self._templates))
-        missing = [at for at, answer in enumerate(answers) if answer == _NO_TEMPLATE]
-        if missing:
-            again_with = call(entries=_arguments((new[at] for at in missing), None))
-            for at, answer in zip(missing, again_with, strict=True):
-                answers[at] = answer
+        # A template that this process has sent before is there, as a rule: not once more, unless it
+        # is for many. Where one of them has to wait for it, they would lose their order.
+        known: Container[bytes] = self._templates if len(new) == 1 else ()
+        answers: list[int] = call(entries=_arguments(new, known))
+        if _NO_TEMPLATE in answers:
+            answers = call(entries=_arguments(new, ()))
         if len(self._templates) < MANY_TEMPLATES:
             self._templates.update(one.draft.name for one in new if one.draft.name)
         return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]
@@ -200,20 +199,16 @@ class Entries:
         )
 
 
-def _arguments(new: Iterable[New], known: Container[bytes] | None) -> list[Any]:
-    """The fields of entries in ``schedule.lua``'s order.
-
-    Each template comes once, and not at all if it is *known*; with ``None`` every time.
-    """
+def _arguments(new: Sequence[New], known: Container[bytes]) -> list[Any]:
+    """The fields of entries in ``schedule.lua``'s order; a template once, or not if *known*."""
     flat: list[Any] = []
     sent: set[bytes] = set()
     for one in new:
         draft, name = one.draft, one.draft.name
-        spare = known is not None and name is not None and (name in known or name in sent)
+        template = b"" if name in known or name in sent else draft.template
         if name is not None:
             sent.add(name)
-        when, template = one.when, b"" if spare else draft.template
-        flat += (one.task_id, when.mode, when.ms, draft.destination, draft.body, template)
+        flat += (one.task_id, one.when.mode, one.when.ms, draft.destination, draft.body, template)
     return flat
 
 

@@ -4,7 +4,8 @@ import warnings
 
 import pytest
 
-from celery_delayq import DelayQ
+from celery_delayq import DelayQ, bulk
+from celery_delayq.hold import Hold
 
 
 @pytest.fixture(scope="session")
@@ -76,3 +77,17 @@ def add(app):
         return x + y
 
     return add
+
+
+@pytest.fixture
+def made_by_celery(monkeypatch):
+    """Each item of a bulk that went through ``apply_async``."""
+    made = []
+
+    class Noted(Hold):
+        def __init__(self, *given):
+            made.append(self)
+            super().__init__(*given)
+
+    monkeypatch.setattr(bulk, "Hold", Noted)
+    return made

@@ -18,8 +18,7 @@ def measure(lab: Lab) -> Figures:
         with lab.app(lab.server.url()) as app:
             items = (((x, 2), {}) for x in range(count))
             started = time.perf_counter()
-            for _ in app.delayq.schedule_many(app.noop, items, **times):
-                pass
+            app.delayq.schedule_many(app.noop, items, **times)
             figures[f"{name}_rate"] = count / (time.perf_counter() - started)
             assert app.delayq.counts().scheduled == count
     return figures

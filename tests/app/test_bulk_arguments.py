@@ -1,0 +1,123 @@
+"""Arguments of any kind are in a bulk's messages as Celery puts them there, or refused alike."""
+
+from decimal import Decimal
+from types import MappingProxyType
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.app.bulk import both_ways, plain_task
+from tests.app.support import FAR
+from tests.app.test_contract_fuzz import TEXT, VALUES
+from tests.app.test_contract_messages import ARGUMENTS, SERIALIZERS
+
+MORE = {
+    "lists and tuples": (([1, (2, [3])], (4,)), {"y": ([],)}),
+    "deep": (([[[[[[[["bottom"]]]]]]]],), {"y": {"a": {"b": {"c": {"d": {}}}}}}),
+    "too long for logs": (("x" * 1500,), {"y": list(range(400))}),
+    "what kombu encodes": ((Decimal("1.50"), UUID(int=5), b"\xff\x00"), {"y": {1: None}}),
+    "no mapping of its own": ((), MappingProxyType({"y": 1})),
+    "lone surrogate": (("\ud800",), {}),
+    "not a number": ((float("nan"), float("-inf")), {}),
+    "just small enough": (("x" * 1400,), {}),
+}
+EVERYTHING = {**ARGUMENTS, **MORE}
+CASES = [
+    *((what, serializer) for what in ARGUMENTS for serializer in SERIALIZERS),
+    # Not every serializer takes all of these.
+    *((what, serializer) for what in MORE for serializer in ("json", "pickle")),
+]
+
+
+@pytest.mark.parametrize(("what", "serializer"), CASES)
+def test_arguments_of_an_item_are_in_its_message_as_in_a_call_s(
+    held_app, url, redis, serializer, what
+):
+    app = held_app(url, task_serializer=serializer, accept_content=SERIALIZERS)
+    task = plain_task(app, typing=False)
+
+    singly, together = both_ways(redis, task.s(), [((), {}), EVERYTHING[what], EVERYTHING[what]])
+
+    assert together == singly
+
+
+@given(
+    items=st.lists(
+        st.tuples(
+            st.lists(VALUES, max_size=3) | st.lists(VALUES, max_size=3).map(tuple),
+            st.dictionaries(TEXT, VALUES, max_size=3),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    bound=st.tuples(st.lists(VALUES, max_size=2), st.dictionaries(TEXT, VALUES, max_size=2)),
+    immutable=st.booleans(),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_items_of_any_signature_are_what_they_are_one_by_one(
+    app, redis, items, bound, immutable
+):
+    signature = app.signature("elsewhere.t", *bound, immutable=immutable)
+
+    singly, together = both_ways(redis, signature, items)
+
+    assert together == singly
+
+
+def test_an_item_may_change_once_it_was_read(delayq, app):
+    def items():
+        args, kwargs = [0], {"y": {}}
+        for number in range(3):
+            args[0] = kwargs["y"]["n"] = number
+            yield args, kwargs
+
+    bulk = delayq.schedule_many(plain_task(app), items(), at=FAR)
+
+    held = [delayq.get(task_id) for task_id in bulk.ids]
+    assert [(task.args, task.kwargs) for task in held] == [
+        ((number,), {"y": {"n": number}}) for number in range(3)
+    ]
+
+
+REFUSED = {
+    "too many": ((1, 2, 3), {}),
+    "unknown name": ((), {"z": 1}),
+    "given twice": ((1,), {"x": 1}),
+    "names that are not text": ((), {1: 2}),
+    "what no serializer takes": ((object(),), {}),
+    "what contains itself": ((circular := [],), {}),
+}
+circular.append(circular)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("what", REFUSED)
+def test_arguments_that_a_call_would_refuse_are_refused_with_the_same_error(
+    app, delayq, redis, what, place
+):
+    task, wrong = plain_task(app), REFUSED[what]
+    items = [((1,), {})] * 2
+    items.insert(place, wrong)
+
+    bulk = delayq.schedule_many(task, items, at=FAR)
+
+    assert bulk.refused.keys() == {place}
+    assert bulk.ids[place] is None
+    assert bulk.scheduled == redis.hlen("{delayq:0}:messages") == 2
+    with pytest.raises(type(bulk.refused[place])) as caught:
+        delayq.schedule(task.s().clone(*wrong), at=FAR)
+    assert str(caught.value) == str(bulk.refused[place])
+
+
+@pytest.mark.parametrize("typing", [True, False])
+def test_keyword_names_that_are_not_text_are_refused_where_arguments_are_not_checked(
+    app, delayq, typing
+):
+    task = plain_task(app, typing=typing)
+
+    bulk = delayq.schedule_many(task, [((), {}), ((), {1: 2}), ((), {"y": 3})], at=FAR)
+
+    assert isinstance(bulk.refused[1], TypeError)
+    assert bulk.scheduled == 2

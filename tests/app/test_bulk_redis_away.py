@@ -1,0 +1,170 @@
+"""Redis goes away before a bulk or in the middle of it: what is raised, and what is held then."""
+
+import contextlib
+
+import pytest
+from kombu.exceptions import OperationalError
+
+from celery_delayq import bulk
+from celery_delayq.errors import StoreFull
+from tests.app.bulk import plain_task
+from tests.app.network import Listener, ReplySwallower
+from tests.app.support import FAR, LONG_AGO, lists, move
+from tests.app.test_redis_away import QUICK
+
+
+@pytest.fixture
+def hanging_up():
+    with Listener() as server:
+        yield server
+
+
+@pytest.fixture
+def swallowing(redis_server, redis):
+    """Make a proxy that swallows answers: ``swallowing(b"an-id", times=2)``."""
+    with contextlib.ExitStack() as stack:
+        yield lambda mark, times=1: stack.enter_context(
+            ReplySwallower(redis_server.port, mark, times)
+        )
+
+
+@pytest.fixture
+def through(held_app):
+    return lambda proxy, **conf: held_app(
+        f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry_policy=QUICK, **conf
+    )
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch):
+    """Slices of five, so that each is one packet of the network."""
+    monkeypatch.setattr(bulk, "SLICE", 5)
+
+
+def slices(*names):
+    """Items with ids of their own, a slice for each of the names, which its first item has."""
+    for place, name in enumerate(names):
+        yield (5 * place,), {}, None, name
+        for number in range(5 * place + 1, 5 * place + 5):
+            yield (number,), {}, None, f"id-{number}"
+
+
+@pytest.mark.parametrize(
+    ("options", "attempts"),
+    [
+        ({}, 4),
+        ({"retry": False}, 1),
+        ({"retry_policy": {"max_retries": 0}}, 1),
+        ({"retry_policy": {"max_retries": 2}}, 3),
+    ],
+    ids=repr,
+)
+def test_as_many_attempts_are_made_as_the_policy_allows(through, hanging_up, options, attempts):
+    app = through(hanging_up)
+
+    with pytest.raises(OperationalError) as caught:
+        app.delayq.schedule_many(plain_task(app).s().set(**options), slices("a"), at=FAR)
+
+    assert hanging_up.connections == attempts
+    assert (caught.value.so_far.ids, caught.value.so_far.refused) == ([], {})
+
+
+def test_the_error_of_a_later_slice_has_what_the_earlier_ones_made(through, swallowing):
+    app = through(swallowing(b"third", times=99))
+    items = [*slices("first", "second", "third", "fourth")]
+    items[3] = items[11] = None
+
+    with pytest.raises(OperationalError) as caught:
+        app.delayq.schedule_many(plain_task(app), items, at=FAR)
+
+    so_far = caught.value.so_far
+    assert so_far.ids == [item and item[3] for item in items[:10]]
+    assert (so_far.scheduled, [*so_far.refused]) == (9, [3])
+    assert str(caught.value).startswith("schedule failed: ")
+
+
+def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(through, swallowing, redis):
+    app = through(swallowing(b"second", times=4))
+    items, task = [*slices("first", "second", "third")], plain_task(app)
+
+    with pytest.raises(OperationalError) as caught:
+        app.delayq.schedule_many(task, items, at=FAR)
+    rest = app.delayq.schedule_many(task, items[len(caught.value.so_far.ids) :], at=FAR)
+
+    # The answer was lost, the slice was not; ids of the items' own tell.
+    assert [*rest.refused] == [*range(5)]
+    assert redis.hlen("{delayq:0}:messages") == 15
+
+
+@pytest.mark.parametrize("slice_", ["first", "second", "third"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_slice_whose_answer_was_lost_is_repeated_and_held_once(
+    through, swallowing, redis, slice_, times
+):
+    proxy = swallowing(slice_.encode(), times)
+    app = through(proxy)
+
+    made = app.delayq.schedule_many(
+        plain_task(app), slices("first", "second", "third"), at=LONG_AGO
+    )
+
+    assert proxy.swallowed == times
+    assert (made.scheduled, made.refused) == (15, {})
+    assert redis.zcard("{delayq:0}:due") == redis.hlen("{delayq:0}:messages") == 15
+    assert move(app.delayq) == 15
+    assert sum(map(len, lists(redis).values())) == 15
+
+
+def test_a_repeated_slice_refuses_the_same_items_as_the_first_time(through, swallowing):
+    app = through(swallowing(b"first", times=2))
+    task = plain_task(app)
+    app.delayq.schedule(task.s("held").set(task_id="id-2"), at=FAR)
+    items = [*[*slices("first")][:4], ((9,), {}, None, "id-3")]
+
+    made = app.delayq.schedule_many(task, items, at=FAR)
+
+    assert [*made.refused] == [2, 4]
+    assert app.delayq.get("id-2").args == ("held",)
+    assert app.delayq.get("id-3").args == (3,)
+
+
+def test_a_redis_without_memory_ends_the_bulk_between_two_slices(held_app, start_redis):
+    server = start_redis("--maxmemory-policy", "noeviction")
+    app, client = held_app(server.url()), server.client()
+
+    def fill(_):
+        client.config_set("maxmemory", 1)
+
+    with pytest.raises(StoreFull) as caught:
+        app.delayq.schedule_many(plain_task(app), slices("first", "second"), at=FAR, progress=fill)
+
+    assert caught.value.so_far.scheduled == app.delayq.counts().scheduled == 5
+    client.close()
+
+
+def test_a_redis_that_comes_back_between_two_slices_is_used_again(held_app, start_redis):
+    server = start_redis("--appendonly", "yes")
+    app = held_app(server.url())
+
+    def restart(so_far):
+        if so_far.scheduled == 5:
+            server.kill()
+            server.start()
+
+    made = app.delayq.schedule_many(
+        plain_task(app), slices("first", "second"), at=FAR, progress=restart
+    )
+
+    assert made.scheduled == app.delayq.counts().scheduled == 10
+
+
+def test_a_redis_that_was_emptied_between_two_slices_gets_the_template_again(app, delayq, redis):
+    made = delayq.schedule_many(
+        plain_task(app),
+        slices("first", "second"),
+        at=FAR,
+        progress=lambda so_far: redis.flushall() if so_far.scheduled == 5 else None,
+    )
+
+    assert made.scheduled == 10
+    assert [task.args for task in delayq.tasks()] == [(number,) for number in range(5, 10)]

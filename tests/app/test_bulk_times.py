@@ -1,0 +1,183 @@
+"""When the items of a bulk are due: one time for all, a list of them, their own, or at random."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from celery_delayq import InvalidDueTime
+from celery_delayq.errors import InvalidOption
+from tests.app.bulk import plain_task
+from tests.app.support import FAR, redis_ms
+
+ITEMS = [((number,), {}) for number in range(3)]
+NOON = datetime(2100, 1, 1, 12, tzinfo=timezone.utc)
+NOON_MS = FAR * 1000 + 12 * 3_600_000
+
+
+@pytest.fixture
+def remind(app):
+    return plain_task(app)
+
+
+@pytest.fixture
+def due_of(remind, delayq):
+    """The due times, in ms, of a bulk: ``due_of(items, at=...)``."""
+
+    def due_of(items=ITEMS, **times):
+        bulk = delayq.schedule_many(remind, items, **times)
+        assert bulk.refused == {}
+        return [delayq.entries.find(task_id).due_ms for task_id in bulk.ids]
+
+    return due_of
+
+
+@pytest.fixture
+def ahead_of(due_of, redis):
+    """How far ahead, in whole seconds, the items of a bulk are due."""
+
+    def ahead_of(items=ITEMS, **times):
+        before = redis_ms(redis)
+        due = due_of(items, **times)
+        assert all(0 <= (ms - before) % 1000 < 900 for ms in due)
+        return [int((ms - before) // 1000) for ms in due]
+
+    return ahead_of
+
+
+AT = [NOON, NOON_MS / 1000, NOON_MS // 1000, NOON.isoformat(), datetime(2100, 1, 1, 12)]  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("at", AT, ids=repr)
+def test_one_time_is_all_items_time(due_of, at):
+    assert due_of(at=at) == [NOON_MS] * 3
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_list_has_a_time_for_each_item(due_of, kind):
+    assert due_of(at=kind([FAR, NOON, "2100-01-01T00:00:01Z"])) == [
+        FAR * 1000,
+        NOON_MS,
+        FAR * 1000 + 1000,
+    ]
+
+
+@pytest.mark.parametrize("after", [3600, 3600.0, timedelta(hours=1)])
+def test_one_delay_is_all_items_delay(ahead_of, after):
+    assert ahead_of(after=after) == [3600] * 3
+
+
+def test_a_list_has_a_delay_for_each_item(ahead_of):
+    assert ahead_of(after=[60, timedelta(hours=1), 90.0]) == [60, 3600, 90]
+
+
+def test_an_item_s_own_time_goes_before_the_time_for_all(due_of):
+    items = [((1,), {}, NOON), ((2,), {}), ((3,), {}, None), ((4,), {}, FAR + 1, "a")]
+
+    assert due_of(items, at=FAR) == [NOON_MS, FAR * 1000, FAR * 1000, (FAR + 1) * 1000]
+
+
+def test_items_may_all_bring_their_own_times(due_of):
+    assert due_of([(*item, FAR + place) for place, item in enumerate(ITEMS)]) == [
+        FAR * 1000,
+        FAR * 1000 + 1000,
+        FAR * 1000 + 2000,
+    ]
+
+
+def test_a_timedelta_of_an_item_s_own_is_from_now(ahead_of):
+    assert ahead_of([((1,), {}, timedelta(hours=1)), ((2,), {}, timedelta(0))]) == [3600, 0]
+
+
+@pytest.mark.parametrize("past", [{"at": 0}, {"after": -5}, {"spread": (0, 1)}], ids=str)
+def test_what_is_past_is_due_at_once(due_of, delayq, redis, past):
+    assert max(due_of(**past)) <= redis_ms(redis)
+
+
+def test_an_item_without_any_time_is_refused_by_itself(remind, delayq):
+    bulk = delayq.schedule_many(remind, [((1,), {}), ((2,), {}, FAR), ((3,), {}, None)])
+
+    assert bulk.refused.keys() == {0, 2}
+    assert str(bulk.refused[0]) == (
+        "time is None; expected at, after or spread; or a time in each item"
+    )
+
+
+WRONG = {
+    "two kinds": ({"at": FAR, "after": 5}, InvalidOption, "at most one of at, after, spread"),
+    "spread and at": ({"at": FAR, "spread": (1, 2)}, InvalidOption, "at most one of"),
+    "no time": ({"at": "soon"}, InvalidDueTime, "'soon' is not a due time"),
+    "no delay": ({"after": "5"}, InvalidDueTime, "'5' is not a due time"),
+    "true": ({"at": True}, InvalidDueTime, "True is not a due time"),
+    "a bad one among many": ({"at": [FAR, "soon", FAR]}, InvalidDueTime, "'soon' is not"),
+    "too few": ({"at": [FAR, FAR]}, InvalidOption, "len(at) is 2; expected 3, a time for each"),
+    "too many": ({"after": [1] * 4}, InvalidOption, "len(after) is 4; expected 3, a time for each"),
+    "none at all": ({"at": []}, InvalidOption, "len(at) is 0; expected 3, a time for each item"),
+    "no pair": ({"spread": 5}, InvalidOption, "spread is 5; expected two times, or two timedeltas"),
+    "three": ({"spread": (1, 2, 3)}, InvalidOption, "expected two times, or two timedeltas"),
+    "one": ({"spread": (1,)}, InvalidOption, "expected two times, or two timedeltas"),
+    "backwards": ({"spread": (FAR + 1, FAR)}, InvalidOption, "the earlier one first"),
+    "mixed": ({"spread": (FAR, timedelta(1))}, InvalidOption, "the earlier one first"),
+    "mixed the other way": ({"spread": (timedelta(1), FAR)}, InvalidOption, "two timedeltas"),
+    "edge is no time": ({"spread": (FAR, "soon")}, InvalidDueTime, "'soon' is not a due time"),
+    "edge is none": ({"spread": (FAR, None)}, InvalidDueTime, "None is not a due time"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_times_are_refused_before_an_item_is_asked_for(remind, delayq, redis, name):
+    times, error, words = WRONG[name]
+
+    class Unread(list):
+        def __iter__(self):
+            raise AssertionError
+
+    with pytest.raises(error) as caught:
+        delayq.schedule_many(remind, Unread(ITEMS), **times)
+
+    assert words in str(caught.value)
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize("times", [{"at": [FAR] * 3}, {"after": [5] * 3}])
+def test_a_list_of_times_is_not_for_items_that_are_not_counted_yet(remind, delayq, redis, times):
+    with pytest.raises(InvalidOption, match="is 3; expected items that can be counted, a time"):
+        delayq.schedule_many(remind, iter(ITEMS), **times)
+    assert redis.keys() == []
+
+
+def test_a_spread_gives_each_item_a_time_of_its_own_within_its_bounds(due_of):
+    due = due_of([((1,), {})] * 300, spread=(NOON, NOON + timedelta(hours=1)))
+
+    assert NOON_MS <= min(due) < max(due) <= NOON_MS + 3_600_000
+    assert len(set(due)) > 250
+
+
+def test_both_ends_of_a_spread_are_in_it(due_of):
+    due = due_of([((1,), {})] * 100, spread=(FAR, FAR + 0.001))
+
+    assert set(due) == {FAR * 1000, FAR * 1000 + 1}
+
+
+def test_a_spread_may_be_one_instant(due_of):
+    assert due_of(spread=(FAR, FAR)) == [FAR * 1000] * 3
+
+
+def test_a_spread_of_timedeltas_is_from_now(ahead_of, due_of, redis):
+    assert ahead_of(spread=(timedelta(hours=1), timedelta(hours=1))) == [3600] * 3
+
+    before = redis_ms(redis)
+    due = due_of([((1,), {})] * 100, spread=(timedelta(0), timedelta(hours=1)))
+    assert before <= min(due) < before + 1_800_000 < max(due) <= redis_ms(redis) + 3_600_001
+
+
+def test_an_item_s_own_time_goes_before_the_spread(due_of):
+    assert due_of([((1,), {}, NOON)], spread=(FAR, FAR + 1)) == [NOON_MS]
+
+
+def test_an_item_that_would_be_due_too_late_by_redis_s_clock_is_refused_by_itself(remind, delayq):
+    longest = datetime(2255, 6, 1, tzinfo=timezone.utc).timestamp()
+
+    bulk = delayq.schedule_many(remind, ITEMS, after=[1, longest, 2])
+
+    assert {place: type(error) for place, error in bulk.refused.items()} == {1: InvalidDueTime}
+    assert bulk.scheduled == delayq.counts().scheduled == 2

@@ -1,0 +1,295 @@
+"""Scheduling many in one step: each has an answer of its own, and each is held by itself."""
+
+import pytest
+
+from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreError, StoreFull
+from celery_delayq.record import destination_for
+from celery_delayq.store import New, Outcome, entries
+from celery_delayq.store.scripts import load
+from tests.store import support
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, draft_of, operation
+
+LIST, RELAY = destination_for("L", "celery"), destination_for("R", ROUTE)
+OPERATION = b"abcdefgh"
+
+
+def new(task_id, due_ms=FAR_MS, *, to=LIST, share=True, when=None, payload=""):
+    draft = draft_of(task_id, to, payload, share=share)
+    return New(task_id, when or When("at", due_ms), draft)
+
+
+def schedule(store, *many, operation=OPERATION, **options):
+    return store.entries.schedule(many, operation=operation, **options)
+
+
+def another_template(monkeypatch, number):
+    """From here on, drafts share another template."""
+    lines = [*support.LINES]
+    lines[3] = f', "headers": {{"n": {number}, "id": "'
+    monkeypatch.setattr(support, "LINES", lines)
+
+
+def kinds(answers):
+    return [answer if isinstance(answer, int) else type(answer) for answer in answers]
+
+
+def test_each_entry_is_held_with_a_time_a_place_and_a_form_of_its_own(store):
+    answers = schedule(
+        store,
+        new("a", FAR_MS),
+        new("b", when=When("after", 5)),
+        new("c", 0, to=RELAY),
+        new("d", MAX_DUE_MS, to=RELAY, share=False),
+        new("e", NOW_MS - 1, to=destination_for("L", "mail"), share=False),
+    )
+
+    assert answers == [FAR_MS, NOW_MS + 5, 0, MAX_DUE_MS, NOW_MS - 1]
+    assert [store.places(one) for one in "abcde"] == [["due"]] * 2 + [["relay"]] * 2 + [["due"]]
+    store.check()
+
+
+def test_equal_due_times_keep_their_order_whatever_their_form(store):
+    ids = [f"a{number}" for number in range(300)]
+    schedule(store, *(new(one, NOW_MS, share=place % 3 > 0) for place, one in enumerate(ids)))
+
+    store.engine(batch_size=300).move()
+
+    assert store.arrived() == ids
+
+
+@pytest.mark.parametrize("first", ["held", "late"])
+def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_refused(store, first):
+    schedule(store, new("x", NOW_MS))
+    store.engine().move()
+    store.schedule("held")
+
+    schedule(
+        store,
+        new(first, 2**53),
+        new("a", NOW_MS, share=False),
+        new("b", NOW_MS),
+        new("c", NOW_MS, share=False),
+        new("d", NOW_MS),
+        operation=operation(),
+    )
+
+    store.engine().move()
+    assert [one for one in store.arrived() if one not in ("x", "held")] == ["a", "b", "c", "d"]
+    store.check()
+
+
+def test_what_is_refused_spoils_none_of_the_others(store):
+    store.schedule("held", FAR_MS, payload="first", share=True)
+    store.schedule_relayed("in flight", share=True)
+    store.engine().claim(1)
+    before = store.record("held"), store.record("in flight")
+
+    answers = schedule(
+        store,
+        new("held"),
+        new("a"),
+        new("late", when=When("after", MAX_DUE_MS)),
+        new("in flight", to=RELAY),
+        new("b"),
+    )
+
+    assert kinds(answers) == [AlreadyScheduled, FAR_MS, InvalidDueTime, AlreadyScheduled, FAR_MS]
+    assert (answers[0].task_id, answers[2].value) == ("held", None)
+    assert (store.record("held"), store.record("in flight")) == before
+    assert store.places("late") == []
+    store.check()
+
+
+def test_where_all_are_refused_nothing_is_written(store):
+    store.schedule("held", FAR_MS, share=True)
+    before = store.snapshot()
+
+    answers = schedule(store, new("held"), new("held", share=False), new("late", 2**53))
+
+    assert kinds(answers) == [AlreadyScheduled, AlreadyScheduled, InvalidDueTime]
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_an_id_that_comes_twice_is_held_once_and_the_second_refused(store, share):
+    answers = schedule(store, new("a", FAR_MS, payload="first"), new("a", 0, share=share))
+
+    assert kinds(answers) == [FAR_MS, AlreadyScheduled]
+    assert b'"first"' in store.entries.find("a").message
+    store.check()
+
+
+def test_an_id_whose_first_entry_is_too_late_is_held_by_its_second(store):
+    assert kinds(schedule(store, new("a", 2**53), new("a"))) == [InvalidDueTime, FAR_MS]
+    store.check()
+
+
+# Repetitions.
+
+
+def test_a_repetition_changes_nothing_and_gets_the_same_answers(store):
+    store.schedule("held")
+    many = [new("a"), new("held"), new("late", 2**53), new("b", to=RELAY), new("a", share=False)]
+    first = schedule(store, *many)
+    before = store.snapshot()
+    store.set_ms(NOW_MS + 5000)
+
+    assert kinds(schedule(store, *many)) == kinds(first)
+    assert store.snapshot() == before
+
+
+def test_a_repetition_brings_back_nothing_that_left_meanwhile(store):
+    many = [
+        new("moved", when=When("after", 0)),
+        new("relayed", when=When("after", 0), to=RELAY),
+        new("cancelled"),
+        new("waits"),
+        new("moved", share=False),
+    ]
+    first = schedule(store, *many)
+    engine = store.engine()
+    engine.move()
+    engine.ack(engine.claim(1)[0])
+    assert store.entries.cancel("cancelled")[0] is Outcome.DONE
+    store.set_ms(NOW_MS + 5000)
+
+    assert kinds(schedule(store, *many)) == kinds(first)
+    assert [store.places(one) for one in ("moved", "relayed", "cancelled")] == [[], [], []]
+    assert engine.move().moved == 0
+    assert store.arrived() == ["moved"]
+    store.check()
+
+
+def test_a_call_that_names_itself_otherwise_meets_what_the_first_one_holds(store):
+    many = [new("a"), new("b", to=RELAY)]
+    schedule(store, *many)
+
+    assert kinds(schedule(store, *many, operation=b"another!")) == [AlreadyScheduled] * 2
+
+
+def test_superseding_replaces_each_entry_that_is_held(store):
+    schedule(store, new("a"), new("b", to=RELAY, share=False), new("c"))
+
+    answers = schedule(
+        store,
+        *(new(one, FAR_MS + 1, payload="new") for one in "abd"),
+        operation=b"another!",
+        supersede=True,
+    )
+
+    assert answers == [FAR_MS + 1] * 3
+    assert [b'"new"' in store.entries.find(one).message for one in "abcd"] == [1, 1, 0, 1]
+    store.check()
+
+
+# Waking a scanner.
+
+
+def test_one_token_is_left_for_all_that_are_earlier_than_what_waits(store):
+    schedule(store, *(new(f"a{step}", FAR_MS - step) for step in range(5)), new("r", to=RELAY))
+
+    assert store.raw.llen(store.keys["wake"]) == 1
+
+
+@pytest.mark.parametrize("to", [LIST, RELAY])
+def test_the_one_that_is_earlier_than_the_head_leaves_a_token_wherever_it_stands(store, to):
+    schedule(store, new("head"), new("relayed", to=RELAY))
+    store.raw.delete(store.keys["wake"])
+
+    schedule(store, new("x", FAR_MS, to=to), new("y", FAR_MS + 9, to=to), operation=operation())
+    assert store.raw.llen(store.keys["wake"]) == 0
+
+    schedule(store, new("z", FAR_MS + 1), new("first", FAR_MS - 1, to=to), operation=operation())
+    assert store.raw.llen(store.keys["wake"]) == 1
+
+
+# Templates.
+
+
+def test_templates_are_counted_each_by_its_own_entries_and_gone_with_them(store, monkeypatch):
+    many = []
+    for number in range(3):
+        another_template(monkeypatch, number)
+        many += [new(f"{number}{step}", NOW_MS) for step in range(number + 1)]
+
+    schedule(store, *many, new("whole", NOW_MS, share=False))
+
+    uses = store.raw.hgetall(store.keys["uses"])
+    assert sorted(map(int, uses.values())) == [1, 2, 3]
+    store.check()
+    assert store.engine().move().moved == 7
+    assert not store.raw.exists(store.keys["templates"], store.keys["uses"])
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_templates_that_this_process_sent_and_redis_forgot_are_sent_again(
+    store, monkeypatch, count
+):
+    store.schedule("x", NOW_MS, share=True)
+    store.engine().move()
+    store.check()
+
+    schedule(store, *(new(f"a{step}") for step in range(count)), operation=operation())
+
+    assert store.entries.find("a0").message.count(b"tests.remind") == 1
+    assert int(store.raw.hvals(store.keys["uses"])[0]) == count
+    store.check()
+
+
+def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(store, monkeypatch):
+    monkeypatch.setattr(entries, "MANY_TEMPLATES", 2)
+    for number in range(5):
+        another_template(monkeypatch, number)
+        schedule(store, new(f"{number}a"), new(f"{number}b"), operation=operation())
+        store.schedule(f"{number}c", share=True)
+
+    assert len(store.entries._templates) <= 2
+    assert sorted(map(int, store.raw.hvals(store.keys["uses"]))) == [3] * 5
+    store.check()
+
+
+def test_a_template_is_sent_once_for_many(store):
+    def received(count):
+        before = store.raw.info("stats")["total_net_input_bytes"]
+        many = [new(f"{count}.{step:03}") for step in range(count)]
+        schedule(store, *many, operation=operation())
+        return store.raw.info("stats")["total_net_input_bytes"] - before
+
+    received(1)
+
+    assert received(200) - received(100) < 100 * len(new("a").draft.template)
+
+
+# What stops a step stops all of it.
+
+
+def test_a_full_redis_holds_none_of_them(own_redis, store_on):
+    store = store_on(own_redis("--maxmemory-policy", "noeviction"))
+    store.schedule("held", share=True)
+    before = store.snapshot()
+    store.raw.config_set("maxmemory", 1)
+
+    with pytest.raises(StoreFull):
+        schedule(store, new("held"), new("a"), new("b", to=RELAY))
+
+    store.raw.config_set("maxmemory", 0)
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("key", load()["schedule"].keys)
+def test_a_foreign_key_stops_all_of_them_or_none(store, key, again):
+    store.schedule("held", share=True)
+    name = store.keys[key]
+    store.raw.delete(name)
+    store.raw.set(name, "somebody's")
+    before = store.snapshot()
+
+    try:
+        schedule(store, new("a"), new("held"), new("b", to=RELAY), again=again)
+    except StoreError:
+        assert store.snapshot() == before
+    else:
+        assert store.record("a")
+        assert store.record("b")
