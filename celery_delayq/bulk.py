@@ -79,7 +79,7 @@ class Loader:
             for item, when in zip(items, times, strict=False):
                 self._add(self._outcome(item, when))
             self._flush()
-        except (OperationalError, StoreError) as error:
+        except (OperationalError, StoreError, NotHeld) as error:
             error.so_far = self.bulk
             raise
         return self.bulk
@@ -88,8 +88,8 @@ class Loader:
         """Of one item what is to be held, the id of a task that has run, or why neither."""
         try:
             return self._new(*self._read(item, when))
-        except (OperationalError, StoreError, SoftTimeLimitExceeded):
-            raise  # not about the item
+        except (OperationalError, StoreError, SoftTimeLimitExceeded, NotHeld):
+            raise  # not about the item; and one task that was sent at once is enough
         except Exception as error:
             return _bare(error)
 

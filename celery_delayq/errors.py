@@ -32,7 +32,12 @@ class DelayQError(Exception):
 
     ``args`` are the facts, and the sentence is made of them when it is asked for: so an error is
     the same one after the journey from a pool's process, or through a result backend.
+
+    ``so_far``: of a ``schedule_many`` that this ended, what is held already. The slice that it met
+    is held whole, or not at all.
     """
+
+    so_far: Bulk | None = None
 
     def __str__(self) -> str:
         return self.sentence()
@@ -138,12 +143,7 @@ class BrokerDown(DelayQError):
 
 
 class StoreError(DelayQError):
-    """Redis refused a step; nothing was changed by it.
-
-    ``so_far``: of a ``schedule_many`` that this ended, what is held already.
-    """
-
-    so_far: Bulk | None = None
+    """Redis refused a step; nothing was changed by it."""
 
     def __init__(self, step: str, why: str) -> None:
         super().__init__(step, why)

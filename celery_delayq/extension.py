@@ -120,6 +120,7 @@ class DelayQ(Parts):
             InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
                 stays; the error's ``so_far`` has it.
+            NotHeld: the task's ``apply_async`` drops options, so one task was sent, not held.
         """
         signature = _signature(signature)
         if canvas.is_canvas(signature):

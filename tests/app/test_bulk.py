@@ -215,14 +215,16 @@ def test_the_signature_stays_as_it_was(remind, delayq):
     assert repr(dict(signature)) == before
 
 
-def test_what_an_apply_async_that_drops_options_has_sent_is_not_called_held(app, delayq):
+def test_an_apply_async_that_drops_options_sends_one_task_and_no_more(app, delayq, redis):
     class Drops(Task):
         def apply_async(self, args=None, kwargs=None, **options):
-            return super().apply_async(args, kwargs, **(options if args[0] else {}))
+            return super().apply_async(args, kwargs)
 
-    bulk = delayq.schedule_many(plain_task(app, base=Drops), numbered(3), at=FAR)
+    with pytest.raises(NotHeld) as caught:
+        delayq.schedule_many(plain_task(app, base=Drops), numbered(3), at=FAR)
 
-    assert {place: type(error) for place, error in bulk.refused.items()} == {0: NotHeld}
+    assert caught.value.so_far.ids == []
+    assert redis.llen("celery") == 1
 
 
 def test_a_time_limit_that_strikes_meanwhile_ends_the_bulk(app, delayq):
