@@ -20,6 +20,7 @@ local FORMAT = '1'
 local TRACE = 10000 -- entries that a generation of `handed` holds; there are two
 local FRESH = 20 -- ms for which what fell due counts as fresh, see due_members
 local SOUND = '^%d+ *' .. string.rep('%d', 13) .. '........[IT]$'
+local DIGITS = '^' .. string.rep('%d', 26)
 local sub = string.sub
 
 local function clock_us()
@@ -39,8 +40,8 @@ end
 -- Whether what follows the seam can be read: due time, time of scheduling, operation, form.
 local function is_sound(record, seam)
   if #record <= seam + 41 then return false end
-  -- Nearly always all digits, which costs a tenth of the exact pattern.
-  if not string.find(sub(record, seam + 7, seam + 32), '%D') then
+  -- Nearly always all digits.
+  if string.find(record, DIGITS, seam + 7) then
     local form = string.byte(record, seam + 41)
     return form == 73 or form == 84
   end
@@ -114,7 +115,8 @@ local function iso_of(ms)
     floor(rest / 60000) % 60, floor(rest / 1000) % 60, rest % 1000)
 end
 
--- The message of a record as kombu would have pushed it; or nil, and what is wrong.
+-- The message of a record as kombu would have pushed it, nil, and the name of the template it shares;
+-- or nil, and what is wrong.
 local function message_of(record, seam, id, templates, cache)
   local due = sub(record, seam + 7, seam + 19)
   local name = template_of(record, seam)
@@ -132,7 +134,7 @@ local function message_of(record, seam, id, templates, cache)
   end
   return line[1] .. id .. line[2] .. id .. operation_of(record, seam) .. line[3] .. sub(record, body_at)
     .. line[4] .. id .. line[5] .. root .. line[6] .. parent .. line[7] .. expires
-    .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}'
+    .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}', nil, name
 end
 
 -- `count` records that shared a template are gone; the last one takes it along.

@@ -28,6 +28,7 @@ local messages, templates, uses, reasons = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local handed, handed_old, scanners, watch = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes = tonumber(ARGV[4])
+local AHEAD, LARGE = 16, 64000 -- records read at a time; bytes of them from which it is one
 local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
 
 local now_us = clock_us()
@@ -61,10 +62,8 @@ end
 -- Neighbours mostly go to the same list, so what precedes the seam is compared, not parsed again.
 local prefix, seam, list = false, 0, nil
 
-local function take(member)
-  local id = id_of(member)
-  local record = redis.call('HGET', messages, id)
-  local defect, message
+local function take(member, id, record)
+  local defect, message, name
   if not record or sub(record, 1, seam) ~= prefix or not is_sound(record, seam) then
     local found
     found, defect = seam_of(record)
@@ -75,15 +74,22 @@ local function take(member)
     prefix, seam = sub(record, 1, found), found
     list = list_for(destination_of(record, found))
   end
-  message, defect = message_of(record, seam, id, templates, cache)
+  message, defect, name = message_of(record, seam, id, templates, cache)
   if not message then return set_aside(member, defect) end
   bytes = bytes + #message
-  local at, traces, shared = list.size + 1, list.traces, list.shared
+  local at, traces = list.size + 1, list.traces
   list.size = at
   list.messages[at], list.ids[at], list.members[at] = message, id, member
   traces[at * 2 - 1], traces[at * 2] = id, stamp .. sub(record, seam + 7, seam + 40)
-  local name = template_of(record, seam)
-  if name then shared[name] = (shared[name] or 0) + 1 end
+  if name then list.shared[name] = (list.shared[name] or 0) + 1 end
+end
+
+-- Records are read some at a time; one at a time where they are large, for what is read and does not
+-- fit any more will be read again.
+local function read_ahead(count)
+  local ids = {}
+  for at = taken + 1, math.min(taken + count, #members) do ids[#ids + 1] = id_of(members[at]) end
+  return ids, redis.call('HMGET', messages, unpack(ids))
 end
 
 if #members > 0 then
@@ -94,9 +100,16 @@ if #members > 0 then
   redis.call('ZREM', due, '')
 end
 
+local ahead = AHEAD
 while taken < #members and bytes < max_bytes do
-  taken = taken + 1
-  take(members[taken])
+  local before = bytes
+  local ids, records = read_ahead(ahead)
+  for at, id in ipairs(ids) do
+    if bytes >= max_bytes then break end
+    taken = taken + 1
+    take(members[taken], id, records[at])
+  end
+  ahead = bytes - before > LARGE and 1 or AHEAD
 end
 
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
