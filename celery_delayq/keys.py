@@ -2,6 +2,12 @@
 
 All keys of a shard carry one hash tag, so that Redis Cluster keeps them on one node and a
 script may touch them together. One shard for now: 0.
+
+What an entry may come to have besides (a unique key, tags, a late policy) has its place in one more
+hash, id -> text, beside the records. The steps by which entries leave ask for its length, and look
+further only where it is not zero; so records keep their format, and who uses none of it pays
+nothing. A pause parks what falls due for a queue in an index of its own, and a history is a list
+that these steps push to.
 """
 
 from __future__ import annotations
