@@ -15,6 +15,7 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
+from celery.app.defaults import DEFAULTS
 from celery.app.routes import MapRoute
 from celery.canvas import Signature
 from celery.signals import after_task_publish, before_task_publish, task_sent
@@ -223,9 +224,9 @@ def _is_celerys(method: Any, *modules: str) -> bool:
 
 
 def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
-    # Celery 5.7 has a setting for the depth; before, it was saferepr's default.
-    levels = app.conf.get("task_repr_maxlevels")
-    deep = {} if levels is None else {"maxlevels": levels}
+    # Celery 5.7 has a setting for the depth; before, it was saferepr's default whatever one set.
+    depth = "task_repr_maxlevels"
+    deep = {"maxlevels": app.conf[depth]} if depth in DEFAULTS else {}
     amqp = app.amqp
     return (
         partial(saferepr, maxlen=amqp.argsrepr_maxsize, **deep),
