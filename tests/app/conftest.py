@@ -1,11 +1,13 @@
 """An app with DelayQ on the suite's Redis; no worker runs in these tests."""
 
+import contextlib
 import warnings
 
 import pytest
 
 from celery_delayq import DelayQ, bulk
 from celery_delayq.hold import Hold
+from tests.app.network import QUICK, Listener, ReplySwallower
 
 
 @pytest.fixture(scope="session")
@@ -91,3 +93,25 @@ def made_by_celery(monkeypatch):
 
     monkeypatch.setattr(bulk, "Hold", Noted)
     return made
+
+
+@pytest.fixture
+def hanging_up():
+    with Listener() as server:
+        yield server
+
+
+@pytest.fixture
+def swallowing(redis_server, redis):
+    """Make a proxy that swallows answers: ``swallowing("schedule", times=2)``."""
+    with contextlib.ExitStack() as stack:
+        yield lambda mark, times=1: stack.enter_context(
+            ReplySwallower(redis_server.port, mark, times)
+        )
+
+
+@pytest.fixture
+def through(held_app):
+    return lambda proxy, **conf: held_app(
+        f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry_policy=QUICK, **conf
+    )

@@ -4,6 +4,8 @@ import contextlib
 import socket
 import threading
 
+QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+
 
 class Listener:
     """A loopback port; each connection to it is counted, and given to ``serve`` in a thread."""

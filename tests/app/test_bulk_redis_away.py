@@ -1,38 +1,13 @@
 """Redis goes away before a bulk or in the middle of it: what is raised, and what is held then."""
 
-import contextlib
-
 import pytest
 from kombu.exceptions import OperationalError
 
 from celery_delayq import bulk
 from celery_delayq.errors import StoreFull
 from tests.app.bulk import plain_task
-from tests.app.network import Listener, ReplySwallower
+from tests.app.network import QUICK
 from tests.app.support import FAR, LONG_AGO, lists, move
-from tests.app.test_redis_away import QUICK
-
-
-@pytest.fixture
-def hanging_up():
-    with Listener() as server:
-        yield server
-
-
-@pytest.fixture
-def swallowing(redis_server, redis):
-    """Make a proxy that swallows answers: ``swallowing(b"an-id", times=2)``."""
-    with contextlib.ExitStack() as stack:
-        yield lambda mark, times=1: stack.enter_context(
-            ReplySwallower(redis_server.port, mark, times)
-        )
-
-
-@pytest.fixture
-def through(held_app):
-    return lambda proxy, **conf: held_app(
-        f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry_policy=QUICK, **conf
-    )
 
 
 @pytest.fixture(autouse=True)

@@ -1,23 +1,13 @@
 """The store cannot be reached: what `apply_async` raises, after as many tries as it was told."""
 
-import contextlib
-
 import pytest
 from kombu.exceptions import OperationalError
 
 from celery_delayq import DelayQError, InvalidDueTime, Outcome
 from celery_delayq.errors import InvalidOption, StoreUnavailable
-from tests.app.network import Listener, ReplySwallower
+from tests.app.network import QUICK
 from tests.app.support import FAR, lists, move
 from tests.support.ports import free_port
-
-QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-
-
-@pytest.fixture
-def hanging_up():
-    with Listener() as server:
-        yield server
 
 
 @pytest.fixture
@@ -135,22 +125,6 @@ def test_what_is_wrong_is_refused_before_the_result_backend_is_asked(
     with pytest.raises(error):
         call(task)
     assert hanging_up.connections == 0
-
-
-@pytest.fixture
-def swallowing(redis_server, redis):
-    """Make a proxy that swallows answers: ``swallowing("schedule", times=2)``."""
-    with contextlib.ExitStack() as stack:
-        yield lambda mark, times=1: stack.enter_context(
-            ReplySwallower(redis_server.port, mark, times)
-        )
-
-
-@pytest.fixture
-def through(held_app):
-    return lambda proxy, **conf: held_app(
-        f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry_policy=QUICK, **conf
-    )
 
 
 def test_a_call_whose_answer_was_lost_is_repeated_and_holds_one_entry(swallowing, through, redis):
