@@ -6,7 +6,6 @@ from kombu.exceptions import OperationalError
 from celery_delayq import bulk
 from celery_delayq.errors import StoreFull
 from tests.app.bulk import plain_task
-from tests.app.network import QUICK
 from tests.app.support import FAR, LONG_AGO, lists, move
 
 
