@@ -66,6 +66,13 @@ class ScheduledResult(Scheduled, AsyncResult):
 
     status = state
 
+    def __del__(self) -> None:
+        # Celery up to 5.6 unsubscribes from Redis for each result that is dropped, subscribed or
+        # not: a command, and with redis-py from 5.3 on one that can deadlock (celery#10477).
+        subscribed = getattr(getattr(self.backend, "result_consumer", None), "subscribed_to", None)
+        if subscribed is None or self.backend.get_key_for_task(self.id) in subscribed:
+            super().__del__()
+
     def __reduce__(self) -> Any:
         return AsyncResult, self.__reduce_args__()
 

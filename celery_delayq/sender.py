@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from celery.app.amqp import AMQP
-from celery.backends.base import DisabledBackend, KeyValueStoreBackend
+from celery.backends.base import BaseKeyValueStoreBackend, DisabledBackend
 from celery.utils.imports import symbol_by_name
 from kombu import Producer
 from kombu.utils.functional import retry_over_time
@@ -67,7 +67,7 @@ def unsent(app: Any) -> dict[str, Any]:
 
     Only where nothing but the sender would use it: the ``rpc`` backend declares a queue.
     """
-    quiet = isinstance(app.backend, (DisabledBackend, KeyValueStoreBackend))
+    quiet = isinstance(app.backend, (DisabledBackend, BaseKeyValueStoreBackend))
     return {"producer": _NO_PRODUCER} if quiet else {}
 
 

@@ -12,6 +12,7 @@ from kombu import Exchange, Queue
 from celery_delayq import Outcome, ScheduledResult, State
 from celery_delayq.result import scheduled
 from tests.app.support import FAR, LONG_AGO, claim, move, redis_ms, to_ms
+from tests.support.waiting import eventually
 
 UTC = timezone.utc
 DUE = datetime.fromtimestamp(FAR, UTC)
@@ -196,3 +197,43 @@ def test_without_a_result_backend_the_state_is_known_while_it_waits(held_app, ur
 def test_due_of_a_request_is_the_time_that_its_message_was_due(delayq):
     assert delayq.due_of(Context({"delayq_due": FAR * 1000, "id": "a"})) == DUE
     assert delayq.due_of(Context({"id": "a"})) is None
+
+
+# Subscriptions, of which a Redis result backend has one for each result that is waited for.
+
+
+@pytest.fixture
+def subscriptions(redis):
+    """How often was subscribed and unsubscribed so far."""
+
+    def counted():
+        stats = redis.info("commandstats")
+        names = ("cmdstat_subscribe", "cmdstat_unsubscribe")
+        return tuple(stats[name]["calls"] if name in stats else 0 for name in names)
+
+    return counted
+
+
+def test_a_result_that_nobody_waits_for_asks_the_backend_for_nothing(
+    app, add, redis, subscriptions
+):
+    add.delay_until(FAR, 1)
+    app.backend.result_consumer.start("another")
+    redis.config_resetstat()
+
+    for number in range(3):
+        add.delay_until(FAR, number)
+
+    assert subscriptions() == (0, 0)
+
+
+def test_a_result_that_was_waited_for_takes_its_subscription_back(app, add, redis, subscriptions):
+    add.delay_until(FAR, 1)
+    result = add.delay_until(FAR, 2)
+    redis.config_resetstat()
+
+    app.backend.add_pending_result(result, weak=True)
+    eventually(lambda: subscriptions() == (1, 0))
+    del result
+
+    eventually(lambda: subscriptions() == (1, 1))
