@@ -33,6 +33,7 @@ MANY = 1000  # moulds that a process remembers
 # What of the options of a call belongs to its arguments, or looks at them.
 _OF_ARGUMENTS = {"argsrepr", "kwargsrepr", "router"}
 _SIGNALS = (before_task_publish, after_task_publish, task_sent)
+_SIMPLE = {bool, int, float, type(None)}
 # Where Celery defines what a backend does at a call; neither cares which of many calls it is.
 _BACKENDS = ("celery.backends.base", "celery.backends.redis", "celery.backends.rpc")
 
@@ -229,6 +230,23 @@ def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
     deep = {"maxlevels": app.conf[depth]} if depth in DEFAULTS else {}
     amqp = app.amqp
     return (
-        partial(saferepr, maxlen=amqp.argsrepr_maxsize, **deep),
-        partial(saferepr, maxlen=amqp.kwargsrepr_maxsize, **deep),
+        partial(_described, maxlen=amqp.argsrepr_maxsize, **deep),
+        partial(_described, maxlen=amqp.kwargsrepr_maxsize, **deep),
     )
+
+
+def _described(values: Any, maxlen: int, **deep: int) -> str:
+    """What saferepr says of arguments, a fifth of a bulk's time; repr where it says the same."""
+    if type(values) is tuple and all(map(_is_simple, values)):
+        text = repr(values)
+        if len(text) < maxlen // 2:
+            return text
+    described: str = saferepr(values, maxlen=maxlen, **deep)
+    return described
+
+
+def _is_simple(value: Any) -> bool:
+    if type(value) is not str:
+        return type(value) in _SIMPLE
+    # saferepr leaves a backslash alone, and knows one kind of quotation mark.
+    return value.isprintable() and "'" not in value and "\\" not in value

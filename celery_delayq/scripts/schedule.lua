@@ -27,8 +27,8 @@ ARGV[5...] entries    of each entry, one after the other:
          template     the template that `body` shares; empty if it comes with an entry before this
                       one, or the caller believes it is here
 
-Returns  of each entry its due time; or, where nothing of it was written: -1, the id is held; -2, due
-         past `latest`; -3, its template has to be sent along
+Returns  one text: of each entry its due time, and a blank before the next; or, where nothing of it was
+         written: -1, the id is held; -2, due past `latest`; -3, its template has to be sent along
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place; a repeated operation changes nothing
 ]]
@@ -139,4 +139,5 @@ for at = 5, #ARGV, FIELDS do
   answers[#answers + 1] = answer
 end
 count_uses()
-return answers
+-- One text: a client takes longer to read hundreds of replies than a script to hold their entries.
+return table.concat(answers, ' ')

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from ..clock import MAX_DUE_MS, When, from_ms
@@ -95,20 +94,23 @@ class Entries:
             Of each its due time in ms; or, where it is not held, why: ``AlreadyScheduled`` (the
             entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
         """
-        call = partial(
-            self._scripts.call,
-            "schedule",
-            latest=MAX_DUE_MS,
-            operation=operation,
-            again=int(again),
-            supersede=int(supersede),
-        )
+        options: dict[str, Any] = {
+            "latest": MAX_DUE_MS,
+            "operation": operation,
+            "again": int(again),
+            "supersede": int(supersede),
+        }
+
+        def call(known: Container[bytes]) -> list[int]:
+            answer = self._scripts.call("schedule", entries=_arguments(new, known), **options)
+            return [int(word) for word in answer.split()]
+
         # A template that this process has sent before is there, as a rule: not once more, unless it
         # is for many. Where one of them has to wait for it, they would lose their order.
         known: Container[bytes] = self._templates if len(new) == 1 else ()
-        answers: list[int] = call(entries=_arguments(new, known))
+        answers = call(known)
         if _NO_TEMPLATE in answers:
-            answers = call(entries=_arguments(new, ()))
+            answers = call(())
         if len(self._templates) < MANY_TEMPLATES:
             self._templates.update(one.draft.name for one in new if one.draft.name)
         return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]

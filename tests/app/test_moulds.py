@@ -16,6 +16,18 @@ ARGUMENTS = [
     ((), {}),
     ((1, 2.5, None, True), {}),
     (("Grüße", "a\nb", "it's", '"'), {"x": "y", "ключ": [1, {"n": ()}]}),
+    (("plain", "a b-c_d.e@f:/", ""), {}),
+    (('"', "'"), {}),
+    (("\\", "\\n"), {}),
+    (('it\'s \\ "so"',), {}),
+    (("\x7f", "\t"), {}),
+    (("\u00e9",), {}),
+    ((float("inf"), -0.0, 1e300, False), {}),
+    ((1,), {}),
+    (("x" * 500,), {}),
+    (("x" * 509, 1), {}),
+    (tuple(range(150)), {}),
+    (tuple(range(400)), {}),
     ((10**30, -(2**53) - 1), {"deep": [[[[[[1]]]]]]}),
     (("x" * 1200,), {}),
     (("x" * 5000,), {}),
@@ -232,5 +244,5 @@ def test_an_amqp_of_ones_own_makes_each_message(make_app, url, by_celery):
 
 
 def test_a_message_that_cannot_be_made_again_is_no_mould(add, by_celery, monkeypatch):
-    monkeypatch.setattr(mould, "saferepr", lambda *_, **__: "something else")
+    monkeypatch.setattr(mould, "_described", lambda *_, **__: "something else")
     assert by_celery == [held(add, 1), held(add, 2)]
