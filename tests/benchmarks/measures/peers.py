@@ -67,12 +67,16 @@ def _this(lab: Lab, *, schedule: int, drain: int, lateness: int) -> Figures:
         for _ in range(schedule):
             app.noop.delay_until(due, 1, 2)
         rate = schedule / (time.perf_counter() - started)
+        started = time.perf_counter()
+        app.delayq.schedule_many(app.noop, (((1, 2), {}) for _ in range(drain)), at=due)
+        bulk = drain / (time.perf_counter() - started)
         template = Template(app)
         before = client.info("memory")["used_memory"]
         fill(server.socket, template, shuffled_future(drain))
         used = client.info("memory")["used_memory"] - before
     drained = handover(lab, drain, scanners=1)["rate"]
-    found = {"schedule_rate": rate, "drain_rate": drained, "bytes_per_task": used / drain}
+    found = {"schedule_rate": rate, "bulk_rate": bulk, "drain_rate": drained}
+    found["bytes_per_task"] = used / drain
     server = lab.server
     with lab.app(server.url()) as app, lab.scanners(server.url()) as scanning:
         scanning.start()
