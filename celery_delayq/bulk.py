@@ -26,7 +26,7 @@ from .store import New
 if TYPE_CHECKING:
     from .extension import DelayQ
 
-SLICE = 200  # entries per call of Redis: some 2 ms of its time
+SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
 
 _ITEM = "(args, kwargs), and behind them, if the item has its own, a time and a task id"
