@@ -124,16 +124,17 @@ local function message_of(record, seam, id, templates, cache)
   local line = lines_of(templates, name, cache)
   if not line then return nil, 'template is gone' end
   local root, parent, expires, args, kwargs, body_at =
-    string.match(record, '^(.-)\n(.-)\n(.-)\n(.-)\n(.-)\n()', seam + 54)
+    string.match(record, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n()', seam + 54)
   if not body_at or #line ~= 10 then return nil, 'record does not fit its template' end
-  if root == '' then root = '"' .. id .. '"' end
+  local quote = ''
+  if root == '' then root, quote = id, '"' end
   -- An expiry that counts from the due time moves with it.
-  if string.find(expires, '^[+-]') then
+  if expires ~= 'null' and string.find(expires, '^[+-]') then
     if not string.find(expires, '^[+-]%d+$') then return nil, 'record does not fit its template' end
     expires = iso_of(tonumber(due) + tonumber(expires))
   end
   return line[1] .. id .. line[2] .. id .. operation_of(record, seam) .. line[3] .. sub(record, body_at)
-    .. line[4] .. id .. line[5] .. root .. line[6] .. parent .. line[7] .. expires
+    .. line[4] .. id .. line[5] .. quote .. root .. quote .. line[6] .. parent .. line[7] .. expires
     .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}', nil, name
 end
 
