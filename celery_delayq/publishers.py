@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -153,28 +153,28 @@ class Pushing(OneByOne):
 
     def publish(self, window: Sequence[Claimed]) -> list[Verdict]:
         verdicts = [Verdict(UNSENT)] * len(window)
-        lists: dict[str, list[int]] = defaultdict(list)
+        lists: dict[str, dict[int, bytes]] = defaultdict(dict)
         for place, entry in enumerate(window):
-            key = self._list_of(entry)
+            key, message = self._pushed(entry)
             if key:
-                lists[key].append(place)
+                lists[key][place] = message
             elif not self.lost:
                 verdicts[place] = self._attempt(entry)
-        for key, places in lists.items():
+        for key, messages in lists.items():
             if self.lost:
                 break
-            verdict = self._push(key, [_with_attempt(window[place]) for place in places])
-            for place in places:
+            verdict = self._push(key, messages.values())
+            for place in messages:
                 verdicts[place] = verdict
         return verdicts
 
-    def _list_of(self, entry: Claimed) -> str | None:
+    def _pushed(self, entry: Claimed) -> tuple[str | None, bytes]:
         try:
-            return Route.parse(entry.destination).list
+            return Route.parse(entry.destination).list, _with_attempt(entry)
         except Exception:
-            return None
+            return None, b""
 
-    def _push(self, key: str, messages: list[bytes]) -> Verdict:
+    def _push(self, key: str, messages: Iterable[bytes]) -> Verdict:
         try:
             with self._producer.channel.conn_or_acquire() as client:
                 client.lpush(key, *messages)

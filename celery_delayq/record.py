@@ -17,17 +17,22 @@ rest is a **template**, kept once and counted, which brings a waiting task from 
 of Redis's memory and, there being less to copy, costs the hand-over nothing. A message that is
 sent for the first time, or large, or unlike the usual, is kept whole.
 
-The message ends where its due time belongs, and a script fills that in: moving an entry never
-touches its message. ``scripts/_prelude.lua`` describes the same layout to the scripts. What was
-written is read by every later version with the same first byte; a record that begins with another
-one is set aside whole and left alone.
+The message ends where its due time belongs: moving an entry never touches its message. ``move``
+joins messages in its script. Whoever else wants one is given the parts and joins them here, which
+spares Redis some 20 us for a single one. ``scripts/_prelude.lua`` describes the same layout to the
+scripts. What was written is read by every later version with the same first byte; a record that
+begins with another one is set aside whole and left alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+
+from .clock import EPOCH
 
 #: Name of the message header that says when the task was due, in ms since 1970.
 DUE_HEADER = "delayq_due"
@@ -37,6 +42,7 @@ EXPIRES_HEADER = "delayq_expires_ms"
 
 NAME_BYTES = 12
 LINES = 10
+PARTS = 6  # what belongs between them, ids and due time apart
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def whole(destination: bytes, message: str) -> Draft:
 class Template:
     """What the messages of one task share, in :data:`LINES` lines, and its name.
 
-    ``message_of`` in the prelude puts a message together from it.
+    ``message_of`` in the prelude, and :meth:`Record.message`, put a message together from it.
     """
 
     text: bytes
@@ -82,3 +88,88 @@ class Template:
     def draft(self, destination: bytes, differing: Iterable[str]) -> Draft:
         """A record that shares it; *differing* belongs between the lines."""
         return Draft(destination, b"T" + self.name + "\n".join(differing).encode(), self.text)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as a script gave it away, which has looked at it as far as to the form's letter.
+
+    Attributes:
+        text: The whole of it.
+        seam: Where its destination ends.
+    """
+
+    text: bytes
+    seam: int
+
+    @property
+    def destination(self) -> str:
+        return self.text[self.text.index(b":", 2) + 1 : self.seam].decode(errors="replace")
+
+    @property
+    def due_ms(self) -> int:
+        return int(self._due)
+
+    @property
+    def created_ms(self) -> int:
+        return int(self.text[self.seam + 19 : self.seam + 32])
+
+    @property
+    def name(self) -> bytes | None:
+        """The name of the template that it shares, if it does."""
+        return self._rest[:NAME_BYTES] if self._form == b"T" else None
+
+    def message(self, task_id: bytes, template: bytes | None) -> bytes:
+        """The message as kombu would have sent it.
+
+        Args:
+            task_id: The task's id.
+            template: The text of the template that it shares, if it does.
+
+        Raises:
+            ValueError: the template is gone, or the record does not fit it.
+        """
+        if self._form != b"T":
+            return b"%s%s}}" % (self._rest, self._due)
+        if not template:
+            raise ValueError("template is gone")
+        lines, differing = template.split(b"\n"), self._rest[NAME_BYTES:].split(b"\n", 5)
+        if len(lines) != LINES or len(differing) != PARTS:
+            raise ValueError("record does not fit its template")
+        root, parent, expires, args, kwargs, body = differing
+        operation = self.text[self.seam + 32 : self.seam + 40]
+        gaps = (
+            task_id,
+            task_id + operation,
+            body,
+            task_id,
+            root or b'"%s"' % task_id,
+            parent,
+            self._expiry(expires),
+            args,
+            kwargs,
+            b"%s}}" % self._due,
+        )
+        return b"".join(part for pair in zip(lines, gaps, strict=True) for part in pair)
+
+    def _expiry(self, expires: bytes) -> bytes:
+        if not expires.startswith((b"+", b"-")):
+            return expires
+        # It counts from the due time, and so moves with it.
+        with suppress(OverflowError):
+            if expires[1:].isdigit():
+                moment = EPOCH + timedelta(milliseconds=self.due_ms + int(expires))
+                return b'"%s"' % moment.isoformat(timespec="microseconds").encode()
+        raise ValueError("record does not fit its template")
+
+    @property
+    def _due(self) -> bytes:
+        return self.text[self.seam + 6 : self.seam + 19]
+
+    @property
+    def _form(self) -> bytes:
+        return self.text[self.seam + 40 : self.seam + 41]
+
+    @property
+    def _rest(self) -> bytes:
+        return self.text[self.seam + 41 :]

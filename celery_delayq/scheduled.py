@@ -30,7 +30,7 @@ class ScheduledTask:
     state: State
     reason: str = ""
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    _accept: Any = field(default=None, repr=False, compare=False)
+    _app: Celery | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, entry: Entry, app: Celery) -> ScheduledTask:
@@ -51,7 +51,7 @@ class ScheduledTask:
                 state=entry.state,
                 reason=entry.reason,
                 _envelope=envelope,
-                _accept=app.conf.accept_content,
+                _app=app,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UnreadableRecord(entry.task_id, repr(error)) from error
@@ -75,7 +75,7 @@ class ScheduledTask:
 
     @cached_property
     def _call(self) -> dict[str, Any]:
-        body = body_of(self._envelope, self._accept)
+        body = body_of(self._envelope, self._app and self._app.conf.accept_content)
         if isinstance(body, dict):
             return body
         return dict(zip(("args", "kwargs"), body or (), strict=False))

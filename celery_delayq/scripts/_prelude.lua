@@ -51,14 +51,14 @@ end
 -- Where the destination of a record ends; or nil, and what is wrong with it.
 local function seam_of(record)
   if not record then return nil, 'no record' end
+  local length, at = string.match(record, '^.(%d+):()', 2)
   if sub(record, 1, 1) ~= FORMAT then
     return nil, 'record format ' .. string.format('%q', sub(record, 1, 1)) .. ' is unknown'
   end
-  local colon = string.find(record, ':', 3, true)
-  local length = colon and tonumber(string.match(sub(record, 3, colon - 1), '^%d+$'))
   if not length then return nil, 'record has no destination' end
-  if not is_sound(record, colon + length) then return nil, 'record is damaged' end
-  return colon + length
+  local seam = at - 1 + length
+  if not is_sound(record, seam) then return nil, 'record is damaged' end
+  return seam
 end
 
 local function destination_of(record, seam)
@@ -73,8 +73,14 @@ local function due_of(record, seam)
   return tonumber(sub(record, seam + 7, seam + 19))
 end
 
-local function with_due(record, seam, due)
-  return sub(record, 1, seam + 6) .. string.format('%-13.0f', due) .. sub(record, seam + 20)
+-- A due time as a record has it; `text` is that of a whole number. (Not by string.format, which
+-- takes as long for a number as all else that a reschedule does with a record.)
+local function padded(text)
+  return text .. string.rep(' ', 13 - #text)
+end
+
+local function with_due(record, seam, text)
+  return sub(record, 1, seam + 6) .. padded(text) .. sub(record, seam + 20)
 end
 
 local function operation_of(record, seam)
@@ -93,7 +99,12 @@ local function lines_of(templates, name, cache)
   local text = redis.call('HGET', templates, name)
   if not text then return nil end
   lines = {}
-  for line in string.gmatch(text, '[^\n]+') do lines[#lines + 1] = line end
+  local from, to = 1, string.find(text, '\n', 1, true)
+  while to do
+    lines[#lines + 1] = sub(text, from, to - 1)
+    from, to = to + 1, string.find(text, '\n', to + 1, true)
+  end
+  lines[#lines + 1] = sub(text, from)
   cache[name] = lines
   return lines
 end
@@ -138,6 +149,17 @@ local function message_of(record, seam, id, templates, cache)
     .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}', nil, name
 end
 
+-- Add the template that a record shares to those sent along, {name, text, ...}, each once; or false
+-- if it is gone.
+local function bring(templates, name, brought)
+  if not name or brought[name] then return true end
+  local text = redis.call('HGET', templates, name)
+  if not text then return false end
+  brought[name] = true
+  brought[#brought + 1], brought[#brought + 2] = name, text
+  return true
+end
+
 -- `count` records that shared a template are gone; the last one takes it along.
 local function drop_template(templates, uses, name, count)
   if redis.call('HINCRBY', uses, name, -count) <= 0 then
@@ -153,15 +175,12 @@ local function trace_of(how, now, record, seam)
   return how .. whole(now) .. sub(record, seam + 7, seam + 40)
 end
 
--- The one of some indexes that holds a member, and its score there; or nil. Reading them all also
--- stops a script, while nothing is written yet, at a key that holds something foreign.
+-- The first of some indexes that holds a member, and the text of its score there; or nil.
 local function place_of(indexes, member)
-  local place, score
   for _, index in ipairs(indexes) do
-    local found = redis.call('ZSCORE', index, member)
-    if found then place, score = index, found end
+    local score = redis.call('ZSCORE', index, member)
+    if score then return index, score end
   end
-  return place, tonumber(score or 0)
 end
 
 -- The first write frees memory, if only none: when memory is full, Redis then lets the rest of a
@@ -177,8 +196,14 @@ local function check_types(zsets, hashes)
   for _, key in ipairs(hashes) do redis.call('HLEN', key) end
 end
 
+-- Whether this generation of `handed` ends with the `count` entries that leave now.
+local function is_full(handed, handed_old, count)
+  if redis.call('HLEN', handed) + count < TRACE then return false end
+  redis.call('HLEN', handed_old)
+  return true
+end
+
 local function rotate(handed, handed_old)
-  if redis.call('HLEN', handed) < TRACE then return end
   -- Not left to RENAME, which frees ten thousand fields there and then: some 4 ms.
   redis.call('UNLINK', handed_old)
   redis.call('RENAME', handed, handed_old)

@@ -23,11 +23,10 @@ local now = math.floor(clock_us() / 1000)
 local ids, mine, traces, shared = {}, {}, {}, {}
 check_types({leased}, {messages, templates, uses, claims, handed, handed_old})
 
-local function forget(member)
+local function forget(member, claim, record)
+  if parse_claim(claim).token ~= token then return end
   local id = id_of(member)
-  if parse_claim(redis.call('HGET', claims, id)).token ~= token then return end
   ids[#ids + 1], mine[#mine + 1] = id, member
-  local record = redis.call('HGET', messages, id)
   local seam = seam_of(record)
   if not seam then return end
   local at = #traces
@@ -36,7 +35,11 @@ local function forget(member)
   if name then shared[name] = (shared[name] or 0) + 1 end
 end
 
-for at = 2, #ARGV do forget(ARGV[at]) end
+local asked = {}
+for at = 2, #ARGV do asked[at - 1] = id_of(ARGV[at]) end
+local held = redis.call('HMGET', claims, unpack(asked))
+local records = redis.call('HMGET', messages, unpack(asked))
+for at, claim in ipairs(held) do forget(ARGV[at + 1], claim, records[at]) end
 allow_when_full(claims)
 if #traces > 0 then redis.call('HSET', handed, unpack(traces)) end
 if #ids > 0 then
@@ -45,5 +48,5 @@ if #ids > 0 then
   redis.call('HDEL', messages, unpack(ids))
 end
 for name, count in pairs(shared) do drop_template(templates, uses, name, count) end
-rotate(handed, handed_old)
+if is_full(handed, handed_old, 0) then rotate(handed, handed_old) end
 return #ids

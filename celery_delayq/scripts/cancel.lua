@@ -14,8 +14,8 @@ KEYS[11] handed_old  HASH  the same, older
 
 ARGV[1]  id  the task's id
 
-Returns  {'done' | 'uncertain', message or false}, or {'in_flight' | 'handed_over' | 'not_found'},
-         or {'unreadable', why}
+Returns  {'done' | 'uncertain', record, its seam, the template that it shares or ''}, or
+         {'in_flight' | 'handed_over' | 'not_found'}, or {'unreadable', why}
          uncertain: removed, but an earlier attempt may have delivered it
 Cost     O(log N)
 Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
@@ -34,22 +34,24 @@ if not seam then return {'unreadable', defect} end
 
 -- All that can fail comes before the first write: nothing is rolled back.
 local now = math.floor(clock_us() / 1000)
-local place, score = place_of({due, relay, leased, dead}, member_of(record, seam, id))
-if place == leased and score > now then return {'in_flight'} end
-local claim = redis.call('HGET', claims, id)
-local explained = redis.call('HEXISTS', reasons, id) == 1
-local message = message_of(record, seam, id, templates, {})
+local member = member_of(record, seam, id)
+local place, score = place_of({due, relay, leased, dead}, member)
+if place == leased and tonumber(score) > now then return {'in_flight'} end
+-- Nobody claims what is in `due`.
+local claim = place ~= due and redis.call('HGET', claims, id)
+local explained = (place == dead or not place) and redis.call('HEXISTS', reasons, id) == 1
 local name = template_of(record, seam)
+local template = name and redis.call('HGET', templates, name)
 if name then redis.call('HEXISTS', uses, name) end
-redis.call('HLEN', handed_old)
+local full = is_full(handed, handed_old, 1)
 
-allow_when_full(handed)
-redis.call('HSET', handed, id, trace_of('c', now, record, seam))
-if place then redis.call('ZREM', place, member_of(record, seam, id)) end
 redis.call('HDEL', messages, id)
+if place then redis.call('ZREM', place, member) end
+redis.call('HSET', handed, id, trace_of('c', now, record, seam))
 if claim then redis.call('HDEL', claims, id) end
 if explained then redis.call('HDEL', reasons, id) end
 if name then drop_template(templates, uses, name, 1) end
-rotate(handed, handed_old)
+if full then rotate(handed, handed_old) end
 -- A lease that ran out is an attempt whose outcome nobody knows.
-return {(place == leased or parse_claim(claim).unsure) and 'uncertain' or 'done', message or false}
+local unsure = place == leased or claim and parse_claim(claim).unsure
+return {unsure and 'uncertain' or 'done', record, seam, template or ''}

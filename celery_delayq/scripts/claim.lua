@@ -13,8 +13,8 @@ ARGV[2]  lease_ms   how long the caller may hold what it claims, > 0
 ARGV[3]  limit      most entries to claim, 1..1000
 ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
-Returns  {{member, destination, message, attempts made, refusals, unsure 0|1, ...},
-         {id, reason, ...} set aside}
+Returns  {{member, record, its seam, attempts made, refusals, unsure 0|1, ...},
+         {name, template, ...} they share, {id, reason, ...} set aside}
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
@@ -28,43 +28,50 @@ check_types({relay, leased, dead}, {messages, templates, claims, reasons})
 allow_when_full(reasons)
 
 local members, fresh = due_members(relay, now, limit)
-local claimed, aside, cache = {}, {}, {}
-local leases, attempts = {}, {} -- what ZADD and HSET take, once for all
+local claimed, brought, aside = {}, {}, {}
+local ids, leases, attempts = {}, {}, {} -- what HMGET, ZADD and HSET take, once for all
 local taken, bytes = 0, 0
 local until_ms = whole(now + lease_ms)
+
+local function set_aside(member, id, reason)
+  bury(dead, reasons, now, member, reason)
+  aside[#aside + 1], aside[#aside + 2] = id, reason
+end
 
 local function take(member)
   local id = id_of(member)
   local record = redis.call('HGET', messages, id)
   local seam, defect = seam_of(record)
-  local message
-  if seam then message, defect = message_of(record, seam, id, templates, cache) end
-  if not message then
-    bury(dead, reasons, now, member, defect)
-    aside[#aside + 1] = id
-    aside[#aside + 1] = defect
-    bytes = bytes + #(record or '')
-    return
+  bytes = bytes + #(record or '')
+  if not seam then return set_aside(member, id, defect) end
+  if not bring(templates, template_of(record, seam), brought) then
+    return set_aside(member, id, 'template is gone')
   end
-  local claim = parse_claim(redis.call('HGET', claims, id))
+  local at = #claimed
+  claimed[at + 1], claimed[at + 2], claimed[at + 3] = member, record, seam
+  claimed[at + 4], claimed[at + 5], claimed[at + 6] = 0, 0, 0
+  ids[#ids + 1] = id
+end
+
+local function lease(at, member, claim)
+  claimed[at + 3], claimed[at + 4] = claim.attempts, claim.refusals
+  claimed[at + 5] = claim.unsure and 1 or 0
   claim.lease_ms, claim.token = lease_ms, token
-  local at = #leases
-  leases[at + 1], leases[at + 2] = until_ms, member
-  attempts[at + 1], attempts[at + 2] = id, format_claim(claim)
-  at = #claimed
-  claimed[at + 1], claimed[at + 2], claimed[at + 3] = member, destination_of(record, seam), message
-  claimed[at + 4], claimed[at + 5] = claim.attempts, claim.refusals
-  claimed[at + 6] = claim.unsure and 1 or 0
-  bytes = bytes + #message
+  leases[#leases + 1], leases[#leases + 2] = until_ms, member
+  attempts[#attempts + 1], attempts[#attempts + 2] = id_of(member), format_claim(claim)
 end
 
 while taken < #members and bytes < max_bytes do
   taken = taken + 1
   take(members[taken])
 end
-if #leases > 0 then
+if #ids > 0 then
+  for at, claim in ipairs(redis.call('HMGET', claims, unpack(ids))) do
+    local first = at * 6 - 5
+    lease(first, claimed[first], parse_claim(claim))
+  end
   redis.call('ZADD', leased, unpack(leases))
   redis.call('HSET', claims, unpack(attempts))
 end
 remove_taken(relay, members, fresh, taken)
-return {claimed, aside}
+return {claimed, brought, aside}

@@ -11,8 +11,8 @@ KEYS[8]  handed_old HASH  the same, older
 
 ARGV[1]  id  the task's id
 
-Returns  {state, message, due in ms, created in ms, reason or ''}, state one of scheduled |
-         in_flight | dead; {'unreadable', why}; {'handed_over', when in ms}; or {}
+Returns  {state, record, its seam, the template that it shares or '', reason or ''}, state one of
+         scheduled | in_flight | dead; {'unreadable', why}; {'handed_over', when in ms}; or {}
 Cost     O(log N)
 Keeps    changes nothing
 ]]
@@ -27,17 +27,10 @@ if not record then
 end
 local seam, defect = seam_of(record)
 if not seam then return {'unreadable', defect} end
-local message
-message, defect = message_of(record, seam, id, templates, {})
-if not message then return {'unreadable', defect} end
+local name = template_of(record, seam)
+local template = name and redis.call('HGET', templates, name)
 
-local member = member_of(record, seam, id)
-local state, reason = 'dead', ''
-if redis.call('ZSCORE', due, member) or redis.call('ZSCORE', relay, member) then
-  state = 'scheduled'
-elseif redis.call('ZSCORE', leased, member) then
-  state = 'in_flight'
-else
-  reason = redis.call('HGET', reasons, id) or ''
-end
-return {state, message, due_of(record, seam), tonumber(sub(record, seam + 20, seam + 32)), reason}
+local place = place_of({due, relay, leased}, member_of(record, seam, id))
+if place == leased then return {'in_flight', record, seam, template or '', ''} end
+if place then return {'scheduled', record, seam, template or '', ''} end
+return {'dead', record, seam, template or '', redis.call('HGET', reasons, id) or ''}

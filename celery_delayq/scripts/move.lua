@@ -14,7 +14,7 @@ KEYS[11] scanners    ZSET  scanner -> ms until which its last sign of life count
 KEYS[12] watch       STRING  which scanner is up for the next head, and when
 
 ARGV[1]  scanner    who asks
-ARGV[2]  alive_ms   for how long this sign of life counts, > 0
+ARGV[2]  alive_ms   for how long this sign of life counts; 0: the last one is young enough
 ARGV[3]  limit      most entries to move, 1..1000
 ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
@@ -35,10 +35,12 @@ local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for d
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 
--- Scanners silent for an hour are forgotten; until then `status` can tell of them. (And a removal
--- is what has to come first, see allow_when_full.)
-redis.call('ZREMRANGEBYSCORE', scanners, '-inf', whole(now - 3600000))
-redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
+allow_when_full(messages)
+if alive_ms > 0 then
+  -- Scanners silent for an hour are forgotten; until then `status` can tell of them.
+  redis.call('ZREMRANGEBYSCORE', scanners, '-inf', whole(now - 3600000))
+  redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
+end
 
 local members, fresh = due_members(due, now, limit)
 local stamp = 'h' .. whole(now) -- of a trace, see trace_of: the same for the whole batch
@@ -93,12 +95,13 @@ local function read_ahead(count)
   return ids, redis.call('HMGET', messages, unpack(ids))
 end
 
+local full = false
 if #members > 0 then
-  check_types({dead}, {messages, templates, uses, reasons, handed, handed_old})
-  -- Steps that change nothing, to find out before anything is moved whether they are allowed.
-  redis.call('HDEL', messages, '')
+  full = is_full(handed, handed_old, #members)
+  check_types({dead}, {uses, reasons})
+  -- A step that changes nothing, to find out before anything is moved whether it is allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
-  redis.call('ZREM', due, '')
+  if fresh > 0 then redis.call('ZREM', due, '') end
 end
 
 local ahead = 1
@@ -133,8 +136,7 @@ for _, full in ipairs(lists) do
   end
 end
 remove_taken(due, members, fresh, taken)
-rotate(handed, handed_old)
-
+if full then rotate(handed, handed_old) end
 
 -- One scanner is up for the head; were it all of them, a hundred scanners would call a hundred times
 -- for each due time. Another takes over what is not watched, or watched for later, or overdue.

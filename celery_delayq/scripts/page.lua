@@ -10,7 +10,7 @@ ARGV[3]  before     only entries due before this, unix ms
 ARGV[4]  limit      most entries, 1..1000
 ARGV[5]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
-Returns  flat list {member, score in ms, message or '', due in ms, created in ms, ...}
+Returns  {{member, score in ms, record ('' if unreadable), its seam, ...}, {name, template, ...} they share}
 Cost     O(log(N)^2 + M)
 Keeps    changes nothing; entries that come and go make it neither skip nor repeat another
 ]]
@@ -34,7 +34,7 @@ while low < high do
   if order_of(middle) <= order then low = middle + 1 else high = middle end
 end
 
-local found, cache, bytes = {}, {}, 0
+local found, brought, bytes = {}, {}, 0
 local rows = redis.call('ZRANGE', index, low, low + limit - 1, 'WITHSCORES')
 for at = 1, #rows, 2 do
   local member, when = rows[at], tonumber(rows[at + 1])
@@ -42,11 +42,9 @@ for at = 1, #rows, 2 do
   local id = id_of(member)
   local record = redis.call('HGET', messages, id)
   local seam = seam_of(record)
-  local message = seam and message_of(record, seam, id, templates, cache) or ''
-  local created = seam and tonumber(sub(record, seam + 20, seam + 32)) or 0
-  for _, value in ipairs({member, when, message, seam and due_of(record, seam) or when, created}) do
-    found[#found + 1] = value
-  end
-  bytes = bytes + #message
+  local last = #found
+  found[last + 1], found[last + 2], found[last + 3], found[last + 4] = member, when, seam and record or '', seam or 0
+  if seam then bring(templates, template_of(record, seam), brought) end
+  bytes = bytes + #(record or '')
 end
-return found
+return {found, brought}

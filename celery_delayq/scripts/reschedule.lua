@@ -25,7 +25,7 @@ Keeps    an entry that left is not brought back; one under a lease stays
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local messages, claims, reasons = KEYS[5], KEYS[6], KEYS[7]
 local handed, handed_old, wake = KEYS[8], KEYS[9], KEYS[10]
-local id, mode, ms, latest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local id, mode, ms, latest = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local record = redis.call('HGET', messages, id)
 if not record then
@@ -35,29 +35,33 @@ local seam, defect = seam_of(record)
 if not seam then return {'unreadable', defect} end
 
 -- All that can fail comes before the first write: nothing is rolled back.
-local now_us = clock_us()
 local member = member_of(record, seam, id)
 local place, score = place_of({due, relay, leased, dead}, member)
-if place == leased and score > math.floor(now_us / 1000) then return {'in_flight'} end
+if place == leased and tonumber(score) > math.floor(clock_us() / 1000) then return {'in_flight'} end
 
-local when = ms
+local when, text = tonumber(ms), ms
 if mode == 'after' then
-  when = math.ceil(now_us / 1000) + ms
+  when = math.ceil(clock_us() / 1000) + when
+  text = whole(when)
 elseif mode == 'by' then
-  when = math.max(0, due_of(record, seam) + ms)
+  when = math.max(0, due_of(record, seam) + when)
+  text = whole(when)
 end
 if when > latest then return {'late'} end
 
 local index = sub(record, 2, 2) == 'L' and due or relay
-local token = needs_token(wake, index, when)
-local claimed = redis.call('HGET', claims, id)
-local explained = redis.call('HEXISTS', reasons, id) == 1
+-- What is only put off is no earlier than the head.
+local later = place == index and when >= tonumber(score)
+local token = not later and needs_token(wake, index, when)
+-- Nobody claims what is in `due`.
+local claimed = place ~= due and redis.call('HGET', claims, id)
+local explained = (place == dead or not place) and redis.call('HEXISTS', reasons, id) == 1
 local claim = parse_claim(claimed)
 local unsure = place == leased or claim.unsure
 
 allow_when_full(messages)
-redis.call('HSET', messages, id, with_due(record, seam, when))
-redis.call('ZADD', index, whole(when), member)
+redis.call('HSET', messages, id, with_due(record, seam, text))
+redis.call('ZADD', index, text, member)
 if place and place ~= index then redis.call('ZREM', place, member) end
 if unsure then
   if place == leased then claim.attempts = claim.attempts + 1 end

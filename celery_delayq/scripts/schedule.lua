@@ -88,8 +88,9 @@ local function hold(id, mode, ms, destination, body, template)
   local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
   if template ~= '' then brought[name] = template end
 
-  local when = mode == 'after' and rounded_up + ms or ms
+  local when = mode == 'after' and rounded_up + ms or tonumber(ms)
   if when > latest then return LATE end
+  local text = mode == 'after' and whole(when) or ms
 
   local trace = again and find_trace(handed, handed_old, id)
   if trace and sub(trace, -8) == operation then return tonumber(sub(trace, 15, 27)) end
@@ -119,9 +120,9 @@ local function hold(id, mode, ms, destination, body, template)
   end
 
   local index = sub(destination, 1, 1) == 'L' and due or relay
-  redis.call('HSET', messages, id, FORMAT .. destination .. order .. string.format('%-13.0f', when)
-    .. created .. operation .. body)
-  redis.call('ZADD', index, whole(when), order .. id)
+  redis.call('HSET', messages, id, FORMAT .. destination .. order .. padded(text) .. created
+    .. operation .. body)
+  redis.call('ZADD', index, text, order .. id)
   if not token_waits and (heads[index] < 0 or when < heads[index]) then
     redis.call('LPUSH', wake, '1')
     token_waits = true
@@ -134,7 +135,7 @@ for at = 5, #ARGV, FIELDS do
   local id = ARGV[at]
   -- An id that comes twice: by its operation, the first one's entry would look like the second's.
   local answer = taken[id] and CONFLICT
-    or hold(id, ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+    or hold(id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
   taken[id] = answer ~= LATE
   answers[#answers + 1] = answer
 end

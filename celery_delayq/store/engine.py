@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..errors import StoreUnavailable
+from ..record import Record
 from .scripts import Scripts
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and release: some 3 ms
+SIGNS = 6  # of life that a scanner gives in the time for which one counts
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,28 @@ class Claimed:
 
     token: str
     member: bytes
-    task_id: str
-    destination: str
-    message: bytes
+    record: Record
+    template: bytes | None
     attempts: int
     refusals: int
     unsure: int
+
+    @property
+    def task_id(self) -> str:
+        return self.member[6:].decode(errors="replace")
+
+    @property
+    def destination(self) -> str:
+        return self.record.destination
+
+    @property
+    def message(self) -> bytes:
+        """The message to be published, put together anew at each call.
+
+        Raises:
+            ValueError: the record cannot be read.
+        """
+        return self.record.message(self.member[6:], self.template)
 
     @property
     def is_first(self) -> bool:
@@ -74,7 +92,8 @@ class Engine:
         self._scripts = scripts
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
-        self._alive_ms = round(alive * 1000)
+        self._alive = alive
+        self._sign_again = 0.0
         self._tokens = itertools.count(1)
 
     def move(self) -> Pass:
@@ -83,10 +102,12 @@ class Engine:
         now_us, moved, *heads, watching, aside = self._scripts.call(
             "move",
             scanner=self.name,
-            alive_ms=self._alive_ms,
+            alive_ms=0 if asked < self._sign_again else round(self._alive * 1000),
             limit=self._batch_size,
             max_bytes=MAX_BYTES,
         )
+        if asked >= self._sign_again:
+            self._sign_again = asked + self._alive / SIGNS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
         # make every wait late by half a round trip, which is most of a scanner's lateness.
         read_at = (asked + time.monotonic()) / 2
@@ -113,13 +134,14 @@ class Engine:
 
     def _claim(self, limit: int) -> tuple[list[Claimed], list[tuple[str, str]]]:
         token = f"{self.name}:{next(self._tokens)}"
-        flat, aside = self._scripts.call(
+        flat, shared, aside = self._scripts.call(
             "claim", token=token, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
         )
-        claimed = [
-            Claimed(token, member, member[6:].decode(), where.decode(), message, *counts)
-            for member, where, message, *counts in zip(*[iter(flat)] * 6, strict=True)
-        ]
+        templates = dict(zip(shared[::2], shared[1::2], strict=True))
+        claimed = []
+        for member, text, seam, *counts in zip(*[iter(flat)] * 6, strict=True):
+            record = Record(text, seam)
+            claimed.append(Claimed(token, member, record, templates.get(record.name), *counts))
         return claimed, _pairs(aside)
 
     def ack(self, claimed: Iterable[Claimed]) -> int:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
-from ..record import Draft
+from ..record import Draft, Record
 from .outcome import Outcome
 from .scripts import Scripts
 
-Row = tuple[int, bytes, bytes, int, int]
+Row = tuple[int, bytes, Record, bytes | None]
 
 MANY_TEMPLATES = 1000  # names of templates that a process remembers to have sent
 PAGE = 200
@@ -118,7 +119,7 @@ class Entries:
     def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
         """Remove an entry that has not left; returns its message where it was removed."""
         status, *rest = self._scripts.call("cancel", id=task_id)
-        return _outcome(task_id, status, rest), rest[0] if rest else None
+        return _outcome(task_id, status, rest), _message(task_id, *rest) if rest else None
 
     def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
         """Move an entry that has not left; returns its new due time in ms where it was moved."""
@@ -138,10 +139,9 @@ class Entries:
         found = self._look(task_id)
         if not found:
             return None
-        state, message, due_ms, created_ms, reason = found
-        return Entry(
-            task_id, _state(state), due_ms, created_ms, message, reason.decode(errors="replace")
-        )
+        state, text, seam, template, reason = found
+        record = Record(text, seam)
+        return _entry(task_id, _state(state), record, template, reason.decode(errors="replace"))
 
     def state(self, task_id: str) -> State | None:
         """Where an entry stands; ``None`` if it is not held.
@@ -169,14 +169,14 @@ class Entries:
         cannot be read is left out; it is set aside when it falls due.
         """
         indexes = (self._index(name, after_ms, before_ms) for name in ("due", "relay"))
-        for _, member, message, due_ms, created_ms in heapq.merge(*indexes):
-            if message:
-                yield Entry(member[6:].decode(), State.SCHEDULED, due_ms, created_ms, message)
+        for _, member, record, template in heapq.merge(*indexes):
+            with suppress(UnreadableRecord):
+                yield _entry(member[6:].decode(), State.SCHEDULED, record, template)
 
     def _index(self, name: str, after_ms: int, before_ms: int) -> Iterator[Row]:
         score, order = after_ms - 1, 2**48
         while True:
-            flat = self._scripts.call(
+            flat, shared = self._scripts.call(
                 "page",
                 index=name,
                 score=score,
@@ -185,12 +185,14 @@ class Entries:
                 limit=PAGE,
                 max_bytes=PAGE_BYTES,
             )
-            rows = list(zip(*[iter(flat)] * 5, strict=True))
-            for member, at_ms, message, due_ms, created_ms in rows:
-                yield at_ms, member, message, due_ms, created_ms
-            if not rows:
+            templates = dict(zip(shared[::2], shared[1::2], strict=True))
+            for member, score, text, seam in zip(*[iter(flat)] * 4, strict=True):
+                order = int.from_bytes(member[:6], "big")
+                if text:
+                    record = Record(text, seam)
+                    yield score, member, record, templates.get(record.name)
+            if not flat:
                 return
-            score, order = rows[-1][1], int.from_bytes(rows[-1][0][:6], "big")
 
     def counts(self) -> Counts:
         """All counts at one instant."""
@@ -199,6 +201,23 @@ class Entries:
         return Counts(
             scheduled, in_flight, dead, scanners, min(known) if known else None, now_us // 1000
         )
+
+
+def _entry(
+    task_id: str, state: State, record: Record, template: bytes | None, reason: str = ""
+) -> Entry:
+    try:
+        message = record.message(task_id.encode(), template)
+    except ValueError as error:
+        raise UnreadableRecord(task_id, str(error)) from error
+    return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
+
+
+def _message(task_id: str, text: bytes, seam: int, template: bytes) -> bytes | None:
+    try:
+        return Record(text, seam).message(task_id.encode(), template)
+    except ValueError:
+        return None
 
 
 def _arguments(new: Sequence[New], known: Container[bytes]) -> list[Any]:

@@ -1,0 +1,69 @@
+"""`move` joins a message in its script, Python joins it for all others: always the same one."""
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from celery_delayq.clock import MAX_DUE_MS
+from celery_delayq.errors import UnreadableRecord
+from celery_delayq.record import Template, destination_for
+from celery_delayq.store import Outcome
+from tests.store.support import LINES, NOW_MS
+
+LIST = destination_for("L", "celery")
+TEXTS = st.text(st.characters(blacklist_characters="\n", blacklist_categories=("Cs",)), max_size=30)
+# Up to four years around the due time, either way; or not counted from it.
+EXPIRIES = st.one_of(
+    st.integers(-(10**11), 10**11).map("{:+d}".format),
+    st.sampled_from(["null", '"2030-01-01T00:00:00"', "+", "-x", "+1 "]),
+)
+
+
+def joined_by_move(store) -> list[bytes]:
+    store.engine().move()
+    return store.raw.lrange("celery", 0, -1)
+
+
+def joined_here(store, task_id) -> list[bytes]:
+    try:
+        return [store.entries.find(task_id).message]
+    except UnreadableRecord:
+        return []
+
+
+@given(
+    parts=st.tuples(st.one_of(st.just(""), TEXTS), TEXTS, EXPIRIES, TEXTS, TEXTS, TEXTS),
+    due_ms=st.one_of(st.integers(0, NOW_MS), st.integers(0, 10**11)),
+    task_id=st.text("ab-:%\n7", min_size=1, max_size=40),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_join_the_same_message(store, parts, due_ms, task_id):
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    store.hold(task_id, Template.of(LINES).draft(LIST, parts), due_ms)
+    here = joined_here(store, task_id)
+    assert joined_by_move(store) == here
+    store.check()
+
+
+@given(body=st.binary(max_size=200), count=st.integers(1, 12))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_refuse_the_same_records(store, body, count):
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    draft = Template.of((LINES * 2)[:count]).draft(LIST, [])
+    store.hold("a", replace(draft, body=draft.body + body), NOW_MS)
+    here = joined_here(store, "a")
+    assert joined_by_move(store) == here
+
+
+def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
+    store.schedule_relayed("a", share=True)
+    message = store.entries.find("a").message
+    assert [one.message for one in store.entries.waiting(0, MAX_DUE_MS)] == [message]
+    engine = store.engine(lease=1)
+    claimed, _ = engine.claim(1)
+    assert [one.message for one in claimed] == [message]
+    engine.release("unsent", claimed)
+    assert store.entries.cancel("a") == (Outcome.DONE, message)
