@@ -117,7 +117,10 @@ class Record:
     @property
     def name(self) -> bytes | None:
         """The name of the template that it shares, if it does."""
-        return self._rest[:NAME_BYTES] if self._form == b"T" else None
+        start = self.seam + 40
+        if self.text[start : start + 1] != b"T":
+            return None
+        return self.text[start + 1 : start + 1 + NAME_BYTES]
 
     def message(self, task_id: bytes, template: bytes | None) -> bytes:
         """The message as kombu would have sent it.
@@ -129,28 +132,25 @@ class Record:
         Raises:
             ValueError: the template is gone, or the record does not fit it.
         """
-        if self._form != b"T":
-            return b"%s%s}}" % (self._rest, self._due)
+        text, seam = self.text, self.seam
+        if text[seam + 40 : seam + 41] != b"T":
+            return b"%s%s}}" % (text[seam + 41 :], self._due)
         if not template:
             raise ValueError("template is gone")
-        lines, differing = template.split(b"\n"), self._rest[NAME_BYTES:].split(b"\n", 5)
-        if len(lines) != LINES or len(differing) != PARTS:
+        line = template.split(b"\n")
+        differing = text[seam + 41 + NAME_BYTES :].split(b"\n", PARTS - 1)
+        if len(line) != LINES or len(differing) != PARTS:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing
-        operation = self.text[self.seam + 32 : self.seam + 40]
-        gaps = (
-            task_id,
-            task_id + operation,
-            body,
-            task_id,
-            root or b'"%s"' % task_id,
-            parent,
-            self._expiry(expires),
-            args,
-            kwargs,
-            b"%s}}" % self._due,
-        )
-        return b"".join(part for pair in zip(lines, gaps, strict=True) for part in pair)
+        operation = text[seam + 32 : seam + 40]
+        root = root or b'"%s"' % task_id
+        # fmt: off
+        return b"".join((
+            line[0], task_id, line[1], task_id, operation, line[2], body, line[3], task_id,
+            line[4], root, line[5], parent, line[6], self._expiry(expires),
+            line[7], args, line[8], kwargs, line[9], self._due, b"}}",
+        ))
+        # fmt: on
 
     def _expiry(self, expires: bytes) -> bytes:
         if not expires.startswith((b"+", b"-")):
@@ -165,11 +165,3 @@ class Record:
     @property
     def _due(self) -> bytes:
         return self.text[self.seam + 6 : self.seam + 19]
-
-    @property
-    def _form(self) -> bytes:
-        return self.text[self.seam + 40 : self.seam + 41]
-
-    @property
-    def _rest(self) -> bytes:
-        return self.text[self.seam + 41 :]

@@ -271,6 +271,11 @@ local function format_claim(claim)
     claim.attempts, claim.refusals, claim.unsure and 1 or 0, claim.lease_ms, claim.token)
 end
 
+-- Whether an entry is under the claim of that token, which stands last in the text.
+local function is_claimed(text, token)
+  return text and sub(text, -#token - 1) == ':' .. token
+end
+
 -- Set an entry aside that cannot be handed over; its record stays, and so does what is known.
 local function bury(dead, reasons, now, member, reason)
   redis.call('HSET', reasons, id_of(member), reason)

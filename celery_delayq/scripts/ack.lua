@@ -24,7 +24,7 @@ local ids, mine, traces, shared = {}, {}, {}, {}
 check_types({leased}, {messages, templates, uses, claims, handed, handed_old})
 
 local function forget(member, claim, record)
-  if parse_claim(claim).token ~= token then return end
+  if not is_claimed(claim, token) then return end
   local id = id_of(member)
   ids[#ids + 1], mine[#mine + 1] = id, member
   local seam = seam_of(record)

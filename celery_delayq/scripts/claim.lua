@@ -13,8 +13,8 @@ ARGV[2]  lease_ms   how long the caller may hold what it claims, > 0
 ARGV[3]  limit      most entries to claim, 1..1000
 ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
-Returns  {{member, record, its seam, attempts made, refusals, unsure 0|1, ...},
-         {name, template, ...} they share, {id, reason, ...} set aside}
+Returns  {{member, record, ...}, a text of what else is known of each: seam, attempts made, refusals
+         and unsure 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} set aside}
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
@@ -28,10 +28,11 @@ check_types({relay, leased, dead}, {messages, templates, claims, reasons})
 allow_when_full(reasons)
 
 local members, fresh = due_members(relay, now, limit)
-local claimed, brought, aside = {}, {}, {}
+local claimed, known, brought, aside = {}, {}, {}, {}
 local ids, leases, attempts = {}, {}, {} -- what HMGET, ZADD and HSET take, once for all
 local taken, bytes = 0, 0
 local until_ms = whole(now + lease_ms)
+local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, token = token})
 
 local function set_aside(member, id, reason)
   bury(dead, reasons, now, member, reason)
@@ -48,17 +49,23 @@ local function take(member)
     return set_aside(member, id, 'template is gone')
   end
   local at = #claimed
-  claimed[at + 1], claimed[at + 2], claimed[at + 3] = member, record, seam
-  claimed[at + 4], claimed[at + 5], claimed[at + 6] = 0, 0, 0
+  claimed[at + 1], claimed[at + 2] = member, record
+  leases[at + 1], leases[at + 2] = until_ms, member
+  known[#known + 1] = seam
   ids[#ids + 1] = id
 end
 
-local function lease(at, member, claim)
-  claimed[at + 3], claimed[at + 4] = claim.attempts, claim.refusals
-  claimed[at + 5] = claim.unsure and 1 or 0
-  claim.lease_ms, claim.token = lease_ms, token
-  leases[#leases + 1], leases[#leases + 2] = until_ms, member
-  attempts[#attempts + 1], attempts[#attempts + 2] = id_of(member), format_claim(claim)
+-- Most are claimed for the first time: nothing is known of those.
+local function lease(at, text)
+  local numbers = '0 0 0'
+  if text then
+    local claim = parse_claim(text)
+    numbers = claim.attempts .. ' ' .. claim.refusals .. (claim.unsure and ' 1' or ' 0')
+    claim.lease_ms, claim.token = lease_ms, token
+    text = format_claim(claim)
+  end
+  known[at] = known[at] .. ' ' .. numbers
+  attempts[at * 2 - 1], attempts[at * 2] = ids[at], text or first
 end
 
 while taken < #members and bytes < max_bytes do
@@ -66,12 +73,9 @@ while taken < #members and bytes < max_bytes do
   take(members[taken])
 end
 if #ids > 0 then
-  for at, claim in ipairs(redis.call('HMGET', claims, unpack(ids))) do
-    local first = at * 6 - 5
-    lease(first, claimed[first], parse_claim(claim))
-  end
+  for at, text in ipairs(redis.call('HMGET', claims, unpack(ids))) do lease(at, text) end
   redis.call('ZADD', leased, unpack(leases))
   redis.call('HSET', claims, unpack(attempts))
 end
 remove_taken(relay, members, fresh, taken)
-return {claimed, brought, aside}
+return {claimed, table.concat(known, ' '), brought, aside}

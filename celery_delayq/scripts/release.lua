@@ -38,8 +38,9 @@ end
 
 local function give_back(member)
   local id = id_of(member)
-  local claim = parse_claim(redis.call('HGET', claims, id))
-  if claim.token ~= token then return end
+  local text = redis.call('HGET', claims, id)
+  if not is_claimed(text, token) then return end
+  local claim = parse_claim(text)
   claim.token = ''
   claim.unsure = claim.unsure or verdict == 'unknown'
   if verdict ~= 'unsent' then claim.attempts = claim.attempts + 1 end

@@ -134,13 +134,15 @@ class Engine:
 
     def _claim(self, limit: int) -> tuple[list[Claimed], list[tuple[str, str]]]:
         token = f"{self.name}:{next(self._tokens)}"
-        flat, shared, aside = self._scripts.call(
+        flat, known, shared, aside = self._scripts.call(
             "claim", token=token, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
         )
         templates = dict(zip(shared[::2], shared[1::2], strict=True))
+        numbers = iter(map(int, known.split()))
         claimed = []
-        for member, text, seam, *counts in zip(*[iter(flat)] * 6, strict=True):
-            record = Record(text, seam)
+        for member, text in zip(flat[::2], flat[1::2], strict=True):
+            record = Record(text, next(numbers))
+            counts = next(numbers), next(numbers), next(numbers)
             claimed.append(Claimed(token, member, record, templates.get(record.name), *counts))
         return claimed, _pairs(aside)
 
