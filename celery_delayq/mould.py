@@ -24,7 +24,7 @@ from celery.utils.saferepr import saferepr
 
 from .clock import When
 from .hold import Ready
-from .message import DIFFERING, LARGE, Captured, dumps, has_plain_id
+from .message import DIFFERING, LARGE, Captured, has_plain_id, quoted
 from .record import Draft, Template
 from .store import New
 
@@ -113,7 +113,7 @@ class Mould:
             return None
         of_args, of_kwargs = self.describe
         texts = (of_args(args), of_kwargs(kwargs) if kwargs else "{}", body)
-        return self.template.draft(self.destination, (*self.fixed, *map(dumps, texts)))
+        return self.template.draft(self.destination, (*self.fixed, *map(quoted, texts)))
 
 
 def mould_of(app: Any, ready: Ready, *, rooted: bool = False) -> Mould | None:
