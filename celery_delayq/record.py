@@ -14,8 +14,8 @@
 
 Of the 956 bytes of a no-op task's message some 150 differ between two calls of the same task. The
 rest is a **template**, kept once and counted, which brings a waiting task from 1,260 to 460 bytes
-of Redis's memory and, there being less to copy, costs the hand-over nothing. A message that is
-sent for the first time, or large, or unlike the usual, is kept whole.
+of Redis's memory, and makes the hand-over half as long again (``tests/benchmarks``, move_profile).
+A message that is sent for the first time, or large, or unlike the usual, is kept whole.
 
 The message ends where its due time belongs: moving an entry never touches its message. ``move``
 joins messages in its script. Whoever else wants one is given the parts and joins them here, which

@@ -39,7 +39,7 @@ local place, score = place_of({due, relay, leased, dead}, member)
 if place == leased and tonumber(score) > now then return {'in_flight'} end
 -- Nobody claims what is in `due`.
 local claim = place ~= due and redis.call('HGET', claims, id)
-local explained = (place == dead or not place) and redis.call('HEXISTS', reasons, id) == 1
+local explained = place == dead and redis.call('HEXISTS', reasons, id) == 1
 local name = template_of(record, seam)
 local template = name and redis.call('HGET', templates, name)
 if name then redis.call('HEXISTS', uses, name) end

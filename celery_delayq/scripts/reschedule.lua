@@ -55,7 +55,7 @@ local later = place == index and when >= tonumber(score)
 local token = not later and needs_token(wake, index, when)
 -- Nobody claims what is in `due`.
 local claimed = place ~= due and redis.call('HGET', claims, id)
-local explained = (place == dead or not place) and redis.call('HEXISTS', reasons, id) == 1
+local explained = place == dead and redis.call('HEXISTS', reasons, id) == 1
 local claim = parse_claim(claimed)
 local unsure = place == leased or claim.unsure
 

@@ -171,3 +171,13 @@ def test_a_cancelled_entry_cannot_be_rescheduled(store):
 
 def test_only_done_is_true():
     assert [outcome for outcome in Outcome if outcome] == [Outcome.DONE]
+
+
+def test_the_trace_of_what_was_cancelled_is_bounded(store):
+    store.schedule("a", FAR_MS)
+    store.schedule("b", FAR_MS)
+    store.raw.hset(store.keys["handed"], mapping={f"h{step}": "h" for step in range(9_998)})
+    for task_id, kept in (("a", [9_999, 0]), ("b", [0, 10_000])):
+        store.entries.cancel(task_id)
+        assert [store.raw.hlen(store.keys[name]) for name in ("handed", "handed_old")] == kept
+    assert store.entries.cancel("b") == (Outcome.NOT_FOUND, None)
