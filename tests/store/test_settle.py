@@ -1,6 +1,7 @@
 """Ack and release; and that a token which is not the claim's does nothing."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,25 @@ def test_a_second_ack_does_nothing(store):
     before = store.snapshot()
     assert engine.ack(claimed) == 0
     assert store.snapshot() == before
+
+
+def test_the_trace_of_what_was_relayed_is_bounded(store):
+    for task_id in ("a", "b", "c"):
+        store.schedule_relayed(task_id)
+    engine = store.engine()
+    claimed, _ = engine.claim(3)
+    store.raw.hset(store.keys["handed"], mapping={f"h{step}": "h" for step in range(9_998)})
+    for one, kept in zip(claimed, ([9_999, 0], [0, 10_000], [1, 10_000]), strict=True):
+        engine.ack([one])
+        assert [store.raw.hlen(store.keys[name]) for name in ("handed", "handed_old")] == kept
+
+
+def test_the_end_of_a_token_is_not_the_token(store):
+    store.schedule_relayed("a")
+    claimed, _ = store.engine().claim(1)
+    shorter = [replace(claimed[0], token=claimed[0].token[1:])]
+    assert store.engine().ack(shorter) == store.engine().release("unsent", shorter) == 0
+    assert store.entries.state("a") is State.IN_FLIGHT
 
 
 def test_nothing_to_ack_or_release_asks_redis_nothing(start_redis, store_on):
