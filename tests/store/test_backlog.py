@@ -1,7 +1,10 @@
 """More is overdue than a batch: what fell due just now goes beside it, and all go once."""
 
+from dataclasses import replace
+
 import pytest
 
+from celery_delayq.errors import StoreError
 from tests.store.support import NOW_MS
 
 OLD_MS, FRESH_MS = NOW_MS - 21, NOW_MS - 20
@@ -87,4 +90,17 @@ def test_a_batch_that_ends_within_what_is_fresh_loses_nothing(store, hold, batch
     old = schedule(hold, "old", 9, OLD_MS)
     fresh = schedule(hold, "fresh", 2, NOW_MS, payload="x" * 1_000_001)
     assert batches() == [fresh[:1], fresh[1:], old[:8], old[8:]]
+    store.check()
+
+
+def test_without_the_right_to_take_what_is_fresh_nothing_moves(store):
+    store.raw.execute_command("ACL", "SETUSER", "few", "on", ">pw", "~*", "+@all", "-zrem")
+    store.endpoint = replace(store.endpoint, username="few", password="pw")
+    schedule(store.schedule, "old", 2 * BATCH, OLD_MS)
+    schedule(store.schedule, "new", 2, NOW_MS)
+    engine = store.engine(batch_size=BATCH)
+    with pytest.raises(StoreError, match="move failed"):
+        engine.move()
+    store.raw.execute_command("ACL", "DELUSER", "few")
+    assert store.arrived() == []
     store.check()

@@ -45,6 +45,15 @@ def test_what_is_due_is_handed_over(store):
     store.check()
 
 
+def test_a_busy_scanner_hands_over_as_well(store):
+    engine = store.engine()
+    engine.move()
+    store.schedule("due")
+    store.schedule("later", FAR_MS)
+    fill(store)
+    assert [engine.move().moved, engine.move().moved] == [1, 0]
+
+
 def test_what_cannot_be_handed_over_is_set_aside(store):
     store.schedule("ghost")
     store.raw.hdel(store.keys["messages"], "ghost")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -67,3 +68,16 @@ def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
     assert [one.message for one in claimed] == [message]
     engine.release("unsent", claimed)
     assert store.entries.cancel("a") == (Outcome.DONE, message)
+
+
+@pytest.mark.parametrize("step", ["page", "claim"])
+def test_a_template_that_many_share_is_sent_once(store, step):
+    for number in range(3):
+        store.schedule_relayed(f"a{number}", share=True)
+    if step == "page":
+        options = {"index": "relay", "score": -1, "order": -1, "before": 2**53}
+    else:
+        options = {"token": "t", "lease_ms": 1000}
+    answer = store.scripts.call(step, limit=9, max_bytes=10**6, **options)
+    (name,) = store.raw.hkeys(store.keys["templates"])
+    assert answer[1 if step == "page" else 2][::2] == [name]

@@ -196,6 +196,14 @@ def test_a_scanner_counts_as_alive_for_as_long_as_it_said(store):
     assert alive == [2, 2, 1, 1, 0]
 
 
+def test_a_scanner_that_is_busy_stays_alive(store):
+    engine = store.engine(alive=15)
+    for _ in range(3):
+        engine.move()
+    store.set_ms(NOW_MS + 14_000)
+    assert store.entries.counts().scanners == 1
+
+
 def test_a_scanner_silent_for_an_hour_is_forgotten(store):
     store.engine(alive=15).move()
     store.set_ms(NOW_MS + 3_700_000)

@@ -71,3 +71,25 @@ def test_a_step_that_meets_a_foreign_key_does_all_of_it_or_nothing(store, take, 
         assert (store.arrived(), take_again) == (["list"], 0)
     else:
         assert held(store) == before
+
+
+@pytest.mark.parametrize("key", ["dead", "reasons"])
+def test_what_cannot_be_set_aside_keeps_the_others_back_too(store, key):
+    store.schedule("bad")
+    store.schedule("good")
+    store.raw.hset(store.keys["messages"], "bad", b"2")
+    put_foreign_key(store, store.keys[key])
+    before = held(store)
+    with pytest.raises(StoreError):
+        store.engine().move()
+    assert held(store) == before
+
+
+@pytest.mark.parametrize("step", ["cancel", "move", "ack"])
+def test_a_foreign_key_is_not_dropped_as_if_it_were_an_old_trace(store, take, step):
+    store.raw.hset(store.keys["handed"], mapping={f"h{step}": "h" for step in range(10_000)})
+    put_foreign_key(store, store.keys["handed_old"])
+    before = held(store)
+    with pytest.raises(StoreError):
+        take(step)
+    assert held(store) == before
