@@ -10,7 +10,8 @@ ARGV[3]  before     only entries due before this, unix ms
 ARGV[4]  limit      most entries, 1..1000
 ARGV[5]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
-Returns  {{member, score in ms, record ('' if unreadable), its seam, ...}, {name, template, ...} they share}
+Returns  {{member, record or '' if it cannot be read, ...}, a text of what else is known of each: score
+         in ms and seam, blanks between; {name, template, ...} they share}
 Cost     O(log(N)^2 + M)
 Keeps    changes nothing; entries that come and go make it neither skip nor repeat another
 ]]
@@ -34,7 +35,7 @@ while low < high do
   if order_of(middle) <= order then low = middle + 1 else high = middle end
 end
 
-local found, brought, bytes = {}, {}, 0
+local found, known, brought, bytes = {}, {}, {}, 0
 local rows = redis.call('ZRANGE', index, low, low + limit - 1, 'WITHSCORES')
 for at = 1, #rows, 2 do
   local member, when = rows[at], tonumber(rows[at + 1])
@@ -42,9 +43,9 @@ for at = 1, #rows, 2 do
   local id = id_of(member)
   local record = redis.call('HGET', messages, id)
   local seam = seam_of(record)
-  local last = #found
-  found[last + 1], found[last + 2], found[last + 3], found[last + 4] = member, when, seam and record or '', seam or 0
+  found[#found + 1], found[#found + 2] = member, seam and record or ''
+  known[#known + 1] = whole(when) .. ' ' .. (seam or 0)
   if seam then bring(templates, template_of(record, seam), brought) end
   bytes = bytes + #(record or '')
 end
-return {found, brought}
+return {found, table.concat(known, ' '), brought}

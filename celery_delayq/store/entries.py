@@ -176,7 +176,7 @@ class Entries:
     def _index(self, name: str, after_ms: int, before_ms: int) -> Iterator[Row]:
         score, order = after_ms - 1, 2**48
         while True:
-            flat, shared = self._scripts.call(
+            flat, known, shared = self._scripts.call(
                 "page",
                 index=name,
                 score=score,
@@ -186,7 +186,9 @@ class Entries:
                 max_bytes=PAGE_BYTES,
             )
             templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            for member, score, text, seam in zip(*[iter(flat)] * 4, strict=True):
+            numbers = iter(map(int, known.split()))
+            for member, text in zip(flat[::2], flat[1::2], strict=True):
+                score, seam = next(numbers), next(numbers)
                 order = int.from_bytes(member[:6], "big")
                 if text:
                     record = Record(text, seam)
