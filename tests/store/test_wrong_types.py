@@ -75,9 +75,9 @@ def test_a_step_that_meets_a_foreign_key_does_all_of_it_or_nothing(store, take, 
 
 @pytest.mark.parametrize("key", ["dead", "reasons"])
 def test_what_cannot_be_set_aside_keeps_the_others_back_too(store, key):
-    store.schedule("bad")
     store.schedule("good")
-    store.raw.hset(store.keys["messages"], "bad", b"2")
+    store.schedule("bad", to="strange")
+    store.raw.set("strange", "somebody's")
     put_foreign_key(store, store.keys[key])
     before = held(store)
     with pytest.raises(StoreError):
