@@ -1,7 +1,5 @@
 """`move` joins a message in its script, Python joins it for all others: always the same one."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -48,15 +46,22 @@ def test_both_join_the_same_message(store, parts, due_ms, task_id):
     store.check()
 
 
-@given(body=st.binary(max_size=200), count=st.integers(1, 12))
+@given(parts=st.lists(TEXTS, min_size=4, max_size=8), count=st.integers(9, 11))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_both_refuse_the_same_records(store, body, count):
+def test_both_refuse_what_does_not_fit(store, parts, count):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    draft = Template.of((LINES * 2)[:count]).draft(LIST, [])
-    store.hold("a", replace(draft, body=draft.body + body), NOW_MS)
+    store.hold("a", Template.of((LINES * 2)[:count]).draft(LIST, parts), NOW_MS)
     here = joined_here(store, "a")
+    assert len(here) == (count == len(LINES) and len(parts) >= 6)
     assert joined_by_move(store) == here
+
+
+def test_an_expiry_past_all_dates_cannot_be_read(store):
+    parts = ["", "null", f"+{10**18}", "", "", ""]
+    store.hold("a", Template.of(LINES).draft(LIST, parts), NOW_MS)
+    with pytest.raises(UnreadableRecord, match="does not fit"):
+        store.entries.find("a")
 
 
 def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
