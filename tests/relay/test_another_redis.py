@@ -3,9 +3,11 @@
 import json
 
 import pytest
+import redis
 from celery.utils import uuid
 from kombu import VERSION, Exchange, Queue
 
+from celery_delayq.errors import UnreadableRecord
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
@@ -194,3 +196,22 @@ def test_a_full_redis_is_no_fault_of_the_tasks(other_redis):
     messages = other_redis.take(count=3)
     assert [message.headers["id"] for message in messages] == ["0", "1", "2"]
     assert {message.headers.get("delayq_attempt", 1) for message in messages} == {1}
+
+
+def test_what_cannot_be_put_together_is_set_aside_and_the_others_go_on(other_redis):
+    # The second of a kind shares a template; cut off behind its name, it does not fit it.
+    for task_id in ("first", "bad", "good"):
+        other_redis.due_now(task_id=task_id)
+    scripts = other_redis.delayq.entries._scripts
+    messages, store = (
+        scripts.keys["messages"],
+        redis.Redis.from_url(other_redis.app.conf.delayq_url),
+    )
+    text, seam = scripts.call("look", id="bad")[1:3]
+    store.hset(messages, "bad", text[: seam + 53])
+    other_redis.relay_once()
+    (arrived,) = lists(other_redis).values()
+    assert [json.loads(raw)["headers"]["id"] for raw in arrived] == ["first", "good"]
+    assert other_redis.counts() == (0, 0, 1)
+    with pytest.raises(UnreadableRecord, match="does not fit"):
+        other_redis.delayq.get("bad")
