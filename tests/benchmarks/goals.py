@@ -98,6 +98,11 @@ def _operation(name: str) -> Line:
     return Line(f"by_id.{name}_rate", f"{name} by id", "calls/s", beside, other, (goal,))
 
 
+def _of_redis(name: str) -> Line:
+    says = f"of that, Redis's time: {name}"
+    return Line(f"by_id.{name}_redis_us", says, "us", "bare_redis_us", "bare script")
+
+
 def _arrival(scanners: int) -> tuple[Line, ...]:
     words = f"arrival, idle system, {scanners} scanner{'s' * (scanners > 1)}"
     figure = f"lateness.scanners_{scanners}"
@@ -181,6 +186,7 @@ LINES: tuple[Line, ...] = (
     Line("many_tasks.at_rate", "schedule_many, one time", "tasks/s", goals=(at_least(25_000),)),
     Line("many_tasks.spread_rate", "schedule_many, spread", "tasks/s", goals=(at_least(25_000),)),
     *map(_operation, ("cancel", "reschedule", "get")),
+    *map(_of_redis, ("cancel", "reschedule", "get")),
     *_arrival(1),
     *_arrival(10),
     *_start(1),
@@ -219,6 +225,7 @@ LINES: tuple[Line, ...] = (
         "%",
         goals=(at_most(20),),
     ),
+    Line("hundred_scanners.busy_script_us", "Redis's time for one call of those", "us"),
     Line("busy_worker.arrival_p99_ms", "arrival, cores busy: p99", "ms", goals=(at_most(20),)),
 )
 

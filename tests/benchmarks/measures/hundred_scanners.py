@@ -44,10 +44,11 @@ def _load(client: redis.Redis, name: str, run) -> Figures:
     return {
         f"{name}_redis_cpu_percent": 100 * (after[0] - before[0]) / seconds,
         f"{name}_scripts_per_s": (after[1] - before[1]) / seconds,
+        f"{name}_script_us": (after[2] - before[2]) / max(1, after[1] - before[1]),
     }
 
 
-def _used(client: redis.Redis) -> tuple[float, int]:
+def _used(client: redis.Redis) -> tuple[float, int, int]:
     cpu = client.info("cpu")
-    calls = client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
-    return cpu["used_cpu_user"] + cpu["used_cpu_sys"], calls
+    scripts = client.info("commandstats").get("cmdstat_evalsha", {"calls": 0, "usec": 0})
+    return cpu["used_cpu_user"] + cpu["used_cpu_sys"], scripts["calls"], scripts["usec"]
