@@ -19,6 +19,16 @@ ARGUMENTS = ("bench", "--tasks", f"{FEW}")
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
+@pytest.fixture(autouse=True)
+def heard():
+    """Signals that end a process, also where the suite itself was started with them ignored."""
+    defaults = {signal.SIGINT: signal.default_int_handler}
+    before = {each: signal.signal(each, defaults.get(each, signal.SIG_DFL)) for each in SIGNALS}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
 class Interruption(Exception):
     """What a test ends a run with."""
 

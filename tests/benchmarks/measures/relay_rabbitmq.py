@@ -5,9 +5,10 @@ import time
 from kombu import Connection
 
 from tests.benchmarks.apps import QUEUE
-from tests.benchmarks.children import Child
+from tests.benchmarks.children import Child, cpu_seconds
 from tests.benchmarks.filling import Template, fill, shuffled_past
 from tests.benchmarks.lab import Lab
+from tests.benchmarks.measures.move_profile import script_us
 from tests.benchmarks.roles import kombu_publisher
 from tests.benchmarks.stats import Figures
 from tests.support.waiting import eventually
@@ -17,25 +18,33 @@ def measure(lab: Lab) -> Figures:
     """10,000 due at once, one scanner; what is counted is what RabbitMQ has confirmed."""
     count = lab.scaled(10_000, 3000)
     confirming = {"confirm_publish": True}
-    rate = handover(lab, lab.rabbit.url, count)
+    figures = handover(lab, lab.rabbit.url, count)
     _purge(lab.rabbit.url)
     with Child(kombu_publisher, lab.rabbit.url, count, confirming) as publisher:
         plain = count / publisher.ask("go")
     _purge(lab.rabbit.url)
-    return {"rate": rate, "kombu_rate": plain}
+    return figures | {"kombu_rate": plain}
 
 
-def handover(lab: Lab, broker: str, count: int) -> float:
-    """Tasks per second from the run's Redis to *broker*, until the last one is acknowledged."""
+def handover(lab: Lab, broker: str, count: int) -> Figures:
+    """From the run's Redis to *broker*, until the last one is acknowledged.
+
+    Returns:
+        Tasks per second; for each task the time of the store's scripts, and of the scanner's CPU.
+    """
     server = lab.server
     conf = {"delayq_url": server.url()}
     with lab.app(broker, **conf) as app, lab.scanners(broker, **conf) as scanning:
         fill(server.socket, Template(app), shuffled_past(count))
-        started = scanning.start()
-        eventually(lambda: _nothing_left(app), timeout=300)
-        seconds = time.perf_counter() - started
+        (scanner,) = scanning.pids
+        started, cpu = scanning.start(), cpu_seconds(scanner)
+        redis_us = script_us(
+            server.client(), lambda: eventually(lambda: _nothing_left(app), timeout=300)
+        )
+        seconds, cpu = time.perf_counter() - started, cpu_seconds(scanner) - cpu
         scanning.stop()
-    return count / seconds
+    rate = count / seconds
+    return {"rate": rate, "redis_us": redis_us / count, "scanner_us": cpu / count * 1e6}
 
 
 def _nothing_left(app) -> bool:
