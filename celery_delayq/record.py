@@ -18,8 +18,8 @@ of Redis's memory, and makes the hand-over half as long again (``tests/benchmark
 A message that is sent for the first time, or large, or unlike the usual, is kept whole.
 
 The message ends where its due time belongs: moving an entry never touches its message. ``move``
-joins messages in its script. Whoever else wants one is given the parts and joins them here, which
-spares Redis some 20 us for a single one. ``scripts/_prelude.lua`` describes the same layout to the
+joins messages in its script. Whoever else wants one is given the parts and joins them here: a `get`
+took Redis 58 us before, and takes 35. ``scripts/_prelude.lua`` describes the same layout to the
 scripts. What was written is read by every later version with the same first byte; a record that
 begins with another one is set aside whole and left alone.
 """

@@ -73,8 +73,8 @@ local function due_of(record, seam)
   return tonumber(sub(record, seam + 7, seam + 19))
 end
 
--- A due time as a record has it; `text` is that of a whole number. (Not by string.format, which
--- takes as long for a number as all else that a reschedule does with a record.)
+-- A due time as a record has it. (Not by string.format: the text is there as a rule, and printing a
+-- number is slow.)
 local function padded(text)
   return text .. string.rep(' ', 13 - #text)
 end
@@ -92,7 +92,8 @@ local function template_of(record, seam)
   if sub(record, seam + 41, seam + 41) == 'T' then return sub(record, seam + 42, seam + 53) end
 end
 
--- The lines of a template, kept in `cache` for the length of a script; or nil if it is gone.
+-- The lines of a template, kept in `cache` for the length of a script; or nil if it is gone. (Not by
+-- gmatch, which looks at every byte by itself.)
 local function lines_of(templates, name, cache)
   local lines = cache[name]
   if lines then return lines end
@@ -196,7 +197,8 @@ local function check_types(zsets, hashes)
   for _, key in ipairs(hashes) do redis.call('HLEN', key) end
 end
 
--- Whether this generation of `handed` ends with the `count` entries that leave now.
+-- Whether this generation of `handed` ends with the `count` entries that leave now. (Then it also
+-- stops at a foreign key in place of the older one, which `rotate` would drop.)
 local function is_full(handed, handed_old, count)
   if redis.call('HLEN', handed) + count < TRACE then return false end
   redis.call('HLEN', handed_old)

@@ -32,7 +32,7 @@ end
 local seam, defect = seam_of(record)
 if not seam then return {'unreadable', defect} end
 
--- All that can fail comes before the first write: nothing is rolled back.
+-- All that can fail comes before the first step that matters: nothing is rolled back.
 local now = math.floor(clock_us() / 1000)
 local member = member_of(record, seam, id)
 local place, score = place_of({due, relay, leased, dead}, member)
@@ -42,16 +42,17 @@ local claim = place ~= due and redis.call('HGET', claims, id)
 local explained = place == dead and redis.call('HEXISTS', reasons, id) == 1
 local name = template_of(record, seam)
 local template = name and redis.call('HGET', templates, name)
-if name then redis.call('HEXISTS', uses, name) end
-local full = is_full(handed, handed_old, 1)
+local rotates = is_full(handed, handed_old, 1)
 
-redis.call('HDEL', messages, id)
-if place then redis.call('ZREM', place, member) end
+allow_when_full(handed)
+if name then redis.call('HINCRBY', uses, name, 0) end
 redis.call('HSET', handed, id, trace_of('c', now, record, seam))
+if place then redis.call('ZREM', place, member) end
+redis.call('HDEL', messages, id)
 if claim then redis.call('HDEL', claims, id) end
 if explained then redis.call('HDEL', reasons, id) end
 if name then drop_template(templates, uses, name, 1) end
-if full then rotate(handed, handed_old) end
+if rotates then rotate(handed, handed_old) end
 -- A lease that ran out is an attempt whose outcome nobody knows.
 local unsure = place == leased or claim and parse_claim(claim).unsure
 return {unsure and 'uncertain' or 'done', record, seam, template or ''}

@@ -95,9 +95,9 @@ local function read_ahead(count)
   return ids, redis.call('HMGET', messages, unpack(ids))
 end
 
-local full = false
+local rotates = false
 if #members > 0 then
-  full = is_full(handed, handed_old, #members)
+  rotates = is_full(handed, handed_old, #members)
   check_types({dead}, {uses, reasons})
   -- A step that changes nothing, to find out before anything is moved whether it is allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
@@ -136,7 +136,7 @@ for _, full in ipairs(lists) do
   end
 end
 remove_taken(due, members, fresh, taken)
-if full then rotate(handed, handed_old) end
+if rotates then rotate(handed, handed_old) end
 
 -- One scanner is up for the head; were it all of them, a hundred scanners would call a hundred times
 -- for each due time. Another takes over what is not watched, or watched for later, or overdue.

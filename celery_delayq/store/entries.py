@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 from ..clock import MAX_DUE_MS, When, from_ms
@@ -169,9 +170,10 @@ class Entries:
         cannot be read is left out; it is set aside when it falls due.
         """
         indexes = (self._index(name, after_ms, before_ms) for name in ("due", "relay"))
-        for _, member, record, template in heapq.merge(*indexes):
+        for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
+            task_id = member[6:].decode(errors="replace")
             with suppress(UnreadableRecord):
-                yield _entry(member[6:].decode(), State.SCHEDULED, record, template)
+                yield _entry(task_id, State.SCHEDULED, record, template)
 
     def _index(self, name: str, after_ms: int, before_ms: int) -> Iterator[Row]:
         score, order = after_ms - 1, 2**48

@@ -123,3 +123,18 @@ def test_without_one_inner_right_nothing_is_lost(server, as_user, rights, missin
     arrived = {re.search(rb'"id": "(\d)"', one)[1].decode() for one in raw}
     waiting = {one for one in ids if delayq.get(one)}
     assert arrived | waiting == ids, "lost"
+
+
+@pytest.mark.parametrize("missing", ["zscore", "hget", "hlen", "hdel", "hincrby", "hset", "zrem"])
+def test_a_cancel_without_one_inner_right_says_so_and_loses_nothing(
+    server, as_user, rights, missing
+):
+    delayq = as_user([*rights, "~celery"])
+    for task_id in ("first", "held"):
+        delayq.note.apply_async(task_id=task_id, delayq_at=LONG_AGO)
+    server.root.execute_command("ACL", "SETUSER", "delayq", f"-{missing}")
+    with pytest.raises(StoreError):
+        delayq.cancel("held")
+    server.root.execute_command("ACL", "SETUSER", "delayq", f"+{missing}")
+    delayq.scanner()._engine.move()
+    assert server.root.llen("celery") == 2

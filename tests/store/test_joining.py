@@ -12,7 +12,7 @@ from tests.store.support import LINES, NOW_MS
 
 LIST = destination_for("L", "celery")
 TEXTS = st.text(st.characters(blacklist_characters="\n", blacklist_categories=("Cs",)), max_size=30)
-# Up to four years around the due time, either way; or not counted from it.
+# Up to three years around the due time, either way; or not counted from it.
 EXPIRIES = st.one_of(
     st.integers(-(10**11), 10**11).map("{:+d}".format),
     st.sampled_from(["null", '"2030-01-01T00:00:00"', "+", "-x", "+1 "]),

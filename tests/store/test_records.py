@@ -208,6 +208,14 @@ def test_a_foreign_member_of_an_index_harms_no_other(store, index, member):
     assert store.arrived() == ["a"]
 
 
+def test_an_id_that_is_no_utf8_is_listed_all_the_same(store):
+    store.schedule("a")
+    record = store.record("a")
+    store.raw.hset(store.keys["messages"], b"\xff", record)
+    store.raw.zadd(store.keys["due"], {record[10:16] + b"\xff": NOW_MS})
+    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS)] == ["a", "\ufffd"]
+
+
 garbage = st.one_of(
     st.binary(),
     st.binary().map(b"1L".__add__),
