@@ -1,10 +1,10 @@
 """Delayed Celery tasks that wait in Redis, and can be cancelled and moved while they do."""
 
-from .bootstep import ScannerStep
 from .errors import AlreadyScheduled, DelayQError, InvalidDueTime
-from .extension import DelayQ
-from .result import ScheduledResult
-from .scheduled import ScheduledTask
+from .integration.bootstep import ScannerStep
+from .integration.delayq import DelayQ
+from .integration.results import ScheduledResult
+from .operations.task import ScheduledTask
 from .store import Outcome, State
 
 __version__ = "0.1.0"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kombu.exceptions import OperationalError
 
 if TYPE_CHECKING:
-    from .bulk import Bulk
+    from .scheduling.bulk import Bulk
 
 
 class DelayQError(Exception):

@@ -12,9 +12,9 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
-from .. import bench as measuring
+from ..bench import run as measuring
+from ..bench.report import rows, sentences
 from .common import Said, aligned, delayq_of, json_option
-from .words import rows, sentences
 
 
 @click.command(cls=CeleryCommand)

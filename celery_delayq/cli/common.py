@@ -9,9 +9,9 @@ from typing import Any
 import click
 from celery.bin.base import CeleryOption
 
-from .. import registry
 from ..errors import DelayQError
-from ..extension import DelayQ
+from ..integration import registry
+from ..integration.delayq import DelayQ
 from ..store import Outcome
 
 _UNIX_TIME = re.compile(r"\d+(?:\.\d+)?")

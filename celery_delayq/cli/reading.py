@@ -10,7 +10,7 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..clock import from_ms
-from ..scheduled import ScheduledTask
+from ..operations.task import ScheduledTask
 from ..store import Outcome
 from .common import REFUSED, Said, aligned, delayq_of, json_option, plain, time_of
 

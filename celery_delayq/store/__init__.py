@@ -10,11 +10,11 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
-from .client import Client, Endpoint
+from .connection import Client, Endpoint
 from .engine import Claimed, Engine, Pass
 from .entries import Counts, Entries, Entry, New, State
 from .outcome import Outcome
-from .room import Room
+from .scratch import Room
 from .wakeup import Wakeup
 
 __all__ = [

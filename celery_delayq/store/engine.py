@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..errors import StoreUnavailable
-from ..record import Record
+from .record import Record
 from .scripts import Scripts
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time

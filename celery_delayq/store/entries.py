@@ -12,8 +12,8 @@ from typing import Any
 
 from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
-from ..record import Draft, Record
 from .outcome import Outcome
+from .record import Draft, Record
 from .scripts import Scripts
 
 Row = tuple[int, bytes, Record, bytes | None]

@@ -16,8 +16,8 @@ from typing import Any
 
 import redis
 
-from ..keys import Keys
-from .client import Client, packed
+from .connection import Client, packed
+from .keys import Keys
 
 _KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
@@ -89,7 +89,7 @@ def _words(text: str) -> set[str]:
 @lru_cache(maxsize=1)
 def load() -> dict[str, Script]:
     """Every script by its name, read once from the package's files."""
-    folder = resources.files("celery_delayq") / "scripts"
+    folder = resources.files("celery_delayq.store") / "lua"
     prelude = (folder / _PRELUDE).read_text("utf-8")
     return {
         name: Script.parse(name, prelude, path.read_text("utf-8"))

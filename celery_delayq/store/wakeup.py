@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from .client import TIMEOUT, Endpoint, translated
+from .connection import TIMEOUT, Endpoint, translated
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
 BLOCK = 30  # seconds that Redis holds a pop open; longer silence means that the link is dead

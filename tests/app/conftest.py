@@ -5,8 +5,9 @@ import warnings
 
 import pytest
 
-from celery_delayq import DelayQ, bulk
-from celery_delayq.hold import Hold
+from celery_delayq import DelayQ
+from celery_delayq.scheduling import bulk
+from celery_delayq.scheduling.request import Hold
 from tests.app.network import QUICK, Listener, ReplySwallower
 
 

@@ -3,8 +3,8 @@
 import pytest
 from kombu.exceptions import OperationalError
 
-from celery_delayq import bulk
 from celery_delayq.errors import StoreFull
+from celery_delayq.scheduling import bulk
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists, move
 

@@ -8,8 +8,10 @@ import pytest
 from celery import signals
 from celery.app.amqp import AMQP
 
-from celery_delayq import DelayQ, mould, sender
+from celery_delayq import DelayQ
 from celery_delayq.errors import NotHeld
+from celery_delayq.scheduling import prepared as mould
+from celery_delayq.scheduling import sender
 from tests.app.support import FAR, comparable, envelope
 
 ARGUMENTS = [

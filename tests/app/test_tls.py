@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import client
+from celery_delayq.store import connection as client
 from tests.app.support import FAR, LONG_AGO, lists, move
 from tests.support.missing import missing
 from tests.support.ports import free_port

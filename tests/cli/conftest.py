@@ -8,7 +8,7 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq import bench
+from celery_delayq.bench import run as bench
 from tests.app.conftest import held_app, redis, redis_client, url
 
 __all__ = ["held_app", "redis", "redis_client", "url"]

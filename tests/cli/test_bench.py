@@ -9,7 +9,7 @@ import sys
 import pytest
 from celery.signals import before_task_publish
 
-from celery_delayq import bench
+from celery_delayq.bench import run as bench
 from celery_delayq.store import Engine, Entries, Room
 from celery_delayq.store.scripts import Scripts
 from tests.app.support import FAR, LONG_AGO, move, scanner_of

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from celery_delayq import bench
+from celery_delayq.bench import run as bench
 from celery_delayq.errors import StoreError
 from celery_delayq.store import Engine, Entries, Room
 from celery_delayq.store.scripts import load

@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.errors import StoreError
 from celery_delayq.store import Endpoint, Wakeup
-from celery_delayq.store.client import packed
+from celery_delayq.store.connection import packed
 from celery_delayq.store.scripts import load
 from tests.readme import document
 from tests.store.support import NOW_MS, Store

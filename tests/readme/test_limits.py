@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from celery_delayq.relay import MAX_ATTEMPTS
+from celery_delayq.handover.relay import MAX_ATTEMPTS
 from celery_delayq.store.scripts import load
 from tests.app.support import LONG_AGO, lists, move, relay
 from tests.readme import document

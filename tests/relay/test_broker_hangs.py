@@ -7,8 +7,10 @@ from types import SimpleNamespace
 import pytest
 from kombu import Queue
 
-from celery_delayq import Outcome, confirms, handoff
+from celery_delayq import Outcome
 from celery_delayq.errors import BrokerDown
+from celery_delayq.handover import confirms
+from celery_delayq.handover import link as handoff
 from tests.support.waiting import eventually
 
 LEASE = 2  # seconds; the broker may take 0.3 of it

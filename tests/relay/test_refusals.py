@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from kombu import Exchange, Queue
 
-from celery_delayq import State, relay
+from celery_delayq import State
+from celery_delayq.handover import relay
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 

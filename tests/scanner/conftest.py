@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq import DelayQ, scanner
+from celery_delayq import DelayQ
+from celery_delayq.handover import scanner
 from celery_delayq.store import engine
 from tests.scanner.fakes import World
 from tests.scanner.house import House

@@ -3,7 +3,7 @@
 The scanner runs in the test's own thread: every wait ends at once, however long it says it is.
 """
 
-from celery_delayq.scanner import Scanner
+from celery_delayq.handover.scanner import Scanner
 from celery_delayq.store import Pass
 
 START_MS = 1_800_000_000_000

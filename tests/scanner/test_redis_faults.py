@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.store import client
+from celery_delayq.store import connection as client
 from tests.faults.proxy import Proxy
 from tests.support.waiting import eventually
 

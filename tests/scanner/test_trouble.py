@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
-from celery_delayq.scanner import LONGEST_BACKOFF
+from celery_delayq.handover.scanner import LONGEST_BACKOFF
 from tests.scanner.fakes import START_MS
 
 

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import Endpoint, Wakeup, client, wakeup
+from celery_delayq.store import Endpoint, Wakeup, wakeup
+from celery_delayq.store import connection as client
 from tests.support.waiting import eventually
 
 KEY = "{delayq:0}:wake"

@@ -1,6 +1,7 @@
 import pytest
 
-from celery_delayq.store import client, wakeup
+from celery_delayq.store import connection as client
+from celery_delayq.store import wakeup
 from tests.store.support import Store
 
 

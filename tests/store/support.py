@@ -14,10 +14,10 @@ import fakeredis
 
 from celery_delayq.clock import When
 from celery_delayq.errors import DelayQError
-from celery_delayq.keys import KEYS, Keys
-from celery_delayq.record import Draft, Template, destination_for, whole
 from celery_delayq.store import Client, Endpoint, Engine, Entries, New
-from celery_delayq.store.client import packed
+from celery_delayq.store.connection import packed
+from celery_delayq.store.keys import KEYS, Keys
+from celery_delayq.store.record import Draft, Template, destination_for, whole
 from celery_delayq.store.scripts import Scripts
 
 CLOCK = "test:clock"

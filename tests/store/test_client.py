@@ -9,8 +9,8 @@ import pytest
 
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.store import Client, Endpoint
-from celery_delayq.store import client as module
-from celery_delayq.store.client import packed
+from celery_delayq.store import connection as module
+from celery_delayq.store.connection import packed
 from tests.store.support import FAR_MS, endpoint
 
 PING = packed(["PING"])

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from celery_delayq.clock import MAX_DUE_MS, When
-from celery_delayq.record import destination_for
+from celery_delayq.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, draft_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

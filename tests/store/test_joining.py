@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from celery_delayq.clock import MAX_DUE_MS
 from celery_delayq.errors import UnreadableRecord
-from celery_delayq.record import Template, destination_for
 from celery_delayq.store import Outcome
+from celery_delayq.store.record import Template, destination_for
 from tests.store.support import LINES, NOW_MS
 
 LIST = destination_for("L", "celery")

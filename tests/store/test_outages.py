@@ -9,8 +9,8 @@ from kombu.exceptions import OperationalError
 
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.keys import Keys
 from celery_delayq.store import Client, Endpoint, Entries
+from celery_delayq.store.keys import Keys
 from celery_delayq.store.scripts import Scripts
 from tests.store.support import FAR_MS, endpoint, operation
 from tests.support.ports import free_port

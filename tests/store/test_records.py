@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from celery_delayq.clock import When
 from celery_delayq.errors import UnreadableRecord
-from celery_delayq.record import Template
 from celery_delayq.store import Outcome
+from celery_delayq.store.record import Template
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, operation
 

@@ -4,8 +4,8 @@ import pytest
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreError, StoreFull
-from celery_delayq.record import destination_for
 from celery_delayq.store import New, Outcome, entries
+from celery_delayq.store.record import destination_for
 from celery_delayq.store.scripts import load
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, draft_of, operation

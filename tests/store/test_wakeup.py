@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.keys import Keys
 from celery_delayq.store import Wakeup
 from celery_delayq.store import wakeup as module
+from celery_delayq.store.keys import Keys
 from tests.store.support import endpoint
 from tests.support.waiting import eventually
 

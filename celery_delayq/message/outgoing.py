@@ -22,7 +22,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.json import JSONEncoder
 
-from .record import DUE_HEADER, EXPIRES_HEADER, Draft, Template, whole
+from ..store.record import DUE_HEADER, EXPIRES_HEADER, Draft, Template, whole
 
 # What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
 # encoding a header.

@@ -21,10 +21,10 @@ from kombu import Producer
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 
-from .route import Relayed, Route
+from ..message.route import Relayed, Route
 
 if TYPE_CHECKING:
-    from .store import Claimed
+    from ..store import Claimed
 
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
 

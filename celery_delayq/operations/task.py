@@ -13,9 +13,9 @@ from kombu.compression import decompress
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
-from .clock import from_ms
-from .errors import UnreadableRecord
-from .store import Entry, State
+from ..clock import from_ms
+from ..errors import UnreadableRecord
+from ..store import Entry, State
 
 
 @dataclass(frozen=True)

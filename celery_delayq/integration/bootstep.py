@@ -7,7 +7,7 @@ from typing import Any
 from celery import bootsteps
 
 from . import control, registry
-from .extension import DelayQ
+from .delayq import DelayQ
 
 STOP_TIMEOUT = 10.0  # seconds: one publish under way may last as long
 

@@ -15,16 +15,16 @@ from celery.exceptions import NotRegistered, SoftTimeLimitExceeded
 from celery.result import EagerResult
 from kombu.exceptions import OperationalError
 
-from . import clock
-from .clock import DelayInput, TimeInput, When
-from .errors import DelayQError, InvalidOption, NotHeld, StoreError
-from .hold import OPTION, Hold, Ready
-from .mould import Mould, is_plain, mould_of
+from .. import clock
+from ..clock import DelayInput, TimeInput, When
+from ..errors import DelayQError, InvalidOption, NotHeld, StoreError
+from ..store import New
+from .prepared import Mould, is_plain, mould_of
+from .request import OPTION, Hold, Ready
 from .sender import checked_id, store, unsent
-from .store import New
 
 if TYPE_CHECKING:
-    from .extension import DelayQ
+    from ..integration.delayq import DelayQ
 
 SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000

@@ -8,13 +8,13 @@ from typing import Any
 
 from celery import Celery
 
-from .broker import Broker, store_endpoint
-from .handoff import Handoff
-from .keys import Keys
-from .relay import Relay
-from .scanner import Scanner
+from .handover.link import Handoff
+from .handover.relay import Relay
+from .handover.scanner import Scanner
+from .message.broker import Broker, store_endpoint
 from .settings import Settings
 from .store import Client, Engine, Entries, Room, Wakeup
+from .store.keys import Keys
 from .store.scripts import Scripts
 
 PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a lease

@@ -20,23 +20,24 @@ from celery.utils.imports import symbol_by_name
 from kombu import Producer
 from kombu.utils.functional import retry_over_time
 
-from . import native_delay, registry
-from .errors import DelayQError, InvalidOption, StoreUnavailable
-from .hold import OPTION, PREFIX, Hold, Ready, asked_for, captured
-from .message import (
+from ..errors import DelayQError, InvalidOption, StoreUnavailable
+from ..handover.publishers import ATTEMPT_HEADER, REDELIVERED_HEADER
+from ..integration import registry
+from ..message import native_delay
+from ..message.outgoing import (
     Captured,
     HoldingProducer,
     capturing_producer,
     list_key,
     needs_relay,
 )
-from .publishers import ATTEMPT_HEADER, REDELIVERED_HEADER
-from .record import DUE_HEADER, EXPIRES_HEADER, Draft, destination_for
-from .route import relay_route
-from .store import Entries, New
+from ..message.route import relay_route
+from ..store import Entries, New
+from ..store.record import DUE_HEADER, EXPIRES_HEADER, Draft, destination_for
+from .request import OPTION, PREFIX, Hold, Ready, asked_for, captured
 
 if TYPE_CHECKING:
-    from .extension import DelayQ
+    from ..integration.delayq import DelayQ
 
 MANY_TEMPLATES = 1000  # names of templates that a process remembers
 LONGEST_ID = 512  # bytes; a task id is part of every index

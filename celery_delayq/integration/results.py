@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from celery.result import AsyncResult, GroupResult
 
-from .clock import DelayInput, TimeInput, from_ms
-from .store import Outcome, State
+from ..clock import DelayInput, TimeInput, from_ms
+from ..store import Outcome, State
 
 if TYPE_CHECKING:
-    from .extension import DelayQ
+    from .delayq import DelayQ
 
 
 class Scheduled:

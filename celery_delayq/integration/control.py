@@ -9,13 +9,13 @@ from celery.app.control import Control
 from celery.utils.imports import symbol_by_name
 from kombu.utils.functional import maybe_list
 
+from ..errors import InvalidOption, StoreError
 from . import registry
-from .errors import InvalidOption, StoreError
 
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from .extension import DelayQ
+    from .delayq import DelayQ
 
 
 class Holding:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from celery.app.task import Task
 from celery.canvas import Signature
 
+from ..clock import DelayInput, TimeInput
 from . import registry
-from .clock import DelayInput, TimeInput
 
 if TYPE_CHECKING:
-    from .result import ScheduledResult
+    from .results import ScheduledResult
 
 
 def _task_delay_until(task: Task, when: TimeInput, /, *args: Any, **kwargs: Any) -> ScheduledResult:

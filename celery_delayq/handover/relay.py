@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .handoff import Handoff
-    from .store import Claimed, Engine
+    from ..store import Claimed, Engine
+    from .link import Handoff
 
 logger = logging.getLogger(__name__)
 

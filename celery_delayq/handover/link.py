@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from kombu import Connection
 
+from ..errors import BrokerDown
 from .confirms import publisher_for
-from .errors import BrokerDown
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 
 if TYPE_CHECKING:
-    from .store import Claimed
+    from ..store import Claimed
 
 logger = logging.getLogger(__name__)
 

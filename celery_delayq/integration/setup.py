@@ -5,9 +5,12 @@ from __future__ import annotations
 from celery import Celery
 from click import Option
 
-from . import canvas, control, sender, task
+from ..message import canvas
+from ..scheduling import sender
+from . import control
+from . import methods as task
 
-SCANNER_STEP = "celery_delayq.bootstep:ScannerStep"
+SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 
 def wire(app: Celery) -> None:

@@ -22,11 +22,11 @@ from celery.signals import after_task_publish, before_task_publish, task_sent
 from celery.utils import uuid
 from celery.utils.saferepr import saferepr
 
-from .clock import When
-from .hold import Ready
-from .message import DIFFERING, LARGE, Captured, has_plain_id, quoted
-from .record import Draft, Template
-from .store import New
+from ..clock import When
+from ..message.outgoing import DIFFERING, LARGE, Captured, has_plain_id, quoted
+from ..store import New
+from ..store.record import Draft, Template
+from .request import Ready
 
 MANY = 1000  # moulds that a process remembers
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import KeysLeft, StoreError, StoreUnavailable
-from ..keys import KEYS, Keys
-from .client import Client, Endpoint, packed
+from .connection import Client, Endpoint, packed
+from .keys import KEYS, Keys
 from .scripts import Scripts
 
 LIFETIME_MS = 600_000  # of what a killed process leaves behind

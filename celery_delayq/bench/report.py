@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..figures import Figures, Limit, Link, Measure
+from .measurements import Figures, Limit, Link, Measure
 
 
 def rows(figures: Figures) -> Iterator[tuple[str, str]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import NoDelayQ
+from ..errors import NoDelayQ
 
 if TYPE_CHECKING:
-    from .extension import DelayQ
+    from .delayq import DelayQ
 
 _ATTRIBUTE = "delayq"
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from dateutil.parser import isoparse
 
-from .clock import When, after, at, from_ms
-from .errors import InvalidOption
-from .message import Captured
-from .settings import Settings
-from .store import New
+from ..clock import When, after, at, from_ms
+from ..errors import InvalidOption
+from ..message.outgoing import Captured
+from ..settings import Settings
+from ..store import New
 
 PREFIX = "delayq_"
 OPTION = "delayq_hold"

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 
 from celery.utils import uuid
 
-from .bulk import SLICE
-from .clock import When
-from .errors import DelayQError, StoreError, StoreFull
-from .figures import Figures, Link, Measure
-from .message import Captured, HoldingProducer, capturing_producer
-from .mould import Mould
-from .record import Draft, destination_for
-from .store import Entries, New, Room
+from ..clock import When
+from ..errors import DelayQError, StoreError, StoreFull
+from ..message.outgoing import Captured, HoldingProducer, capturing_producer
+from ..scheduling.bulk import SLICE
+from ..scheduling.prepared import Mould
+from ..store import Entries, New, Room
+from ..store.record import Draft, destination_for
+from .measurements import Figures, Link, Measure
 
 if TYPE_CHECKING:
-    from .extension import DelayQ
+    from ..integration.delayq import DelayQ
 
 TASK = "celery_delayq.bench"  # no such task exists, and no worker ever sees it
 ROUND_TRIPS = 200

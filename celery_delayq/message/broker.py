@@ -9,8 +9,8 @@ from typing import Any
 from kombu import Connection
 from kombu.utils.url import url_to_parts
 
-from .errors import InvalidSetting
-from .store import Endpoint
+from ..errors import InvalidSetting
+from ..store import Endpoint
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"

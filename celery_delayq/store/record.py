@@ -32,7 +32,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from .clock import EPOCH
+from ..clock import EPOCH
 
 #: Name of the message header that says when the task was due, in ms since 1970.
 DUE_HEADER = "delayq_due"

@@ -11,7 +11,7 @@ from kombu import Exchange, Queue, binding
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
-from .message import Captured, dumps
+from .outgoing import Captured, dumps
 
 
 def relay_route(captured: Captured, queues: Mapping[str, Queue], key: str | None = None) -> str:

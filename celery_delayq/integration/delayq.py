@@ -13,19 +13,22 @@ from celery.app.task import Context, Task
 from celery.canvas import Signature
 from celery.result import EagerResult
 
-from . import canvas, clock, registry, sender
-from .bulk import Bulk, Item, Loader, Spread, times_for
-from .clock import DelayInput, TimeInput, When
-from .errors import InvalidOption, NotATask, NotHeld, UnreadableRecord
-from .hold import OPTION, Hold
-from .mould import Moulds
-from .parts import Parts
-from .record import DUE_HEADER
-from .result import ScheduledGroupResult, ScheduledResult, scheduled
-from .revocation import mark_revoked
-from .scheduled import ScheduledTask
-from .store import Counts, Outcome, State
-from .wiring import wire
+from .. import clock
+from ..clock import DelayInput, TimeInput, When
+from ..errors import InvalidOption, NotATask, NotHeld, UnreadableRecord
+from ..message import canvas
+from ..operations.revoked import mark_revoked
+from ..operations.task import ScheduledTask
+from ..scheduling import sender
+from ..scheduling.bulk import Bulk, Item, Loader, Spread, times_for
+from ..scheduling.prepared import Moulds
+from ..scheduling.request import OPTION, Hold
+from ..services import Parts
+from ..store import Counts, Outcome, State
+from ..store.record import DUE_HEADER
+from . import registry
+from .results import ScheduledGroupResult, ScheduledResult, scheduled
+from .setup import wire
 
 logger = logging.getLogger(__name__)
 

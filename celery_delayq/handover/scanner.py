@@ -16,11 +16,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from .errors import BrokerDown, StoreUnavailable
+from ..errors import BrokerDown, StoreUnavailable
 
 if TYPE_CHECKING:
+    from ..store import Engine, Pass, Wakeup
     from .relay import Relay
-    from .store import Engine, Pass, Wakeup
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from kombu import Producer
 from kombu.exceptions import OperationalError
 
+from ..message.route import Route
 from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
-from .route import Route
 
 if TYPE_CHECKING:
-    from .store import Claimed
+    from ..store import Claimed
 
 
 class Confirming(OneByOne):

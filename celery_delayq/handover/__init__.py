@@ -1,0 +1,1 @@
+"""Out: from due to the queue."""
