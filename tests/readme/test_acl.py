@@ -8,7 +8,7 @@ from celery_delayq.errors import StoreError
 from celery_delayq.store import Endpoint, Wakeup
 from celery_delayq.store.connection import packed
 from celery_delayq.store.scripts import load
-from tests.readme.document import README
+from tests.readme.document import PACKAGE
 from tests.store.support import NOW_MS, Store
 from tests.store.test_every_redis import play
 
@@ -21,7 +21,7 @@ TRACES = 10_000  # after so many that left, their traces move on to another key
 def rule():
     [line] = [
         block.text.split()
-        for block in README.written_in("text", "In production")
+        for block in PACKAGE.written_in("text", "Access rights")
         if block.text.startswith("ACL SETUSER")
     ]
     return line[3:]
