@@ -8,7 +8,6 @@ and body in the places where the record's template is open.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +27,6 @@ from ..store import New
 from ..store.record import Draft, Template
 from .request import Ready
 
-MANY = 1000  # moulds that a process remembers
-
 # What of the options of a call belongs to its arguments, or looks at them.
 _OF_ARGUMENTS = {"argsrepr", "kwargsrepr", "router"}
 _SIGNALS = (before_task_publish, after_task_publish, task_sent)
@@ -48,7 +45,7 @@ class Mould:
     embed: Any
     encode: Callable[[Any], str]
     describe: tuple[Callable[[Any], str], Callable[[Any], str]]
-    policy: dict[str, Any]
+    policy: Mapping[str, Any]
 
     @classmethod
     def of(
@@ -56,7 +53,7 @@ class Mould:
         app: Any,
         message: Captured,
         destination: bytes,
-        policy: dict[str, Any],
+        policy: Mapping[str, Any],
         *,
         rooted: bool = False,
     ) -> Mould | None:
@@ -119,56 +116,6 @@ class Mould:
 def mould_of(app: Any, ready: Ready, *, rooted: bool = False) -> Mould | None:
     """The mould of what the sender made ready, where there is one."""
     return Mould.of(app, ready.message, ready.destination, ready.policy, rooted=rooted)
-
-
-class Moulds:
-    """The moulds of an app's tasks, for calls without options and outside of a task."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._conf: Any = None
-        self._changes: dict[str, Any] = {}
-        self._known: dict[tuple[Any, ...], Mould | None] = {}
-
-    def find(self, task: Any) -> Mould | None:
-        """A mould that holds for a call of *task* at this moment."""
-        conf = self._app.conf
-        if conf is not self._conf or conf.changes != self._changes:
-            self._conf, self._changes = conf, dict(conf.changes)
-            self._known.clear()
-        return self._known.get(self._key(task)) if self._is_free() else None
-
-    def learn(self, task: Any, ready: Ready) -> None:
-        """Make a mould of the first message of *task*, where that is possible."""
-        key = self._key(task)
-        if key in self._known or ready.message.is_large or not self._is_free():
-            return
-        if len(self._known) >= MANY:
-            self._known.clear()
-        plain = is_plain(self._app, task)
-        self._known[key] = mould_of(self._app, ready) if plain else None
-
-    def _is_free(self) -> bool:
-        # Tests switch task_always_eager where no change of the configuration shows: in an object
-        # that Celery reads through.
-        return not (
-            self._app.current_worker_task
-            or any(signal.receivers for signal in _SIGNALS)
-            or self._app.conf.task_always_eager
-        )
-
-    def _key(self, task: Any) -> tuple[Any, ...]:
-        """All that a message depends on and that may change between two calls."""
-        app = self._app
-        return (
-            task.apply_async,
-            task.shadow_name,
-            task.ignore_result,
-            app.send_task,
-            app.amqp.router.route,
-            app.thread_oid,
-            os.getpid(),
-        )
 
 
 def is_plain(app: Any, task: Any, signature: Signature | None = None) -> bool:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, Wakeup
+from celery_delayq.store import Endpoint, PooledConnection, Wakeup
 from celery_delayq.store.connection import packed
 from celery_delayq.store.scripts import load
 from tests.readme.document import PACKAGE
@@ -14,7 +14,7 @@ from tests.store.test_every_redis import play
 
 # What is not called inside of a script.
 BY_CLIENT = {"eval", "evalsha", "blpop", "client|setname", "select"}
-TRACES = 10_000  # after so many that left, their traces move on to another key
+TOMBSTONES = 10_000  # after so many that left, theirs move on to another key
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,7 @@ class RestrictedStore(Store):
         self.set_ms(NOW_MS)
 
     def _client(self):
-        client = super()._client()
-        client.endpoint = self._where
-        return client
+        return PooledConnection(self._where)
 
 
 @pytest.fixture
@@ -62,20 +60,20 @@ def test_every_step_is_allowed(restricted):
     play(restricted())
 
 
-def test_the_traces_of_what_left_may_move_on(restricted):
+def test_the_tombstones_may_move_on(restricted):
     store = restricted()
     engine = store.engine(batch_size=1000)
-    store.flood(TRACES)
+    store.flood(TOMBSTONES)
 
-    while engine.move().moved:
+    while engine.hand_over().handed_over:
         pass
 
-    assert store.raw.exists(store.keys["handed_old"])
+    assert store.raw.exists(store.keys["tombstones_old"])
 
 
 def test_a_scanner_may_wait_for_a_token(restricted):
     store = restricted()
-    wakeup = Wakeup(store._where, store.keys["wake"])
+    wakeup = Wakeup(PooledConnection(store._where), store.keys["wake"])
     store.schedule("a")
     try:
         assert wakeup.wait(5)
@@ -102,13 +100,13 @@ def test_nothing_else_is_allowed(restricted, command):
 @pytest.mark.parametrize("right", sorted(BY_CLIENT))
 def test_a_scanner_cannot_do_without(restricted, right):
     store = restricted(without=f"+{right}")
-    wakeup = Wakeup(store._where, store.keys["wake"])
+    wakeup = Wakeup(PooledConnection(store._where), store.keys["wake"])
 
     engine = store.engine()
 
     def scan():
         for _ in range(2):
-            engine.move()
+            engine.hand_over()
             wakeup.wait(0.2)
 
     try:
@@ -118,11 +116,11 @@ def test_a_scanner_cannot_do_without(restricted, right):
         wakeup.close()
 
 
-def test_without_the_right_to_a_queue_s_list_a_task_is_set_aside_with_the_reason(restricted):
+def test_without_the_right_to_a_queue_s_list_a_task_is_dead_with_the_reason(restricted):
     store = restricted("resetkeys", "~{delayq:*}:*", "~test:clock")
     store.schedule("a")
 
-    [(task_id, reason)] = store.engine().move().set_aside
+    [(task_id, reason)] = store.engine().hand_over().dead
 
     assert task_id == "a"
     assert reason.startswith("celery: ")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import celery_delayq
-from celery_delayq import DelayQ, Outcome
+from celery_delayq import Outcome
 from celery_delayq.settings import SETTINGS
 from tests.readme.document import DOCUMENTS, FAULTS, PACKAGE, README, ROOT, TESTS
 from tests.readme.tables import tables
@@ -83,8 +83,13 @@ def test_what_is_stable_is_all_that_is_public():
     assert stable["importable from `celery_delayq`"] == set(celery_delayq.__all__)
     assert stable["options of `apply_async` and `send_task`"] == OPTIONS
     assert stable["headers of a message"] == HEADERS
-    attributes = stable["attributes of `DelayQ`"]
-    assert [one for one in attributes - {"app"} if not callable(getattr(DelayQ, one, None))] == []
+
+
+def test_every_attribute_of_delayq_is_named(shop):
+    [named] = [row[1] for row in PACKAGE.rows("What is stable") if row[0].endswith("`DelayQ`")]
+    there = {name for name in dir(shop.delayq) if not name.startswith("_")}
+    assert names(named) == there - {"services"}
+    assert "`DelayQ.services`" in PACKAGE.parts("What is stable")
 
 
 def test_the_format_that_is_described_is_the_one_that_is_written():
