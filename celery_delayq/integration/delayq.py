@@ -21,7 +21,6 @@ from ..operations.revoked import mark_revoked
 from ..operations.task import ScheduledTask
 from ..scheduling import sender
 from ..scheduling.bulk import Bulk, Item, Loader, Spread, times_for
-from ..scheduling.prepared import Moulds
 from ..scheduling.request import OPTION, Hold
 from ..services import Parts
 from ..store import Counts, Outcome, State
@@ -47,7 +46,6 @@ class DelayQ(Parts):
 
     def __init__(self, app: Celery) -> None:
         super().__init__(app)
-        self._moulds = Moulds(app)
         if registry.find(app) is None:
             registry.attach(app, self)
             wire(app)
@@ -145,19 +143,8 @@ class DelayQ(Parts):
         at: TimeInput | None = None,
         after: DelayInput | None = None,
     ) -> Held:
-        when, unsent = self._when(at=at, after=after), sender.unsent(self.app)
-        mould = self._moulds.find(task) if unsent else None
-        new = mould and mould.new(task, args, kwargs, when)
-        if mould and new:
-            (answer,) = sender.store(self.entries, [new], mould.policy)
-            result = task.AsyncResult(new.task_id)
-            result.ignored = task.ignore_result
-            return scheduled(result, self, sender.due_of(answer))
-        hold = Hold(when)
-        held = self._result(task.apply_async(args, kwargs, **{OPTION: hold}, **unsent), hold)
-        if hold.ready and unsent:
-            self._moulds.learn(task, hold.ready)
-        return held
+        hold = Hold(self._when(at=at, after=after))
+        return self._result(task.apply_async(args, kwargs, **{OPTION: hold}), hold)
 
     def _result(self, result: Any, hold: Hold) -> Held:
         if hold.due_ms is not None:

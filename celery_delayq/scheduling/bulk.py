@@ -21,7 +21,7 @@ from ..errors import DelayQError, InvalidOption, NotHeld, StoreError
 from ..store import New
 from .prepared import Mould, is_plain, mould_of
 from .request import OPTION, Hold, Ready
-from .sender import checked_id, store, unsent
+from .sender import checked_id, store
 
 if TYPE_CHECKING:
     from ..integration.delayq import DelayQ
@@ -151,7 +151,7 @@ class Loader:
     def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
         got: list[Ready] = []
         app = self._delayq.app
-        options = {OPTION: Hold(when, got.append), "add_to_parent": False, **unsent(app)}
+        options = {OPTION: Hold(when, got.append), "add_to_parent": False}
         result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
         if not got:
             if not isinstance(result, EagerResult):

@@ -1,14 +1,14 @@
-"""The message of one task for many arguments: made once by Celery, and from then on filled in.
+"""A bulk's message: made once by Celery, and from then on filled in.
 
-Most of what a call of ``apply_async`` does comes out the same for every call of one task: options,
+Most of what a call of ``apply_async`` does comes out the same for every item of a bulk: options,
 routing, headers, the record's template. So Celery makes the first message. Where nothing on the way
 looks at a single task's arguments or id, the others are that message with their own id, arguments
-and body in the places where the record's template is open.
+and body in the places where the record's template is open. Only a bulk does this: of single calls
+Celery makes every message.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,6 @@ from celery.app.defaults import DEFAULTS
 from celery.app.routes import MapRoute
 from celery.canvas import Signature
 from celery.signals import after_task_publish, before_task_publish, task_sent
-from celery.utils import uuid
 from celery.utils.saferepr import saferepr
 
 from ..clock import When
@@ -27,8 +26,6 @@ from ..message.outgoing import DIFFERING, LARGE, Captured, has_plain_id, quoted
 from ..store import New
 from ..store.record import Draft, Template
 from .request import Ready
-
-MANY = 1000  # moulds that a process remembers
 
 # What of the options of a call belongs to its arguments, or looks at them.
 _OF_ARGUMENTS = {"argsrepr", "kwargsrepr", "router"}
@@ -84,9 +81,7 @@ class Mould:
         same = mould.draft(args, kwargs) == message.draft(destination, share=True)
         return mould if same else None
 
-    def new(
-        self, task: Any, args: Any, kwargs: Any, when: When, task_id: str | None = None
-    ) -> New | None:
+    def new(self, task: Any, args: Any, kwargs: Any, when: When, task_id: str) -> New | None:
         """An entry for these arguments; ``None`` where Celery has to make it.
 
         Raises:
@@ -100,7 +95,7 @@ class Mould:
         if fits is not None and task.typing:
             fits(*args, **kwargs)
         draft = self.draft(args, kwargs)
-        return New(task_id or uuid(), when, draft) if draft else None
+        return New(task_id, when, draft) if draft else None
 
     def draft(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draft | None:
         """The record for these arguments; ``None`` where it should not share a template.
@@ -119,56 +114,6 @@ class Mould:
 def mould_of(app: Any, ready: Ready, *, rooted: bool = False) -> Mould | None:
     """The mould of what the sender made ready, where there is one."""
     return Mould.of(app, ready.message, ready.destination, ready.policy, rooted=rooted)
-
-
-class Moulds:
-    """The moulds of an app's tasks, for calls without options and outside of a task."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._conf: Any = None
-        self._changes: dict[str, Any] = {}
-        self._known: dict[tuple[Any, ...], Mould | None] = {}
-
-    def find(self, task: Any) -> Mould | None:
-        """A mould that holds for a call of *task* at this moment."""
-        conf = self._app.conf
-        if conf is not self._conf or conf.changes != self._changes:
-            self._conf, self._changes = conf, dict(conf.changes)
-            self._known.clear()
-        return self._known.get(self._key(task)) if self._is_free() else None
-
-    def learn(self, task: Any, ready: Ready) -> None:
-        """Make a mould of the first message of *task*, where that is possible."""
-        key = self._key(task)
-        if key in self._known or ready.message.is_large or not self._is_free():
-            return
-        if len(self._known) >= MANY:
-            self._known.clear()
-        plain = is_plain(self._app, task)
-        self._known[key] = mould_of(self._app, ready) if plain else None
-
-    def _is_free(self) -> bool:
-        # Tests switch task_always_eager where no change of the configuration shows: in an object
-        # that Celery reads through.
-        return not (
-            self._app.current_worker_task
-            or any(signal.receivers for signal in _SIGNALS)
-            or self._app.conf.task_always_eager
-        )
-
-    def _key(self, task: Any) -> tuple[Any, ...]:
-        """All that a message depends on and that may change between two calls."""
-        app = self._app
-        return (
-            task.apply_async,
-            task.shadow_name,
-            task.ignore_result,
-            app.send_task,
-            app.amqp.router.route,
-            app.thread_oid,
-            os.getpid(),
-        )
 
 
 def is_plain(app: Any, task: Any, signature: Signature | None = None) -> bool:

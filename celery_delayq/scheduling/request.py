@@ -35,7 +35,7 @@ class Ready:
 
 
 class Hold:
-    """When to hold until; learns the entry, and the due time that the store settled on.
+    """When to hold until; learns the due time that the store settled on.
 
     With *collect*, the sender gives the entry there instead of storing it.
     """
@@ -43,7 +43,6 @@ class Hold:
     def __init__(self, when: When, collect: Callable[[Ready], None] | None = None) -> None:
         self.when = when
         self.collect = collect
-        self.ready: Ready | None = None
         self.due_ms: int | None = None
 
     def expected_due(self) -> datetime:

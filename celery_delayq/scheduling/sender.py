@@ -9,13 +9,11 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from celery.app.amqp import AMQP
-from celery.backends.base import BaseKeyValueStoreBackend, DisabledBackend
 from celery.utils.imports import symbol_by_name
 from kombu import Producer
 from kombu.utils.functional import retry_over_time
@@ -47,29 +45,6 @@ _ONCE = {"max_retries": 0}
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 Send = Callable[..., Any]
-
-
-class _NoProducer:
-    """Stands for a producer in a call that will not publish: the sender puts its own there."""
-
-    @property
-    def connection(self) -> Any:
-        return self
-
-    def _reraise_as_library_errors(self) -> Any:
-        return nullcontext()
-
-
-_NO_PRODUCER = _NoProducer()
-
-
-def unsent(app: Any) -> dict[str, Any]:
-    """Options that keep Celery from taking a producer out of its pool, a tenth of a call's time.
-
-    Only where nothing but the sender would use it: the ``rpc`` backend declares a queue.
-    """
-    quiet = isinstance(app.backend, (DisabledBackend, BaseKeyValueStoreBackend))
-    return {"producer": _NO_PRODUCER} if quiet else {}
 
 
 class Holding:
@@ -148,9 +123,8 @@ class Sender:
     def _store(self, task_id: str, hold: Hold, message: Captured, policy: dict[str, Any]) -> None:
         destination = self._destination(message)
         new = New(task_id, hold.when, self._draft(message, destination))
-        hold.ready = Ready(new, message, destination, policy)
         if hold.collect is not None:
-            hold.collect(hold.ready)
+            hold.collect(Ready(new, message, destination, policy))
             return
         (answer,) = store(
             self._delayq.entries, [new], policy, supersede=self._delayq.is_running(task_id)

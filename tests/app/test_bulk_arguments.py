@@ -22,6 +22,8 @@ MORE = {
     "lone surrogate": (("\ud800",), {}),
     "not a number": ((float("nan"), float("-inf")), {}),
     "just small enough": (("x" * 1400,), {}),
+    "quotation marks": (('it\'s \\ "so"', '"', "'", "\\n", "\x7f", "a b-c_d.e@f:/"), {}),
+    "numbers": ((True, None, -0.0, 1e300, 10**30, -(2**53) - 1), {}),
 }
 EVERYTHING = {**ARGUMENTS, **MORE}
 CASES = [

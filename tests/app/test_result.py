@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from celery.app.task import Context
 from celery.exceptions import TimeoutError as CeleryTimeoutError
-from celery.result import AsyncResult, result_from_tuple
+from celery.result import AsyncResult, denied_join_result, result_from_tuple
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, ScheduledResult, State
@@ -199,7 +199,7 @@ def test_due_of_a_request_is_the_time_that_its_message_was_due(delayq):
     assert delayq.due_of(Context({"id": "a"})) is None
 
 
-# Subscriptions, of which a Redis result backend has one for each result that is waited for.
+# Subscriptions: a Redis result backend has one for each call, except for calls of a running task.
 
 
 @pytest.fixture
@@ -214,26 +214,24 @@ def subscriptions(redis):
     return counted
 
 
-def test_a_result_that_nobody_waits_for_asks_the_backend_for_nothing(
-    app, add, redis, subscriptions
-):
+def test_a_result_that_nothing_subscribed_to_takes_no_subscription_back(add, redis, subscriptions):
     add.delay_until(FAR, 1)
-    app.backend.result_consumer.start("another")
     redis.config_resetstat()
 
-    for number in range(3):
-        add.delay_until(FAR, number)
+    with denied_join_result():
+        for number in range(3):
+            add.delay_until(FAR, number)
 
     assert subscriptions() == (0, 0)
 
 
-def test_a_result_that_was_waited_for_takes_its_subscription_back(app, add, redis, subscriptions):
-    add.delay_until(FAR, 1)
-    result = add.delay_until(FAR, 2)
+def test_a_result_takes_back_what_its_call_subscribed_to(add, redis, subscriptions):
+    kept = add.delay_until(FAR, 1)
     redis.config_resetstat()
 
-    app.backend.add_pending_result(result, weak=True)
+    result = add.delay_until(FAR, 2)
     eventually(lambda: subscriptions() == (1, 0))
     del result
 
     eventually(lambda: subscriptions() == (1, 1))
+    assert kept.cancel()
