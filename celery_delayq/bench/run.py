@@ -22,7 +22,7 @@ from ..clock import When
 from ..errors import DelayQError, StoreError, StoreFull
 from ..message.outgoing import Captured, HoldingProducer, capturing_producer
 from ..scheduling.bulk import SLICE
-from ..scheduling.prepared import Mould
+from ..scheduling.prepared import PreparedMessage
 from ..store import Entries, New, Room
 from ..store.record import Draft, destination_for
 from .measurements import Figures, Link, Measure
@@ -219,9 +219,9 @@ class _Run:
     def _drafts(self) -> Callable[[int], Draft]:
         """What makes the records of a bulk, as ``schedule_many`` does."""
         message = self._message()
-        mould = Mould.of(self._delayq.app, message, self._destination, {})
+        prepared = PreparedMessage.of(self._delayq.app, message, self._destination)
         bare = message.draft(self._destination, share=False)
-        return lambda number: (mould and mould.draft((number,), {})) or bare
+        return lambda number: (prepared and prepared.draft((number,), {})) or bare
 
     def _size(self) -> int:
         return len(self._drafts()(42).body) + len(self._destination) + ENVELOPE

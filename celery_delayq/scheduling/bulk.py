@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -19,12 +20,15 @@ from .. import clock
 from ..clock import DelayInput, TimeInput, When
 from ..errors import DelayQError, InvalidOption, NotHeld, StoreError
 from ..store import New
-from .prepared import Mould, is_plain, mould_of
+from .prepared import Preparation
 from .request import OPTION, Hold, Ready
 from .sender import checked_id, store
+from .untouched import touched
 
 if TYPE_CHECKING:
     from ..integration.delayq import DelayQ
+
+logger = logging.getLogger(__name__)
 
 SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
@@ -68,8 +72,7 @@ class Loader:
         self._signature = signature
         self._task = _task_of(signature)
         self._progress = progress
-        self._plain = is_plain(delayq.app, self._task, signature)
-        self._mould: Mould | None = None
+        self._preparation: Preparation | None = None
         self._slice: list[New | str | Exception] = []
         self._bytes = 0
         self._policy: dict[str, Any] = {}
@@ -77,6 +80,7 @@ class Loader:
 
     def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
         """Hold all items; *times* has one for each, ``None`` where the item brings its own."""
+        self._look_around()
         try:
             # An item is asked for first: one time too many would be taken of the other.
             for item, when in zip(items, times, strict=False):
@@ -119,6 +123,17 @@ class Loader:
         self._slice, self._bytes = [], 0
         if self._progress:
             self._progress(self.bulk)
+        self._look_around()
+
+    def _look_around(self) -> None:
+        """Find out whether a slice's messages may be made of others; it may change in between."""
+        touching = touched(self._delayq.app, self._task, self._signature)
+        if touching:
+            if self._preparation or not self.bulk.ids:
+                logger.debug("a bulk goes through Celery item by item, because of %s", touching)
+            self._preparation = None
+        elif self._preparation is None:
+            self._preparation = Preparation(self._delayq.app)
 
     def _note(self, outcome: str | Exception) -> None:
         if isinstance(outcome, Exception):
@@ -143,14 +158,14 @@ class Loader:
         return new or self._by_celery(args, kwargs, when, task_id)
 
     def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | None:
-        if self._mould is None:
+        message = self._preparation and self._preparation.message
+        if not message:
             return None
         args, kwargs = _merged(self._signature, args, kwargs)
-        return self._mould.new(self._task, args, kwargs, when, task_id)
+        return message.new(self._task, args, kwargs, when, task_id)
 
     def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
         got: list[Ready] = []
-        app = self._delayq.app
         options = {OPTION: Hold(when, got.append), "add_to_parent": False}
         result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
         if not got:
@@ -160,9 +175,8 @@ class Loader:
             return ran
         (ready,) = got
         self._policy = ready.policy
-        if self._mould is None and self._plain:
-            rooted = app.current_worker_task is not None or self._signature.options.get("root_id")
-            self._mould = mould_of(app, ready, rooted=bool(rooted))
+        if self._preparation:
+            self._preparation.learn(ready)
         return ready.new
 
 
