@@ -100,6 +100,11 @@ class DelayQ(Parts):
     ) -> Bulk:
         """Hold one task for many arguments, some nine times as fast as one by one.
 
+        It is one call, and has one trace: what a tracer knows of the call is in the messages of all
+        items alike. Where something on a message's way is patched or overridden, or a handler
+        listens to ``before_task_publish``, Celery makes each item's message, at the pace of
+        single calls, and a tracer may give each a trace of its own.
+
         Args:
             signature: A task, or a signature with options for all; no canvas.
             items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. Behind them

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import timedelta, tzinfo
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Union
-from uuid import UUID
 
 from celery.canvas import Signature
 from celery.exceptions import NotRegistered, SoftTimeLimitExceeded
 from celery.result import EagerResult
+from celery.utils import uuid
 from kombu.exceptions import OperationalError
 
 from .. import clock
@@ -76,7 +75,6 @@ class Loader:
         self._slice: list[New | str | Exception] = []
         self._bytes = 0
         self._policy: dict[str, Any] = {}
-        self._ids = _new_ids()
 
     def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
         """Hold all items; *times* has one for each, ``None`` where the item brings its own."""
@@ -151,7 +149,7 @@ class Loader:
             when = _own_time(own_time, self._delayq.timezone)
         if when is None:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
-        return args, kwargs, when, next(self._ids) if task_id is None else checked_id(task_id)
+        return args, kwargs, when, uuid() if task_id is None else checked_id(task_id)
 
     def _new(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
         new = self._filled_in(args, kwargs, when, task_id)
@@ -241,14 +239,6 @@ def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
     if first.mode != last.mode or first.ms > last.ms:
         raise InvalidOption("spread", spread, _SPREAD)
     return (When(first.mode, random.randint(first.ms, last.ms), spread) for _ in repeat(None))
-
-
-def _new_ids() -> Iterator[str]:
-    """Ids as Celery makes them, of randomness that is asked for once in a slice."""
-    while True:
-        drawn = os.urandom(16 * SLICE)
-        for at in range(0, len(drawn), 16):
-            yield str(UUID(bytes=drawn[at : at + 16], version=4))
 
 
 def _bare(error: Exception) -> Exception:

@@ -10,6 +10,10 @@ routing, headers, the record's template. Where nothing on the way looks at a sin
 (:mod:`.untouched`), the others are that message with their own id, arguments and body in the places
 where the record's template is open. Only a bulk does this: of single calls Celery makes every
 message.
+
+Two things are done here that a library does, as the rate of a bulk hangs on them: what ``saferepr``
+says of plain arguments (18 to 40 % of the caller's time), and ``store.connection.packed`` (10 to
+20 %).
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from celery.app.defaults import DEFAULTS
 from celery.utils.saferepr import saferepr
 
 from ..clock import When
-from ..message.outgoing import LARGE, Captured, has_plain_id, quoted
+from ..message.outgoing import LARGE, Captured, dumps, has_plain_id
 from ..store import New
 from ..store.record import Draft, Template
 from .request import Ready
@@ -90,7 +94,7 @@ class PreparedMessage:
             return None
         of_args, of_kwargs = self.describe
         texts = (of_args(args), of_kwargs(kwargs) if kwargs else "{}", body)
-        return self.template.draft(self.destination, (*self.fixed, *map(quoted, texts)))
+        return self.template.draft(self.destination, (*self.fixed, *map(dumps, texts)))
 
 
 class Preparation:
