@@ -89,7 +89,9 @@ class DelayQ:
     ) -> Bulk:
         """Schedule one task for many arguments, many times as fast as one by one.
 
-        It is one call: tracers see one, and its messages share what Celery made of the first two.
+        It is one call, and has one trace: what a tracer knows of the call is in the messages of all
+        items. Where a function between the call and the message is patched, items are sent like
+        single calls, and a tracer may give each a trace of its own.
 
         Args:
             signature: A task, or a signature with options for all; no canvas.
