@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.app.task import Context, Task
@@ -27,12 +27,15 @@ from ..services import Parts
 from ..store import Counts, Outcome, State
 from ..store.record import DUE_HEADER
 from . import registry
-from .results import ScheduledGroupResult, ScheduledResult, scheduled
+from .results import ScheduledResult, has_run, scheduled
 from .setup import wire
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-Held = Union[ScheduledResult, ScheduledGroupResult, EagerResult]
+    R = TypeVar("R", default=Any)
+
+logger = logging.getLogger(__name__)
 
 
 class DelayQ(Parts):
@@ -42,10 +45,11 @@ class DelayQ(Parts):
     and signatures, and lets ``revoke`` reach what is held. It opens no connection.
 
     Args:
-        app: The Celery app. Settings are read from its configuration, when first needed.
+        app: The Celery app. Settings are read from its configuration, when first needed. It gets
+            the attribute ``delayq``, which a type checker cannot know: keep the object instead.
     """
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery[Any]) -> None:
         super().__init__(app)
         self._moulds = Moulds(app)
         if registry.find(app) is None:
@@ -56,11 +60,11 @@ class DelayQ(Parts):
 
     def schedule(
         self,
-        signature: Signature | Task,
+        signature: Signature[R] | Task[..., R],
         *,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
-    ) -> Held:
+    ) -> ScheduledResult[R]:
         """Hold a signature until it is due; all of its options are honoured.
 
         Args:
@@ -71,7 +75,7 @@ class DelayQ(Parts):
 
         Returns:
             A result with ``due``, ``cancel`` and ``reschedule``. With ``task_always_eager`` the
-            task has run, and this is Celery's ``EagerResult``.
+            task has run: it is an ``EagerResult`` as well, and too late to be cancelled.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
@@ -144,7 +148,7 @@ class DelayQ(Parts):
         *,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
-    ) -> Held:
+    ) -> ScheduledResult[Any]:
         when, unsent = self._when(at=at, after=after), sender.unsent(self.app)
         mould = self._moulds.find(task) if unsent else None
         new = mould and mould.new(task, args, kwargs, when)
@@ -159,11 +163,11 @@ class DelayQ(Parts):
             self._moulds.learn(task, hold.ready)
         return held
 
-    def _result(self, result: Any, hold: Hold) -> Held:
+    def _result(self, result: Any, hold: Hold) -> ScheduledResult[Any]:
         if hold.due_ms is not None:
             return scheduled(result, self, hold.due_ms)
         if isinstance(result, EagerResult) or self.app.conf.task_always_eager:
-            return result
+            return has_run(result, self, clock.to_ms(hold.expected_due(), self.timezone))
         raise NotHeld(result.id)
 
     def _when(

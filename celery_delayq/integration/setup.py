@@ -9,6 +9,7 @@ from ..message import canvas
 from ..scheduling import sender
 from . import control
 from . import methods as task
+from .task import combine_with_django
 
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
@@ -22,6 +23,7 @@ def wire(app: Celery) -> None:
     app.steps["worker"].add(SCANNER_STEP)
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)
+    combine_with_django(app)
     task.install()
 
 
