@@ -21,7 +21,7 @@ from ..clock import When
 from ..errors import DelayQError, StoreError, StoreFull
 from ..message.outgoing import Captured, InterceptingProducer, capturing_producer
 from ..scheduling.bulk import SLICE
-from ..scheduling.prepared import Mould
+from ..scheduling.prepared import PreparedMessage
 from ..services import Services
 from ..store import Entries, New, ScratchKeys
 from ..store.record import Draft, destination_for
@@ -216,9 +216,9 @@ class _Run:
     def _drafts(self) -> Callable[[int], Draft]:
         """What makes the records of a bulk, as ``schedule_many`` does."""
         message = self._message()
-        mould = Mould.of(self._services.app, message, self._destination, {})
+        prepared = PreparedMessage.of(self._services.app, message, self._destination)
         bare = message.draft(self._destination, share=False)
-        return lambda number: (mould and mould.draft((number,), {})) or bare
+        return lambda number: (prepared and prepared.draft((number,), {})) or bare
 
     def _size(self) -> int:
         return len(self._drafts()(42).body) + len(self._destination) + ENVELOPE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.app.task import Context, Task
@@ -21,8 +22,14 @@ from ..scheduling.bulk import Bulk, Item, Spread
 from ..services import Services
 from ..store import Counts, Outcome, State
 from . import registry
-from .results import Result, call_signature
+from .calls import call_signature
+from .results import ScheduledResult
 from .setup import set_up
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=Any)
 
 
 class DelayQ:
@@ -32,14 +39,15 @@ class DelayQ:
     and signatures, and lets ``revoke`` reach what waits. It opens no connection.
 
     Args:
-        app: The Celery app. Settings are read from its configuration, when first needed.
+        app: The Celery app. Settings are read from its configuration, when first needed. It gets
+            the attribute ``delayq``, which a type checker cannot know: keep the object instead.
 
     Attributes:
         app: The Celery app.
         services: Its settings, broker and store, for what builds on this package.
     """
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery[Any]) -> None:
         self.app = app
         self.services = registry.find(app) or Services(app)
         if registry.find(app) is None:
@@ -50,11 +58,11 @@ class DelayQ:
 
     def schedule(
         self,
-        signature: Signature | Task,
+        signature: Signature[R] | Task[..., R],
         *,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
-    ) -> Result:
+    ) -> ScheduledResult[R]:
         """Schedule a signature; all of its options are honoured.
 
         Args:
@@ -65,7 +73,7 @@ class DelayQ:
 
         Returns:
             A result with ``due``, ``cancel`` and ``reschedule``. With ``task_always_eager`` the
-            task has run, and this is Celery's ``EagerResult``.
+            task has run: it is an ``EagerResult`` as well, and too late to be cancelled.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
@@ -89,7 +97,9 @@ class DelayQ:
     ) -> Bulk:
         """Schedule one task for many arguments, many times as fast as one by one.
 
-        It is one call: tracers see one, and its messages share what Celery made of the first two.
+        It is one call, and has one trace: what a tracer knows of the call is in the messages of all
+        items. Where a function between the call and the message is patched, items are sent like
+        single calls, and a tracer may give each a trace of its own.
 
         Args:
             signature: A task, or a signature with options for all; no canvas.

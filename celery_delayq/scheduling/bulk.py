@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import timedelta, tzinfo
 from itertools import repeat
 from typing import Any, Union
-from uuid import UUID
 
 from celery.canvas import Signature
 from celery.exceptions import NotRegistered, SoftTimeLimitExceeded
 from celery.result import EagerResult
+from celery.utils import uuid
 from kombu.exceptions import OperationalError
 
 from .. import clock
@@ -21,9 +21,12 @@ from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreEr
 from ..message import canvas
 from ..services import Services
 from ..store import New, checked_id
-from .prepared import Mould, is_plain, mould_of
+from .prepared import Preparation
 from .request import OPTION, Ready, Request
+from .untouched import touched
 from .writing import write
+
+logger = logging.getLogger(__name__)
 
 SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
@@ -88,15 +91,14 @@ class Loader:
         self._signature = signature
         self._task = _task_of(signature)
         self._progress = progress
-        self._plain = is_plain(services.app, self._task, signature)
-        self._mould: Mould | None = None
+        self._preparation: Preparation | None = None
         self._slice: list[New | str | Exception] = []
         self._bytes = 0
         self._policy: Mapping[str, Any] = {}
-        self._ids = _new_ids()
 
     def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
         """Hold all items; *times* has one for each, ``None`` where the item brings its own."""
+        self._look_around()
         try:
             # An item is asked for first: one time too many would be taken of the other.
             for item, when in zip(items, times, strict=False):
@@ -139,6 +141,17 @@ class Loader:
         self._slice, self._bytes = [], 0
         if self._progress:
             self._progress(self.bulk)
+        self._look_around()
+
+    def _look_around(self) -> None:
+        """Find out whether a slice's messages may be made of others; it may change in between."""
+        touching = touched(self._services.app, self._task, self._signature)
+        if touching:
+            if self._preparation or not self.bulk.ids:
+                logger.debug("a bulk goes through Celery item by item, because of %s", touching)
+            self._preparation = None
+        elif self._preparation is None:
+            self._preparation = Preparation(self._services.app)
 
     def _note(self, outcome: str | Exception) -> None:
         if isinstance(outcome, Exception):
@@ -156,21 +169,21 @@ class Loader:
             when = _own_time(own_time, self._services.timezone)
         if when is None:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
-        return args, kwargs, when, next(self._ids) if task_id is None else checked_id(task_id)
+        return args, kwargs, when, uuid() if task_id is None else checked_id(task_id)
 
     def _new(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
         new = self._filled_in(args, kwargs, when, task_id)
         return new or self._by_celery(args, kwargs, when, task_id)
 
     def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | None:
-        if self._mould is None:
+        message = self._preparation and self._preparation.message
+        if not message:
             return None
         args, kwargs = _merged(self._signature, args, kwargs)
-        return self._mould.new(self._task, args, kwargs, when, task_id)
+        return message.new(self._task, args, kwargs, when, task_id)
 
     def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
         got: list[Ready] = []
-        app = self._services.app
         options = {OPTION: Request(when, got.append), "add_to_parent": False}
         result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
         if not got:
@@ -180,9 +193,8 @@ class Loader:
             return ran
         (ready,) = got
         self._policy = ready.policy
-        if self._mould is None and self._plain:
-            rooted = app.current_worker_task is not None or self._signature.options.get("root_id")
-            self._mould = mould_of(app, ready, rooted=bool(rooted))
+        if self._preparation:
+            self._preparation.learn(ready)
         return ready.new
 
 
@@ -247,14 +259,6 @@ def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
     if first.mode != last.mode or first.ms > last.ms:
         raise InvalidOption("spread", spread, _SPREAD)
     return (When(first.mode, random.randint(first.ms, last.ms), spread) for _ in repeat(None))
-
-
-def _new_ids() -> Iterator[str]:
-    """Ids as Celery makes them, of randomness that is asked for once in a slice."""
-    while True:
-        drawn = os.urandom(16 * SLICE)
-        for at in range(0, len(drawn), 16):
-            yield str(UUID(bytes=drawn[at : at + 16], version=4))
 
 
 def _bare(error: Exception) -> Exception:

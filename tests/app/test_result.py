@@ -11,7 +11,6 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, ScheduledResult, State
 from celery_delayq.integration.results import scheduled
-from celery_delayq.store import Receipt
 from tests.app.support import FAR, LONG_AGO, claim, redis_ms, to_ms
 from tests.support.waiting import eventually
 
@@ -70,7 +69,7 @@ def test_the_state_is_scheduled_while_a_scanner_publishes_it(held_app, url):
     app = held_app(url, url)
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
-    result = scheduled(app.delayq.services, AsyncResult("a", app=app), Receipt("a", 0))
+    result = scheduled(AsyncResult("a", app=app), app.delayq.services, 0)
 
     claim(app.delayq)
 
@@ -87,9 +86,7 @@ def test_the_state_of_what_was_set_aside_is_dead(held_app, url, redis):
     app.delayq.hand_over()
 
     assert app.delayq.state("a") is State.DEAD
-    assert (
-        scheduled(app.delayq.services, AsyncResult("a", app=app), Receipt("a", 0)).state == "DEAD"
-    )
+    assert scheduled(AsyncResult("a", app=app), app.delayq.services, 0).state == "DEAD"
     assert "broken" in app.delayq.get("a").reason
 
 

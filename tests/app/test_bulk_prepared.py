@@ -154,7 +154,7 @@ def test_pydantic_arguments_are_dumped_of_every_task(app, redis, made_by_celery)
     assert len(made_by_celery) == len(ITEMS)
 
 
-def test_a_message_of_protocol_1_is_no_mould(held_app, url, redis, made_by_celery):
+def test_messages_of_protocol_1_are_celery_s(held_app, url, redis, made_by_celery):
     app = held_app(url, task_protocol=1)
 
     singly, together = both_ways(redis, plain_task(app).s(), ids="abcde")
