@@ -1,107 +1,153 @@
-"""The parts of one app's ``DelayQ``, made from its configuration when they are first needed."""
+"""One app's settings, broker and store, each made when it is first needed.
+
+    app.conf ---> settings
+    broker URL -> broker ---+--> endpoint --> connection --> scripts --> entries
+    delayq_url -------------+
+
+This is what is handed down, in place of the app's ``DelayQ``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
-from typing import Any
 
 from celery import Celery
 
-from .handover.link import Handoff
-from .handover.relay import Relay
-from .handover.scanner import Scanner
 from .message.broker import Broker, store_endpoint
 from .settings import Settings
-from .store import Client, Engine, Entries, Room, Wakeup
-from .store.keys import Keys
-from .store.scripts import Scripts
+from .store import (
+    Connection,
+    Endpoint,
+    Engine,
+    Entries,
+    Keys,
+    PooledConnection,
+    ScratchKeys,
+    Scripts,
+    Wakeup,
+)
 
-PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a lease
-ALIVE = 3  # safety intervals without a sign of life after which a scanner counts as gone
+HEARTBEATS = 3  # safety intervals without a heartbeat after which a scanner counts as gone
 
 
-class Parts:
-    """What the app is configured to, the store's two sides, and scanners."""
+def _nobody(*_: object) -> None:
+    """What a hook does that nobody has set."""
 
-    def __init__(self, app: Celery) -> None:
+
+@dataclass(frozen=True)
+class Hooks:
+    """Who is told of what happens to tasks; nobody, unless a function is given.
+
+    A hook is called after the step, in the thread that took it, and must not raise.
+
+    Attributes:
+        scheduled: With the task id and the due time in ms.
+        rescheduled: The same.
+        cancelled: With the task id.
+        dead: With the task id and the reason.
+    """
+
+    scheduled: Callable[[str, int], object] = _nobody
+    rescheduled: Callable[[str, int], object] = _nobody
+    cancelled: Callable[[str], object] = _nobody
+    dead: Callable[[str, str], object] = _nobody
+
+
+class Services:
+    """What the rooms above need to know of one app.
+
+    Args:
+        app: The Celery app. Its configuration is read when something is first asked for.
+        hooks: Who is told of what happens to tasks.
+    """
+
+    def __init__(self, app: Celery, hooks: Hooks | None = None) -> None:
         self.app = app
+        self.hooks = hooks or Hooks()
 
     @cached_property
     def settings(self) -> Settings:
+        """The checked settings.
+
+        Raises:
+            InvalidSetting: one is out of its range.
+        """
         return Settings.load(self.app.conf)
 
     @cached_property
     def broker(self) -> Broker:
+        """What the app's broker is; nothing is connected."""
         return Broker.of(self.app.connection_for_write())
 
     @cached_property
+    def endpoint(self) -> Endpoint:
+        """Where the store is.
+
+        Raises:
+            InvalidSetting: there is no Redis to keep tasks in.
+        """
+        return store_endpoint(self.settings.url, self.broker)
+
+    @cached_property
     def store_is_broker(self) -> bool:
-        """Whether a script can move a message straight into the broker's lists."""
-        endpoint = self.broker.endpoint
+        """Whether a script can push a message straight into the broker's lists."""
+        broker = self.broker
         return (
-            endpoint is not None
-            and not self.broker.failover
-            and endpoint.same_database(self._endpoint)
+            broker.endpoint is not None
+            and not broker.failover
+            and broker.endpoint.same_database(self.endpoint)
         )
 
     @property
     def timezone(self) -> tzinfo:
+        """The zone of naive times."""
         zone: tzinfo = self.app.timezone
         return zone
 
-    @cached_property
-    def _endpoint(self) -> Any:
-        return store_endpoint(self.settings.url, self.broker)
+    def connect(self) -> Connection:
+        """A connection to the store's Redis that nobody else uses; opened when first needed."""
+        return PooledConnection(self.endpoint)
 
     @cached_property
-    def _scripts(self) -> Scripts:
-        return Scripts(Client(self._endpoint), Keys(self.settings.prefix))
+    def scripts(self) -> Scripts:
+        """The scripts on the store's keys, over the connection that callers share."""
+        return Scripts(self.connect(), Keys(self.settings.prefix))
 
     @cached_property
     def entries(self) -> Entries:
-        return Entries(self._scripts)
+        """What callers do with the store."""
+        return Entries(self.scripts)
+
+    def engine(self, scripts: Scripts | None = None) -> Engine:
+        """What a scanner does with the store, over a connection of its own unless one is given."""
+        settings = self.settings
+        return Engine(
+            scripts or Scripts(self.connect(), self.scripts.keys),
+            batch_size=settings.batch_size,
+            lease=settings.lease,
+            alive=settings.safety_interval * HEARTBEATS,
+        )
+
+    def wakeup(self) -> Wakeup:
+        """What a scanner waits on."""
+        return Wakeup(self.connect(), self.scripts.keys["wake"])
+
+    def scratch_keys(self) -> ScratchKeys:
+        """Keys to measure with, in the store's Redis."""
+        return ScratchKeys(self.connect(), self.settings.prefix)
 
     def check(self) -> None:
         """Read the whole configuration.
 
         Raises:
-            InvalidSetting: a setting is out of its range, or there is no Redis to hold tasks.
+            InvalidSetting: a setting is out of its range, or there is no Redis to keep tasks in.
         """
-        _ = self._endpoint
-
-    def scanner(self) -> Scanner:
-        """A scanner of one's own; the caller starts and stops it."""
-        settings = self.settings
-        engine = self.engine(Scripts(Client(self._endpoint), self._scripts.keys))
-        return Scanner(
-            engine,
-            Wakeup(self._endpoint, self._scripts.keys["wake"]),
-            Relay(
-                engine,
-                Handoff(
-                    self.app.connection_for_write,
-                    timeout=min(PUBLISH_TIMEOUT, settings.lease * 0.3),
-                ),
-                lease=settings.lease,
-            ),
-            safety_interval=settings.safety_interval,
-            lease=settings.lease,
-        )
-
-    def engine(self, scripts: Scripts) -> Engine:
-        """What a scanner of this app does with a store."""
-        return Engine(
-            scripts,
-            batch_size=self.settings.batch_size,
-            lease=self.settings.lease,
-            alive=self.settings.safety_interval * ALIVE,
-        )
-
-    def room(self) -> Room:
-        """Keys of one's own in the store's Redis, to measure with."""
-        return Room(self._endpoint, self.settings.prefix)
+        _ = self.endpoint
 
     def close(self) -> None:
-        """Close this process's idle connections to Redis; the next call opens new ones."""
-        self._scripts.client.close()
+        """Close the idle connections that callers share; the next call opens new ones."""
+        if "scripts" in vars(self):
+            self.scripts.connection.close()

@@ -14,21 +14,18 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from statistics import median, quantiles
-from typing import TYPE_CHECKING
 
 from celery.utils import uuid
 
 from ..clock import When
 from ..errors import DelayQError, StoreError, StoreFull
-from ..message.outgoing import Captured, HoldingProducer, capturing_producer
+from ..message.outgoing import Captured, InterceptingProducer, capturing_producer
 from ..scheduling.bulk import SLICE
 from ..scheduling.prepared import PreparedMessage
-from ..store import Entries, New, Room
+from ..services import Services
+from ..store import Entries, New, ScratchKeys
 from ..store.record import Draft, destination_for
 from .measurements import Figures, Link, Measure
-
-if TYPE_CHECKING:
-    from ..integration.delayq import DelayQ
 
 TASK = "celery_delayq.bench"  # no such task exists, and no worker ever sees it
 ROUND_TRIPS = 200
@@ -56,25 +53,25 @@ def _longest(tasks: int) -> float:
     return max(8.0, tasks / 5000)
 
 
-def run(delayq: DelayQ, tasks: int, tick: Tick) -> Figures:
+def run(services: Services, tasks: int, tick: Tick) -> Figures:
     """Measure; takes some seconds, with Redis as busy as one process can make it.
 
     Args:
-        delayq: Whose store it is.
+        services: Whose store it is.
         tasks: How many tasks wait at a time.
         tick: Called with how much was done since the last time.
 
     Raises:
         StoreError: Redis is away, is or would be full, refused a step, or lost entries.
     """
-    with closing(delayq.room()) as room:
+    with closing(services.scratch_keys()) as room:
         link = _link(room, tick)
         # From here on there is something to remove.
         with room:
-            return _Run(delayq, room, tick).run(tasks, link)
+            return _Run(services, room, tick).run(tasks, link)
 
 
-def _link(room: Room, tick: Tick) -> Link:
+def _link(room: ScratchKeys, tick: Tick) -> Link:
     room.round_trip()  # connects
     trips = [trip for (trip,) in _trips(room, tick, ROUND_TRIPS, b"")]
     # Beside each other, for a link is not the same from one second to the next.
@@ -83,7 +80,7 @@ def _link(room: Room, tick: Tick) -> Link:
     return Link(median(trips), quantiles(trips, n=100)[98], max(0.0, carried / PAYLOAD))
 
 
-def _trips(room: Room, tick: Tick, count: int, *payloads: bytes) -> list[tuple[float, ...]]:
+def _trips(room: ScratchKeys, tick: Tick, count: int, *payloads: bytes) -> list[tuple[float, ...]]:
     times: list[tuple[float, ...]] = []
     until = time.monotonic() + BRIEFLY
     while len(times) < count and not (times[1:] and time.monotonic() > until):
@@ -95,12 +92,12 @@ def _trips(room: Room, tick: Tick, count: int, *payloads: bytes) -> list[tuple[f
 class _Run:
     """The steps that write."""
 
-    def __init__(self, delayq: DelayQ, room: Room, tick: Tick) -> None:
-        self._delayq = delayq
+    def __init__(self, services: Services, room: ScratchKeys, tick: Tick) -> None:
+        self._services = services
         self._room = room
         self._tick = tick
         self._entries = Entries(room.scripts)
-        self._capturing = capturing_producer(delayq.broker.options)
+        self._capturing = capturing_producer(services.broker.options)
         self._destination = destination_for("L", room.list)
 
     def run(self, tasks: int, link: Link) -> Figures:
@@ -109,7 +106,7 @@ class _Run:
         bulk = self._in_bulk(tasks)
         memory = self._memory(bulk.tasks)
         return Figures(
-            direct=self._delayq.store_is_broker,
+            direct=self._services.store_is_broker,
             link=link,
             one=one,
             cancel=cancel,
@@ -159,18 +156,18 @@ class _Run:
     def _memory(self, tasks: int) -> float | None:
         taken = self._room.memory()
         # The name of the list is part of each record, and longer than that of a usual queue.
-        longer = len(self._room.list) - len(self._delayq.app.conf.task_default_queue)
+        longer = len(self._room.list) - len(self._services.app.conf.task_default_queue)
         return None if taken is None else taken / tasks - longer
 
     def _hand_over(self, tasks: int) -> Measure:
-        engine = self._delayq.engine(self._room.scripts)
+        engine = self._services.engine(self._room.scripts)
         before = self._room.arrived
 
         def move(_: int) -> int:
-            seen = engine.move()
-            for _task_id, reason in seen.set_aside:
+            seen = engine.hand_over()
+            for _task_id, reason in seen.dead:
                 raise StoreError("hand-over", reason)
-            return seen.moved
+            return seen.handed_over
 
         measure = self._measure(move, tasks, _longest(tasks))
         if self._room.arrived - before != measure.tasks:
@@ -202,11 +199,11 @@ class _Run:
     def _message(self) -> Captured:
         """What the app makes of a call, but by no way on which somebody would hear of a task."""
         got: list[Captured] = []
-        conf = self._delayq.app.conf
-        made = self._delayq.app.amqp.create_task_message(
-            uuid(), TASK, (42,), {}, reply_to=self._delayq.app.thread_oid
+        conf = self._services.app.conf
+        made = self._services.app.amqp.create_task_message(
+            uuid(), TASK, (42,), {}, reply_to=self._services.app.thread_oid
         )
-        HoldingProducer(self._capturing, got.append).publish(
+        InterceptingProducer(self._capturing, got.append).publish(
             made.body,
             routing_key=conf.task_default_queue,
             serializer=conf.task_serializer,
@@ -219,7 +216,7 @@ class _Run:
     def _drafts(self) -> Callable[[int], Draft]:
         """What makes the records of a bulk, as ``schedule_many`` does."""
         message = self._message()
-        prepared = PreparedMessage.of(self._delayq.app, message, self._destination)
+        prepared = PreparedMessage.of(self._services.app, message, self._destination)
         bare = message.draft(self._destination, share=False)
         return lambda number: (prepared and prepared.draft((number,), {})) or bare
 

@@ -42,7 +42,9 @@ class Said:
 def delayq_of(ctx: click.Context) -> DelayQ:
     """The ``DelayQ`` of the app that ``-A`` names."""
     with Said():
-        return registry.of(ctx.obj.app)
+        registry.services_of(ctx.obj.app)  # says so where there is none
+        delayq: DelayQ = ctx.obj.app.delayq
+        return delayq
 
 
 def plain(text: object) -> str:

@@ -7,18 +7,16 @@ second; with a window of them on the way, and one wait, it is three to five time
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kombu import Producer
 from kombu.exceptions import OperationalError
 
+from .. import clock
 from ..message.route import Route
+from ..store import Claimed
 from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
-
-if TYPE_CHECKING:
-    from ..store import Claimed
 
 
 class Confirming(OneByOne):
@@ -44,7 +42,7 @@ class Confirming(OneByOne):
         # A broker under a memory alarm lets one connect and takes nothing. A message that no queue
         # can get is confirmed all the same, and gone.
         # Twice, because the first one it gets through a new connection it still takes.
-        until = time.monotonic() + self._timeout
+        until = clock.monotonic() + self._timeout
         for _ in range(2):
             self._verdicts = [Verdict(UNKNOWN)]
             self._producer.publish(b"", routing_key=f"delayq.probe.{os.urandom(8).hex()}")
@@ -59,13 +57,13 @@ class Confirming(OneByOne):
         return None
 
     def publish(self, window: Sequence[Claimed]) -> list[Verdict]:
-        until = time.monotonic() + self._timeout
+        until = clock.monotonic() + self._timeout
         refused = self._declare_all(window)
         self._waiting.clear()
         self._verdicts = [Verdict(UNSENT)] * len(window)
         self._places = {entry.task_id: place for place, entry in enumerate(window)}
         for place, entry in enumerate(window):
-            if self.lost or time.monotonic() > until:
+            if self.lost or clock.monotonic() > until:
                 break
             attempt = refused.get(entry.destination) or self._attempt(entry)
             self._verdicts[place] = attempt
@@ -107,7 +105,7 @@ class Confirming(OneByOne):
     def _await_confirms(self, until: float) -> None:
         try:
             while self._waiting and self._producer.channel.is_open:
-                left = until - time.monotonic()
+                left = until - clock.monotonic()
                 # The connection of py-amqp: kombu's would silently make a new one, and wait there.
                 self._producer.channel.connection.drain_events(timeout=max(0.001, left))
         except Exception as error:

@@ -7,18 +7,16 @@ somebody else may hold by then.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kombu import Connection
 
+from .. import clock
 from ..errors import BrokerDown
+from ..store import Claimed
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
-
-if TYPE_CHECKING:
-    from ..store import Claimed
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ FIRST_WINDOW, WINDOW = 100, 1000  # messages on the way at once: at first, at mo
 SLOW = 1.0  # seconds for a window after which the next one is half as large
 
 
-class Handoff:
+class Link:
     """One connection to the broker, made when needed, used by one thread.
 
     Args:
@@ -50,7 +48,7 @@ class Handoff:
         Raises:
             BrokerDown: there is none to be had.
         """
-        if self._publisher is not None and time.monotonic() - self._used < IDLE:
+        if self._publisher is not None and clock.monotonic() - self._used < IDLE:
             return
         self.close()
         try:
@@ -68,7 +66,7 @@ class Handoff:
         hosts = len(connection.alt or ()) or 1
         connection.ensure_connection(max_retries=hosts - 1, timeout=CONNECT_TIMEOUT)
         self._publisher = publisher_for(connection, self._timeout)
-        self._used = time.monotonic()
+        self._used = clock.monotonic()
         return self._publisher
 
     def _transport_options(self) -> dict[str, dict[str, Any]]:
@@ -106,9 +104,9 @@ class Handoff:
     def _publish(self, window: Sequence[Claimed]) -> tuple[list[Verdict], str]:
         publisher = self._publisher
         assert publisher is not None  # noqa: S101 (prepare made it)
-        started = time.monotonic()
+        started = clock.monotonic()
         verdicts = publisher.publish(window)
-        self._used = time.monotonic()
+        self._used = clock.monotonic()
         if any(verdict.word not in (SENT, DEAD) for verdict in verdicts):
             self.close()
         elif self._used - started > SLOW:

@@ -12,8 +12,7 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from amqp.exceptions import MessageNacked
 from dateutil.parser import isoparse
@@ -21,16 +20,12 @@ from kombu import Producer
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 
+from .. import clock
+from ..message.headers import ATTEMPT_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-
-if TYPE_CHECKING:
-    from ..store import Claimed
+from ..store import Claimed
 
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
-
-#: Headers of a relayed message: which attempt it is, and whether a copy may exist already.
-ATTEMPT_HEADER = "delayq_attempt"
-REDELIVERED_HEADER = "delayq_redelivered"
 
 # kombu 5.5 gave the wait for a confirm a time-out of its own.
 _CONFIRM_TIMEOUT = "confirm_timeout" in inspect.signature(Producer.publish).parameters
@@ -87,7 +82,7 @@ class OneByOne:
         try:
             relayed = Relayed.parse(entry.destination, entry.message)
             relayed.options["headers"][ATTEMPT_HEADER] = entry.attempts + 1
-            if entry.unsure:
+            if entry.uncertain:
                 relayed.options["headers"][REDELIVERED_HEADER] = True
         except Exception as error:
             return Verdict(DEAD, f"record cannot be read: {error!r}")
@@ -117,7 +112,7 @@ class OneByOne:
         options.pop("expiration", None)
         expires = options["headers"].get("expires")
         if expires:
-            left = isoparse(expires) - datetime.now(timezone.utc)
+            left = isoparse(expires) - clock.utc_now()
             options["expiration"] = max(0.0, left.total_seconds())
         if _CONFIRM_TIMEOUT:
             options["confirm_timeout"] = self._timeout
@@ -186,6 +181,6 @@ class Pushing(OneByOne):
 def _with_attempt(entry: Claimed) -> bytes:
     # Its headers stand last in a message, and are closed by two braces.
     text = f', "{ATTEMPT_HEADER}": {entry.attempts + 1}'
-    if entry.unsure:
+    if entry.uncertain:
         text += f', "{REDELIVERED_HEADER}": true'
     return entry.message[:-2] + text.encode() + b"}}"

@@ -1,6 +1,6 @@
 """The scanner: hands over what is due, and sleeps until there is more.
 
-    loop:  move what is due into lists of this Redis, batch after batch until none is left
+    loop:  hand over what is due to lists of this Redis, batch after batch until none is left
            take back leases that ran out; relay what goes elsewhere
            wait until the earliest of: next due time, lease deadline, wake-up token, safety scan
 
@@ -13,48 +13,39 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
-from typing import TYPE_CHECKING
 
+from .. import clock
 from ..errors import BrokerDown, StoreUnavailable
-
-if TYPE_CHECKING:
-    from ..store import Engine, Pass, Wakeup
-    from .relay import Relay
+from ..services import Hooks
+from ..store import Engine, Seen, Wakeup
+from .backoff import Backoff
+from .dead import tell
+from .relay import Relay
 
 logger = logging.getLogger(__name__)
 
-GRACE = 0.25  # seconds that a scanner gives the one which watches the next due time
-LONGEST_BACKOFF = 30.0  # seconds between tries to reach a Redis or a broker that is away
-
-
-class Backoff:
-    """Doubling pauses with jitter, so that a hundred scanners do not come back as one."""
-
-    def __init__(self, first: float = 0.5) -> None:
-        self._first = first
-        self._failures = 0
-
-    def next(self) -> float:
-        pause = min(LONGEST_BACKOFF, self._first * 2.0**self._failures)
-        self._failures = min(self._failures + 1, 10)
-        return pause * random.uniform(0.5, 1.0)
-
-    def reset(self) -> None:
-        self._failures = 0
+GRACE = 0.25  # seconds that a scanner gives the one whose timer is set for the next due time
 
 
 class Scanner:
     """One scanner, to be run in a thread of its own."""
 
     def __init__(
-        self, engine: Engine, wakeup: Wakeup, relay: Relay, *, safety_interval: float, lease: float
+        self,
+        engine: Engine,
+        wakeup: Wakeup,
+        relay: Relay,
+        *,
+        safety_interval: float,
+        lease: float,
+        hooks: Hooks,
     ) -> None:
         self._engine = engine
         self._wakeup = wakeup
         self._relay = relay
         self._safety_interval = safety_interval
         self._lease = lease
+        self._hooks = hooks
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._relay_backoff = Backoff()
@@ -97,9 +88,8 @@ class Scanner:
     def _pass(self) -> float:
         """Hand over all that is due; returns for how many seconds there is nothing to do."""
         while not self._stopping.is_set():
-            seen = self._engine.move()
-            for task_id, reason in seen.set_aside:
-                logger.error("task %s set aside: %s", task_id, reason)
+            seen = self._engine.hand_over()
+            tell(self._hooks, seen.dead)
             more = seen.is_past(seen.due)
             more = self._take_back(seen) or more
             more = self._relay_due(seen) or more
@@ -107,7 +97,7 @@ class Scanner:
                 return self._idle_for(seen)
         return 0.0
 
-    def _take_back(self, seen: Pass) -> bool:
+    def _take_back(self, seen: Seen) -> bool:
         left = seen.seconds_until(seen.leased)
         # Further off than any lease of ours: Redis's clock was set back; the script knows more.
         if left is None or 0 < left <= self._lease:
@@ -117,25 +107,25 @@ class Scanner:
             logger.warning("task %s: its lease ran out; it may be published twice", task_id)
         return bool(reclaimed)
 
-    def _relay_due(self, seen: Pass) -> bool:
-        if not seen.is_past(seen.relay) or time.monotonic() < self._relay_again:
+    def _relay_due(self, seen: Seen) -> bool:
+        if not seen.is_past(seen.relay) or clock.monotonic() < self._relay_again:
             return False
         try:
-            claimed = self._relay.batch(self._stopping.is_set)
+            batch = self._relay.batch(self._stopping.is_set)
         except BrokerDown as error:
             pause = self._relay_backoff.next()
-            self._relay_again = time.monotonic() + pause
+            self._relay_again = clock.monotonic() + pause
             logger.warning("%s; next try in %.1f s", error, pause)
             return False
         self._relay_backoff.reset()
-        return claimed > 0
+        return batch.claimed > 0
 
-    def _idle_for(self, seen: Pass) -> float:
+    def _idle_for(self, seen: Seen) -> float:
         relay = seen.seconds_until(seen.relay)
         if relay is not None:
-            relay = max(relay, self._relay_again - time.monotonic())
-        # Another scanner is up for the head. Should it be dead, this one comes a little later.
-        grace = 0.0 if seen.watching else GRACE * random.uniform(1.0, 2.0)
+            relay = max(relay, self._relay_again - clock.monotonic())
+        # Another scanner has its timer set. Should it be dead, this one comes a little later.
+        grace = 0.0 if seen.has_timer else GRACE * random.uniform(1.0, 2.0)
         waits = (seen.seconds_until(seen.due), seen.seconds_until(seen.leased), relay)
         # With jitter, or all scanners of a deployment look at the same moment.
         safety = self._safety_interval * random.uniform(0.8, 1.0)
@@ -146,7 +136,7 @@ class Scanner:
         self._relay.close()
         try:
             # A Redis that did not answer would keep a stopping worker waiting once more; without a
-            # word from this scanner its sign of life runs out.
+            # word from this scanner its heartbeat runs out.
             if self._reachable:
                 self._engine.leave()
         except Exception as error:

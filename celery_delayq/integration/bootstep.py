@@ -6,8 +6,10 @@ from typing import Any
 
 from celery import bootsteps
 
-from . import control, registry
+from ..handover import new_scanner
+from . import control
 from .delayq import DelayQ
+from .registry import find
 
 STOP_TIMEOUT = 10.0  # seconds: one publish under way may last as long
 
@@ -25,14 +27,14 @@ class ScannerStep(bootsteps.StartStopStep):
 
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         # Settings are read here, so a wrong one keeps the worker from starting.
-        self._delayq = registry.find(worker.app) or DelayQ(worker.app)
-        self._delayq.check()
+        self._services = find(worker.app) or DelayQ(worker.app).services
+        self._services.check()
         self._scanner: Any = None
         self.enabled = not no_delayq
         control.wrap_panel()
 
     def start(self, _worker: Any) -> None:
-        self._scanner = self._delayq.scanner()
+        self._scanner = new_scanner(self._services)
         self._scanner.start()
 
     def stop(self, _worker: Any) -> None:

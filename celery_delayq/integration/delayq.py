@@ -1,54 +1,50 @@
-"""``DelayQ(app)``: wires the store to an app, and is the door to what is in it."""
+"""``DelayQ(app)``: sets an app up, and is the door to what waits."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import islice
-from typing import Any, Union
 
 from celery import Celery
 from celery.app.task import Context, Task
 from celery.canvas import Signature
-from celery.result import EagerResult
 
-from .. import clock
-from ..clock import DelayInput, TimeInput, When
-from ..errors import InvalidOption, NotATask, NotHeld, UnreadableRecord
-from ..message import canvas
-from ..operations.revoked import mark_revoked
+from .. import handover
+from ..clock import DelayInput, TimeInput, from_ms, one_of
+from ..errors import NotATask
+from ..handover.scanner import Scanner
+from ..message.headers import DUE_HEADER
+from ..operations import changing, reading
 from ..operations.task import ScheduledTask
-from ..scheduling import sender
-from ..scheduling.bulk import Bulk, Item, Loader, Spread, times_for
-from ..scheduling.request import OPTION, Hold
-from ..services import Parts
+from ..scheduling import bulk
+from ..scheduling.bulk import Bulk, Item, Spread
+from ..services import Services
 from ..store import Counts, Outcome, State
-from ..store.record import DUE_HEADER
 from . import registry
-from .results import ScheduledGroupResult, ScheduledResult, scheduled
-from .setup import wire
-
-logger = logging.getLogger(__name__)
-
-Held = Union[ScheduledResult, ScheduledGroupResult, EagerResult]
+from .results import Result, call_signature
+from .setup import set_up
 
 
-class DelayQ(Parts):
-    """Delayed tasks for a Celery app, held in Redis until they are due.
+class DelayQ:
+    """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
     Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
-    and signatures, and lets ``revoke`` reach what is held. It opens no connection.
+    and signatures, and lets ``revoke`` reach what waits. It opens no connection.
 
     Args:
         app: The Celery app. Settings are read from its configuration, when first needed.
+
+    Attributes:
+        app: The Celery app.
+        services: Its settings, broker and store, for what builds on this package.
     """
 
     def __init__(self, app: Celery) -> None:
-        super().__init__(app)
+        self.app = app
+        self.services = registry.find(app) or Services(app)
         if registry.find(app) is None:
             registry.attach(app, self)
-            wire(app)
+            set_up(app)
 
     # Scheduling.
 
@@ -58,11 +54,11 @@ class DelayQ(Parts):
         *,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
-    ) -> Held:
-        """Hold a signature until it is due; all of its options are honoured.
+    ) -> Result:
+        """Schedule a signature; all of its options are honoured.
 
         Args:
-            signature: A signature, a canvas (held as one entry), or a task without arguments.
+            signature: A signature, a canvas (scheduled as one entry), or a task without arguments.
             at: Aware datetime; naive datetime, read in the app's time zone; Unix time in
                 seconds; or ISO 8601 text. The past means at once.
             after: From now: a timedelta, or seconds.
@@ -73,20 +69,13 @@ class DelayQ(Parts):
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
-            AlreadyScheduled: the signature brings a task id that is held already.
+            AlreadyScheduled: the signature brings a task id that is scheduled already.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)
-        owner = registry.of(signature.app)
-        if owner.app is not self.app:
-            # Its message will be held in its own app's store, and only that one can cancel it.
-            return owner.schedule(signature, at=at, after=after)
-        hold = Hold(self._when(at=at, after=after))
-        if canvas.is_canvas(signature) and not self.app.conf.task_always_eager:
-            result, launch = canvas.freeze(signature, self.app)
-            launch.apply_async(**{OPTION: hold})
-            return self._result(result, hold)
-        return self._result(signature.apply_async(**{OPTION: hold}), hold)
+        # Its message goes to its own app's store, and only that one can cancel it.
+        services = registry.services_of(signature.app)
+        return call_signature(services, signature, one_of(services.timezone, at=at, after=after))
 
     def schedule_many(
         self,
@@ -98,12 +87,11 @@ class DelayQ(Parts):
         spread: Spread | None = None,
         progress: Callable[[Bulk], object] | None = None,
     ) -> Bulk:
-        """Hold one task for many arguments, some nine times as fast as one by one.
+        """Schedule one task for many arguments, many times as fast as one by one.
 
-        It is one call, and has one trace: what a tracer knows of the call is in the messages of all
-        items alike. Where something on a message's way is patched or overridden, or a handler
-        listens to ``before_task_publish``, Celery makes each item's message, at the pace of
-        single calls, and a tracer may give each a trace of its own.
+        It is one call, and has one trace: what a tracer knows of the call is in all of its messages
+        alike. Where something on a message's way is patched or overridden, or a handler listens to
+        ``before_task_publish``, Celery makes each item's message, at the pace of single calls.
 
         Args:
             signature: A task, or a signature with options for all; no canvas.
@@ -126,52 +114,13 @@ class DelayQ(Parts):
             InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
                 stays; the error's ``so_far`` has it.
-            NotHeld: the task's ``apply_async`` drops options, so one task was sent, not held.
+            NotScheduled: the task's ``apply_async`` drops options, so one task was sent at once.
         """
         signature = _signature(signature)
-        if canvas.is_canvas(signature):
-            raise NotATask("signature", signature, "a plain task; schedule takes a canvas")
-        if signature.options.get("task_id"):
-            raise InvalidOption("task_id", signature.options["task_id"], "an id in each item")
-        owner = registry.of(signature.app)
-        if not owner.app.conf.task_always_eager:
-            owner.check()  # a wrong setting is no item's fault
-        times = times_for(items, owner.timezone, at=at, after=after, spread=spread)
-        return Loader(owner, signature, progress).load(items, times)
-
-    def send_task(
-        self,
-        task: Task,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        at: TimeInput | None = None,
-        after: DelayInput | None = None,
-    ) -> Held:
-        hold = Hold(self._when(at=at, after=after))
-        return self._result(task.apply_async(args, kwargs, **{OPTION: hold}), hold)
-
-    def _result(self, result: Any, hold: Hold) -> Held:
-        if hold.due_ms is not None:
-            return scheduled(result, self, hold.due_ms)
-        if isinstance(result, EagerResult) or self.app.conf.task_always_eager:
-            return result
-        raise NotHeld(result.id)
-
-    def _when(
-        self,
-        *,
-        at: TimeInput | None = None,
-        after: DelayInput | None = None,
-        by: DelayInput | None = None,
-    ) -> When:
-        times: dict[str, Any] = {"at": at, "after": after, "by": by}
-        given = {name: value for name, value in times.items() if value is not None}
-        if len(given) != 1:
-            raise InvalidOption("time", given or None, "exactly one of at, after, by")
-        if at is not None:
-            return clock.at(at, self.timezone)
-        return clock.by(by) if by is not None else clock.after(given["after"])
+        services = registry.services_of(signature.app)
+        return bulk.schedule_many(
+            services, signature, items, at=at, after=after, spread=spread, progress=progress
+        )
 
     # Changing one's mind.
 
@@ -186,12 +135,7 @@ class DelayQ(Parts):
         Returns:
             ``Outcome.DONE``, the only true one; or why not.
         """
-        outcome, message = self.entries.cancel(sender.checked_id(task_id))
-        if message is not None:
-            mark_revoked(self.app, task_id, message, outcome)
-        if revoke and not outcome:
-            self.app.control.broadcast("revoke", arguments={"task_id": task_id, "terminate": False})
-        return outcome
+        return changing.cancel(self.services, task_id, revoke=revoke)
 
     def reschedule(
         self,
@@ -201,7 +145,7 @@ class DelayQ(Parts):
         after: DelayInput | None = None,
         by: DelayInput | None = None,
     ) -> Outcome:
-        """Move a scheduled task to another time; its id stays.
+        """Give a scheduled task another due time; its id stays.
 
         Args:
             task_id: The id that scheduling returned.
@@ -215,74 +159,75 @@ class DelayQ(Parts):
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
         """
-        return self.move(task_id, at=at, after=after, by=by)[0]
-
-    def move(self, task_id: str, **times: Any) -> tuple[Outcome, int | None]:
-        when = self._when(**times)
-        return self.entries.reschedule(sender.checked_id(task_id), when)
+        when = one_of(self.services.timezone, at=at, after=after, by=by)
+        return changing.reschedule(self.services, task_id, when)[0]
 
     # Reading.
 
     def get(self, task_id: str) -> ScheduledTask | None:
-        """A task that is held, or ``None``.
+        """A scheduled task, or ``None``.
 
         Raises:
             UnreadableRecord: it was written by a version that this one cannot read.
         """
-        entry = self.entries.find(sender.checked_id(task_id))
-        return None if entry is None else ScheduledTask.of(entry, self.app)
+        return reading.find(self.services, task_id)
 
     def tasks(
         self,
         *,
-        after: TimeInput | None = None,
-        before: TimeInput | None = None,
+        after_due: TimeInput | None = None,
+        before_due: TimeInput | None = None,
         limit: int | None = None,
     ) -> Iterator[ScheduledTask]:
         """Waiting tasks in due order, read page by page while one iterates.
 
         Args:
-            after: Only tasks due at this time or later.
-            before: Only tasks due earlier than this.
+            after_due: Only tasks due at this time or later.
+            before_due: Only tasks due earlier than this.
             limit: At most so many.
         """
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, int) or limit < 0
-        ):
-            raise InvalidOption("limit", limit, "a whole number of tasks from 0")
-        after_ms = 0 if after is None else clock.at(after, self.timezone).ms
-        before_ms = clock.MAX_DUE_MS + 1 if before is None else clock.at(before, self.timezone).ms
-        return islice(self._readable(after_ms, before_ms), limit)
-
-    def _readable(self, after_ms: int, before_ms: int) -> Iterator[ScheduledTask]:
-        for entry in self.entries.waiting(after_ms, before_ms):
-            try:
-                yield ScheduledTask.of(entry, self.app)
-            except UnreadableRecord as error:
-                logger.warning("%s", error)
+        return reading.waiting(
+            self.services, after_due=after_due, before_due=before_due, limit=limit
+        )
 
     def counts(self) -> Counts:
         """How many tasks are in which state, and how many scanners are alive."""
-        return self.entries.counts()
+        return reading.counts(self.services)
 
     def state(self, task_id: str) -> State | None:
-        """Where a held task stands, or ``None`` if it is not held."""
-        return self.entries.state(sender.checked_id(task_id))
+        """Where a scheduled task stands, or ``None`` if it is not in the store."""
+        return reading.state(self.services, task_id)
 
     def handed_over(self, task_id: str) -> datetime | None:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
-        when_ms = self.entries.handed_over_ms(sender.checked_id(task_id))
-        return None if when_ms is None else clock.from_ms(when_ms)
+        return reading.handed_over(self.services, task_id)
 
     def due_of(self, request: Context) -> datetime | None:
-        """When the task of *request* (``self.request`` in a bound task) was due, if it was held."""
+        """When the task of *request* (``self.request`` in a bound task) was due, if scheduled."""
         due_ms = request.get(DUE_HEADER)
-        return None if due_ms is None else clock.from_ms(due_ms)
+        return None if due_ms is None else from_ms(due_ms)
 
-    def is_running(self, task_id: str) -> bool:
-        """Whether the caller is this very task, in a worker."""
-        running = self.app.current_worker_task
-        return running is not None and running.request.id == task_id
+    # Handing over.
+
+    def hand_over(self) -> int:
+        """Hand over all that is due, once, as a scanner does; for tests, and where none runs.
+
+        Returns:
+            How many tasks went to their queues.
+
+        Raises:
+            BrokerDown: the broker cannot be reached; what goes through it waits on.
+            StoreUnavailable: Redis cannot be reached.
+        """
+        return handover.hand_over(self.services)
+
+    def scanner(self) -> Scanner:
+        """A scanner of one's own; the caller starts and stops it."""
+        return handover.new_scanner(self.services)
+
+    def close(self) -> None:
+        """Close this process's idle connections to Redis; the next call opens new ones."""
+        self.services.close()
 
 
 def _signature(given: Signature | Task) -> Signature:

@@ -7,16 +7,15 @@ Celery has no extension point that every task class and every signature passes: 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery.app.task import Task
 from celery.canvas import Signature
 
+from .. import clock
 from ..clock import DelayInput, TimeInput
-from . import registry
-
-if TYPE_CHECKING:
-    from .results import ScheduledResult
+from .registry import services_of
+from .results import ScheduledResult, call_signature, call_task
 
 
 def _task_delay_until(task: Task, when: TimeInput, /, *args: Any, **kwargs: Any) -> ScheduledResult:
@@ -30,7 +29,8 @@ def _task_delay_until(task: Task, when: TimeInput, /, *args: Any, **kwargs: Any)
         TypeError: the arguments do not fit the task.
         kombu.exceptions.OperationalError: Redis cannot be reached.
     """
-    return registry.of(task.app).send_task(task, args, kwargs, at=when)
+    services = services_of(task.app)
+    return call_task(services, task, clock.at(when, services.timezone), args, kwargs)
 
 
 def _task_delay_for(task: Task, delay: DelayInput, /, *args: Any, **kwargs: Any) -> ScheduledResult:
@@ -38,17 +38,18 @@ def _task_delay_for(task: Task, delay: DelayInput, /, *args: Any, **kwargs: Any)
 
     Raises as ``delay_until``.
     """
-    return registry.of(task.app).send_task(task, args, kwargs, after=delay)
+    return call_task(services_of(task.app), task, clock.after(delay), args, kwargs)
 
 
 def _signature_delay_until(sig: Signature, when: TimeInput, /) -> ScheduledResult:
     """Run this signature at *when*; see the method of the same name on tasks."""
-    return registry.of(sig.app).schedule(sig, at=when)
+    services = services_of(sig.app)
+    return call_signature(services, sig, clock.at(when, services.timezone))
 
 
 def _signature_delay_for(sig: Signature, delay: DelayInput, /) -> ScheduledResult:
     """Run this signature in *delay*; see the method of the same name on tasks."""
-    return registry.of(sig.app).schedule(sig, after=delay)
+    return call_signature(services_of(sig.app), sig, clock.after(delay))
 
 
 def install() -> None:

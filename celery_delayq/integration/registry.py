@@ -1,30 +1,34 @@
-"""Which ``DelayQ`` belongs to which app: it hangs on the app itself, as ``app.delayq``."""
+"""Which app has which ``DelayQ``: it hangs on the app itself, as ``app.delayq``.
+
+The modules that Celery calls (AMQP, control, tasks) find an app's services here.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import NoDelayQ
-
-if TYPE_CHECKING:
-    from .delayq import DelayQ
+from ..services import Services
 
 _ATTRIBUTE = "delayq"
 
 
-def attach(app: Any, delayq: DelayQ) -> None:
+def attach(app: Any, delayq: Any) -> None:
     """Let *app* have this ``DelayQ``."""
     setattr(app, _ATTRIBUTE, delayq)
 
 
-def find(app: Any) -> DelayQ | None:
-    """The app's ``DelayQ``, if one was made."""
-    found: DelayQ | None = getattr(app, _ATTRIBUTE, None)
-    return found
+def find(app: Any) -> Services | None:
+    """The services of the app's ``DelayQ``, if one was made."""
+    delayq = getattr(app, _ATTRIBUTE, None)
+    if delayq is None:
+        return None
+    services: Services = delayq.services
+    return services
 
 
-def of(app: Any) -> DelayQ:
-    """The app's ``DelayQ``.
+def services_of(app: Any) -> Services:
+    """The services of the app's ``DelayQ``.
 
     Raises:
         NoDelayQ: none was made.

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Union
 
-from celery.result import AsyncResult, GroupResult
+from celery.app.task import Task
+from celery.canvas import Signature
+from celery.result import AsyncResult, EagerResult, GroupResult
 
-from ..clock import DelayInput, TimeInput, from_ms
-from ..store import Outcome, State
-
-if TYPE_CHECKING:
-    from .delayq import DelayQ
+from ..clock import DelayInput, TimeInput, When, from_ms, one_of
+from ..operations import changing, reading
+from ..scheduling.calls import schedule_call, schedule_signature
+from ..services import Services
+from ..store import Outcome, Receipt, State
 
 
 class Scheduled:
     """What a result of something scheduled can do besides."""
 
     id: str
-    _delayq: DelayQ
+    _services: Services
     _due_ms: int
 
     @property
@@ -32,7 +34,7 @@ class Scheduled:
 
     def cancel(self, *, revoke: bool = False) -> Outcome:
         """Cancel it; see :meth:`DelayQ.cancel`."""
-        return self._delayq.cancel(self.id, revoke=revoke)
+        return changing.cancel(self._services, self.id, revoke=revoke)
 
     def reschedule(
         self,
@@ -41,8 +43,9 @@ class Scheduled:
         after: DelayInput | None = None,
         by: DelayInput | None = None,
     ) -> Outcome:
-        """Move it to another time; see :meth:`DelayQ.reschedule`."""
-        outcome, due_ms = self._delayq.move(self.id, at=at, after=after, by=by)
+        """Give it another due time; see :meth:`DelayQ.reschedule`."""
+        when = one_of(self._services.timezone, at=at, after=after, by=by)
+        outcome, due_ms = changing.reschedule(self._services, self.id, when)
         if due_ms is not None:
             self._due_ms = due_ms
         return outcome
@@ -58,7 +61,7 @@ class ScheduledResult(Scheduled, AsyncResult):
     def state(self) -> str:
         """``SCHEDULED`` while held (``DEAD`` if it was set aside), then the backend's word."""
         # The store first: a state in the backend would expire before a far due time.
-        held = self._delayq.state(self.id)
+        held = reading.state(self._services, self.id)
         if held is not None:
             return State.DEAD.value if held is State.DEAD else State.SCHEDULED.value
         state: str = self._get_task_meta()["status"]
@@ -88,12 +91,30 @@ class ScheduledGroupResult(Scheduled, GroupResult):
         return GroupResult, self.__reduce_args__()
 
 
-def scheduled(result: Any, delayq: DelayQ, due_ms: int) -> ScheduledResult | ScheduledGroupResult:
-    """*result*, able to be cancelled and moved."""
+Result = Union[ScheduledResult, ScheduledGroupResult, EagerResult]
+
+
+def call_task(
+    services: Services, task: Task, when: When, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Result:
+    """Schedule one call of a task; its result."""
+    return scheduled(services, *schedule_call(services, task.apply_async, when, args, kwargs))
+
+
+def call_signature(services: Services, signature: Signature, when: When) -> Result:
+    """Schedule a signature, or a canvas; its result."""
+    return scheduled(services, *schedule_signature(services, signature, when))
+
+
+def scheduled(services: Services, result: Any, receipt: Receipt | None) -> Result:
+    """Celery's *result*, able to be cancelled and rescheduled; as it is, if there is no receipt."""
+    if receipt is None:
+        eager: EagerResult = result
+        return eager
     # The very object that Celery made. A second one beside it would make the Redis result backend
     # unsubscribe twice, as each of them is dropped.
     result.__class__ = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledResult
-    result._delayq = delayq
-    result._due_ms = due_ms
-    held: ScheduledResult | ScheduledGroupResult = result
-    return held
+    result._services = services
+    result._due_ms = receipt.due_ms
+    made: ScheduledResult | ScheduledGroupResult = result
+    return made

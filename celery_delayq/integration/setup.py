@@ -6,23 +6,21 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from ..scheduling import sender
-from . import control
-from . import methods as task
+from . import amqp, control, methods
 
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 
-def wire(app: Celery) -> None:
-    """Let *app* hold tasks and reach them, and its workers scan."""
-    app.amqp_cls = sender.holding_amqp(app.amqp_cls)
-    app.control_cls = control.holding_control(app.control_cls)
+def set_up(app: Celery) -> None:
+    """Let *app* schedule tasks and reach them, and its workers scan."""
+    app.amqp_cls = amqp.scheduling_amqp(app.amqp_cls)
+    app.control_cls = control.revoking_control(app.control_cls)
     for made in ("amqp", "control"):
         app.__dict__.pop(made, None)
     app.steps["worker"].add(SCANNER_STEP)
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)
-    task.install()
+    methods.install()
 
 
 def _worker_option() -> Option:

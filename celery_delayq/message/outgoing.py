@@ -1,6 +1,6 @@
 """The message exactly as kombu would publish it, without a broker.
 
-Celery's own sender is run with a :class:`HoldingProducer` in a producer's place: it lets kombu
+Celery's own sender is run with a :class:`InterceptingProducer` in a producer's place: it lets kombu
 serialise, compress and label the message over a channel that has no connection, and hands what
 comes out to the store instead of a broker.
 """
@@ -21,7 +21,8 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.json import JSONEncoder
 
-from ..store.record import DUE_HEADER, EXPIRES_HEADER, Draft, Template, whole
+from ..store.record import Draft, Template, whole
+from .headers import DUE_HEADER, EXPIRES_HEADER
 
 # What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
 # encoding a header.
@@ -156,12 +157,12 @@ def capturing_producer(options: Mapping[str, Any]) -> Producer:
     return Producer(channel)
 
 
-class HoldingProducer:
-    """Stands where Celery's sender expects a producer; *hold* gets what it would publish."""
+class InterceptingProducer:
+    """Stands where Celery's sender expects a producer; *take* gets what it would publish."""
 
-    def __init__(self, capturing: Producer, hold: Callable[[Captured], None]) -> None:
+    def __init__(self, capturing: Producer, take: Callable[[Captured], None]) -> None:
         self._producer = capturing
-        self._hold = hold
+        self._take = take
 
     def publish(
         self,
@@ -181,7 +182,7 @@ class HoldingProducer:
         )
         # declare=[]: nothing can be declared here; whoever hands the message over does that.
         message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
-        self._hold(Captured(message, name, routing_key, entities, body, encode))
+        self._take(Captured(message, name, routing_key, entities, body, encode))
 
     def _encode(self, serializer: str | None, compression: str | None, payload: Any) -> str:
         """What kombu's producer and channel make of a body, without what they make around it."""

@@ -9,9 +9,9 @@ from celery import Celery, states
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 
+from ..message.body import message_body
 from ..message.canvas import LAUNCH, parts_of
 from ..store import Outcome
-from .task import message_body
 
 logger = logging.getLogger(__name__)
 

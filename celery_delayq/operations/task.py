@@ -8,13 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from celery import Celery
-from kombu import serialization
-from kombu.compression import decompress
-from kombu.transport import virtual
 from kombu.utils.json import loads
 
 from ..clock import from_ms
 from ..errors import UnreadableRecord
+from ..message.body import body_of
 from ..store import Entry, State
 
 
@@ -79,30 +77,3 @@ class ScheduledTask:
         if isinstance(body, dict):
             return body
         return dict(zip(("args", "kwargs"), body or (), strict=False))
-
-
-def body_of(envelope: dict[str, Any], accept: Any) -> Any:
-    """The decoded body of a message, or ``None`` if it may not, or cannot, be decoded."""
-    encoding = envelope["properties"].get("body_encoding")
-    body = envelope["body"]
-    try:
-        if encoding:
-            body = virtual.Channel.codecs[encoding].decode(body)
-        compression = envelope["headers"].get("compression")
-        if compression:
-            body = decompress(body, compression)
-        return serialization.loads(
-            body,
-            envelope["content-type"],
-            envelope["content-encoding"],
-            accept=serialization.prepare_accept_content(accept),
-        )
-    except Exception:
-        # Refused, damaged, compressed by what is not installed: hidden, like what may not be read.
-        return None
-
-
-def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], Any]:
-    """Headers and decoded body of a held message."""
-    envelope = loads(message)
-    return envelope["headers"], body_of(envelope, accept)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import timedelta, tzinfo
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 from celery.canvas import Signature
 from celery.exceptions import NotRegistered, SoftTimeLimitExceeded
@@ -17,15 +17,14 @@ from kombu.exceptions import OperationalError
 
 from .. import clock
 from ..clock import DelayInput, TimeInput, When
-from ..errors import DelayQError, InvalidOption, NotHeld, StoreError
-from ..store import New
+from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreError
+from ..message import canvas
+from ..services import Services
+from ..store import New, checked_id
 from .prepared import Preparation
-from .request import OPTION, Hold, Ready
-from .sender import checked_id, store
+from .request import OPTION, Ready, Request
 from .untouched import touched
-
-if TYPE_CHECKING:
-    from ..integration.delayq import DelayQ
+from .writing import write
 
 logger = logging.getLogger(__name__)
 
@@ -60,21 +59,42 @@ class Bulk:
         return f"<Bulk: {self.scheduled} scheduled, {len(self.refused)} refused>"
 
 
+def schedule_many(
+    services: Services,
+    signature: Signature,
+    items: Iterable[Item],
+    *,
+    at: TimeInput | Sequence[TimeInput] | None = None,
+    after: DelayInput | Sequence[DelayInput] | None = None,
+    spread: Spread | None = None,
+    progress: Callable[[Bulk], object] | None = None,
+) -> Bulk:
+    """Schedule one task for many arguments; see :meth:`DelayQ.schedule_many`."""
+    if canvas.is_canvas(signature):
+        raise NotATask("signature", signature, "a plain task; schedule takes a canvas")
+    if signature.options.get("task_id"):
+        raise InvalidOption("task_id", signature.options["task_id"], "an id in each item")
+    if not services.app.conf.task_always_eager:
+        services.check()  # a wrong setting is no item's fault
+    times = times_for(items, services.timezone, at=at, after=after, spread=spread)
+    return Loader(services, signature, progress).load(items, times)
+
+
 class Loader:
     """Takes items one by one and stores them slice by slice."""
 
     def __init__(
-        self, delayq: DelayQ, signature: Signature, progress: Callable[[Bulk], object] | None
+        self, services: Services, signature: Signature, progress: Callable[[Bulk], object] | None
     ) -> None:
         self.bulk = Bulk()
-        self._delayq = delayq
+        self._services = services
         self._signature = signature
         self._task = _task_of(signature)
         self._progress = progress
         self._preparation: Preparation | None = None
         self._slice: list[New | str | Exception] = []
         self._bytes = 0
-        self._policy: dict[str, Any] = {}
+        self._policy: Mapping[str, Any] = {}
 
     def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
         """Hold all items; *times* has one for each, ``None`` where the item brings its own."""
@@ -84,7 +104,7 @@ class Loader:
             for item, when in zip(items, times, strict=False):
                 self._add(self._outcome(item, when))
             self._flush()
-        except (OperationalError, StoreError, NotHeld) as error:
+        except (OperationalError, StoreError, NotScheduled) as error:
             error.so_far = self.bulk
             raise
         return self.bulk
@@ -93,7 +113,7 @@ class Loader:
         """Of one item what is to be held, the id of a task that has run, or why neither."""
         try:
             return self._new(*self._read(item, when))
-        except (OperationalError, StoreError, SoftTimeLimitExceeded, NotHeld):
+        except (OperationalError, StoreError, SoftTimeLimitExceeded, NotScheduled):
             raise  # not about the item; and one task that was sent at once is enough
         except Exception as error:
             return _bare(error)
@@ -111,7 +131,7 @@ class Loader:
         if not self._slice:
             return
         new = [outcome for outcome in self._slice if isinstance(outcome, New)]
-        answers = iter(store(self._delayq.entries, new, self._policy) if new else ())
+        answers = iter(write(self._services, new, self._policy) if new else ())
         for outcome in self._slice:
             if isinstance(outcome, New):
                 answer = next(answers)
@@ -125,13 +145,13 @@ class Loader:
 
     def _look_around(self) -> None:
         """Find out whether a slice's messages may be made of others; it may change in between."""
-        touching = touched(self._delayq.app, self._task, self._signature)
+        touching = touched(self._services.app, self._task, self._signature)
         if touching:
             if self._preparation or not self.bulk.ids:
                 logger.debug("a bulk goes through Celery item by item, because of %s", touching)
             self._preparation = None
         elif self._preparation is None:
-            self._preparation = Preparation(self._delayq.app)
+            self._preparation = Preparation(self._services.app)
 
     def _note(self, outcome: str | Exception) -> None:
         if isinstance(outcome, Exception):
@@ -146,7 +166,7 @@ class Loader:
         if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
             raise InvalidOption("item", item, _ITEM)
         if own_time is not None:
-            when = _own_time(own_time, self._delayq.timezone)
+            when = _own_time(own_time, self._services.timezone)
         if when is None:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
         return args, kwargs, when, uuid() if task_id is None else checked_id(task_id)
@@ -164,11 +184,11 @@ class Loader:
 
     def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
         got: list[Ready] = []
-        options = {OPTION: Hold(when, got.append), "add_to_parent": False}
+        options = {OPTION: Request(when, got.append), "add_to_parent": False}
         result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
         if not got:
             if not isinstance(result, EagerResult):
-                raise NotHeld(result.id)
+                raise NotScheduled(result.id)
             ran: str = result.id
             return ran
         (ready,) = got

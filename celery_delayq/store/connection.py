@@ -1,8 +1,7 @@
-"""The connections to Redis, with every setting that matters owned here.
+"""How the store talks to Redis: one command at a time, sent once, its error translated.
 
-redis-py repeats commands by itself after a connection error (ten times in version 8), which
-turns one push into eleven; it also changed its time-outs and protocol between versions. So
-retries, time-outs, protocol and decoding are set here and nowhere else.
+Scripts ---> Connection.execute ---> one of a pool, never shared with a forked child
+Wakeup ----> Connection.dedicated -> one to block on, outside of the pool
 """
 
 from __future__ import annotations
@@ -13,16 +12,12 @@ import re
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from ..errors import StoreError, StoreFull, StoreUnavailable
-
-TIMEOUT = 5.0  # seconds: for connecting, and for any answer
+from .endpoint import Endpoint
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -42,58 +37,6 @@ _REFUSALS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """Where a Redis is: host and port, or the path of its socket, and how to be let in."""
-
-    host: str = "localhost"
-    port: int = 6379
-    db: int = 0
-    path: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    tls: dict[str, Any] | None = field(default=None, repr=False)
-
-    def same_database(self, other: Endpoint) -> bool:
-        """Whether both name the same database of the same server, as far as names tell."""
-        return self._place() == other._place()
-
-    def _place(self) -> tuple[object, ...]:
-        if self.path:
-            return (self.path, self.db)
-        host = "localhost" if self.host == "127.0.0.1" else self.host
-        return (host, self.port, self.db)
-
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments for redis-py's connection, shared by every use."""
-        where: dict[str, Any] = {"path": self.path}
-        if not self.path:
-            where = {
-                "host": self.host,
-                "port": self.port,
-                "socket_keepalive": True,
-                "socket_connect_timeout": TIMEOUT,
-                **(self.tls or {}),
-            }
-        return {
-            **where,
-            "db": self.db,
-            "username": self.username,
-            "password": self.password,
-            "socket_timeout": TIMEOUT,
-            "retry": Retry(NoBackoff(), 0),
-            "retry_on_timeout": False,
-            "protocol": 2,
-            "decode_responses": False,
-            "client_name": "celery_delayq",
-        }
-
-    def connection_class(self) -> Any:
-        if self.path:
-            return redis.UnixDomainSocketConnection
-        return redis.SSLConnection if self.tls is not None else redis.Connection
-
-
 def packed(parts: Iterable[bytes | str | int]) -> list[bytes]:
     """The parts of a command as bulk strings of the Redis protocol.
 
@@ -103,21 +46,8 @@ def packed(parts: Iterable[bytes | str | int]) -> list[bytes]:
     return [b"$%d\r\n%s\r\n" % (len(text), text) for text in texts]
 
 
-class Client:
-    """A lazily made pool of connections, never shared with a forked child."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
-        self._pool: redis.ConnectionPool | None = None
-        _CLIENTS.add(self)
-
-    @property
-    def pool(self) -> redis.ConnectionPool:
-        if self._pool is None:
-            self._pool = redis.ConnectionPool(
-                connection_class=self.endpoint.connection_class(), **self.endpoint.options()
-            )
-        return self._pool
+class Connection(Protocol):
+    """What the store needs of a way to Redis."""
 
     def execute(self, step: str, command: list[bytes]) -> Any:
         """Send one command, once.
@@ -132,6 +62,31 @@ class Client:
             redis.exceptions.NoScriptError: for the script loader, which knows what to do.
             StoreError: Redis refused for another reason.
         """
+
+    def dedicated(self) -> Any:
+        """A connection of redis-py to block on, connected, and closed by whoever asked for it."""
+
+    def close(self) -> None:
+        """Let go of idle connections; the next command opens new ones."""
+
+
+class PooledConnection:
+    """One Redis, through a lazily made pool, never shared with a forked child."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._pool: redis.ConnectionPool | None = None
+        _OPEN.add(self)
+
+    @property
+    def pool(self) -> redis.ConnectionPool:
+        if self._pool is None:
+            self._pool = redis.ConnectionPool(
+                connection_class=self._endpoint.connection_class(), **self._endpoint.options()
+            )
+        return self._pool
+
+    def execute(self, step: str, command: list[bytes]) -> Any:
         with translated(step):
             pool = self.pool
             connection = pool.get_connection(*_CONNECTION_FOR)
@@ -141,6 +96,11 @@ class Client:
                 return connection.read_response()
             finally:
                 pool.release(connection)
+
+    def dedicated(self) -> Any:
+        connection = self._endpoint.connection_class()(**self._endpoint.options())
+        connection.connect()
+        return connection
 
     def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -160,12 +120,12 @@ _CONNECTION_FOR = (
     else ()
 )
 
-_CLIENTS: weakref.WeakSet[Client] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    for client in list(_CLIENTS):
-        client.forget()
+    for connection in list(_OPEN):
+        connection.forget()
 
 
 # A prefork child may inherit the pool's lock as some other thread held it, and wait for ever.

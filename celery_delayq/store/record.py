@@ -34,12 +34,6 @@ from datetime import timedelta
 
 from ..clock import EPOCH
 
-#: Name of the message header that says when the task was due, in ms since 1970.
-DUE_HEADER = "delayq_due"
-
-#: Header, on the way to the store only: how many ms after the due time the task expires.
-EXPIRES_HEADER = "delayq_expires_ms"
-
 NAME_BYTES = 12
 LINES = 10
 PARTS = 6  # what belongs between them, ids and due time apart

@@ -1,4 +1,4 @@
-"""Room for somebody who measures: keys of its own in a Redis, gone when the door is closed.
+"""Keys of a measurement's own in a Redis, removed at its end.
 
 Everything is named ``{<prefix>:bench-<8 hex digits>:0}:…``. A prefix of the settings has no colon,
 so no app and no scanner ever looks there; and the access rights to an app's own keys cover these.
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import KeysLeft, StoreError, StoreUnavailable
-from .connection import Client, Endpoint, packed
+from .connection import Connection, packed
 from .keys import KEYS, Keys
 from .scripts import Scripts
 
@@ -20,26 +20,26 @@ LIFETIME_MS = 600_000  # of what a killed process leaves behind
 ATTEMPTS = 3  # at removing the keys
 SAMPLES = 100  # of a key's fields that Redis weighs
 
-_WAITING = ("due", "messages", "templates", "uses")
+_WAITING = ("due", "records", "templates", "template_uses")
 _NOTHING = "return 1"
 _MARK = "for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[1]) end"
 
 
-class Room:
+class ScratchKeys:
     """Keys of one's own, removed at the end of a ``with``.
 
     Args:
-        endpoint: Where the Redis is.
-        prefix: The app's; names the room.
+        connection: To the Redis.
+        prefix: The app's; the keys' names begin with it.
     """
 
-    def __init__(self, endpoint: Endpoint, prefix: str) -> None:
+    def __init__(self, connection: Connection, prefix: str) -> None:
         keys = Keys(f"{prefix}:bench-{os.urandom(4).hex()}")
         self.name = keys["due"].removesuffix("due")
         self.list = f"{self.name}list"
         self.arrived = 0
-        self._client = Client(endpoint)
-        self.scripts = Scripts(self._client, keys)
+        self._connection = connection
+        self.scripts = Scripts(connection, keys)
         self._names = [*(keys[name] for name in KEYS), self.list]
         self._can_mark = True
 
@@ -69,13 +69,13 @@ class Room:
 
     def close(self) -> None:
         """Let go of the connection to Redis."""
-        self._client.close()
+        self._connection.close()
 
     def round_trip(self, payload: bytes = b"") -> float:
         """Seconds that a script takes which does nothing with *payload*."""
         command = packed(["EVAL", _NOTHING, 0, payload])
         began = time.perf_counter()
-        self._client.execute("round trip", command)
+        self._connection.execute("round trip", command)
         return time.perf_counter() - began
 
     def tidy(self) -> None:
@@ -127,7 +127,7 @@ class Room:
             return False
 
     def _send(self, step: str, *command: str | int) -> Any:
-        return self._client.execute(step, packed(command))
+        return self._connection.execute(step, packed(command))
 
 
 def _numbers(lines: Iterable[str]) -> Iterable[tuple[str, float]]:

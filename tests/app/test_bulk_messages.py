@@ -207,7 +207,7 @@ def test_a_broker_elsewhere_gets_what_it_gets_one_by_one(
 
 def destination(redis, task_id):
     """The record's part before the seam: its kind, and where it is bound for."""
-    head, _, rest = redis.hget("{delayq:0}:messages", task_id).partition(b":")
+    head, _, rest = redis.hget("{delayq:0}:records", task_id).partition(b":")
     return head, rest[: int(head[2:])]
 
 
@@ -224,7 +224,9 @@ def test_a_broker_of_another_kind_gets_the_same_routes(held_app, url, redis, mad
     routes = {destination(redis, task_id) for task_id in (*one_by_one, *bulk.ids)}
     assert [kind[:2] for kind, _ in routes] == [b"1R"]
     for one, other in zip(one_by_one, bulk.ids, strict=True):
-        singly, together = (app.delayq.entries.find(task_id).message for task_id in (one, other))
+        singly, together = (
+            app.delayq.services.entries.find(task_id).message for task_id in (one, other)
+        )
         together = together.replace(other.encode(), one.encode())
         assert comparable(together) == comparable(singly)
     assert len(made_by_celery) == 2

@@ -11,7 +11,8 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, ScheduledResult, State
 from celery_delayq.integration.results import scheduled
-from tests.app.support import FAR, LONG_AGO, claim, move, redis_ms, to_ms
+from celery_delayq.store import Receipt
+from tests.app.support import FAR, LONG_AGO, claim, redis_ms, to_ms
 from tests.support.waiting import eventually
 
 UTC = timezone.utc
@@ -37,7 +38,7 @@ def test_the_state_is_scheduled_while_it_waits_and_the_backend_s_after_that(app,
     result = add.delay_until(LONG_AGO, 1)
     assert (result.state, result.status) == ("SCHEDULED", "SCHEDULED")
 
-    move(delayq)
+    delayq.hand_over()
     assert (result.state, result.status) == ("PENDING", "PENDING")
 
     app.backend.store_result(result.id, None, "STARTED")
@@ -69,7 +70,7 @@ def test_the_state_is_scheduled_while_a_scanner_publishes_it(held_app, url):
     app = held_app(url, url)
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
-    result = scheduled(AsyncResult("a", app=app), app.delayq, 0)
+    result = scheduled(app.delayq.services, AsyncResult("a", app=app), Receipt("a", 0))
 
     claim(app.delayq)
 
@@ -83,10 +84,12 @@ def test_the_state_of_what_was_set_aside_is_dead(held_app, url, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert app.delayq.state("a") is State.DEAD
-    assert scheduled(AsyncResult("a", app=app), app.delayq, 0).state == "DEAD"
+    assert (
+        scheduled(app.delayq.services, AsyncResult("a", app=app), Receipt("a", 0)).state == "DEAD"
+    )
     assert "broken" in app.delayq.get("a").reason
 
 
@@ -139,7 +142,7 @@ def test_the_due_time_of_a_result_is_what_it_was_told_and_get_knows_better(add, 
 
 def test_the_due_time_is_unchanged_when_moving_failed(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
-    move(delayq)
+    delayq.hand_over()
 
     assert result.reschedule(DUE) is Outcome.HANDED_OVER
     assert to_ms(result.due) == LONG_AGO * 1000

@@ -80,7 +80,7 @@ def patient(monkeypatch):
 
 @pytest.fixture
 def before(monkeypatch):
-    """Do something before each call of a method: ``before(Engine, "move", print)``."""
+    """Do something before each call of a method: ``before(Engine, "hand_over", print)``."""
 
     def put(owner, name, act):
         method = getattr(owner, name)

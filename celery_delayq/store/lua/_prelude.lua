@@ -5,7 +5,7 @@ member   6 bytes insertion number, big-endian, then the id: equal due times keep
 record   1 byte    format version, '1'; a script leaves a record of another format as it is
          1 byte    L: bound for a list in this Redis; R: for a relay through the broker
          length of the destination in decimal, ':', the destination (for L, the list's key)
-         -- the seam; positions from here
+         -- here the header ends; positions from here
          1..6      insertion number, as in the member
          7..19     due time, ms, 13 bytes, blanks after the digits
          20..32    when it was scheduled, ms, 13 digits
@@ -17,7 +17,7 @@ template the message's JSON, in 10 lines: between two of them belongs what diffe
 A message is bytes to a script: it is put together and cut, never parsed.
 ]]
 local FORMAT = '1'
-local TRACE = 10000 -- entries that a generation of `handed` holds; there are two
+local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; there are two
 local FRESH = 20 -- ms for which what fell due counts as fresh, see due_members
 local SOUND = '^%d+ *' .. string.rep('%d', 13) .. '........[IT]$'
 local DIGITS = '^' .. string.rep('%d', 26)
@@ -37,40 +37,40 @@ local function id_of(member)
   return sub(member, 7)
 end
 
--- Whether what follows the seam can be read: due time, time of scheduling, operation, form.
-local function is_sound(record, seam)
-  if #record <= seam + 41 then return false end
+-- Whether what follows the header_end can be read: due time, time of scheduling, operation, form.
+local function is_sound(record, header_end)
+  if #record <= header_end + 41 then return false end
   -- Nearly always all digits.
-  if string.find(record, DIGITS, seam + 7) then
-    local form = string.byte(record, seam + 41)
+  if string.find(record, DIGITS, header_end + 7) then
+    local form = string.byte(record, header_end + 41)
     return form == 73 or form == 84
   end
-  return string.find(sub(record, seam + 7, seam + 41), SOUND)
+  return string.find(sub(record, header_end + 7, header_end + 41), SOUND)
 end
 
 -- Where the destination of a record ends; or nil, and what is wrong with it.
-local function seam_of(record)
+local function header_end_of(record)
   if not record then return nil, 'no record' end
   local length, at = string.match(record, '^.(%d+):()', 2)
   if sub(record, 1, 1) ~= FORMAT then
     return nil, 'record format ' .. string.format('%q', sub(record, 1, 1)) .. ' is unknown'
   end
   if not length then return nil, 'record has no destination' end
-  local seam = at - 1 + length
-  if not is_sound(record, seam) then return nil, 'record is damaged' end
-  return seam
+  local header_end = at - 1 + length
+  if not is_sound(record, header_end) then return nil, 'record is damaged' end
+  return header_end
 end
 
-local function destination_of(record, seam)
-  return sub(record, string.find(record, ':', 3, true) + 1, seam)
+local function destination_of(record, header_end)
+  return sub(record, string.find(record, ':', 3, true) + 1, header_end)
 end
 
-local function member_of(record, seam, id)
-  return sub(record, seam + 1, seam + 6) .. id
+local function member_of(record, header_end, id)
+  return sub(record, header_end + 1, header_end + 6) .. id
 end
 
-local function due_of(record, seam)
-  return tonumber(sub(record, seam + 7, seam + 19))
+local function due_of(record, header_end)
+  return tonumber(sub(record, header_end + 7, header_end + 19))
 end
 
 -- A due time as a record has it. (Not by string.format: the text is there as a rule, and printing a
@@ -79,17 +79,17 @@ local function padded(text)
   return text .. string.rep(' ', 13 - #text)
 end
 
-local function with_due(record, seam, text)
-  return sub(record, 1, seam + 6) .. padded(text) .. sub(record, seam + 20)
+local function with_due(record, header_end, text)
+  return sub(record, 1, header_end + 6) .. padded(text) .. sub(record, header_end + 20)
 end
 
-local function operation_of(record, seam)
-  return sub(record, seam + 33, seam + 40)
+local function operation_of(record, header_end)
+  return sub(record, header_end + 33, header_end + 40)
 end
 
 -- The name of the template that a record shares, or nil.
-local function template_of(record, seam)
-  if sub(record, seam + 41, seam + 41) == 'T' then return sub(record, seam + 42, seam + 53) end
+local function template_of(record, header_end)
+  if sub(record, header_end + 41, header_end + 41) == 'T' then return sub(record, header_end + 42, header_end + 53) end
 end
 
 -- The lines of a template, kept in `cache` for the length of a script; or nil if it is gone. (Not by
@@ -129,14 +129,14 @@ end
 
 -- The message of a record as kombu would have pushed it, nil, and the name of the template it shares;
 -- or nil, and what is wrong.
-local function message_of(record, seam, id, templates, cache)
-  local due = sub(record, seam + 7, seam + 19)
-  local name = template_of(record, seam)
-  if not name then return sub(record, seam + 42) .. due .. '}}' end
+local function message_of(record, header_end, id, templates, cache)
+  local due = sub(record, header_end + 7, header_end + 19)
+  local name = template_of(record, header_end)
+  if not name then return sub(record, header_end + 42) .. due .. '}}' end
   local line = lines_of(templates, name, cache)
   if not line then return nil, 'template is gone' end
   local root, parent, expires, args, kwargs, body_at =
-    string.match(record, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n()', seam + 54)
+    string.match(record, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n()', header_end + 54)
   if not body_at or #line ~= 10 then return nil, 'record does not fit its template' end
   local quote = ''
   if root == '' then root, quote = id, '"' end
@@ -145,7 +145,7 @@ local function message_of(record, seam, id, templates, cache)
     if not string.find(expires, '^[+-]%d+$') then return nil, 'record does not fit its template' end
     expires = iso_of(tonumber(due) + tonumber(expires))
   end
-  return line[1] .. id .. line[2] .. id .. operation_of(record, seam) .. line[3] .. sub(record, body_at)
+  return line[1] .. id .. line[2] .. id .. operation_of(record, header_end) .. line[3] .. sub(record, body_at)
     .. line[4] .. id .. line[5] .. quote .. root .. quote .. line[6] .. parent .. line[7] .. expires
     .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}', nil, name
 end
@@ -162,9 +162,9 @@ local function bring(templates, name, brought)
 end
 
 -- `count` records that shared a template are gone; the last one takes it along.
-local function drop_template(templates, uses, name, count)
-  if redis.call('HINCRBY', uses, name, -count) <= 0 then
-    redis.call('HDEL', uses, name)
+local function drop_template(templates, template_uses, name, count)
+  if redis.call('HINCRBY', template_uses, name, -count) <= 0 then
+    redis.call('HDEL', template_uses, name)
     redis.call('HDEL', templates, name)
   end
 end
@@ -172,8 +172,8 @@ end
 -- What is remembered of an entry that left: 'h' handed over or 'c' cancelled, when, and of its record
 -- due time, time of scheduling and operation. So a late cancel is told the truth, and a call that is
 -- repeated because its reply was lost does not schedule again.
-local function trace_of(how, now, record, seam)
-  return how .. whole(now) .. sub(record, seam + 7, seam + 40)
+local function tombstone_of(how, now, record, header_end)
+  return how .. whole(now) .. sub(record, header_end + 7, header_end + 40)
 end
 
 -- The first of some indexes that holds a member, and the text of its score there; or nil.
@@ -185,7 +185,7 @@ local function place_of(indexes, member)
 end
 
 -- The first write frees memory, if only none: when memory is full, Redis then lets the rest of a
--- script write. So what is held can leave a full Redis; only scheduling is refused.
+-- script write. So what waits can leave a full Redis; only scheduling is refused.
 local function allow_when_full(hash)
   redis.call('HDEL', hash, '')
 end
@@ -197,27 +197,27 @@ local function check_types(zsets, hashes)
   for _, key in ipairs(hashes) do redis.call('HLEN', key) end
 end
 
--- Whether this generation of `handed` ends with the `count` entries that leave now. (Then it also
+-- Whether this generation of `tombstones` ends with the `count` entries that leave now. (Then it also
 -- stops at a foreign key in place of the older one, which `rotate` would drop.)
-local function is_full(handed, handed_old, count)
-  if redis.call('HLEN', handed) + count < TRACE then return false end
-  redis.call('HLEN', handed_old)
+local function is_full(tombstones, tombstones_old, count)
+  if redis.call('HLEN', tombstones) + count < TOMBSTONES then return false end
+  redis.call('HLEN', tombstones_old)
   return true
 end
 
-local function rotate(handed, handed_old)
+local function rotate(tombstones, tombstones_old)
   -- Not left to RENAME, which frees ten thousand fields there and then: some 4 ms.
-  redis.call('UNLINK', handed_old)
-  redis.call('RENAME', handed, handed_old)
+  redis.call('UNLINK', tombstones_old)
+  redis.call('RENAME', tombstones, tombstones_old)
 end
 
-local function find_trace(handed, handed_old, id)
-  return redis.call('HGET', handed, id) or redis.call('HGET', handed_old, id)
+local function find_tombstone(tombstones, tombstones_old, id)
+  return redis.call('HGET', tombstones, id) or redis.call('HGET', tombstones_old, id)
 end
 
-local function was_handed_over(handed, handed_old, id)
-  local trace = find_trace(handed, handed_old, id)
-  return trace and sub(trace, 1, 1) == 'h'
+local function was_handed_over(tombstones, tombstones_old, id)
+  local tombstone = find_tombstone(tombstones, tombstones_old, id)
+  return tombstone and sub(tombstone, 1, 1) == 'h'
 end
 
 local function head_of(index)
@@ -255,22 +255,22 @@ end
 
 -- The claims field of an entry: what is remembered from one hand-over attempt to the next.
 -- attempts: how often it was sent, or may have been; refusals: how often the broker said no;
--- unsure: the outcome of some attempt is not known.
+-- uncertain: the outcome of some attempt is not known.
 local function parse_claim(claim)
-  local attempts, refusals, unsure, lease_ms, token =
+  local attempts, refusals, uncertain, lease_ms, token =
     string.match(claim or '', '^(%d+):(%d+):(%d):(%d+):(.*)$')
   if not attempts then
-    return {attempts = 0, refusals = 0, unsure = false, lease_ms = 0, token = ''}
+    return {attempts = 0, refusals = 0, uncertain = false, lease_ms = 0, token = ''}
   end
   return {
-    attempts = tonumber(attempts), refusals = tonumber(refusals), unsure = unsure == '1',
+    attempts = tonumber(attempts), refusals = tonumber(refusals), uncertain = uncertain == '1',
     lease_ms = tonumber(lease_ms), token = token,
   }
 end
 
 local function format_claim(claim)
   return string.format('%d:%d:%d:%d:%s',
-    claim.attempts, claim.refusals, claim.unsure and 1 or 0, claim.lease_ms, claim.token)
+    claim.attempts, claim.refusals, claim.uncertain and 1 or 0, claim.lease_ms, claim.token)
 end
 
 -- Whether an entry is under the claim of that token, which stands last in the text.
@@ -279,8 +279,8 @@ local function is_claimed(text, token)
 end
 
 -- Set an entry aside that cannot be handed over; its record stays, and so does what is known.
-local function bury(dead, reasons, now, member, reason)
-  redis.call('HSET', reasons, id_of(member), reason)
+local function bury(dead, dead_reasons, now, member, reason)
+  redis.call('HSET', dead_reasons, id_of(member), reason)
   redis.call('ZADD', dead, whole(now), member)
 end
 

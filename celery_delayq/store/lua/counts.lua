@@ -3,8 +3,8 @@
 KEYS[1]  due       ZSET  member -> due time, ms
 KEYS[2]  relay     ZSET  member -> due time, ms
 KEYS[3]  leased    ZSET  member -> lease deadline, ms
-KEYS[4]  dead      ZSET  member -> when it was set aside, ms
-KEYS[5]  scanners  ZSET  scanner -> ms until which its last sign of life counts
+KEYS[4]  dead      ZSET  member -> since when, ms
+KEYS[5]  scanners  ZSET  scanner -> ms until which its last heartbeat counts
 
 Returns  {now in us, waiting, in flight, dead, live scanners, head of due, head of relay, ms or -1}
 Cost     O(log S), S scanners

@@ -1,7 +1,7 @@
 --[[ leave: a scanner that stops is no longer counted as alive, nor relied upon.
 
-KEYS[1]  scanners  ZSET    scanner -> ms until which its last sign of life counts
-KEYS[2]  watch     STRING  which scanner is up for the next head, and when
+KEYS[1]  scanners  ZSET    scanner -> ms until which its last heartbeat counts
+KEYS[2]  timer     STRING  which scanner has its timer set for the next head, and when
 KEYS[3]  wake      LIST    at most one token
 
 ARGV[1]  scanner  who leaves
@@ -10,11 +10,11 @@ Returns  1, or 0 when it was not known
 Cost     O(log S), S scanners
 Keeps    the other scanners; one of them is woken if this one was to be up
 ]]
-local scanners, watch, wake = KEYS[1], KEYS[2], KEYS[3]
+local scanners, timer, wake = KEYS[1], KEYS[2], KEYS[3]
 local scanner = ARGV[1]
 
-if string.match(redis.call('GET', watch) or '', '^%d+:(.*)$') == scanner then
-  redis.call('DEL', watch)
+if string.match(redis.call('GET', timer) or '', '^%d+:(.*)$') == scanner then
+  redis.call('DEL', timer)
   if redis.call('LLEN', wake) == 0 then redis.call('LPUSH', wake, '1') end
 end
 return redis.call('ZREM', scanners, scanner)

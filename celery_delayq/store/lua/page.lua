@@ -1,7 +1,7 @@
 --[[ page: the next waiting entries of one index, in due order.
 
 KEYS[1]  index      ZSET  member -> due time, ms
-KEYS[2]  messages   HASH  id -> record
+KEYS[2]  records    HASH  id -> record
 KEYS[3]  templates  HASH  name -> template
 
 ARGV[1]  score      continue behind this due time, ms, -1 for the start
@@ -11,11 +11,11 @@ ARGV[4]  limit      most entries, 1..1000
 ARGV[5]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
 Returns  {{member, record or '' if it cannot be read, ...}, a text of what else is known of each: score
-         in ms and seam, blanks between; {name, template, ...} they share}
+         in ms and header_end, blanks between; {name, template, ...} they share}
 Cost     O(log(N)^2 + M)
 Keeps    changes nothing; entries that come and go make it neither skip nor repeat another
 ]]
-local index, messages, templates = KEYS[1], KEYS[2], KEYS[3]
+local index, records, templates = KEYS[1], KEYS[2], KEYS[3]
 local score, order, before = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local limit, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -41,11 +41,11 @@ for at = 1, #rows, 2 do
   local member, when = rows[at], tonumber(rows[at + 1])
   if when >= before or bytes >= max_bytes then break end
   local id = id_of(member)
-  local record = redis.call('HGET', messages, id)
-  local seam = seam_of(record)
-  found[#found + 1], found[#found + 2] = member, seam and record or ''
-  known[#known + 1] = whole(when) .. ' ' .. (seam or 0)
-  if seam then bring(templates, template_of(record, seam), brought) end
+  local record = redis.call('HGET', records, id)
+  local header_end = header_end_of(record)
+  found[#found + 1], found[#found + 2] = member, header_end and record or ''
+  known[#known + 1] = whole(when) .. ' ' .. (header_end or 0)
+  if header_end then bring(templates, template_of(record, header_end), brought) end
   bytes = bytes + #(record or '')
 end
 return {found, table.concat(known, ' '), brought}

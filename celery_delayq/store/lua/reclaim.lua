@@ -1,9 +1,9 @@
 --[[ reclaim: take back entries whose lease ran out; their scanner died or hung.
 
-KEYS[1]  relay     ZSET  member -> due time, ms
-KEYS[2]  leased    ZSET  member -> lease deadline, ms
-KEYS[3]  messages  HASH  id -> record
-KEYS[4]  claims    HASH  id -> claim
+KEYS[1]  relay    ZSET  member -> due time, ms
+KEYS[2]  leased   ZSET  member -> lease deadline, ms
+KEYS[3]  records  HASH  id -> record
+KEYS[4]  claims   HASH  id -> claim
 
 ARGV[1]  limit  most entries to take back, 1..1000
 
@@ -11,22 +11,22 @@ Returns  {id, ...} that went back; whether they were published is not known
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
-local relay, leased, messages, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local relay, leased, records, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local limit = tonumber(ARGV[1])
 
 local now = math.floor(clock_us() / 1000)
 local reclaimed = {}
-check_types({relay, leased}, {messages, claims})
+check_types({relay, leased}, {records, claims})
 allow_when_full(claims)
 
 local function take_back(member, claim)
   local id = id_of(member)
-  local record = redis.call('HGET', messages, id)
-  local seam = seam_of(record)
-  claim.attempts, claim.unsure, claim.token = claim.attempts + 1, true, ''
+  local record = redis.call('HGET', records, id)
+  local header_end = header_end_of(record)
+  claim.attempts, claim.uncertain, claim.token = claim.attempts + 1, true, ''
   -- The new place first: a script that Redis stops half-way must not lose an entry.
   redis.call('HSET', claims, id, format_claim(claim))
-  redis.call('ZADD', relay, whole(seam and due_of(record, seam) or now), member)
+  redis.call('ZADD', relay, whole(header_end and due_of(record, header_end) or now), member)
   redis.call('ZREM', leased, member)
   reclaimed[#reclaimed + 1] = id
 end

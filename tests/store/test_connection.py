@@ -8,9 +8,10 @@ import threading
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import Client, Endpoint
+from celery_delayq.store import Endpoint, PooledConnection
 from celery_delayq.store import connection as module
 from celery_delayq.store.connection import packed
+from celery_delayq.store.endpoint import TIMEOUT
 from tests.store.support import FAR_MS, endpoint
 
 PING = packed(["PING"])
@@ -21,7 +22,7 @@ def connect(redis_server, redis_url):
     made = []
 
     def make(place=None):
-        made.append(Client(place or endpoint(redis_server)))
+        made.append(PooledConnection(place or endpoint(redis_server)))
         return made[-1]
 
     yield make
@@ -96,8 +97,8 @@ def test_a_command_is_sent_once_though_no_answer_comes(connect, fake_redis, shor
 
 def test_no_answer_and_no_connection_is_waited_for_without_a_bound():
     for place in (Endpoint(), Endpoint(tls={}), Endpoint(path="/run/redis")):
-        assert place.options()["socket_timeout"] == module.TIMEOUT
-    assert Endpoint().options()["socket_connect_timeout"] == module.TIMEOUT
+        assert place.options()["socket_timeout"] == TIMEOUT
+    assert Endpoint().options()["socket_connect_timeout"] == TIMEOUT
 
 
 @pytest.mark.parametrize("part", ["é", b"\x00\r\n\xff", "", 2**53, "$1\r\nx\r\n", -1])
