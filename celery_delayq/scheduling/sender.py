@@ -88,10 +88,10 @@ class Sender:
         return capturing_producer(self._services.broker.options)
 
     def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
-        if isinstance(message, DecidedMessage):
+        try:
             request = message.request
-        else:
-            # Made by another way than the app's AMQP: nobody has decided yet.
+        except AttributeError:
+            # Made by another way than the app's AMQP, or copied since: decided here.
             request = requested(self._services, options, _envelope(message).get("eta"))
         theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
         theirs["headers"] = _foreign(theirs.get("headers"))
