@@ -96,7 +96,7 @@ class DelayQ(Parts):
 
     def schedule_many(
         self,
-        signature: Signature | Task,
+        signature: Signature[Any] | Task[..., Any],
         items: Iterable[Item],
         *,
         at: TimeInput | Sequence[TimeInput] | None = None,
