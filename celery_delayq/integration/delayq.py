@@ -87,7 +87,7 @@ class DelayQ:
 
     def schedule_many(
         self,
-        signature: Signature | Task,
+        signature: Signature[Any] | Task[..., Any],
         items: Iterable[Item],
         *,
         at: TimeInput | Sequence[TimeInput] | None = None,
