@@ -12,7 +12,6 @@ DelayQError
 ├── UnreadableRecord
 ├── BrokerDown                (inside the scanner only)
 └── StoreError
-    ├── KeysLeft              (of `delayq bench` only)
     ├── StoreFull
     └── StoreUnavailable      (kombu.exceptions.OperationalError)
 """
@@ -156,21 +155,6 @@ class StoreError(DelayQError):
 
 class StoreFull(StoreError):
     """Redis is at ``maxmemory``; no new task can be held until memory is freed."""
-
-
-class KeysLeft(StoreError):
-    """The keys of a measurement could not be removed."""
-
-    def __init__(self, step: str, why: str, name: str) -> None:
-        super().__init__(step, why)
-        self.args = (step, why, name)
-        self.name = name
-
-    def sentence(self) -> str:
-        return (
-            f"{super().sentence()}; keys that begin with {self.name} may be left in Redis, for ten "
-            "minutes at most if it let this set their time to live"
-        )
 
 
 class StoreUnavailable(StoreError, OperationalError):

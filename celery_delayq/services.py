@@ -13,7 +13,7 @@ from .handover.relay import Relay
 from .handover.scanner import Scanner
 from .message.broker import Broker, store_endpoint
 from .settings import Settings
-from .store import Client, Engine, Entries, Room, Wakeup
+from .store import Client, Engine, Entries, ScratchKeys, Wakeup
 from .store.keys import Keys
 from .store.scripts import Scripts
 
@@ -98,9 +98,9 @@ class Parts:
             alive=self.settings.safety_interval * ALIVE,
         )
 
-    def room(self) -> Room:
-        """Keys of one's own in the store's Redis, to measure with."""
-        return Room(self._endpoint, self.settings.prefix)
+    def scratch_keys(self) -> ScratchKeys:
+        """Keys to measure with, in the store's Redis."""
+        return ScratchKeys(Client(self._endpoint), self.settings.prefix)
 
     def close(self) -> None:
         """Close this process's idle connections to Redis; the next call opens new ones."""

@@ -14,7 +14,7 @@ from .connection import Client, Endpoint
 from .engine import Claimed, Engine, Pass
 from .entries import Counts, Entries, Entry, New, State
 from .outcome import Outcome
-from .scratch import Room
+from .scratch import ScratchKeys
 from .wakeup import Wakeup
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "New",
     "Outcome",
     "Pass",
-    "Room",
+    "ScratchKeys",
     "State",
     "Wakeup",
 ]
