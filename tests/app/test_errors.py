@@ -23,10 +23,6 @@ SENTENCES = {
     errors.BrokerDown("gone"): "the broker cannot be reached: gone",
     errors.StoreError("schedule", "refused"): "schedule failed: refused",
     errors.StoreFull("schedule", "OOM"): "schedule failed: OOM",
-    errors.KeysLeft("unlink", "gone", "{a:0}:"): (
-        "unlink failed: gone; keys that begin with {a:0}: may be left in Redis, for ten minutes at "
-        "most if it let this set their time to live"
-    ),
     errors.StoreUnavailable("schedule", "timed out"): "schedule failed: timed out",
 }
 EXAMPLES = list(SENTENCES)
