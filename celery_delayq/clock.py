@@ -5,20 +5,36 @@ store keeps whole milliseconds since 1970 in UTC, rounded **up**: a task may be 
 millisecond late, never early.
 
 A naive datetime is wall time in the app's time zone, with its ``fold`` as given.
+
+It is also the one place where this process's clocks are read; a test sets them here.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, Literal, Union
 
 from dateutil.parser import isoparse
 
-from .errors import InvalidDueTime, NotADueTime
+from .errors import InvalidDueTime, InvalidOption, NotADueTime
 
-__all__ = ["MAX_DUE_MS", "DelayInput", "TimeInput", "When", "after", "at", "by", "from_ms", "to_ms"]
+__all__ = [
+    "MAX_DUE_MS",
+    "DelayInput",
+    "TimeInput",
+    "When",
+    "after",
+    "at",
+    "by",
+    "from_ms",
+    "monotonic",
+    "one_of",
+    "to_ms",
+    "utc_now",
+]
 
 TimeInput = Union[datetime, float, int, str]
 DelayInput = Union[timedelta, float, int]
@@ -73,6 +89,42 @@ def after(value: DelayInput) -> When:
 def by(value: DelayInput) -> When:
     """A due time relative to the present one; negative is earlier. Raises as :func:`after`."""
     return When("by", max(-MAX_DUE_MS, _delay_ms(value)), value)
+
+
+def one_of(
+    zone: tzinfo,
+    *,
+    at: TimeInput | None = None,
+    after: DelayInput | None = None,
+    by: DelayInput | None = None,
+) -> When:
+    """The one due time that was given.
+
+    Raises:
+        InvalidOption: none was given, or more than one.
+        InvalidDueTime: as :func:`at`, :func:`after`, :func:`by`.
+    """
+    times: dict[str, Any] = {"at": at, "after": after, "by": by}
+    given = {name: value for name, value in times.items() if value is not None}
+    if len(given) != 1:
+        raise InvalidOption("time", given or None, "exactly one of at, after, by")
+    ((name, value),) = given.items()
+    if name == "at":
+        return _at(value, zone)
+    return _by(value) if name == "by" else _after(value)
+
+
+_at, _after, _by = at, after, by
+
+
+def monotonic() -> float:
+    """Seconds on a clock that nobody sets."""
+    return time.monotonic()
+
+
+def utc_now() -> datetime:
+    """This machine's time, in UTC. The store has its own; see ``clock_us`` in its scripts."""
+    return datetime.now(timezone.utc)
 
 
 def to_ms(value: TimeInput, zone: tzinfo) -> int:

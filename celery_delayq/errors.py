@@ -2,7 +2,7 @@
 
 DelayQError
 ├── NoDelayQ
-├── NotHeld
+├── NotScheduled
 ├── InvalidDueTime            (ValueError)
 │   └── NotADueTime           (TypeError as well)
 ├── InvalidOption             (ValueError)
@@ -19,12 +19,9 @@ DelayQError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kombu.exceptions import OperationalError
-
-if TYPE_CHECKING:
-    from .bulk import Bulk
 
 
 class DelayQError(Exception):
@@ -37,7 +34,7 @@ class DelayQError(Exception):
     is held whole, or not at all.
     """
 
-    so_far: Bulk | None = None
+    so_far: Any = None
 
     def __str__(self) -> str:
         return self.sentence()
@@ -58,15 +55,15 @@ class NoDelayQ(DelayQError):
         return f"the app {self.app!r} has no DelayQ; make one with DelayQ(app)"
 
 
-class NotHeld(DelayQError):
-    """A task was sent where it should have been held."""
+class NotScheduled(DelayQError):
+    """A task was sent where it should have been scheduled."""
 
     def __init__(self, task_id: str) -> None:
         super().__init__(task_id)
         self.task_id = task_id
 
     def sentence(self) -> str:
-        return f"task {self.task_id!r} was sent, not held: its apply_async drops options"
+        return f"task {self.task_id!r} was sent, not scheduled: its apply_async drops options"
 
 
 class InvalidDueTime(DelayQError, ValueError):
@@ -151,7 +148,7 @@ class StoreError(DelayQError):
         self.why = why
 
     def sentence(self) -> str:
-        return f"{self.step} failed: {self.why}"
+        return f"{self.step.replace('_', ' ')} failed: {self.why}"
 
 
 class StoreFull(StoreError):

@@ -12,9 +12,9 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
-from .. import bench as measuring
+from ..bench import run as measuring
+from ..bench.report import rows, sentences
 from .common import Said, aligned, delayq_of, json_option
-from .words import rows, sentences
 
 
 @click.command(cls=CeleryCommand)
@@ -35,10 +35,10 @@ def bench(ctx: click.Context, /, tasks: int, as_json: bool, **_: Any) -> None:
 
     redis-cli --scan --pattern '{delayq:bench-*'
     """
-    delayq = delayq_of(ctx)
+    services = delayq_of(ctx).services
     try:
         with Said(), _stopped_by_signals() as stop, _progress(tasks) as advance:
-            figures = measuring.run(delayq, tasks, lambda done: (stop(), advance(done)))
+            figures = measuring.run(services, tasks, lambda done: (stop(), advance(done)))
     except _Stopped as stopped:
         ctx.obj.error(f"Stopped by {stopped.signal.name}; no key is left behind.")
         ctx.exit(128 + stopped.signal)

@@ -9,9 +9,9 @@ from typing import Any
 import click
 from celery.bin.base import CeleryOption
 
-from .. import registry
 from ..errors import DelayQError
-from ..extension import DelayQ
+from ..integration import registry
+from ..integration.delayq import DelayQ
 from ..store import Outcome
 
 _UNIX_TIME = re.compile(r"\d+(?:\.\d+)?")
@@ -42,7 +42,9 @@ class Said:
 def delayq_of(ctx: click.Context) -> DelayQ:
     """The ``DelayQ`` of the app that ``-A`` names."""
     with Said():
-        return registry.of(ctx.obj.app)
+        registry.services_of(ctx.obj.app)  # says so where there is none
+        delayq: DelayQ = ctx.obj.app.delayq
+        return delayq
 
 
 def plain(text: object) -> str:

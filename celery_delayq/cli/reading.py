@@ -10,7 +10,7 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..clock import from_ms
-from ..scheduled import ScheduledTask
+from ..operations.task import ScheduledTask
 from ..store import Outcome
 from .common import REFUSED, Said, aligned, delayq_of, json_option, plain, time_of
 
@@ -42,8 +42,10 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
 
 
 @click.command("list", cls=CeleryCommand)
-@click.option("--after", cls=CeleryOption, help_group="Filter", help="Due at this time or later.")
-@click.option("--before", cls=CeleryOption, help_group="Filter", help="Due before this time.")
+@click.option(
+    "--after-due", cls=CeleryOption, help_group="Filter", help="Due at this time or later."
+)
+@click.option("--before-due", cls=CeleryOption, help_group="Filter", help="Due before this time.")
 @click.option(
     "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
     cls=CeleryOption, help_group="Filter", help="At most so many.",
@@ -53,15 +55,17 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
 def list_(
     ctx: click.Context,
     /,
-    after: str | None,
-    before: str | None,
+    after_due: str | None,
+    before_due: str | None,
     limit: int,
     as_json: bool,
     **_: Any,
 ) -> None:
     """List waiting tasks in the order in which they are due."""
     with Said():
-        tasks = delayq_of(ctx).tasks(after=time_of(after), before=time_of(before), limit=limit)
+        tasks = delayq_of(ctx).tasks(
+            after_due=time_of(after_due), before_due=time_of(before_due), limit=limit
+        )
         if as_json:
             for task in tasks:
                 ctx.obj.echo(json.dumps(_facts(task)))

@@ -21,7 +21,7 @@ def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
     """Run one scanner, without a worker, until it is told to stop."""
     ctx.obj.app.log.setup(loglevel=loglevel)
     with Said():
-        delayq_of(ctx).check()
+        delayq_of(ctx).services.check()
         scanner = delayq_of(ctx).scanner()
     # Blocked and waited for, in all threads: a handler would run in the midst of anything.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}

@@ -1,34 +1,43 @@
 r"""The room that knows Redis: connections, scripts, and the steps an entry can take.
 
-    schedule --> due ----move----> its list in this Redis
+    schedule --> due --hand_over--> its list in this Redis
             \                           one script, exactly once
              --> relay --claim--> leased --ack--> gone
                    ^                |
-                   +-- release -----+      not sent, or refused
+                   +-- nack --------+      not sent, or refused
                    +-- reclaim -----+      the lease ran out: the scanner died or hung
 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
-from .client import Client, Endpoint
-from .engine import Claimed, Engine, Pass
-from .entries import Counts, Entries, Entry, New, State
+from .connection import Connection, PooledConnection
+from .endpoint import Endpoint
+from .engine import Claimed, Engine, Seen
+from .entries import Counts, Entries, Entry, New, Receipt, State
+from .ids import checked_id
+from .keys import Keys
 from .outcome import Outcome
-from .room import Room
+from .scratch import ScratchKeys
+from .scripts import Scripts
 from .wakeup import Wakeup
 
 __all__ = [
     "Claimed",
-    "Client",
+    "Connection",
     "Counts",
     "Endpoint",
     "Engine",
     "Entries",
     "Entry",
+    "Keys",
     "New",
     "Outcome",
-    "Pass",
-    "Room",
+    "PooledConnection",
+    "Receipt",
+    "ScratchKeys",
+    "Scripts",
+    "Seen",
     "State",
     "Wakeup",
+    "checked_id",
 ]

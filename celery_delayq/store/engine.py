@@ -1,45 +1,46 @@
-"""The scanner's steps: move, claim, ack, release, reclaim."""
+"""The scanner's steps: hand over, claim, ack, nack, reclaim."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import socket
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from .. import clock
 from ..errors import StoreUnavailable
-from ..record import Record
+from .record import Record
 from .scripts import Scripts
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and release: some 3 ms
-SIGNS = 6  # of life that a scanner gives in the time for which one counts
+HEARTBEATS = 6  # that a scanner gives in the time for which one counts
 
 
 @dataclass(frozen=True)
-class Pass:
-    """What one call of ``move`` did and saw; times in ms, ``None`` where there is no head.
+class Seen:
+    """What one call of ``hand_over`` did and saw; times in ms, ``None`` where there is no head.
 
-    ``watching``: this scanner is to be up for the earliest head; the others may sleep on.
+    ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
+    ``dead``: (task id, reason) of each that became a dead letter.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
     now_us: int
-    moved: int
+    handed_over: int
     due: int | None
     relay: int | None
     leased: int | None
-    watching: bool
-    set_aside: list[tuple[str, str]]
-    read_at: float = field(default_factory=time.monotonic)
+    has_timer: bool
+    dead: list[tuple[str, str]]
+    read_at: float
 
     def seconds_until(self, head: int | None) -> float | None:
         """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
         if head is None:
             return None
-        return (head * 1000 - self.now_us) / 1_000_000 - (time.monotonic() - self.read_at)
+        return (head * 1000 - self.now_us) / 1_000_000 - (clock.monotonic() - self.read_at)
 
     def is_past(self, head: int | None) -> bool:
         return head is not None and head * 1000 <= self.now_us
@@ -49,8 +50,8 @@ class Pass:
 class Claimed:
     """An entry under a lease, and what was made of it so far.
 
-    ``attempts`` were made at it, ``refusals`` of them ended in a no of the broker; ``unsure``: of
-    some it is not known how they ended.
+    ``attempts`` were made at it, ``refusals`` of them ended in a no of the broker;
+    ``uncertain``: of some it is not known how they ended.
     """
 
     token: str
@@ -59,7 +60,7 @@ class Claimed:
     template: bytes | None
     attempts: int
     refusals: int
-    unsure: int
+    uncertain: int
 
     @property
     def task_id(self) -> str:
@@ -93,48 +94,48 @@ class Engine:
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
-        self._sign_again = 0.0
+        self._beat_again = 0.0
         self._tokens = itertools.count(1)
 
-    def move(self) -> Pass:
+    def hand_over(self) -> Seen:
         """Hand over one batch of what is bound for lists in the store's own Redis."""
-        asked = time.monotonic()
-        now_us, moved, *heads, watching, aside = self._scripts.call(
-            "move",
+        asked = clock.monotonic()
+        now_us, handed_over, *heads, has_timer, dead = self._scripts.call(
+            "hand_over",
             scanner=self.name,
-            alive_ms=0 if asked < self._sign_again else round(self._alive * 1000),
+            alive_ms=0 if asked < self._beat_again else round(self._alive * 1000),
             limit=self._batch_size,
             max_bytes=MAX_BYTES,
         )
-        if asked >= self._sign_again:
-            self._sign_again = asked + self._alive / SIGNS
+        if asked >= self._beat_again:
+            self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
         # make every wait late by half a round trip, which is most of a scanner's lateness.
-        read_at = (asked + time.monotonic()) / 2
+        read_at = (asked + clock.monotonic()) / 2
         due, relay, leased = (None if head < 0 else head for head in heads)
-        return Pass(now_us, moved, due, relay, leased, bool(watching), _pairs(aside), read_at)
+        return Seen(now_us, handed_over, due, relay, leased, bool(has_timer), _pairs(dead), read_at)
 
     def claim(self, limit: int) -> tuple[list[Claimed], list[tuple[str, str]]]:
-        """Lease up to *limit* due entries; returns them, and what was set aside, with reasons."""
+        """Lease up to *limit* due entries; returns them, and what became dead, with reasons."""
         claimed: list[Claimed] = []
-        set_aside: list[tuple[str, str]] = []
+        dead: list[tuple[str, str]] = []
         while len(claimed) < limit:
             wanted = min(CHUNK, limit - len(claimed))
             try:
-                some, aside = self._claim(wanted)
+                some, buried = self._claim(wanted)
             except StoreUnavailable:
                 if not claimed:
                     raise
                 break
             claimed += some
-            set_aside += aside
-            if len(some) + len(aside) < wanted:
+            dead += buried
+            if len(some) + len(buried) < wanted:
                 break
-        return claimed, set_aside
+        return claimed, dead
 
     def _claim(self, limit: int) -> tuple[list[Claimed], list[tuple[str, str]]]:
         token = f"{self.name}:{next(self._tokens)}"
-        flat, known, shared, aside = self._scripts.call(
+        flat, known, shared, dead = self._scripts.call(
             "claim", token=token, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
         )
         templates = dict(zip(shared[::2], shared[1::2], strict=True))
@@ -144,7 +145,7 @@ class Engine:
             record = Record(text, next(numbers))
             counts = next(numbers), next(numbers), next(numbers)
             claimed.append(Claimed(token, member, record, templates.get(record.name), *counts))
-        return claimed, _pairs(aside)
+        return claimed, _pairs(dead)
 
     def ack(self, claimed: Iterable[Claimed]) -> int:
         """Forget what the broker confirmed; returns how many were still ours."""
@@ -153,19 +154,19 @@ class Engine:
             for token, members in _chunks(claimed)
         )
 
-    def release(
+    def nack(
         self, verdict: str, claimed: Iterable[Claimed], *, wait: float = 0, reason: str = ""
     ) -> int:
-        """Give back, or set aside; returns how many were still ours.
+        """Give back, or declare dead; returns how many were still ours.
 
         Args:
-            verdict: See ``release.lua``.
+            verdict: See ``nack.lua``.
             wait: Seconds until the next attempt, where it was refused.
-            reason: Why, where it is set aside.
+            reason: Why, where it is dead.
         """
         return sum(
             self._scripts.call(
-                "release",
+                "nack",
                 token=token,
                 verdict=verdict,
                 wait_ms=round(wait * 1000),
@@ -186,7 +187,7 @@ class Engine:
 
     def close(self) -> None:
         """Let go of the connection to Redis."""
-        self._scripts.client.close()
+        self._scripts.connection.close()
 
 
 def _pairs(flat: list[bytes]) -> list[tuple[str, str]]:

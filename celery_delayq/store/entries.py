@@ -12,8 +12,8 @@ from typing import Any
 
 from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
-from ..record import Draft, Record
 from .outcome import Outcome
+from .record import Draft, Record
 from .scripts import Scripts
 
 Row = tuple[int, bytes, Record, bytes | None]
@@ -67,6 +67,14 @@ class New:
     draft: Draft
 
 
+@dataclass(frozen=True)
+class Receipt:
+    """What scheduling answers: which entry now waits, and until when."""
+
+    task_id: str
+    due_ms: int
+
+
 class Entries:
     """What callers do with the store."""
 
@@ -81,7 +89,7 @@ class Entries:
         operation: bytes,
         again: bool = True,
         supersede: bool = False,
-    ) -> list[int | DelayQError]:
+    ) -> list[Receipt | DelayQError]:
         """Hold entries, all of them in one step of Redis's; the caller bounds how many.
 
         Args:
@@ -93,7 +101,7 @@ class Entries:
                 held was delivered, and gives way.
 
         Returns:
-            Of each its due time in ms; or, where it is not held, why: ``AlreadyScheduled`` (the
+            Of each a receipt; or, where it is not held, why: ``AlreadyScheduled`` (the
             entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
         """
         options: dict[str, Any] = {
@@ -155,11 +163,11 @@ class Entries:
 
     def handed_over_ms(self, task_id: str) -> int | None:
         """When an entry was handed over, while a trace of it is kept."""
-        found = self._scripts.call("look", id=task_id)
+        found = self._scripts.call("find", id=task_id)
         return found[1] if found and found[0] == b"handed_over" else None
 
     def _look(self, task_id: str) -> Any:
-        found = self._scripts.call("look", id=task_id)
+        found = self._scripts.call("find", id=task_id)
         _refuse_unreadable(task_id, *found)
         return [] if found and found[0] == b"handed_over" else found
 
@@ -237,10 +245,10 @@ def _arguments(new: Sequence[New], known: Container[bytes]) -> list[Any]:
     return flat
 
 
-def _scheduled(answer: int, new: New) -> int | DelayQError:
+def _scheduled(answer: int, new: New) -> Receipt | DelayQError:
     if answer == _CONFLICT:
         return AlreadyScheduled(new.task_id)
-    return _too_late(new.when) if answer == _LATE else answer
+    return _too_late(new.when) if answer == _LATE else Receipt(new.task_id, answer)
 
 
 def _too_late(when: When) -> InvalidDueTime:

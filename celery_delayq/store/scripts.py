@@ -16,8 +16,8 @@ from typing import Any
 
 import redis
 
-from ..keys import Keys
-from .client import Client, packed
+from .connection import Connection, packed
+from .keys import Keys
 
 _KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
@@ -89,7 +89,7 @@ def _words(text: str) -> set[str]:
 @lru_cache(maxsize=1)
 def load() -> dict[str, Script]:
     """Every script by its name, read once from the package's files."""
-    folder = resources.files("celery_delayq") / "scripts"
+    folder = resources.files("celery_delayq.store") / "lua"
     prelude = (folder / _PRELUDE).read_text("utf-8")
     return {
         name: Script.parse(name, prelude, path.read_text("utf-8"))
@@ -102,8 +102,8 @@ def load() -> dict[str, Script]:
 class Scripts:
     """The scripts, bound to one Redis and one set of keys."""
 
-    def __init__(self, client: Client, keys: Keys) -> None:
-        self.client = client
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self.connection = connection
         self.keys = keys
         self._calls: dict[tuple[str, str], _Call] = {}
         self._sent: set[str] = set()
@@ -118,18 +118,18 @@ class Scripts:
 
         Raises:
             TypeError: *arguments* are not what the header declares.
-            StoreError: as :meth:`Client.execute`.
+            StoreError: as :meth:`Connection.execute`.
         """
         call = self._calls.get((name, index)) or self._prepare(name, index)
         tail = call.keys + packed(call.script.argv(arguments))
         try:
             # Not asked for before: sent whole, which loads it; that saves an answer of NOSCRIPT.
             if call.script.sha in self._sent:
-                return self.client.execute(name, call.by_sha + tail)
+                return self.connection.execute(name, call.by_sha + tail)
         except redis.exceptions.NoScriptError:
             # Flushed, restarted, or failed over to a server that never saw it. It did not run.
             pass
-        answer = self.client.execute(name, packed(["EVAL", call.script.text]) + tail)
+        answer = self.connection.execute(name, packed(["EVAL", call.script.text]) + tail)
         self._sent.add(call.script.sha)
         return answer
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import select
 import socket
-import time
 from contextlib import suppress
 from typing import Any
 
-from .client import TIMEOUT, Endpoint, translated
+from .. import clock
+from .connection import Connection, translated
+from .endpoint import TIMEOUT
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
 BLOCK = 30  # seconds that Redis holds a pop open; longer silence means that the link is dead
@@ -22,8 +23,8 @@ BLOCK = 30  # seconds that Redis holds a pop open; longer silence means that the
 class Wakeup:
     """A blocked pop on its own connection, beside a timer. One thread waits, any may interrupt."""
 
-    def __init__(self, endpoint: Endpoint, key: str) -> None:
-        self._endpoint = endpoint
+    def __init__(self, connection: Connection, key: str) -> None:
+        self._source = connection
         self._key = key
         self._connection: Any = None
         self._answer_by = 0.0
@@ -44,10 +45,10 @@ class Wakeup:
                 raise
 
     def _wait(self, seconds: float) -> bool:
-        until = time.monotonic() + seconds
+        until = clock.monotonic() + seconds
         connection = self._listening()
         while True:
-            left = min(until, self._answer_by) - time.monotonic()
+            left = min(until, self._answer_by) - clock.monotonic()
             ready = _readable([connection._sock, self._inner], max(0.0, left))
             if self._inner in ready:
                 self._inner.recv(4096)
@@ -57,20 +58,18 @@ class Wakeup:
                 if connection.read_response() is not None:
                     return True
                 connection = self._listening()
-            elif time.monotonic() >= self._answer_by:
+            elif clock.monotonic() >= self._answer_by:
                 raise TimeoutError(f"no answer to a blocking pop within {BLOCK + TIMEOUT} s")
-            elif time.monotonic() >= until:
+            elif clock.monotonic() >= until:
                 return False
 
     def _listening(self) -> Any:
         if self._connection is None:
-            options = self._endpoint.options()
-            self._connection = self._endpoint.connection_class()(**options)
-            self._connection.connect()
+            self._connection = self._source.dedicated()
             self._answer_by = 0.0
         if not self._answer_by:
             self._connection.send_command("BLPOP", self._key, BLOCK)
-            self._answer_by = time.monotonic() + BLOCK + TIMEOUT
+            self._answer_by = clock.monotonic() + BLOCK + TIMEOUT
         return self._connection
 
     def interrupt(self) -> None:

@@ -3,7 +3,7 @@
 import json
 from itertools import zip_longest
 
-from tests.app.support import LONG_AGO, comparable, hand_over, lists
+from tests.app.support import LONG_AGO, comparable, lists
 
 ITEMS = [
     ((1,), {}),
@@ -40,7 +40,7 @@ def both_ways(redis, signature, items=ITEMS, ids=(), **times):
 
 def _arrived(delayq, redis, ids):
     """Each queue's messages, oldest first, with an item's place where its task's id stands."""
-    assert hand_over(delayq) == len(ids)
+    assert delayq.hand_over() == len(ids)
     found = {}
     for key, messages in lists(redis).items():
         found[key] = [comparable(_with_places(raw, ids)) for raw in messages]

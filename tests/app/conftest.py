@@ -5,8 +5,9 @@ import warnings
 
 import pytest
 
-from celery_delayq import DelayQ, bulk
-from celery_delayq.hold import Hold
+from celery_delayq import DelayQ
+from celery_delayq.scheduling import bulk
+from celery_delayq.scheduling.request import Request
 from tests.app.network import QUICK, Listener, ReplySwallower
 
 
@@ -40,8 +41,7 @@ def held_app(make_app):
     yield make
     for delayq in made:
         _let_go_of_results(delayq.app)
-        if "_scripts" in vars(delayq):
-            delayq.close()
+        delayq.close()
 
 
 def _let_go_of_results(app):
@@ -86,12 +86,11 @@ def made_by_celery(monkeypatch):
     """Each item of a bulk that went through ``apply_async``."""
     made = []
 
-    class Noted(Hold):
-        def __init__(self, *given):
-            made.append(self)
-            super().__init__(*given)
+    def noted(*given):
+        made.append(Request(*given))
+        return made[-1]
 
-    monkeypatch.setattr(bulk, "Hold", Noted)
+    monkeypatch.setattr(bulk, "Request", noted)
     return made
 
 

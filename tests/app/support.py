@@ -9,42 +9,10 @@ LONG_AGO = 1_000_000_000  # Unix time; due at once, with no instant of "now" to 
 FAR = 4_102_444_800  # 2100-01-01
 
 
-@contextlib.contextmanager
-def scanner_of(delayq):
-    """A scanner that does not run: its steps are taken one by one."""
-    scanner = delayq.scanner()
-    try:
-        yield scanner
-    finally:
-        scanner._relay.close()
-        scanner._wakeup.close()
-        scanner._engine._scripts.client.close()
-
-
-def move(delayq):
-    """Move all that is due into its lists, as a scanner does; returns how many moved."""
-    with scanner_of(delayq) as scanner:
-        # A batch is bounded in bytes, too, so it is no sign of the end that it is not full.
-        moved = sum(iter(lambda: scanner._engine.move().moved, 0))
-        scanner._engine.leave()
-        return moved
-
-
-def relay(delayq):
-    """Publish what is due and not bound for a list, as a scanner does; returns how many."""
-    with scanner_of(delayq) as scanner:
-        return sum(iter(lambda: scanner._relay.batch(lambda: False), 0))
-
-
-def hand_over(delayq):
-    """Move and publish all that is due; returns how many."""
-    return move(delayq) + relay(delayq)
-
-
 def claim(delayq):
     """Lease what is due and not bound for a list, and do nothing with it."""
-    with scanner_of(delayq) as scanner:
-        return scanner._engine.claim(100)
+    with contextlib.closing(delayq.services.engine()) as engine:
+        return engine.claim(100)
 
 
 def lists(redis):
@@ -76,7 +44,7 @@ def comparable(raw):
 
 def envelope(delayq, task_id):
     """The held message, as it would be handed over now."""
-    message = json.loads(delayq.entries.find(task_id).message)
+    message = json.loads(delayq.services.entries.find(task_id).message)
     return SimpleNamespace(
         headers=message["headers"], properties=message["properties"], raw=message
     )
@@ -84,7 +52,7 @@ def envelope(delayq, task_id):
 
 def templates(redis):
     """How many templates are kept, and how many entries share them."""
-    uses = map(int, redis.hvals("{delayq:0}:uses"))
+    uses = map(int, redis.hvals("{delayq:0}:template_uses"))
     return redis.hlen("{delayq:0}:templates"), sum(uses)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from celery_delayq import AlreadyScheduled, DelayQError, InvalidDueTime
 from celery_delayq.errors import InvalidOption
-from tests.app.support import LONG_AGO, move
+from tests.app.support import LONG_AGO
 
 FAR_AWAY = 4_000_000_000
 
@@ -67,7 +67,7 @@ def test_a_second_entry_with_the_same_id_is_a_conflict_and_the_first_is_untouche
 
 def test_an_id_that_was_handed_over_can_be_scheduled_again(add, delayq):
     add.s(1).set(task_id="a").delay_until(LONG_AGO)
-    move(delayq)
+    delayq.hand_over()
 
     add.s(2).set(task_id="a").delay_until(FAR_AWAY)
 
@@ -125,6 +125,6 @@ def test_an_unknown_serializer_is_refused_as_celery_refuses_it(add, redis):
 def test_a_priority_that_is_no_number_is_held_as_kombu_takes_it(add, delayq, redis):
     add.s(1).set(priority="high").delay_until(LONG_AGO)
 
-    move(delayq)
+    delayq.hand_over()
 
     assert redis.llen("celery") == 1

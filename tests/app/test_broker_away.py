@@ -8,7 +8,7 @@ from celery import group
 
 from celery_delayq.errors import BrokerDown
 from tests.app.network import Listener
-from tests.app.support import FAR, LONG_AGO, relay
+from tests.app.support import FAR, LONG_AGO
 from tests.support.ports import free_port
 
 
@@ -78,7 +78,7 @@ def test_what_is_due_while_the_broker_is_down_stays_held_and_counts_no_attempt(a
     away.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     with pytest.raises(BrokerDown, match="the broker cannot be reached"):
-        relay(away.delayq)
+        away.delayq.hand_over()
 
     assert away.delayq.counts().scheduled == 1
     assert redis.hlen("{delayq:0}:claims") == 0

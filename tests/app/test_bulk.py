@@ -9,9 +9,9 @@ from celery import Task, chain, chord, group
 from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import AlreadyScheduled, InvalidDueTime
-from celery_delayq.errors import InvalidOption, InvalidSetting, NotHeld
+from celery_delayq.errors import InvalidOption, InvalidSetting, NotScheduled
 from tests.app.bulk import plain_task
-from tests.app.support import FAR, LONG_AGO, hand_over, lists, move, templates
+from tests.app.support import FAR, LONG_AGO, lists, templates
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_items_that_are_due_at_once_leave_in_their_order(remind, delayq, redis):
         remind, (((n, "x" * 3000 if n % 7 == 3 else ""), {}) for n in range(450)), at=LONG_AGO
     )
 
-    assert move(delayq) == 450
+    assert delayq.hand_over() == 450
 
     [messages] = lists(redis).values()
     assert [task_id in str(raw) for task_id, raw in zip(bulk.ids, messages, strict=True)] == (
@@ -51,7 +51,7 @@ def test_a_bulk_keeps_its_order_when_one_before_it_has_left(remind, delayq, redi
         bulk = delayq.schedule_many(
             remind, [((n, "x" * 3000 * (n % 2)), {}) for n in range(9)], at=0
         )
-        move(delayq)
+        delayq.hand_over()
 
     [messages] = lists(redis).values()
     assert [task_id in str(raw) for task_id, raw in zip(bulk.ids, messages, strict=True)] == (
@@ -77,7 +77,7 @@ def test_a_template_is_counted_by_those_who_share_it_and_goes_with_the_last(remi
     assert templates(redis) == (1, 299)
 
     delayq.schedule_many(remind, [((1,), {}), ((2,), {})], at=LONG_AGO)
-    hand_over(delayq)
+    delayq.hand_over()
     assert templates(redis) == (1, 299)
 
     assert all(delayq.cancel(task_id) for task_id in bulk.ids)
@@ -220,7 +220,7 @@ def test_an_apply_async_that_drops_options_sends_one_task_and_no_more(app, delay
         def apply_async(self, args=None, kwargs=None, **options):
             return super().apply_async(args, kwargs)
 
-    with pytest.raises(NotHeld) as caught:
+    with pytest.raises(NotScheduled) as caught:
         delayq.schedule_many(plain_task(app, base=Drops), numbered(3), at=FAR)
 
     assert caught.value.so_far.ids == []

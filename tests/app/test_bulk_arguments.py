@@ -22,6 +22,8 @@ MORE = {
     "lone surrogate": (("\ud800",), {}),
     "not a number": ((float("nan"), float("-inf")), {}),
     "just small enough": (("x" * 1400,), {}),
+    "quotation marks": (('it\'s \\ "so"', '"', "'", "\\n", "\x7f", "a b-c_d.e@f:/"), {}),
+    "numbers": ((True, None, -0.0, 1e300, 10**30, -(2**53) - 1), {}),
 }
 EVERYTHING = {**ARGUMENTS, **MORE}
 CASES = [
@@ -105,7 +107,7 @@ def test_arguments_that_a_call_would_refuse_are_refused_with_the_same_error(
 
     assert bulk.refused.keys() == {place}
     assert bulk.ids[place] is None
-    assert bulk.scheduled == redis.hlen("{delayq:0}:messages") == 2
+    assert bulk.scheduled == redis.hlen("{delayq:0}:records") == 2
     with pytest.raises(type(bulk.refused[place])) as caught:
         delayq.schedule(task.s().clone(*wrong), at=FAR)
     assert str(caught.value) == str(bulk.refused[place])

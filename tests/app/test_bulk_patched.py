@@ -54,7 +54,7 @@ def test_what_is_bound_to_one_app_and_is_no_function_sees_every_task(app, delayq
     assert len(seen) == len(ITEMS)
 
 
-def test_a_message_that_is_not_made_of_its_arguments_is_no_mould(app, redis, monkeypatch):
+def test_messages_that_are_not_made_of_their_arguments_are_celery_s(app, redis, monkeypatch):
     make = AMQP.as_task_v2
 
     def hiding(self, *args, **options):

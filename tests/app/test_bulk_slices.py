@@ -47,7 +47,7 @@ def test_a_slice_is_held_before_the_next_one_is_read(remind, delayq, redis):
 
     def items():
         for item in numbered(450):
-            held_when_read.append(redis.hlen("{delayq:0}:messages"))
+            held_when_read.append(redis.hlen("{delayq:0}:records"))
             yield item
 
     delayq.schedule_many(remind, items(), at=FAR)

@@ -26,7 +26,7 @@ def due_of(remind, delayq):
     def due_of(items=ITEMS, **times):
         bulk = delayq.schedule_many(remind, items, **times)
         assert bulk.refused == {}
-        return [delayq.entries.find(task_id).due_ms for task_id in bulk.ids]
+        return [delayq.services.entries.find(task_id).due_ms for task_id in bulk.ids]
 
     return due_of
 

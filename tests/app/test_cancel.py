@@ -9,7 +9,7 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
 
 from celery_delayq import Outcome
-from tests.app.support import FAR, LONG_AGO, lists, move
+from tests.app.support import FAR, LONG_AGO, lists
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_cancelled_entry_is_gone_from_everywhere_and_others_are_untouched(add,
     assert delayq.get(other.id) == before
     assert delayq.counts().scheduled == 1
     assert other.cancel()
-    assert own_keys(redis) <= {"handed"}
+    assert own_keys(redis) <= {"tombstones"}
 
 
 def test_a_cancelled_task_never_reaches_its_queue(add, delayq, redis):
@@ -46,7 +46,7 @@ def test_a_cancelled_task_never_reaches_its_queue(add, delayq, redis):
 
     assert result.cancel()
 
-    assert move(delayq) == 0
+    assert delayq.hand_over() == 0
     assert lists(redis) == {}
 
 
@@ -69,7 +69,7 @@ def test_an_unknown_id_is_not_found_and_nothing_is_stored_for_it(app, delayq):
 
 def test_what_was_handed_over_says_so_and_its_result_is_left_alone(app, add, delayq):
     result = add.delay_until(LONG_AGO, 1)
-    move(delayq)
+    delayq.hand_over()
 
     assert result.cancel() is Outcome.HANDED_OVER
     assert result.state == "PENDING"
@@ -93,7 +93,7 @@ def test_what_is_cancelled_and_scheduled_again_is_scheduled_and_not_revoked(add,
     again = add.s(2).set(task_id="a").delay_until(LONG_AGO)
 
     assert again.state == "SCHEDULED"
-    assert move(delayq) == 1
+    assert delayq.hand_over() == 1
 
 
 @pytest.mark.parametrize("text", ["the-id", "*", "the-id\x00", "THE-ID", "the-i", "the-id "])
@@ -145,7 +145,7 @@ def test_without_a_result_backend_the_answer_is_the_same(held_app, url, caplog):
 
 def test_revoke_asked_for_tells_the_workers_of_what_has_left(app, add, delayq, redis):
     result = add.delay_until(LONG_AGO, 1)
-    move(delayq)
+    delayq.hand_over()
 
     with redis.pubsub() as workers:
         workers.psubscribe("*celery.pidbox*")

@@ -10,8 +10,8 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult, GroupResult
 
 from celery_delayq import Outcome
-from celery_delayq.canvas import LAUNCH
-from tests.app.support import FAR, LONG_AGO, lists, move
+from celery_delayq.message.canvas import LAUNCH
+from tests.app.support import FAR, LONG_AGO, lists
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_canvas_is_one_entry_that_its_result_cancels_and_moves(add, delayq, wh
 @pytest.mark.parametrize("what", [what for what in CANVASES if "map" not in what])
 def test_applying_it_gives_the_ids_that_the_caller_has(app, add, delayq, redis, what):
     result = CANVASES[what](add).delay_until(LONG_AGO)
-    move(delayq)
+    delayq.hand_over()
     [body] = received(app)
     redis.flushall()
 
@@ -146,7 +146,7 @@ def test_celery_s_revoke_of_a_canvas_s_result_cancels_it(add, delayq, what):
 def test_the_entry_goes_to_the_queue_that_the_canvas_was_given(add, delayq, redis):
     group(add.s(1), add.s(2)).set(queue="mail", priority=3).delay_until(LONG_AGO)
 
-    move(delayq)
+    delayq.hand_over()
 
     assert list(lists(redis)) == [b"mail\x06\x163"]
 
@@ -154,7 +154,7 @@ def test_the_entry_goes_to_the_queue_that_the_canvas_was_given(add, delayq, redi
 def test_parts_keep_their_own_options(app, add, delayq, redis):
     parts = [add.s(1).set(queue="one", priority=6), add.s(2).set(queue="two", time_limit=5)]
     group(parts).delay_until(LONG_AGO)
-    move(delayq)
+    delayq.hand_over()
     [body] = received(app)
     redis.flushall()
 

@@ -9,7 +9,7 @@ import pytest
 from kombu import serialization
 from kombu.serialization import registry
 
-from tests.app.support import LONG_AGO, envelope, move, templates
+from tests.app.support import LONG_AGO, envelope, templates
 
 KEY = b"key of this test"
 
@@ -52,7 +52,7 @@ def test_a_signature_over_the_body_still_holds_after_the_hand_over(held_app, url
     app = held_app(url, accept_content=["signed"], task_serializer="signed")
     app.send_task("add", ("ü", 2**70, 0.1), {"y": [None]}, delayq_at=LONG_AGO)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     message = received(app)
     message.accept = {"application/x-signed"}
@@ -74,7 +74,7 @@ def test_every_byte_of_a_binary_body_survives(held_app, url, received, compressi
     blob = bytes(range(256)) * 64
     app.send_task("add", (blob,), delayq_at=LONG_AGO, compression=compression)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     message = received(app)
     message.accept = {"application/x-python-serialize"}
@@ -85,9 +85,9 @@ def test_every_byte_of_a_binary_body_survives(held_app, url, received, compressi
 @pytest.mark.parametrize("due", [0, LONG_AGO, LONG_AGO + 0.001, LONG_AGO + 0.9999])
 def test_the_due_time_in_the_header_is_the_due_time_of_the_entry(app, received, due):
     app.send_task("add", (1,), task_id="a", delayq_at=due)
-    due_ms = app.delayq.entries.find("a").due_ms
+    due_ms = app.delayq.services.entries.find("a").due_ms
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert received(app).headers["delayq_due"] == due_ms
 
@@ -96,7 +96,7 @@ def test_an_entry_that_was_moved_carries_the_due_time_that_it_had_last(app, rece
     app.send_task("add", (1,), task_id="a", delayq_after=3600)
     app.delayq.reschedule("a", LONG_AGO)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert received(app).headers["delayq_due"] == LONG_AGO * 1000
 
@@ -107,7 +107,7 @@ def test_what_is_held_is_the_message_that_is_moved(app, delayq, redis):
         app.send_task("add", (1,), task_id=task_id, delayq_at=LONG_AGO)
     held = [envelope(delayq, task_id).raw for task_id in ids]
 
-    move(delayq)
+    delayq.hand_over()
 
     assert [json.loads(raw) for raw in reversed(redis.lrange("celery", 0, -1))] == held
 

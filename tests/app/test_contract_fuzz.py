@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.app.support import LONG_AGO, comparable, lists, move
+from tests.app.support import LONG_AGO, comparable, lists
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 VALUES = st.recursive(
@@ -47,7 +47,7 @@ def test_any_message_is_what_kombu_would_have_pushed(apps, redis_client, call, i
     for task_id in ids:
         held.send_task("t", task_id=task_id, reply_to="r", delayq_at=LONG_AGO, **call)
 
-    assert move(held.delayq) == 3
+    assert held.delayq.hand_over() == 3
 
     by_store = lists(redis_client)
     assert {key: [*map(comparable, messages)] for key, messages in by_store.items()} == {

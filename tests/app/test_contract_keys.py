@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.app.support import LONG_AGO, hand_over, lists, move
+from tests.app.support import LONG_AGO, lists
 
 STEPS = [
     pytest.param({}, id="default"),
@@ -38,7 +38,7 @@ def sent_to(make_app, held_app, url, redis, store):
         for call in calls:
             held.send_task("add", (1,), delayq_at=LONG_AGO, **call)
         assert lists(redis) == {}
-        assert hand_over(held.delayq) == len(calls)
+        assert held.delayq.hand_over() == len(calls)
         return by_kombu, {key: len(messages) for key, messages in lists(redis).items()}
 
     return both
@@ -74,7 +74,7 @@ def test_the_default_priority_of_the_app_is_kept(make_app, held_app, url, redis,
             return x
 
         add.apply_async((1,), **options)
-    move(app.delayq)
+    app.delayq.hand_over()
 
     [messages] = lists(redis).values()
     assert len(messages) == 2

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from kombu.compression import _aliases, encoders
 
-from tests.app.support import LONG_AGO, comparable, hand_over, lists, move
+from tests.app.support import LONG_AGO, comparable, lists
 
 # What is installed takes part: msgpack and yaml are packages of their own, and so are some codecs.
 SERIALIZERS = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
@@ -57,7 +57,7 @@ def both(make_app, held_app, url, redis, store):
         redis.flushall()
         for task_id in ids:
             held.send_task("add", args, kwargs, task_id=task_id, delayq_at=LONG_AGO, **options)
-        assert hand_over(held.delayq) == len(ids)
+        assert held.delayq.hand_over() == len(ids)
         return by_kombu, by_id(redis)
 
     return both
@@ -165,7 +165,7 @@ def test_every_message_has_a_delivery_tag_of_its_own(held_app, url, redis):
     for number in range(50):
         app.send_task("add", (number,), delayq_at=LONG_AGO)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     tags = {json.loads(raw)["properties"]["delivery_tag"] for raw in redis.lrange("celery", 0, -1)}
     assert len(tags) == 50
@@ -175,7 +175,7 @@ def test_an_id_that_is_sent_twice_has_two_delivery_tags(held_app, url, redis):
     app = held_app(url)
     for _ in range(3):
         app.send_task("add", (1,), task_id="a", delayq_at=LONG_AGO)
-        move(app.delayq)
+        app.delayq.hand_over()
 
     tags = {json.loads(raw)["properties"]["delivery_tag"] for raw in redis.lrange("celery", 0, -1)}
     assert len(tags) == 3

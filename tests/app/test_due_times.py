@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from celery_delayq import InvalidDueTime
-from tests.app.support import FAR, lists, move, redis_ms, to_ms
+from tests.app.support import FAR, lists, redis_ms, to_ms
 
 UTC = timezone.utc
 WHEN = datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)
@@ -56,7 +56,7 @@ def test_a_time_in_the_past_goes_to_the_queue_at_once(add, delayq, redis, when):
     result = add.delay_until(when, 1)
     assert delayq.get(result.id) is not None
 
-    assert move(delayq) == 1
+    assert delayq.hand_over() == 1
 
     assert sum(map(len, lists(redis).values())) == 1
 
@@ -74,7 +74,7 @@ def test_what_is_due_already_can_be_cancelled_until_it_left(add, redis, delayq):
 
     assert result.cancel()
 
-    assert move(delayq) == 0
+    assert delayq.hand_over() == 0
     assert lists(redis) == {}
 
 

@@ -10,7 +10,7 @@ from celery_delayq import errors
 
 SENTENCES = {
     errors.NoDelayQ("shop"): "the app 'shop' has no DelayQ; make one with DelayQ(app)",
-    errors.NotHeld("a"): "task 'a' was sent, not held: its apply_async drops options",
+    errors.NotScheduled("a"): "task 'a' was sent, not scheduled: its apply_async drops options",
     errors.InvalidDueTime("x", "a time"): "'x' is not a due time; expected a time",
     errors.NotADueTime([1], "a time"): "[1] is not a due time; expected a time",
     errors.InvalidOption("limit", -1, "a number"): "limit is -1; expected a number",

@@ -7,7 +7,7 @@ import pytest
 from dateutil.parser import isoparse
 from kombu import Exchange, Queue
 
-from tests.app.support import FAR, envelope, move, relay
+from tests.app.support import FAR, envelope
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 EXPIRES = datetime(2101, 1, 1, tzinfo=timezone.utc)
@@ -88,7 +88,7 @@ def test_with_protocol_1_the_expiry_in_the_body_counts_from_the_due_time(held_ap
     app.send_task("add", (1,), task_id="a", delayq_at=DUE, expires=EXPIRES)
     app.delayq.reschedule("a", 0)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     with app.connection_for_read() as connection:
         message = connection.SimpleQueue("celery", no_ack=True).get_nowait()
@@ -101,7 +101,7 @@ def test_the_broker_s_time_to_live_counts_from_the_hand_over(held_app, url, redi
     soon = datetime.now(timezone.utc) + timedelta(seconds=90)
     app.send_task("t", queue=topic, delayq_at=0, expires=soon)
 
-    relay(app.delayq)
+    app.delayq.hand_over()
 
     [raw] = redis.lrange("q", 0, -1)
     # In milliseconds, as text: that is what AMQP takes.
@@ -144,7 +144,7 @@ def test_an_expiry_before_the_due_time_may_be_relative(add, delayq, redis, expir
     delayq.reschedule("a", 0)
 
     assert close(seen, DUE + timedelta(seconds=expires))
-    assert move(delayq) == 2
+    assert delayq.hand_over() == 2
 
 
 @pytest.mark.parametrize("expires", [0, 0.5, 10**6])

@@ -8,7 +8,7 @@ from kombu import Exchange, Queue
 
 from celery_delayq.errors import InvalidDueTime, InvalidOption
 from celery_delayq.store.entries import PAGE
-from tests.app.support import FAR, LONG_AGO, move
+from tests.app.support import FAR, LONG_AGO
 
 TOPIC = Queue("q", Exchange("x", type="topic"), routing_key="#")
 UTC = timezone.utc
@@ -82,18 +82,18 @@ def test_entries_that_come_and_go_while_one_reads_do_not_disturb_the_others(app,
 def test_after_is_inclusive_and_before_is_not(schedule, delayq):
     schedule([1, 2, 3], relayed=[2.5, 3.5])
 
-    assert ids(delayq.tasks(after=FAR + 2)) == ["m2", "r2.5", "m3", "r3.5"]
-    assert ids(delayq.tasks(before=FAR + 3)) == ["m1", "m2", "r2.5"]
-    assert ids(delayq.tasks(after=FAR + 2, before=FAR + 3)) == ["m2", "r2.5"]
-    assert ids(delayq.tasks(after=FAR + 3, before=FAR + 2)) == []
-    assert ids(delayq.tasks(after=FAR + 2, before=FAR + 2)) == []
+    assert ids(delayq.tasks(after_due=FAR + 2)) == ["m2", "r2.5", "m3", "r3.5"]
+    assert ids(delayq.tasks(before_due=FAR + 3)) == ["m1", "m2", "r2.5"]
+    assert ids(delayq.tasks(after_due=FAR + 2, before_due=FAR + 3)) == ["m2", "r2.5"]
+    assert ids(delayq.tasks(after_due=FAR + 3, before_due=FAR + 2)) == []
+    assert ids(delayq.tasks(after_due=FAR + 2, before_due=FAR + 2)) == []
 
 
 def test_bounds_are_exact_to_the_millisecond(app, delayq):
     for ms in range(5):
         app.send_task("t", task_id=str(ms), delayq_at=FAR + ms / 1000)
 
-    assert ids(delayq.tasks(after=FAR + 0.001, before=FAR + 0.004)) == ["1", "2", "3"]
+    assert ids(delayq.tasks(after_due=FAR + 0.001, before_due=FAR + 0.004)) == ["1", "2", "3"]
 
 
 def test_bounds_are_times_as_everywhere(schedule, delayq):
@@ -101,8 +101,8 @@ def test_bounds_are_times_as_everywhere(schedule, delayq):
     hour = datetime.fromtimestamp(FAR, UTC) + timedelta(hours=1)
 
     for bound in (hour, hour.isoformat(), hour.timestamp(), hour.replace(tzinfo=None)):
-        assert ids(delayq.tasks(after=bound)) == ["m3600"]
-        assert ids(delayq.tasks(before=bound)) == ["m0"]
+        assert ids(delayq.tasks(after_due=bound)) == ["m3600"]
+        assert ids(delayq.tasks(before_due=bound)) == ["m0"]
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (3, 3), (99, 4), (None, 4)])
@@ -120,7 +120,7 @@ def test_a_wrong_limit_is_refused_at_the_call(delayq, limit):
     assert str(caught.value) == f"limit is {limit!r}; expected a whole number of tasks from 0"
 
 
-@pytest.mark.parametrize("bound", ["after", "before"])
+@pytest.mark.parametrize("bound", ["after_due", "before_due"])
 @pytest.mark.parametrize("value", ["soon", True, float("nan")], ids=repr)
 def test_a_wrong_bound_is_refused_at_the_call(delayq, bound, value):
     with pytest.raises(InvalidDueTime):
@@ -140,14 +140,14 @@ def test_what_is_due_and_not_handed_over_yet_is_listed(app, delayq):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     assert ids(delayq.tasks()) == ["a"]
-    move(delayq)
+    delayq.hand_over()
     assert ids(delayq.tasks()) == []
 
 
 def test_what_was_set_aside_is_not_waiting(app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
-    move(delayq)
+    delayq.hand_over()
 
     assert ids(delayq.tasks()) == []
     assert delayq.counts().dead == 1
@@ -156,10 +156,10 @@ def test_what_was_set_aside_is_not_waiting(app, delayq, redis):
 @pytest.mark.parametrize("damage", [b"", b"\x00", b"9 of a later version", b"1", b"1L9999:x"])
 def test_an_entry_that_cannot_be_read_is_left_out_and_left_alone(schedule, delayq, redis, damage):
     schedule([1, 2, 3])
-    redis.hset("{delayq:0}:messages", "m2", damage)
+    redis.hset("{delayq:0}:records", "m2", damage)
 
     assert ids(delayq.tasks()) == ["m1", "m3"]
-    assert redis.hget("{delayq:0}:messages", "m2") == damage
+    assert redis.hget("{delayq:0}:records", "m2") == damage
     assert delayq.counts().scheduled == 3
 
 

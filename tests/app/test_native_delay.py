@@ -10,8 +10,8 @@ import uuid
 import pytest
 from kombu import Exchange, Queue
 
-from celery_delayq import native_delay
-from tests.app.support import FAR, relay
+from celery_delayq.message import native_delay
+from tests.app.support import FAR
 from tests.support.ports import free_port
 
 TOPIC = Exchange("shop", type="topic")
@@ -35,7 +35,7 @@ def quorum_app(held_app, url):
 
 def route_of(redis, task_id):
     """Where a scanner would publish an entry to."""
-    record = redis.hget("{delayq:0}:messages", task_id)
+    record = redis.hget("{delayq:0}:records", task_id)
     length, rest = record[2:].split(b":", 1)
     return json.loads(rest[: int(length)])
 
@@ -125,7 +125,7 @@ def test_on_rabbitmq_a_captured_task_arrives_in_its_quorum_queue(held_app, url, 
     result = app.send_task("t", (1,), countdown=FAR / 1000)
     app.delayq.reschedule(result.id, 0)
 
-    assert relay(app.delayq) == 1
+    assert app.delayq.hand_over() == 1
 
     with app.connection_for_read() as connection:
         message = queue(connection.default_channel).get(no_ack=True)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.app.support import LONG_AGO, envelope, lists, move, only_message
+from tests.app.support import LONG_AGO, envelope, lists, only_message
 
 OPTIONS = {
     "priority": 4,
@@ -75,7 +75,7 @@ def test_callbacks_are_in_the_body_as_celery_puts_them(app, add, delayq, redis, 
     result = door(add, {"link": link, "link_error": error})
 
     delayq.reschedule(result.id, LONG_AGO)
-    move(delayq)
+    delayq.hand_over()
 
     with app.connection_for_read() as connection:
         message = connection.SimpleQueue("celery", no_ack=True).get_nowait()
@@ -135,7 +135,7 @@ def test_delay_0_is_immediate_and_keeps_the_priority(app, add, delayq, redis):
     add.s(1).set(priority=6).delay_until(LONG_AGO)
     add.s(1).set(priority=9).delay_until(LONG_AGO)
 
-    move(delayq)
+    delayq.hand_over()
 
     assert set(lists(redis)) == {b"celery\x06\x166", b"celery\x06\x169"}
 
@@ -150,7 +150,7 @@ def test_the_task_s_id_may_be_given(add, delayq):
 def test_no_eta_is_left_in_the_message_or_a_worker_would_hold_it_again(app, add, delayq, redis):
     add.apply_async((1,), delayq_at=LONG_AGO, countdown=3600)
 
-    move(delayq)
+    delayq.hand_over()
 
     assert json.loads(only_message(redis)[1])["headers"]["eta"] is None
 
@@ -159,7 +159,7 @@ def test_with_protocol_1_no_eta_is_left_in_the_body(held_app, url, redis):
     app = held_app(url, task_protocol=1)
     app.send_task("add", (1,), delayq_at=LONG_AGO, countdown=3600)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     with app.connection_for_read() as connection:
         message = connection.SimpleQueue("celery", no_ack=True).get_nowait()

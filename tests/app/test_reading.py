@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import pytest
 
 from celery_delayq import DelayQ, ScheduledTask, State
-from tests.app.support import FAR, LONG_AGO, move, redis_ms, to_ms
+from tests.app.support import FAR, LONG_AGO, redis_ms, to_ms
 
 UTC = timezone.utc
 
@@ -55,7 +55,7 @@ def test_an_id_that_is_not_held_gives_none(delayq, task_id):
 
 def test_what_was_handed_over_is_not_held(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
-    move(delayq)
+    delayq.hand_over()
 
     assert delayq.get(result.id) is None
     assert delayq.state(result.id) is None
@@ -104,12 +104,12 @@ def test_the_mark_that_proves_it_is_left_by_an_app_that_accepts_pickles(held_app
 def test_nothing_is_unpickled_that_somebody_else_put_into_redis(app, delayq, redis, tmp_path):
     mark = tmp_path / "mark"
     app.send_task("t", ("x" * 40,), task_id="a", serializer="pickle", delayq_at=FAR)
-    record = redis.hget("{delayq:0}:messages", "a")
-    message = json.loads(delayq.entries.find("a").message)
+    record = redis.hget("{delayq:0}:records", "a")
+    message = json.loads(delayq.services.entries.find("a").message)
     evil = base64.b64encode(pickle.dumps(((Mark(mark),), {}, {}))).decode()
     forged = record.replace(message["body"].encode(), evil.encode())
     assert forged != record
-    redis.hset("{delayq:0}:messages", "a", forged)
+    redis.hset("{delayq:0}:records", "a", forged)
 
     assert delayq.get("a").args is None
     assert [task.args for task in delayq.tasks()] == [None]
@@ -128,9 +128,9 @@ def test_a_body_that_cannot_be_decoded_hides_its_arguments_and_nothing_else(app,
     for number, compression in enumerate(["zlib", "bzip2", None]):
         task_id = str(number)
         app.send_task("t", ("x" * 99,), task_id=task_id, compression=compression, delayq_at=FAR)
-        body = json.loads(delayq.entries.find(task_id).message)["body"].encode()
-        record = redis.hget("{delayq:0}:messages", task_id)
-        redis.hset("{delayq:0}:messages", task_id, record.replace(body, b"A" * len(body)))
+        body = json.loads(delayq.services.entries.find(task_id).message)["body"].encode()
+        record = redis.hget("{delayq:0}:records", task_id)
+        redis.hset("{delayq:0}:records", task_id, record.replace(body, b"A" * len(body)))
 
     assert [delayq.get(str(number)).args for number in range(3)] == [None] * 3
     assert [(task.task, task.args) for task in delayq.tasks()] == [("t", None)] * 3
@@ -142,7 +142,7 @@ def test_counts_are_by_state(held_app, url, redis):
     app.send_task("t", delayq_at=FAR)
     app.send_task("t", delayq_at=FAR + 1)
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
-    move(app.delayq)
+    app.delayq.hand_over()
 
     counts = app.delayq.counts()
 
@@ -181,7 +181,7 @@ def test_when_a_task_was_handed_over_is_known_apart_from_when_it_was_due(add, de
     assert delayq.handed_over(result.id) is None
     before = redis_ms(redis)
 
-    move(delayq)
+    delayq.hand_over()
 
     when = delayq.handed_over(result.id)
     assert before - 1 <= to_ms(when) <= redis_ms(redis)

@@ -6,7 +6,7 @@ from kombu.exceptions import OperationalError
 from celery_delayq import DelayQError, InvalidDueTime, Outcome
 from celery_delayq.errors import InvalidOption, StoreUnavailable
 from tests.app.network import QUICK
-from tests.app.support import FAR, lists, move
+from tests.app.support import FAR, lists
 from tests.support.ports import free_port
 
 
@@ -135,7 +135,7 @@ def test_a_call_whose_answer_was_lost_is_repeated_and_holds_one_entry(swallowing
 
     assert proxy.swallowed == 2
     assert app.delayq.counts().scheduled == 1
-    assert redis.zcard("{delayq:0}:due") == redis.hlen("{delayq:0}:messages") == 1
+    assert redis.zcard("{delayq:0}:due") == redis.hlen("{delayq:0}:records") == 1
     assert app.delayq.cancel("the-id")
 
 
@@ -149,7 +149,7 @@ def test_an_answer_that_stays_lost_raises_and_leaves_a_whole_entry_or_none(
 
     app = through(swallowing(b"\xff is in no request"))
     assert app.delayq.get("the-id").args == (1,)
-    assert move(app.delayq) == 1
+    assert app.delayq.hand_over() == 1
     assert sum(map(len, lists(redis).values())) == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from celery_delayq import InvalidDueTime, Outcome
 from celery_delayq.clock import MAX_DUE_MS
 from celery_delayq.errors import InvalidOption
-from tests.app.support import FAR, LONG_AGO, lists, move, only_message, redis_ms, to_ms
+from tests.app.support import FAR, LONG_AGO, lists, only_message, redis_ms, to_ms
 from tests.support.waiting import eventually
 
 UTC = timezone.utc
@@ -19,7 +19,7 @@ def test_moved_earlier_it_is_handed_over_at_the_new_time_and_not_before(add, del
 
     result.reschedule(after=0.15)
 
-    eventually(lambda: move(delayq) == 1)
+    eventually(lambda: delayq.hand_over() == 1)
     late = delayq.handed_over(result.id) - result.due
     assert timedelta(0) <= late < timedelta(seconds=5)
 
@@ -29,7 +29,7 @@ def test_moved_later_it_is_not_handed_over_at_the_old_time(add, delayq, redis):
 
     delayq.reschedule(result.id, after=3600)
 
-    assert move(delayq) == 0
+    assert delayq.hand_over() == 0
     assert lists(redis) == {}
 
 
@@ -38,7 +38,7 @@ def test_it_is_handed_over_once_however_often_it_was_moved(add, delayq, redis):
     for when in (FAR + 5, LONG_AGO, FAR, LONG_AGO + 5, LONG_AGO):
         assert delayq.reschedule(result.id, when) is Outcome.DONE
 
-    assert move(delayq) == 1
+    assert delayq.hand_over() == 1
 
     only_message(redis)
 
@@ -112,7 +112,7 @@ def test_past_the_last_year_is_refused_and_nothing_moves(add, delayq, times):
 
 def test_what_was_handed_over_says_so_and_is_not_brought_back(add, delayq, redis):
     result = add.delay_until(LONG_AGO, 1)
-    move(delayq)
+    delayq.hand_over()
 
     assert delayq.reschedule(result.id, FAR) is Outcome.HANDED_OVER
 
@@ -133,11 +133,11 @@ def test_what_was_cancelled_or_never_there_is_not_found_and_not_made(add, delayq
 def test_what_was_set_aside_is_scheduled_again(app, delayq, redis):
     redis.set("mail", "not a list")
     app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
-    move(delayq)
+    delayq.hand_over()
     redis.delete("mail")
 
     assert delayq.reschedule("a", LONG_AGO + 1) is Outcome.DONE
 
-    assert move(delayq) == 1
+    assert delayq.hand_over() == 1
     assert list(lists(redis)) == [b"mail"]
     assert delayq.counts().dead == 0

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from celery.app.task import Context
 from celery.exceptions import TimeoutError as CeleryTimeoutError
-from celery.result import AsyncResult, result_from_tuple
+from celery.result import AsyncResult, denied_join_result, result_from_tuple
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, ScheduledResult, State
-from celery_delayq.result import scheduled
-from tests.app.support import FAR, LONG_AGO, claim, move, redis_ms, to_ms
+from celery_delayq.integration.results import scheduled
+from tests.app.support import FAR, LONG_AGO, claim, redis_ms, to_ms
 from tests.support.waiting import eventually
 
 UTC = timezone.utc
@@ -37,7 +37,7 @@ def test_the_state_is_scheduled_while_it_waits_and_the_backend_s_after_that(app,
     result = add.delay_until(LONG_AGO, 1)
     assert (result.state, result.status) == ("SCHEDULED", "SCHEDULED")
 
-    move(delayq)
+    delayq.hand_over()
     assert (result.state, result.status) == ("PENDING", "PENDING")
 
     app.backend.store_result(result.id, None, "STARTED")
@@ -69,7 +69,7 @@ def test_the_state_is_scheduled_while_a_scanner_publishes_it(held_app, url):
     app = held_app(url, url)
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
-    result = scheduled(AsyncResult("a", app=app), app.delayq, 0)
+    result = scheduled(AsyncResult("a", app=app), app.delayq.services, 0)
 
     claim(app.delayq)
 
@@ -83,10 +83,10 @@ def test_the_state_of_what_was_set_aside_is_dead(held_app, url, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert app.delayq.state("a") is State.DEAD
-    assert scheduled(AsyncResult("a", app=app), app.delayq, 0).state == "DEAD"
+    assert scheduled(AsyncResult("a", app=app), app.delayq.services, 0).state == "DEAD"
     assert "broken" in app.delayq.get("a").reason
 
 
@@ -139,7 +139,7 @@ def test_the_due_time_of_a_result_is_what_it_was_told_and_get_knows_better(add, 
 
 def test_the_due_time_is_unchanged_when_moving_failed(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
-    move(delayq)
+    delayq.hand_over()
 
     assert result.reschedule(DUE) is Outcome.HANDED_OVER
     assert to_ms(result.due) == LONG_AGO * 1000
@@ -199,7 +199,7 @@ def test_due_of_a_request_is_the_time_that_its_message_was_due(delayq):
     assert delayq.due_of(Context({"id": "a"})) is None
 
 
-# Subscriptions, of which a Redis result backend has one for each result that is waited for.
+# Subscriptions: a Redis result backend has one for each call, except for calls of a running task.
 
 
 @pytest.fixture
@@ -214,26 +214,24 @@ def subscriptions(redis):
     return counted
 
 
-def test_a_result_that_nobody_waits_for_asks_the_backend_for_nothing(
-    app, add, redis, subscriptions
-):
+def test_a_result_that_nothing_subscribed_to_takes_no_subscription_back(add, redis, subscriptions):
     add.delay_until(FAR, 1)
-    app.backend.result_consumer.start("another")
     redis.config_resetstat()
 
-    for number in range(3):
-        add.delay_until(FAR, number)
+    with denied_join_result():
+        for number in range(3):
+            add.delay_until(FAR, number)
 
     assert subscriptions() == (0, 0)
 
 
-def test_a_result_that_was_waited_for_takes_its_subscription_back(app, add, redis, subscriptions):
-    add.delay_until(FAR, 1)
-    result = add.delay_until(FAR, 2)
+def test_a_result_takes_back_what_its_call_subscribed_to(add, redis, subscriptions):
+    kept = add.delay_until(FAR, 1)
     redis.config_resetstat()
 
-    app.backend.add_pending_result(result, weak=True)
+    result = add.delay_until(FAR, 2)
     eventually(lambda: subscriptions() == (1, 0))
     del result
 
     eventually(lambda: subscriptions() == (1, 1))
+    assert kept.cancel()

@@ -8,7 +8,7 @@ from celery.result import AsyncResult
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome
-from tests.app.support import FAR, LONG_AGO, claim, lists, move
+from tests.app.support import FAR, LONG_AGO, claim, lists
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_revoke_of_a_result_cancels(app, add, delayq, told):
 def test_revoke_of_a_list_cancels_what_waits_and_tells_workers_of_the_rest(app, add, delayq, told):
     waits = [add.delay_until(FAR, number) for number in range(2)]
     left = add.delay_until(LONG_AGO, 3)
-    move(delayq)
+    delayq.hand_over()
 
     app.control.revoke([waits[0].id, left.id, waits[1].id, "nobody"])
 
@@ -71,7 +71,7 @@ def test_revoke_of_a_list_cancels_what_waits_and_tells_workers_of_the_rest(app, 
 
 def test_revoke_of_what_has_left_is_celery_s_with_all_of_its_options(app, add, delayq, told):
     result = add.delay_until(LONG_AGO, 1)
-    move(delayq)
+    delayq.hand_over()
 
     app.control.revoke(result.id, terminate=True, signal="SIGKILL")
 
@@ -103,7 +103,7 @@ def test_a_revoked_id_may_run_when_it_is_scheduled_again(app, add, delayq, told,
 
     # A worker that had been told would remember the id, and drop the task.
     assert told() == []
-    assert move(delayq) == 1
+    assert delayq.hand_over() == 1
 
 
 def test_a_task_under_a_lease_is_revoked_at_the_workers(held_app, url, redis):

@@ -5,7 +5,7 @@ import json
 import pytest
 from kombu import Exchange, Queue
 
-from tests.app.support import LONG_AGO, comparable, lists, move, relay
+from tests.app.support import LONG_AGO, comparable, lists
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def queue_of(app, delayq, redis):
 
     def of(**options):
         app.send_task("add", (1,), delayq_at=LONG_AGO, **options)
-        move(delayq)
+        delayq.hand_over()
         [key] = lists(redis)
         redis.flushall()
         return key.decode()
@@ -34,7 +34,7 @@ def test_the_default_queue_is_the_app_s(held_app, url, redis):
     app = held_app(url, task_default_queue="shop")
     app.send_task("add", (1,), delayq_at=LONG_AGO)
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert list(lists(redis)) == [b"shop"]
 
@@ -44,7 +44,7 @@ def test_task_routes_are_asked_when_the_task_is_scheduled(held_app, url, redis):
     app.send_task("mail.send", (1,), delayq_at=LONG_AGO)
     app.send_task("mail.send", (1,), delayq_at=LONG_AGO, queue="other")
 
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert set(lists(redis)) == {b"mail\x06\x166", b"other\x06\x166"}
 
@@ -63,7 +63,7 @@ def test_a_routing_function_sees_no_option_of_this_package_s_making(held_app, ur
         return x
 
     add.delay_until(LONG_AGO, 7)
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert seen == [("add", (7,), {})]
     assert list(lists(redis)) == [b"q7"]
@@ -107,7 +107,7 @@ def test_a_named_exchange_delivers_to_the_queues_that_are_bound_to_it(
     redis.delete(*by_kombu)
     held.send_task("add", (1,), delayq_at=LONG_AGO, **options)
 
-    assert relay(held.delayq) == 1
+    assert held.delayq.hand_over() == 1
 
     by_relay = lists(redis)
     assert by_relay.keys() == by_kombu.keys()
@@ -119,7 +119,7 @@ def test_a_named_exchange_delivers_to_the_queues_that_are_bound_to_it(
 def test_a_message_that_no_queue_is_bound_for_is_kept(app, delayq):
     app.send_task("add", (1,), task_id="a", exchange="x", routing_key="y", delayq_at=LONG_AGO)
 
-    relay(delayq)
+    delayq.hand_over()
 
     assert delayq.state("a") is not None
 
@@ -129,7 +129,7 @@ def test_a_fanout_reaches_nobody_when_nobody_listens_and_is_done(held_app, url):
     app = held_app(url, task_queues=[fanout])
     result = app.send_task("add", (1,), queue=fanout, delayq_at=LONG_AGO)
 
-    assert relay(app.delayq) == 1
+    assert app.delayq.hand_over() == 1
 
     assert app.delayq.state(result.id) is None
 
@@ -148,8 +148,8 @@ def test_a_queue_that_expires_is_left_to_kombu_which_knows_how(
     app = held_app(url, task_queues=[queue])
     app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)
 
-    assert move(app.delayq) == 0
-    assert relay(app.delayq) == 1
+    assert redis.zcard("{delayq:0}:relay") == 1
+    assert app.delayq.hand_over() == 1
 
     assert redis.llen("short") == 1
     assert abs(redis.ttl("short") - ttl) <= 5
@@ -160,7 +160,7 @@ def test_a_relayed_message_says_which_attempt_it_is(held_app, url, redis):
     app = held_app(url, task_queues=[queue])
     app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)
 
-    relay(app.delayq)
+    app.delayq.hand_over()
 
     [raw] = redis.lrange("all", 0, -1)
     headers = json.loads(raw)["headers"]

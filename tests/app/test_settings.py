@@ -46,7 +46,7 @@ def test_a_wrong_value_is_an_error_that_names_setting_value_and_range(make_app, 
     delayq = DelayQ(app)
 
     with pytest.raises(InvalidSetting) as caught:
-        delayq.check()
+        delayq.services.check()
 
     assert str(caught.value) == f"{key} is {value!r}; expected {EXPECTED[key]}"
     assert (caught.value.name, repr(caught.value.value)) == (key, repr(value))
@@ -57,9 +57,9 @@ def test_a_wrong_value_is_an_error_that_names_setting_value_and_range(make_app, 
 def test_the_edges_of_a_range_are_inside(make_app, key, value):
     delayq = DelayQ(make_app("redis://", **{key: value}))
 
-    delayq.check()
+    delayq.services.check()
 
-    assert getattr(delayq.settings, key.removeprefix("delayq_")) == value
+    assert getattr(delayq.services.settings, key.removeprefix("delayq_")) == value
 
 
 @pytest.mark.parametrize(("key", "value"), [WRONG[0], WRONG[6], WRONG[14]], ids=repr)
@@ -88,10 +88,10 @@ def test_a_wrong_value_is_an_error_at_the_first_call_in_any_process(make_app):
 def test_every_setting_has_a_default_that_is_valid(make_app):
     delayq = DelayQ(make_app("redis://"))
 
-    delayq.check()
+    delayq.services.check()
 
-    assert delayq.settings.prefix == "delayq"
-    assert delayq.settings.capture_eta is False
+    assert delayq.services.settings.prefix == "delayq"
+    assert delayq.services.settings.capture_eta is False
 
 
 CONFIGURED = {"batch_size": 7, "prefix": "shop", "capture_eta": True, "lease": 9}
@@ -182,10 +182,10 @@ def test_settings_are_read_however_and_whenever_the_app_was_configured(bare_app,
         configure(bare_app)
         delayq = DelayQ(bare_app)
 
-    settings = delayq.settings
+    settings = delayq.services.settings
 
     assert {name: getattr(settings, name) for name in CONFIGURED} == CONFIGURED
-    assert delayq._endpoint.db == 5
+    assert delayq.services.endpoint.db == 5
 
 
 def test_with_a_namespace_a_wrong_value_is_named_as_celery_knows_it(bare_app):
@@ -193,7 +193,7 @@ def test_with_a_namespace_a_wrong_value_is_named_as_celery_knows_it(bare_app):
     bare_app.config_from_object({"CELERY_DELAYQ_LEASE": 0}, namespace="CELERY")
 
     with pytest.raises(InvalidSetting, match="delayq_lease is 0"):
-        _ = delayq.settings
+        _ = delayq.services.settings
 
 
 def test_settings_may_be_set_until_they_are_first_needed(bare_app):
@@ -202,4 +202,4 @@ def test_settings_may_be_set_until_they_are_first_needed(bare_app):
     bare_app.conf.delayq_prefix = "one"
     bare_app.conf.delayq_prefix = "two"
 
-    assert delayq.settings.prefix == "two"
+    assert delayq.services.settings.prefix == "two"

@@ -5,7 +5,7 @@ from celery._state import _task_stack
 from celery.exceptions import Retry
 
 from celery_delayq import AlreadyScheduled
-from tests.app.support import FAR, LONG_AGO, move
+from tests.app.support import FAR, LONG_AGO
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_retry_takes_the_place_of_an_entry_that_brought_the_running_copy(app, 
 
 def test_a_running_task_may_schedule_itself_again(app, task, running):
     task.s(1).set(task_id="a").delay_until(LONG_AGO)
-    move(app.delayq)
+    app.delayq.hand_over()
     running("a")
 
     task.s(2).set(task_id="a").delay_until(FAR)

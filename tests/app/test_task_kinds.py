@@ -229,7 +229,7 @@ def test_a_custom_apply_async_that_drops_options_is_named(app):
     def task(x):
         return x
 
-    with pytest.raises(DelayQError, match="was sent, not held: its apply_async drops options"):
+    with pytest.raises(DelayQError, match="was sent, not scheduled: its apply_async drops options"):
         task.delay_for(60, 1)
 
 

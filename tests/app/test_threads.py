@@ -4,7 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 from celery_delayq import AlreadyScheduled
-from tests.app.support import FAR, move
+from tests.app.support import FAR
 
 THREADS, CALLS = 8, 40
 
@@ -21,7 +21,7 @@ def test_calls_from_many_threads_do_not_mix(add, delayq):
         task = delayq.get(result.id)
         assert (task.args, task.kwargs) == ((number,), {"y": str(number)})
         assert (task.queue, task.due.timestamp()) == (f"q{number % 5}", FAR + number)
-        assert json.loads(delayq.entries.find(result.id).message)["headers"]["n"] == number
+        assert json.loads(delayq.services.entries.find(result.id).message)["headers"]["n"] == number
     assert delayq.counts().scheduled == len(results)
 
 
@@ -53,7 +53,7 @@ def test_cancel_and_hand_over_at_once_agree_on_every_entry(held_app, url, redis)
     ids = [app.send_task("t", delayq_at=number).id for number in range(THREADS * CALLS)]
 
     with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(move, app.delayq)
+        moving = pool.submit(app.delayq.hand_over)
         # From the other end, so that they meet somewhere in the middle.
         cancelled = [one for one in reversed(ids) if app.delayq.cancel(one)]
 

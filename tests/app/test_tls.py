@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import client
-from tests.app.support import FAR, LONG_AGO, lists, move
+from celery_delayq.store import endpoint
+from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.missing import missing
 from tests.support.ports import free_port
 from tests.support.process import ProcessEndedError
@@ -71,7 +71,7 @@ def test_a_url_that_names_the_authority_opens_the_store(held_app, tls, certifica
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     assert app.delayq.get("a").id == "a"
-    assert move(app.delayq) == 1
+    assert app.delayq.hand_over() == 1
     assert list(lists(redis)) == [b"celery"]
 
 
@@ -81,8 +81,8 @@ def test_broker_use_ssl_is_what_the_store_uses(held_app, tls, certificates):
     app = held_app(url, broker_use_ssl=options)
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
-    assert app.delayq.store_is_broker
-    assert move(app.delayq) == 1
+    assert app.delayq.services.store_is_broker
+    assert app.delayq.hand_over() == 1
 
 
 @pytest.mark.parametrize("requirement", ["CERT_NONE", "none", "CERT_REQUIRED", "required"])
@@ -112,7 +112,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused(held_app, tls):
 def test_tls_to_a_port_that_is_plain_fails_and_does_not_fall_back(
     held_app, redis_server, redis, monkeypatch
 ):
-    monkeypatch.setattr(client, "TIMEOUT", 0.5)
+    monkeypatch.setattr(endpoint, "TIMEOUT", 0.5)
     app = held_app(
         f"rediss://127.0.0.1:{redis_server.port}/0?ssl_cert_reqs=CERT_NONE",
         task_publish_retry=False,

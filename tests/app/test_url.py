@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq import DelayQ
 from celery_delayq.errors import InvalidSetting
-from tests.app.support import LONG_AGO, lists, move
+from tests.app.support import LONG_AGO, lists
 
 PASSWORD, OTHER_PASSWORD = "p@ss:/w?rd#%ü &=+", "//@:%25?"
 
@@ -24,7 +24,7 @@ def test_without_a_url_the_store_is_the_broker_s_database(held_app, redis_server
     store_of(app)
 
     assert redis_server.client(db=db).zcard("{delayq:0}:due") == 1
-    assert app.delayq.store_is_broker
+    assert app.delayq.services.store_is_broker
 
 
 def test_with_a_url_the_store_is_there_and_the_broker_gets_the_task(held_app, redis_server, redis):
@@ -34,7 +34,7 @@ def test_with_a_url_the_store_is_there_and_the_broker_gets_the_task(held_app, re
 
     assert redis_server.client(db=2).zcard("{delayq:0}:relay") == 1
     assert redis_server.client(db=1).keys() == []
-    assert not app.delayq.store_is_broker
+    assert not app.delayq.services.store_is_broker
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -42,8 +42,8 @@ def test_the_same_place_written_otherwise_is_the_same_place(held_app, redis_serv
     url = f"redis://{host}:{redis_server.port}"
     app = held_app(redis_server.url(), delayq_url=url)
 
-    assert app.delayq.store_is_broker
-    assert move(store_of(app)) == 1
+    assert app.delayq.services.store_is_broker
+    assert store_of(app).hand_over() == 1
 
 
 @pytest.mark.parametrize("how", ["broker", "url"])
@@ -63,7 +63,7 @@ def test_through_a_socket_a_task_reaches_the_list_that_a_worker_reads(
 ):
     app = held_app(f"redis+socket://{redis_server.socket}")
 
-    assert move(store_of(app)) == 1
+    assert store_of(app).hand_over() == 1
 
     assert list(lists(redis)) == [b"celery"]
 
@@ -107,7 +107,7 @@ def test_a_wrong_password_is_an_error_and_never_shown(held_app, protected):
     with pytest.raises(Exception, match="schedule failed") as caught:
         app.send_task("t", delayq_after=60)
     assert "wrong-secret" not in str(caught.value)
-    assert "wrong-secret" not in repr(app.delayq._endpoint)
+    assert "wrong-secret" not in repr(app.delayq.services.endpoint)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_without_any_redis_the_error_says_which_setting_is_missing(make_app, bro
     delayq = DelayQ(make_app(broker))
 
     with pytest.raises(InvalidSetting) as caught:
-        delayq.check()
+        delayq.services.check()
 
     assert str(caught.value) == (
         "delayq_url is None; expected a redis:// URL, because the broker is not a Redis"
@@ -134,7 +134,7 @@ def test_what_is_no_redis_url_is_an_error_at_start_up(make_app, url):
     delayq = DelayQ(make_app("memory://", delayq_url=url))
 
     with pytest.raises(InvalidSetting) as caught:
-        delayq.check()
+        delayq.services.check()
 
     assert str(caught.value) == f"delayq_url is {url!r}; expected a redis:// or rediss:// URL"
 
@@ -142,7 +142,7 @@ def test_what_is_no_redis_url_is_an_error_at_start_up(make_app, url):
 def test_the_error_about_a_url_does_not_show_its_password(make_app):
     for url in ("amqp://me:secret@host//", "redis://:secret@host/database", "x://a:secret@b@c"):
         with pytest.raises(InvalidSetting) as caught:
-            DelayQ(make_app("memory://", delayq_url=url)).check()
+            DelayQ(make_app("memory://", delayq_url=url)).services.check()
         assert "secret" not in str(caught.value)
         assert "secret" not in repr(caught.value.value)
 

@@ -12,7 +12,7 @@ from celery.app.control import Control
 import celery_delayq
 from celery_delayq import DelayQ
 from tests.app.network import Listener
-from tests.app.support import FAR, LONG_AGO, lists, move
+from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.waiting import eventually
 
 
@@ -144,7 +144,7 @@ def test_two_apps_with_prefixes_of_their_own_share_a_redis_and_nothing_else(held
 
     assert two.delayq.get("same") is not None
     assert (one.delayq.counts().scheduled, two.delayq.counts().scheduled) == (0, 1)
-    assert (move(one.delayq), move(two.delayq)) == (0, 1)
+    assert (one.delayq.hand_over(), two.delayq.hand_over()) == (0, 1)
     assert list(lists(redis)) == [b"q2"]
 
 

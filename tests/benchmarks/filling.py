@@ -36,7 +36,7 @@ class Template:
 
 
 def _watched(app: Celery, signature) -> tuple[bytes, uuid.UUID]:
-    client = app.delayq.entries._scripts.client
+    client = app.delayq.services.entries._scripts.connection
     sent, execute = [], client.execute
 
     def watch(step, command):

@@ -8,7 +8,7 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq import bench
+from celery_delayq.bench import run as bench
 from tests.app.conftest import held_app, redis, redis_client, url
 
 __all__ = ["held_app", "redis", "redis_client", "url"]
@@ -80,7 +80,7 @@ def patient(monkeypatch):
 
 @pytest.fixture
 def before(monkeypatch):
-    """Do something before each call of a method: ``before(Engine, "move", print)``."""
+    """Do something before each call of a method: ``before(Engine, "hand_over", print)``."""
 
     def put(owner, name, act):
         method = getattr(owner, name)

@@ -5,14 +5,15 @@ import os
 import pty
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from celery.signals import before_task_publish
 
-from celery_delayq import bench
-from celery_delayq.store import Engine, Entries, Room
+from celery_delayq.bench import run as bench
+from celery_delayq.store import Engine, Entries, ScratchKeys
 from celery_delayq.store.scripts import Scripts
-from tests.app.support import FAR, LONG_AGO, move, scanner_of
+from tests.app.support import FAR, LONG_AGO
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -28,7 +29,7 @@ def nothing(_):
 def arrived(redis, before):
     """What comes to the list of a run."""
     messages = []
-    before(Room, "tidy", lambda room: messages.extend(redis.lrange(room.list, 0, -1)))
+    before(ScratchKeys, "tidy", lambda room: messages.extend(redis.lrange(room.list, 0, -1)))
     return messages
 
 
@@ -38,7 +39,7 @@ def content(redis):
 
 def test_it_says_what_to_expect_and_leaves_no_key_behind(redis, said, before):
     seen = set()
-    before(Room, "tidy", lambda *_: seen.update(redis.keys("*")))
+    before(ScratchKeys, "tidy", lambda *_: seen.update(redis.keys("*")))
 
     lines = said("bench", "--tasks", f"{FEW}")
 
@@ -51,7 +52,7 @@ def test_it_says_what_to_expect_and_leaves_no_key_behind(redis, said, before):
 
 def test_its_keys_are_named_after_the_app_s_and_no_two_runs_share_any(held_app, url, redis, before):
     seen = set()
-    before(Room, "tidy", lambda *_: seen.update(redis.keys("*")))
+    before(ScratchKeys, "tidy", lambda *_: seen.update(redis.keys("*")))
     delayq = held_app(url, delayq_prefix="shop").delayq
 
     for _ in range(2):
@@ -77,9 +78,11 @@ def test_the_app_s_own_scanners_and_lists_see_nothing_of_it(app, redis, before):
     seen = []
 
     def look(*_):
-        seen.append((app.delayq.counts().scheduled, list(app.delayq.tasks()), move(app.delayq)))
+        seen.append(
+            (app.delayq.counts().scheduled, list(app.delayq.tasks()), app.delayq.hand_over())
+        )
 
-    before(Room, "memory", look)
+    before(ScratchKeys, "memory", look)
 
     bench.run(app.delayq, FEW, nothing)
 
@@ -103,8 +106,8 @@ def test_all_keys_have_a_time_to_live_after_each_step(app, redis, before):
     def look(*_):
         seen.append([redis.ttl(key) for key in redis.keys("{delayq:bench-*")])
 
-    before(Room, "memory", look)
-    before(Room, "__exit__", look)
+    before(ScratchKeys, "memory", look)
+    before(ScratchKeys, "__exit__", look)
 
     bench.run(app.delayq, FEW, nothing)
 
@@ -114,7 +117,7 @@ def test_all_keys_have_a_time_to_live_after_each_step(app, redis, before):
 
 def test_what_arrived_does_not_pile_up(app, redis, before):
     lengths = []
-    before(Engine, "move", lambda engine: lengths.append(redis.llen(_list_of(engine))))
+    before(Engine, "hand_over", lambda engine: lengths.append(redis.llen(_list_of(engine))))
 
     bench.run(app.delayq, 12_000, nothing)
 
@@ -188,7 +191,7 @@ def test_the_messages_are_as_the_app_makes_them(held_app, url, redis, conf, arri
 
     bench.run(app.delayq, FEW, nothing)
     app.send_task(bench.TASK, (42,), delayq_at=LONG_AGO)
-    move(app.delayq)
+    app.delayq.hand_over()
 
     own, usual = json.loads(arrived[0]), json.loads(redis.lindex("celery", 0))
     for message in (own, usual):
@@ -236,7 +239,7 @@ def test_a_number_of_tasks_out_of_range_is_an_error_of_usage(run, tasks):
 def test_a_scanner_beside_it_does_not_count_as_alive_afterwards(app, redis):
     bench.run(app.delayq, FEW, nothing)
 
-    with scanner_of(app.delayq):
+    with closing(app.delayq.services.engine()):
         assert app.delayq.counts().scanners == 0
 
 

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from celery_delayq import bench
+from celery_delayq.bench import run as bench
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Engine, Entries, Room
+from celery_delayq.store import Engine, Entries, ScratchKeys
 from celery_delayq.store.scripts import load
 from tests.cli.test_bench import FEW, nothing
 from tests.faults.proxy import Proxy
@@ -61,7 +61,7 @@ def in_the_middle(act, call=3):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("step", [(Entries, "schedule"), (Entries, "cancel"), (Engine, "move")],
+@pytest.mark.parametrize("step", [(Entries, "schedule"), (Entries, "cancel"), (Engine, "hand_over")],
                          ids=lambda step: step[1])  # fmt: skip
 def test_a_signal_ends_it(redis, run, before, step, number):
     handler = signal.getsignal(number)
@@ -76,8 +76,8 @@ def test_a_signal_ends_it(redis, run, before, step, number):
 
 
 def test_a_signal_that_comes_as_it_clears_up_does_not_keep_it_from_that(redis, run, before):
-    before(Engine, "move", in_the_middle(lambda: signal.raise_signal(signal.SIGINT)))
-    before(Room, "__exit__", lambda *_: signal.raise_signal(signal.SIGTERM))
+    before(Engine, "hand_over", in_the_middle(lambda: signal.raise_signal(signal.SIGINT)))
+    before(ScratchKeys, "__exit__", lambda *_: signal.raise_signal(signal.SIGTERM))
 
     assert run(*ARGUMENTS).exit_code == 128 + signal.SIGINT
     assert redis.keys("*") == []
@@ -85,7 +85,7 @@ def test_a_signal_that_comes_as_it_clears_up_does_not_keep_it_from_that(redis, r
 
 def test_a_signal_that_was_ignored_is_still_ignored(redis, run, before, monkeypatch):
     kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    before(Engine, "move", lambda _: signal.raise_signal(signal.SIGHUP))
+    before(Engine, "hand_over", lambda _: signal.raise_signal(signal.SIGHUP))
     try:
         assert run(*ARGUMENTS).exit_code == 0
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -118,7 +118,7 @@ def through(proxy):
     return f"redis://127.0.0.1:{proxy.port}/0"
 
 
-@pytest.mark.parametrize("step", ["schedule", "cancel", "move"])
+@pytest.mark.parametrize("step", ["schedule", "cancel", "hand_over"])
 def test_a_link_that_breaks_is_a_sentence(server, proxy, held_app, refused, step):
     # By then the script is known: Redis has run it once when this cuts its answer off.
     proxy.cut_after = load()[step].sha.encode()
@@ -139,7 +139,7 @@ def test_clearing_up_is_tried_again(server, proxy, held_app, before, cuts):
             left[0] -= 1
             proxy.cut_after = b"UNLINK"
 
-    before(Room, "_send", cut)
+    before(ScratchKeys, "_send", cut)
 
     bench.run(held_app(through(proxy)).delayq, FEW, nothing)
 
@@ -148,7 +148,7 @@ def test_clearing_up_is_tried_again(server, proxy, held_app, before, cuts):
 
 
 def test_a_redis_that_goes_away_for_good_is_a_sentence_that_names_what_is_left(own, server, before):
-    before(Engine, "move", in_the_middle(server.kill))
+    before(Engine, "hand_over", in_the_middle(server.kill))
 
     said = own(*ARGUMENTS, delayq_prefix="shop")
 
@@ -159,7 +159,7 @@ def test_a_redis_that_goes_away_for_good_is_a_sentence_that_names_what_is_left(o
 def test_clearing_up_has_a_connection_of_its_own(app, before):
     """One that was interrupted may still be about to bring the answer to something else."""
     pools = []
-    before(Room, "_send", lambda room, step, *_: pools.append((step, room._client._pool)))
+    before(ScratchKeys, "_send", lambda room, step, *_: pools.append((step, room._client._pool)))
 
     bench.run(app.delayq, FEW, nothing)
 
@@ -195,19 +195,19 @@ def test_a_redis_that_fills_up_meanwhile_is_a_sentence(server, own, before):
     ("key", "said"),
     [
         ("due", "Error: bench failed: not all entries came out; Redis evicted some, or somebody "),
-        ("messages", "Error: hand-over failed: no record$"),
+        ("records", "Error: hand-over failed: no record$"),
         ("templates", "Error: hand-over failed: template is gone$"),
     ],
 )
 def test_entries_that_vanish_are_not_counted_as_handed_over(redis, refused, before, key, said):
-    before(Engine, "move", in_the_middle(lambda: redis.delete(*redis.keys(f"*:{key}"))))
+    before(Engine, "hand_over", in_the_middle(lambda: redis.delete(*redis.keys(f"*:{key}"))))
 
     assert re.match(said, refused(*ARGUMENTS)[-1])
     assert redis.keys("*") == []
 
 
 def test_a_list_that_somebody_else_empties_is_noticed(redis, refused, before):
-    before(Engine, "move", in_the_middle(lambda: redis.delete(*redis.keys("*:list"))))
+    before(Engine, "hand_over", in_the_middle(lambda: redis.delete(*redis.keys("*:list"))))
 
     assert "not all entries came out" in refused(*ARGUMENTS)[-1]
 
@@ -243,7 +243,7 @@ def test_the_rights_that_the_readme_names_suffice(server, as_user, run):
 
 def test_what_redis_refuses_is_asked_for_once(as_user, before):
     asked = []
-    before(Room, "_allowed", lambda _, command, *__: asked.append(command))
+    before(ScratchKeys, "_allowed", lambda _, command, *__: asked.append(command))
 
     bench.run(as_user().delayq, FEW, nothing)
 
@@ -264,7 +264,7 @@ def test_what_redis_does_not_tell_is_null(as_user):
         ("-unlink", "Error: bench failed: .*permissions to run the 'unlink' command.*; it takes"),
         ("-zadd", "Error: schedule failed: "),
         ("-zrem", "Error: cancel failed: "),
-        ("-zremrangebyrank", "Error: move failed: "),
+        ("-zremrangebyrank", "Error: hand over failed: "),
         ("-llen", "Error: (bench|schedule) failed: "),
         ("resetkeys", r"Error: bench failed: .*; it takes the rights to {delayq:bench-\w+:0}:\*$"),
     ],

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.cli.words import rows, sentences
-from celery_delayq.figures import Figures, Limit, Link, Measure
+from celery_delayq.bench.measurements import Figures, Limit, Link, Measure
+from celery_delayq.bench.report import rows, sentences
 
 LOCAL = Link(median=0.0001, p99=0.0002, per_byte=1e-9)
 FAR = Link(median=0.02, p99=0.05, per_byte=1e-9)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from kombu import Exchange, Queue
 
-from tests.app.support import FAR, LONG_AGO, claim, move, redis_ms, to_ms
+from tests.app.support import FAR, LONG_AGO, claim, redis_ms, to_ms
 
 UTC = timezone.utc
 NOT_SCHEDULED = "task {} is not scheduled"
@@ -35,7 +35,7 @@ def test_show_says_all_about_a_task(one, said, app):
 def test_show_says_why_a_task_was_set_aside(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="one", queue="broken", delayq_at=LONG_AGO)
-    move(app.delayq)
+    app.delayq.hand_over()
 
     lines = said("show", "one")
 
@@ -94,14 +94,14 @@ def test_an_id_that_cannot_be_one_spoils_no_other(one, app, run, bad):
 
 def test_an_entry_of_a_later_version_is_left_alone_and_spoils_no_other(one, app, redis, run):
     app.send_task("t", task_id="newer", delayq_at=FAR)
-    redis.hset("{delayq:0}:messages", "newer", b"9 of a later version")
+    redis.hset("{delayq:0}:records", "newer", b"9 of a later version")
 
     result = run("cancel", "newer", "one")
 
     assert result.exit_code == 1
     assert "the record of task 'newer' cannot be read" in result.output
     assert "task one cancelled" in result.output
-    assert redis.hget("{delayq:0}:messages", "newer") == b"9 of a later version"
+    assert redis.hget("{delayq:0}:records", "newer") == b"9 of a later version"
 
 
 def test_cancel_without_an_id_is_an_error_of_usage(run):
@@ -112,7 +112,7 @@ def test_cancel_without_an_id_is_an_error_of_usage(run):
 
 def test_what_was_handed_over_is_said_to_be(app, refused):
     app.send_task("t", task_id="one", delayq_at=LONG_AGO)
-    move(app.delayq)
+    app.delayq.hand_over()
 
     for command in (("cancel", "one"), ("reschedule", "one", "+5m")):
         assert "task one has been handed over to its queue already" in refused(*command)[-1]
@@ -129,7 +129,7 @@ def test_what_is_being_published_is_said_to_be(app, refused):
 
 def test_cancel_with_revoke_tells_the_workers_of_what_has_left(app, redis, run):
     app.send_task("t", task_id="one", delayq_at=LONG_AGO)
-    move(app.delayq)
+    app.delayq.hand_over()
 
     with redis.pubsub() as workers:
         workers.psubscribe("*celery.pidbox*")

@@ -45,11 +45,11 @@ def test_arguments_are_not_shown(app, said):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--after", "2100-01-01T00:01"], ["task-1", "task-2"]),
-        (["--after", str(FAR + 60.25)], ["task-1", "task-2"]),
-        (["--before", "2100-01-01T00:01:00.250Z"], ["task-0"]),
-        (["--before", str(FAR)], []),
-        (["--after", str(FAR + 1), "--before", str(FAR + 100)], ["task-1"]),
+        (["--after-due", "2100-01-01T00:01"], ["task-1", "task-2"]),
+        (["--after-due", str(FAR + 60.25)], ["task-1", "task-2"]),
+        (["--before-due", "2100-01-01T00:01:00.250Z"], ["task-0"]),
+        (["--before-due", str(FAR)], []),
+        (["--after-due", str(FAR + 1), "--before-due", str(FAR + 100)], ["task-1"]),
         (["-n", "2"], ["task-0", "task-1"]),
         (["--limit", "0"], []),
         (["-n", "99"], ["task-0", "task-1", "task-2"]),
@@ -88,7 +88,7 @@ def test_json_of_nothing_is_nothing(said):
     assert said("list", "--json") == []
 
 
-@pytest.mark.parametrize("option", ["--after", "--before"])
+@pytest.mark.parametrize("option", ["--after-due", "--before-due"])
 @pytest.mark.parametrize("value", ["soon", "", "nan", "inf", "1e300"])
 def test_a_wrong_time_is_a_sentence(three, refused, option, value):
     *_, sentence = refused("list", option, value)
@@ -103,6 +103,6 @@ def test_a_wrong_limit_is_an_error_of_usage(run, value):
 
 
 def test_an_entry_that_cannot_be_read_does_not_spoil_the_list(three, redis, said):
-    redis.hset("{delayq:0}:messages", "task-1", b"9 of a later version")
+    redis.hset("{delayq:0}:records", "task-1", b"9 of a later version")
 
     assert ids(said("list")) == ["task-0", "task-2"]

@@ -1,8 +1,9 @@
 """`delayq status`: what waits, and whether anybody will hand it over."""
 
 import json
+from contextlib import closing
 
-from tests.app.support import FAR, LONG_AGO, move, scanner_of
+from tests.app.support import FAR, LONG_AGO
 
 NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 
@@ -22,8 +23,8 @@ def test_it_counts_and_warns_in_words_when_no_scanner_is_alive(app, said):
 
 
 def test_with_a_scanner_alive_there_is_no_warning(app, said):
-    with scanner_of(app.delayq) as scanner:
-        scanner._engine.move()
+    with closing(app.delayq.services.engine()) as engine:
+        engine.hand_over()
 
         lines = said("status")
 
@@ -32,9 +33,9 @@ def test_with_a_scanner_alive_there_is_no_warning(app, said):
 
 
 def test_a_scanner_that_left_is_not_alive(app, said):
-    with scanner_of(app.delayq) as scanner:
-        scanner._engine.move()
-        scanner._engine.leave()
+    with closing(app.delayq.services.engine()) as engine:
+        engine.hand_over()
+        engine.leave()
 
     assert said("status")[-1] == NO_SCANNER
 
@@ -46,7 +47,7 @@ def test_an_empty_store_has_nothing_next(said):
 def test_what_was_set_aside_is_counted(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert "dead       1" in said("status")
 

@@ -61,7 +61,7 @@ def test_the_documented_rights_suffice_for_everything(server, as_user, rights, c
     assert delayq.note.delay_for(3600).cancel()
     held = delayq.note.delay_for(3600)
     assert delayq.get(held.id)
-    assert [task.id for task in delayq.tasks(after=0)][-1] == held.id
+    assert [task.id for task in delayq.tasks(after_due=0)][-1] == held.id
     eventually(lambda: server.root.llen("celery") == 1)
     eventually(lambda: delayq.counts().scheduled == 1)
     assert complaints(caplog) == []
@@ -114,11 +114,11 @@ def test_without_one_inner_right_nothing_is_lost(server, as_user, rights, missin
     engine = delayq.scanner()._engine
     for _ in range(2):
         try:
-            engine.move()
+            engine.hand_over()
         except StoreError:
             continue
     server.root.execute_command("ACL", "SETUSER", "delayq", f"+{missing}")
-    engine.move()
+    engine.hand_over()
     raw = server.root.lrange("celery", 0, -1)
     arrived = {re.search(rb'"id": "(\d)"', one)[1].decode() for one in raw}
     waiting = {one for one in ids if delayq.get(one)}
@@ -136,5 +136,5 @@ def test_a_cancel_without_one_inner_right_says_so_and_loses_nothing(
     with pytest.raises(StoreError):
         delayq.cancel("held")
     server.root.execute_command("ACL", "SETUSER", "delayq", f"+{missing}")
-    delayq.scanner()._engine.move()
+    delayq.scanner()._engine.hand_over()
     assert server.root.llen("celery") == 2

@@ -16,7 +16,7 @@ LONG_AGO = 1_000_000_000
 
 def fill(delayq):
     """Schedule many tasks that are due, the quick way: one call's draft under many ids."""
-    entries = delayq.entries
+    entries = delayq.services.entries
     with mock.patch.object(entries, "schedule", wraps=entries.schedule) as schedule:
         for number in range(2):  # the second one of a kind shares what they have in common
             delayq.note.apply_async(task_id=f"{number:05}", delayq_at=LONG_AGO)
@@ -52,5 +52,5 @@ def test_scanners_killed_at_any_moment_lose_and_repeat_nothing(
     counts = delayq.counts()
     assert (counts.in_flight, counts.dead) == (0, 0)
     left = {key for key in client.keys("{delayq*") if client.type(key) != b"none"}
-    assert b"{delayq:0}:messages" not in left
+    assert b"{delayq:0}:records" not in left
     assert b"{delayq:0}:due" not in left

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.waiting import eventually
 
-WATCH, WAKE = "{delayq:0}:watch", "{delayq:0}:wake"
+WATCH, WAKE = "{delayq:0}:timer", "{delayq:0}:wake"
 FOREVER = 300  # seconds of safety interval: too long to be of help
 
 

@@ -27,11 +27,11 @@ class Task:
     holder: object = None
     attempts: int = 0
     refusals: int = 0
-    unsure: bool = False
+    uncertain: bool = False
     reason: str = ""
 
     def tally(self) -> tuple[int, int, bool]:
-        return self.attempts, self.refusals, self.unsure
+        return self.attempts, self.refusals, self.uncertain
 
     def order(self) -> tuple[int, int]:
         return self.ready_ms, self.number
@@ -66,13 +66,13 @@ class Shelf:
     def _too_late(self, task_id) -> Outcome | None:
         task = self.tasks.get(task_id)
         if task is None:
-            handed = self.left.get(task_id, ("",))[0] == "handed"
+            handed = self.left.get(task_id, ("",))[0] == "tombstones"
             return Outcome.HANDED_OVER if handed else Outcome.NOT_FOUND
         under_lease = task.place == LEASED and task.lease_ends_ms > self.now_ms
         return Outcome.IN_FLIGHT if under_lease else None
 
     def _certainty(self, task) -> Outcome:
-        return Outcome.UNCERTAIN if task.unsure or task.place == LEASED else Outcome.DONE
+        return Outcome.UNCERTAIN if task.uncertain or task.place == LEASED else Outcome.DONE
 
     def _leave(self, task_id, how):
         task = self.tasks.pop(task_id)
@@ -94,7 +94,7 @@ class Shelf:
         task.due_ms = task.ready_ms = max(0, base + ms)
         task.place, task.holder, task.reason = WAITING, None, ""
         task.attempts = task.attempts + lost if answer is Outcome.UNCERTAIN else 0
-        task.refusals, task.unsure = 0, answer is Outcome.UNCERTAIN
+        task.refusals, task.uncertain = 0, answer is Outcome.UNCERTAIN
         return answer, task.due_ms
 
     def ready(self, kind, limit) -> list[str]:
@@ -109,7 +109,7 @@ class Shelf:
         moved = self.ready("list", limit)
         for task_id in moved:
             self.queues.setdefault(self.tasks[task_id].queue, []).append(task_id)
-            self._leave(task_id, "handed")
+            self._leave(task_id, "tombstones")
         return len(moved)
 
     def claim(self, limit, holder) -> list[tuple[str, tuple[int, int, bool]]]:
@@ -127,16 +127,16 @@ class Shelf:
     def ack(self, holder, task_ids) -> int:
         acked = [each for each in task_ids if each in self.tasks and self.held_by(holder, [each])]
         for task_id in acked:
-            self._leave(task_id, "handed")
+            self._leave(task_id, "tombstones")
         return len(acked)
 
-    def release(self, holder, task_ids, verdict, wait_ms) -> int:
+    def nack(self, holder, task_ids, verdict, wait_ms) -> int:
         tasks = self.held_by(holder, task_ids)
         for task in tasks:
             task.holder, task.place = None, DEAD if verdict == "dead" else WAITING
             task.attempts += verdict != "unsent"
             task.refusals += verdict in ("refused", "dead")
-            task.unsure |= verdict == "unknown"
+            task.uncertain |= verdict == "unknown"
             task.ready_ms = self.now_ms + wait_ms if verdict == "refused" else task.due_ms
             task.reason = "NO_ROUTE" if verdict == "dead" else ""
         return len(tasks)
@@ -150,7 +150,7 @@ class Shelf:
         }
         for task_id in over:
             task = self.tasks[task_id]
-            task.place, task.holder, task.unsure = WAITING, None, True
+            task.place, task.holder, task.uncertain = WAITING, None, True
             task.ready_ms, task.attempts = task.due_ms, task.attempts + 1
         return over
 

@@ -22,7 +22,7 @@ class Entry:
     version: int = 0
     holder: int | None = None
     expired: bool = False
-    unsure: bool = False
+    uncertain: bool = False
     handed: bool = False
 
 
@@ -31,7 +31,7 @@ class Batch:
     """What a scanner holds in its hands: the entry as it was when claimed, and what came of it."""
 
     version: int
-    unsure: bool
+    uncertain: bool
     outcome: str = "not tried"
 
 
@@ -42,7 +42,7 @@ class Fenced:
         if entry.place != WAITING:
             return entry, None
         leased = replace(entry, place=LEASED, holder=who, expired=False)
-        return leased, Batch(entry.version, entry.unsure)
+        return leased, Batch(entry.version, entry.uncertain)
 
     def holds(self, entry: Entry, who: int) -> bool:
         return entry.holder == who
@@ -52,10 +52,10 @@ class Fenced:
             return entry, False
         return self.remove(entry, handed=True), True
 
-    def release(self, entry: Entry, who: int, verdict: str) -> tuple[Entry, bool]:
+    def nack(self, entry: Entry, who: int, verdict: str) -> tuple[Entry, bool]:
         if entry.place == GONE or not self.holds(entry, who):
             return entry, False
-        return self.wait(entry, unsure=entry.unsure or verdict == "unknown"), True
+        return self.wait(entry, uncertain=entry.uncertain or verdict == "unknown"), True
 
     def run_out(self, entry: Entry) -> Entry:
         return replace(entry, expired=True)
@@ -63,7 +63,7 @@ class Fenced:
     def reclaim(self, entry: Entry) -> tuple[Entry, bool]:
         if entry.place != LEASED or not entry.expired:
             return entry, False
-        return self.wait(entry, unsure=True), True
+        return self.wait(entry, uncertain=True), True
 
     def cancel(self, entry: Entry) -> tuple[Entry, str]:
         if answer := self.too_late(entry):
@@ -73,8 +73,8 @@ class Fenced:
     def reschedule(self, entry: Entry) -> tuple[Entry, str]:
         if answer := self.too_late(entry):
             return entry, answer
-        unsure = self.certainty(entry) == "uncertain"
-        return replace(self.wait(entry, unsure=unsure), version=1), self.certainty(entry)
+        uncertain = self.certainty(entry) == "uncertain"
+        return replace(self.wait(entry, uncertain=uncertain), version=1), self.certainty(entry)
 
     def too_late(self, entry: Entry) -> str | None:
         if entry.place == GONE:
@@ -82,11 +82,11 @@ class Fenced:
         return "in_flight" if entry.place == LEASED and not entry.expired else None
 
     def certainty(self, entry: Entry) -> str:
-        return "uncertain" if entry.place == LEASED or entry.unsure else "done"
+        return "uncertain" if entry.place == LEASED or entry.uncertain else "done"
 
     @staticmethod
-    def wait(entry: Entry, *, unsure: bool) -> Entry:
-        return replace(entry, place=WAITING, holder=None, expired=False, unsure=unsure)
+    def wait(entry: Entry, *, uncertain: bool) -> Entry:
+        return replace(entry, place=WAITING, holder=None, expired=False, uncertain=uncertain)
 
     @staticmethod
     def remove(entry: Entry, *, handed: bool = False) -> Entry:
@@ -99,14 +99,14 @@ class PopThenPublish(Fenced):
     def claim(self, entry, _who):
         if entry.place != WAITING:
             return entry, None
-        return self.remove(entry, handed=True), Batch(entry.version, unsure=False)
+        return self.remove(entry, handed=True), Batch(entry.version, uncertain=False)
 
 
 class LookPublishRemove(Fenced):
     """No lease: the entry leaves the store when the broker has it, whatever it is by then."""
 
     def claim(self, entry, _who):
-        return entry, Batch(entry.version, unsure=False) if entry.place == WAITING else None
+        return entry, Batch(entry.version, uncertain=False) if entry.place == WAITING else None
 
     def holds(self, _entry, _who):
         return True
@@ -133,7 +133,7 @@ class ReschedulesWhatIsClaimed(Fenced):
 
     def reschedule(self, entry):
         if entry.place == LEASED:
-            return replace(self.wait(entry, unsure=False), version=1), "done"
+            return replace(self.wait(entry, uncertain=False), version=1), "done"
         return super().reschedule(entry)
 
 
@@ -142,21 +142,21 @@ class ForgetsLeasesThatRanOut(Fenced):
 
     def reclaim(self, entry):
         entry, taken = super().reclaim(entry)
-        return replace(entry, unsure=False), taken
+        return replace(entry, uncertain=False), taken
 
 
 class TrustsLeasesThatRanOut(Fenced):
     """A cancel that looks at the time of a lease, and not at what may have happened before."""
 
     def certainty(self, entry):
-        return "uncertain" if entry.unsure else "done"
+        return "uncertain" if entry.uncertain else "done"
 
 
 class ForgetsUnknownPublishes(Fenced):
     """A publish without an answer counts as one that did not happen."""
 
-    def release(self, entry, who, _verdict):
-        return super().release(entry, who, "unsent")
+    def nack(self, entry, who, _verdict):
+        return super().nack(entry, who, "unsent")
 
 
 class KeepsLeasesForEver(Fenced):

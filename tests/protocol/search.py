@@ -43,7 +43,7 @@ class World:
             for version, count in enumerate(self.delivered)
         )
         return replace(
-            self, delivered=delivered, unmarked=min(MANY, self.unmarked + (not batch.unsure))
+            self, delivered=delivered, unmarked=min(MANY, self.unmarked + (not batch.uncertain))
         )
 
 
@@ -98,7 +98,7 @@ def _tried(world: World, who: int, outcome: str) -> World:
 
 
 def _released(world: World, protocol: Fenced, who: int, verdict: str) -> World:
-    entry, _ = protocol.release(world.entry, who, verdict)
+    entry, _ = protocol.nack(world.entry, who, verdict)
     return world.holding(who, None, entry=entry)
 
 

@@ -120,8 +120,8 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.ready("list", 1))
     @rule(who=st.integers(0, 1))
     def move(self, who):
-        seen = self.engines[who].move()
-        assert (seen.moved, seen.set_aside) == (self.model.move(BATCH), [])
+        seen = self.engines[who].hand_over()
+        assert (seen.handed_over, seen.dead) == (self.model.move(BATCH), [])
 
     @precondition(lambda self: self.model.ready("relay", 1))
     @rule(target=batches, who=st.integers(0, 1), limit=st.integers(1, BATCH))
@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
         claimed, aside = self.engines[who].claim(limit)
         holder = object()
         expected = self.model.claim(limit, holder)
-        counts = [(each.attempts, each.refusals, bool(each.unsure)) for each in claimed]
+        counts = [(each.attempts, each.refusals, bool(each.uncertain)) for each in claimed]
         assert list(zip([each.task_id for each in claimed], counts, strict=True)) == expected
         assert aside == []
         return self.engines[who], claimed, holder
@@ -144,8 +144,8 @@ class Machine(RuleBasedStateMachine):
     def release(self, batch, verdict):
         engine, claimed, holder = batch
         task_ids = [each.task_id for each in claimed]
-        expected = self.model.release(holder, task_ids, verdict, 1000)
-        assert engine.release(verdict, claimed, wait=1, reason="NO_ROUTE") == expected
+        expected = self.model.nack(holder, task_ids, verdict, 1000)
+        assert engine.nack(verdict, claimed, wait=1, reason="NO_ROUTE") == expected
 
     @precondition(lambda self: self.model.count(LEASED))
     @rule(who=st.integers(0, 1))
@@ -209,7 +209,7 @@ class Machine(RuleBasedStateMachine):
         tried = {
             task_id
             for task_id, task in self.model.tasks.items()
-            if task.place == LEASED or task.attempts or task.unsure
+            if task.place == LEASED or task.attempts or task.uncertain
         }
         kept = {task_id.decode() for task_id in self.store.raw.hkeys(self.store.keys["claims"])}
         assert kept == tried

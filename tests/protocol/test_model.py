@@ -20,7 +20,7 @@ Step = tuple[Callable[[Entry], tuple[Entry, Answer]], Callable[["Played"], Answe
 
 def paper_claim(entry, who):
     after, batch = PAPER.claim(entry, who)
-    return after, batch and (batch.version, batch.unsure)
+    return after, batch and (batch.version, batch.uncertain)
 
 
 def paper_lease_runs_out(entry):
@@ -44,15 +44,15 @@ class Played:
             return None
         self.batches[who] = claimed
         version = int(b'"delayq_due": 1 ' in claimed[0].message)
-        return version, bool(claimed[0].unsure)
+        return version, bool(claimed[0].uncertain)
 
     def ack(self, who):
         return bool(self.batches[who] and self.engines[who].ack(self.batches[who]))
 
-    def release(self, who, verdict):
+    def nack(self, who, verdict):
         if not self.batches[who]:
             return False
-        return bool(self.engines[who].release(verdict, self.batches[who]))
+        return bool(self.engines[who].nack(verdict, self.batches[who]))
 
     def lease_runs_out(self):
         self.now += LEASE_MS
@@ -89,8 +89,8 @@ for _who in (0, 1):
     )
     for _verdict in ("unsent", "unknown", "refused"):
         STEPS[f"{_who} gives back: {_verdict}"] = (
-            lambda entry, who=_who, verdict=_verdict: PAPER.release(entry, who, verdict),
-            lambda played, who=_who, verdict=_verdict: played.release(who, verdict),
+            lambda entry, who=_who, verdict=_verdict: PAPER.nack(entry, who, verdict),
+            lambda played, who=_who, verdict=_verdict: played.nack(who, verdict),
         )
 
 

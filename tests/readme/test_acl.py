@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.errors import StoreError
 from celery_delayq.store import Endpoint, Wakeup
-from celery_delayq.store.client import packed
+from celery_delayq.store.connection import packed
 from celery_delayq.store.scripts import load
 from tests.readme import document
 from tests.store.support import NOW_MS, Store
@@ -67,10 +67,10 @@ def test_the_traces_of_what_left_may_move_on(restricted):
     engine = store.engine(batch_size=1000)
     store.flood(TRACES)
 
-    while engine.move().moved:
+    while engine.hand_over().handed_over:
         pass
 
-    assert store.raw.exists(store.keys["handed_old"])
+    assert store.raw.exists(store.keys["tombstones_old"])
 
 
 def test_a_scanner_may_wait_for_a_token(restricted):
@@ -108,7 +108,7 @@ def test_a_scanner_cannot_do_without(restricted, right):
 
     def scan():
         for _ in range(2):
-            engine.move()
+            engine.hand_over()
             wakeup.wait(0.2)
 
     try:
@@ -122,7 +122,7 @@ def test_without_the_right_to_a_queue_s_list_a_task_is_set_aside_with_the_reason
     store = restricted("resetkeys", "~{delayq:*}:*", "~test:clock")
     store.schedule("a")
 
-    [(task_id, reason)] = store.engine().move().set_aside
+    [(task_id, reason)] = store.engine().hand_over().set_aside
 
     assert task_id == "a"
     assert reason.startswith("celery: ")

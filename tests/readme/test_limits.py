@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from celery_delayq.relay import MAX_ATTEMPTS
+from celery_delayq.handover.relay import MAX_REFUSALS
 from celery_delayq.store.scripts import load
-from tests.app.support import LONG_AGO, lists, move, relay
+from tests.app.support import LONG_AGO, lists
 from tests.readme import document
 from tests.support.waiting import eventually
 
@@ -17,7 +17,7 @@ def app(shop):
 
 
 def moved_or_relayed(delayq):
-    return move(delayq), relay(delayq)
+    return delayq.hand_over(), delayq.hand_over()
 
 
 def test_a_plain_queue_of_the_store_s_own_redis_takes_the_direct_path(app):
@@ -47,7 +47,7 @@ def test_the_trace_of_what_left_is_as_long_as_the_readme_says():
 
 
 def test_a_refused_message_is_tried_as_often_as_the_readme_says():
-    assert MAX_ATTEMPTS == 8
+    assert MAX_REFUSALS == 8
     assert "After eight refusals it is set aside" in document.parts("What happens when")
 
 
@@ -74,21 +74,21 @@ def test_no_sent_event_is_sent_for_what_is_held(make_app, redis_url):
 def test_what_was_set_aside_says_why_and_can_be_tried_again_or_removed(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
-    assert move(app.delayq) == 0
+    assert app.delayq.hand_over() == 0
 
     assert app.delayq.counts().dead == 1
     assert "WRONGTYPE" in app.delayq.get("order-42").reason
 
     redis_server.client().delete("celery")
     assert app.delayq.reschedule("order-42", after=0)
-    eventually(lambda: move(app.delayq))
+    eventually(app.delayq.hand_over)
     assert len(lists(redis_server.client())[b"celery"]) == 1
 
 
 def test_what_was_set_aside_can_be_cancelled(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
-    move(app.delayq)
+    app.delayq.hand_over()
 
     assert app.delayq.cancel("order-42")
 

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from celery_delayq import DelayQ, Outcome
-from tests.app.support import FAR, lists, move
+from tests.app.support import FAR, lists
 from tests.readme import document
 
 
@@ -59,13 +59,13 @@ def test_what_was_handed_over_since_an_older_copy_goes_out_again(start_redis, on
     delayq = on(server)
     hold(delayq, due=0)
     server.client().save()
-    assert move(delayq) == 1
+    assert delayq.hand_over() == 1
 
     server.kill()
     server.start()
 
     assert lists(server.client()) == {}
-    assert move(delayq) == 1
+    assert delayq.hand_over() == 1
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])

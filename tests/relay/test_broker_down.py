@@ -36,7 +36,7 @@ def test_nothing_is_claimed_while_it_is_down(behind, proxy, monkeypatch):
     behind.due_now()
     proxy.refuse()
     relay, claims = behind.relay(), []
-    monkeypatch.setattr(relay._engine, "claim", claims.append)
+    monkeypatch.setattr(relay.engine, "claim", claims.append)
     with pytest.raises(BrokerDown):
         relay.batch(lambda: False)
     assert claims == []
@@ -78,7 +78,7 @@ def test_a_connection_that_the_broker_closed_while_idle_is_replaced(behind, prox
 
 def test_a_connection_idle_for_long_is_not_trusted(behind, proxy, monkeypatch):
     """A link may be dead without a word; so after some seconds of silence there is a new one."""
-    monkeypatch.setattr("celery_delayq.handoff.IDLE", 0.0)
+    monkeypatch.setattr("celery_delayq.handover.link.IDLE", 0.0)
     relay = behind.relay()
     behind.due_now(task_id="a")
     relay.batch(lambda: False)

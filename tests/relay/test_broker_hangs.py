@@ -2,13 +2,14 @@
 
 import contextlib
 import time
-from types import SimpleNamespace
 
 import pytest
 from kombu import Queue
 
-from celery_delayq import Outcome, confirms, handoff
+from celery_delayq import Outcome, clock
 from celery_delayq.errors import BrokerDown
+from celery_delayq.handover import confirms
+from celery_delayq.handover import link as handoff
 from tests.support.waiting import eventually
 
 LEASE = 2  # seconds; the broker may take 0.3 of it
@@ -71,7 +72,7 @@ def test_a_broker_that_takes_each_message_slowly_ends_the_window(hung, monkeypat
     """No single write times out, but all of them together take too long."""
     late = 0.0
     tried = []
-    publisher = hung.warm._handoff._publisher
+    publisher = hung.warm._link._publisher
     attempt = publisher._attempt
 
     def slowly(entry):
@@ -80,8 +81,7 @@ def test_a_broker_that_takes_each_message_slowly_ends_the_window(hung, monkeypat
         tried.append(entry.task_id)
         return attempt(entry)
 
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late)
-    monkeypatch.setattr(confirms, "time", clock)
+    monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() + late)
     monkeypatch.setattr(publisher, "_attempt", slowly)
     wanted = [hung.due_now(task_id=f"{number}").id for number in range(20)]
     with contextlib.suppress(BrokerDown):  # not every confirm is there by then

@@ -20,7 +20,7 @@ def house(make_house, redis_server):
 @pytest.fixture
 def claimed(house):
     """An entry under a lease: the engine that holds it, and its claim."""
-    engine = house.relay()._engine
+    engine = house.relay().engine
     house.due_now(task_id="a")
     [claim], _ = engine.claim(10)
     return engine, claim
@@ -49,26 +49,26 @@ def test_after_the_ack_it_was_handed_over(house, claimed):
 
 def test_given_back_unsent_it_can_be_cancelled_for_certain(house, claimed):
     engine, claim = claimed
-    engine.release("unsent", [claim])
+    engine.nack("unsent", [claim])
     assert house.delayq.cancel("a") is Outcome.DONE
 
 
 def test_refused_it_can_be_cancelled_for_certain(house, claimed):
     engine, claim = claimed
-    engine.release("refused", [claim], wait=60)
+    engine.nack("refused", [claim], wait=60)
     assert house.delayq.cancel("a") is Outcome.DONE
 
 
 def test_after_an_unknown_attempt_cancelling_is_uncertain(house, claimed):
     engine, claim = claimed
-    engine.release("unknown", [claim])
+    engine.nack("unknown", [claim])
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
     assert house.counts() == (0, 0, 0)
 
 
 def test_after_an_unknown_attempt_moving_is_uncertain_and_moves(house, claimed):
     engine, claim = claimed
-    engine.release("unknown", [claim])
+    engine.nack("unknown", [claim])
     assert house.delayq.reschedule("a", at=LONG_AGO + 1) is Outcome.UNCERTAIN
     assert house.relay_once() == 1
     [message] = house.take()
@@ -93,13 +93,13 @@ def test_once_its_lease_ran_out_it_can_be_moved_but_uncertainly(house, claimed):
 
 def test_a_late_ack_leaves_what_another_scanner_claimed(house, claimed):
     run_out(house)
-    second = house.relay()._engine
+    second = house.relay().engine
     assert second.reclaim() == ["a"]
     [again], _ = second.claim(10)
     first, claim = claimed
-    assert again.unsure
+    assert again.uncertain
     assert first.ack([claim]) == 0
-    assert first.release("unsent", [claim]) == 0
+    assert first.nack("unsent", [claim]) == 0
     assert house.counts() == (0, 1, 0)
     assert second.ack([again]) == 1
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from kombu import Exchange, Queue
 
-from celery_delayq import State, relay
+from celery_delayq import State
+from celery_delayq.handover import relay
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 
@@ -15,7 +16,7 @@ MISSING = {"task_create_missing_queues": False}
 @pytest.fixture
 def impatient(monkeypatch):
     """Two attempts, next to no wait between them."""
-    monkeypatch.setattr(relay, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(relay, "MAX_REFUSALS", 2)
     monkeypatch.setattr(relay, "LONGEST_WAIT", 0.05)
 
 
@@ -105,7 +106,7 @@ def test_many_bad_ones_do_not_hold_up_a_good_one(rabbit, trouble):
 
 
 def test_it_goes_once_the_trouble_is_gone(rabbit, impatient, monkeypatch):
-    monkeypatch.setattr(relay, "MAX_ATTEMPTS", 1000)
+    monkeypatch.setattr(relay, "MAX_REFUSALS", 1000)
     exchange, name = Exchange(new_name("x"), "direct"), new_name()
     rabbit.declare(exchange)
     rabbit.due_now(task_id="late", exchange=exchange.name, routing_key="k")
@@ -119,7 +120,7 @@ def test_it_goes_once_the_trouble_is_gone(rabbit, impatient, monkeypatch):
 
 
 def test_a_dead_one_can_be_scheduled_again(rabbit, impatient, monkeypatch):
-    monkeypatch.setattr(relay, "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(relay, "MAX_REFUSALS", 1)
     exchange, name = Exchange(new_name("x"), "direct"), new_name()
     rabbit.declare(exchange)
     rabbit.due_now(task_id="dead", exchange=exchange.name, routing_key="k")
@@ -132,7 +133,7 @@ def test_a_dead_one_can_be_scheduled_again(rabbit, impatient, monkeypatch):
 
 
 def test_a_dead_one_can_be_cancelled(rabbit, monkeypatch):
-    monkeypatch.setattr(relay, "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(relay, "MAX_REFUSALS", 1)
     rabbit.due_now(task_id="dead", **missing_queue(rabbit))
     rabbit.relay_once()
     assert rabbit.delayq.cancel("dead")
@@ -160,7 +161,7 @@ def test_a_message_that_cannot_be_read_is_set_aside_and_others_go_on(rabbit, spo
     rabbit.due_now(task_id="bad")
     rabbit.due_now(task_id="good")
     relay = rabbit.relay()
-    claim = relay._engine.claim
+    claim = relay.engine.claim
 
     def claiming(limit):
         claimed, aside = claim(limit)
@@ -172,7 +173,7 @@ def test_a_message_that_cannot_be_read_is_set_aside_and_others_go_on(rabbit, spo
     def spoil(record):
         return replace(record, text=record.text[: record.seam + 40] + b"I" + spoilt)
 
-    monkeypatch.setattr(relay._engine, "claim", claiming)
+    monkeypatch.setattr(relay.engine, "claim", claiming)
     relay.batch(lambda: False)
     assert rabbit.ids() == ["good"]
     assert rabbit.counts() == (0, 0, 1)

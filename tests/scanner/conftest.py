@@ -1,11 +1,9 @@
 import gc
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq import DelayQ, scanner
-from celery_delayq.store import engine
+from celery_delayq import DelayQ, clock
 from tests.scanner.fakes import World
 from tests.scanner.house import House
 
@@ -18,9 +16,7 @@ def world(monkeypatch):
 
     def make(**options):
         made = World(**options)
-        # The scanner's own view of the clock, and nobody else's.
-        for module in (scanner, engine):
-            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=made.monotonic))
+        monkeypatch.setattr(clock, "monotonic", made.monotonic)
         return made
 
     return make

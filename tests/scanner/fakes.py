@@ -3,8 +3,10 @@
 The scanner runs in the test's own thread: every wait ends at once, however long it says it is.
 """
 
-from celery_delayq.scanner import Scanner
-from celery_delayq.store import Pass
+from celery_delayq.handover.relay import Batch
+from celery_delayq.handover.scanner import Scanner
+from celery_delayq.services import Hooks
+from celery_delayq.store import Seen
 
 START_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -17,12 +19,18 @@ class World:
         self.now_ms = START_MS
         self.log = []
         self.waits = []
+        self.dead = []
         self.ends_after = 1
         self.engine = FakeEngine(self, batch_size)
         self.wakeup = FakeWakeup(self)
         self.relay = FakeRelay(self)
         self.scanner = Scanner(
-            self.engine, self.wakeup, self.relay, safety_interval=safety_interval, lease=lease
+            self.engine,
+            self.wakeup,
+            self.relay,
+            safety_interval=safety_interval,
+            lease=lease,
+            hooks=Hooks(dead=lambda *told: self.dead.append(told)),
         )
         self.scanner._stopping = FakeStop(self)
 
@@ -55,27 +63,27 @@ class FakeEngine:
         self.due, self.relay, self.leased = [], [], []
         self.moved = []
         self.lateness = []
-        self.set_aside = []
-        self.watching = True
+        self.dead = []
+        self.has_timer = True
         self.on_move = lambda: None
 
-    def move(self) -> Pass:
-        self._world.say("move")
+    def hand_over(self) -> Seen:
+        self._world.say("hand_over")
         self.on_move()
         ripe = sorted(when for when in self.due if when <= self._world.now_ms)[: self._batch_size]
         for when in ripe:
             self.due.remove(when)
             self.lateness.append(self._world.now_ms - when)
         self.moved += ripe
-        aside, self.set_aside = self.set_aside, []
-        return Pass(
+        dead, self.dead = self.dead, []
+        return Seen(
             now_us=int(self._world.now_ms * 1000),
-            moved=len(ripe),
+            handed_over=len(ripe),
             due=min(self.due, default=None),
             relay=min(self.relay, default=None),
             leased=min(self.leased, default=None),
-            watching=self.watching,
-            set_aside=aside,
+            has_timer=self.has_timer,
+            dead=dead,
             read_at=self._world.monotonic(),
         )
 
@@ -117,7 +125,7 @@ class FakeRelay:
         self.on_batch = lambda: None
         self.published = []
 
-    def batch(self, stopping) -> int:
+    def batch(self, stopping) -> Batch:
         self._world.say("relay")
         self.on_batch()
         engine = self._world.engine
@@ -125,7 +133,7 @@ class FakeRelay:
         for when in ripe:
             engine.relay.remove(when)
         self.published += ripe
-        return len(ripe)
+        return Batch(len(ripe), len(ripe))
 
     def close(self) -> None:
         self._world.say("close relay")

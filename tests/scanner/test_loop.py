@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.scanner import GRACE
+from celery_delayq.handover.scanner import GRACE
 from tests.scanner.fakes import HOUR_MS, START_MS
 
 
@@ -10,7 +10,7 @@ def test_more_due_than_a_batch_is_drained_without_a_wait_between(world):
     made = world(batch_size=10)
     made.engine.due = [START_MS - 1] * 35
     made.run()
-    assert made.log == ["move"] * 4 + ["wait", "close relay", "leave", "close wakeup"]
+    assert made.log == ["hand_over"] * 4 + ["wait", "close relay", "leave", "close wakeup"]
     assert len(made.engine.moved) == 35
 
 
@@ -18,14 +18,14 @@ def test_one_more_than_a_batch_takes_exactly_two_passes(world):
     made = world(batch_size=10)
     made.engine.due = [START_MS] * 11
     made.run()
-    assert made.log[:3] == ["move", "move", "wait"]
+    assert made.log[:3] == ["hand_over", "hand_over", "wait"]
 
 
 def test_exactly_a_batch_takes_one_pass(world):
     made = world(batch_size=10)
     made.engine.due = [START_MS] * 10
     made.run()
-    assert made.log[:2] == ["move", "wait"]
+    assert made.log[:2] == ["hand_over", "wait"]
 
 
 @pytest.mark.parametrize("index", ["due", "relay", "leased"])
@@ -48,7 +48,7 @@ def test_an_entry_is_moved_at_the_pass_after_its_wait(world):
     made = world()
     made.engine.due = [START_MS + 700]
     made.run(waits=2)
-    assert made.log[:4] == ["move", "wait", "move", "wait"]
+    assert made.log[:4] == ["hand_over", "wait", "hand_over", "wait"]
     assert made.engine.moved == [START_MS + 700]
 
 
@@ -63,7 +63,7 @@ def test_with_nothing_near_the_wait_is_the_safety_interval_with_jitter(world):
 def test_an_idle_scanner_asks_less_than_once_in_two_seconds(world):
     made = world()
     made.run(waits=500)
-    passes, seconds = made.log.count("move"), sum(made.waits)
+    passes, seconds = made.log.count("hand_over"), sum(made.waits)
     assert passes / seconds <= 0.3
     assert "reclaim" not in made.log
     assert "relay" not in made.log
@@ -73,7 +73,7 @@ def test_a_lease_that_ran_out_is_taken_back_and_relayed_in_the_same_drain(world)
     made = world()
     made.engine.leased = [START_MS - 1]
     made.run()
-    assert made.log[:6] == ["move", "reclaim", "move", "relay", "move", "wait"]
+    assert made.log[:6] == ["hand_over", "reclaim", "hand_over", "relay", "hand_over", "wait"]
     assert made.relay.published == [START_MS - 1]
 
 
@@ -82,21 +82,21 @@ def test_a_lease_further_off_than_a_lease_is_long_is_looked_at(world):
     made = world(lease=30.0)
     made.engine.leased = [START_MS + 31_000]
     made.run()
-    assert made.log[:3] == ["move", "reclaim", "wait"]
+    assert made.log[:3] == ["hand_over", "reclaim", "wait"]
 
 
 def test_a_lease_that_runs_is_left_alone(world):
     made = world(lease=30.0)
     made.engine.leased = [START_MS + 29_000]
     made.run()
-    assert made.log[:2] == ["move", "wait"]
+    assert made.log[:2] == ["hand_over", "wait"]
 
 
 def test_what_is_set_aside_is_logged_with_its_reason(world, caplog):
     made = world()
-    made.engine.set_aside = [("id-7", "record is cut short")]
+    made.engine.dead = [("id-7", "record is cut short")]
     made.run()
-    assert "task id-7 set aside: record is cut short" in caplog.messages
+    assert "task id-7 is dead: record is cut short" in caplog.messages
 
 
 def test_relayed_entries_are_drained_without_a_wait_between(world):
@@ -126,7 +126,7 @@ def test_a_wait_counts_from_the_moment_redis_looked_at_its_clock(world):
 def test_one_that_does_not_watch_the_head_comes_a_little_later(world):
     made = world()
     made.engine.due = [START_MS + 1000]
-    made.engine.watching = False
+    made.engine.has_timer = False
     made.run()
     assert GRACE <= made.waits[0] - 1 <= 2 * GRACE
 
@@ -134,6 +134,6 @@ def test_one_that_does_not_watch_the_head_comes_a_little_later(world):
 def test_one_that_does_not_watch_still_comes_at_the_safety_interval(world):
     made = world(safety_interval=5.0)
     made.engine.due = [START_MS + 4900]
-    made.engine.watching = False
+    made.engine.has_timer = False
     made.run()
     assert made.waits[0] <= 5.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.store import client
+from celery_delayq.store import endpoint
 from tests.faults.proxy import Proxy
 from tests.support.waiting import eventually
 
@@ -18,7 +18,7 @@ def proxy(redis_server, redis_url):
 @pytest.fixture
 def behind(house, proxy, monkeypatch):
     """A house whose every connection goes through the proxy."""
-    monkeypatch.setattr(client, "TIMEOUT", TIMEOUT)
+    monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
     return house(
         f"redis://127.0.0.1:{proxy.port}/0",
         delayq_safety_interval=0.5,

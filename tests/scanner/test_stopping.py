@@ -12,10 +12,17 @@ from tests.support.waiting import eventually
 def test_a_stop_between_batches_moves_nothing_afterwards(world):
     made = world(batch_size=10)
     made.engine.due = [START_MS] * 100
-    made.engine.on_move = lambda: made.log.count("move") == 3 and made.scanner.stop()
+    made.engine.on_move = lambda: made.log.count("hand_over") == 3 and made.scanner.stop()
     made.run()
     assert len(made.engine.moved) == 30
-    assert made.log == [*["move"] * 3, "interrupt", "wait", "close relay", "leave", "close wakeup"]
+    assert made.log == [
+        *["hand_over"] * 3,
+        "interrupt",
+        "wait",
+        "close relay",
+        "leave",
+        "close wakeup",
+    ]
     assert made.waits == [pytest.approx(0, abs=0.05)]
 
 
@@ -23,7 +30,7 @@ def test_a_stop_during_a_wait_starts_no_pass(world):
     made = world()
     made.wakeup.on_wait = made.scanner.stop
     made.run(waits=5)
-    assert made.log.count("move") == 1
+    assert made.log.count("hand_over") == 1
 
 
 def test_a_stop_during_a_backoff_starts_no_pass(world):
@@ -31,11 +38,11 @@ def test_a_stop_during_a_backoff_starts_no_pass(world):
 
     def fail():
         made.scanner.stop()
-        raise StoreUnavailable("move", "refused")
+        raise StoreUnavailable("hand_over", "refused")
 
     made.engine.on_move = fail
     made.run(waits=5)
-    assert made.log.count("move") == 1
+    assert made.log.count("hand_over") == 1
 
 
 def test_a_relay_is_told_of_a_stop(world):
@@ -52,7 +59,7 @@ def test_a_relay_is_told_of_a_stop(world):
     made.relay.batch = batch
     made.run()
     assert told == [False, True]
-    assert made.log.count("move") == 1
+    assert made.log.count("hand_over") == 1
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("leave", "gone"), RuntimeError("boom")])

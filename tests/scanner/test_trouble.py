@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
-from celery_delayq.scanner import LONGEST_BACKOFF
+from celery_delayq.handover.backoff import LONGEST_BACKOFF
 from tests.scanner.fakes import START_MS
 
 
@@ -18,13 +18,13 @@ def failing(times, error):
     return fail
 
 
-@pytest.mark.parametrize("error", [RuntimeError("boom"), StoreError("move", "WRONGTYPE")])
+@pytest.mark.parametrize("error", [RuntimeError("boom"), StoreError("hand_over", "WRONGTYPE")])
 def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplog, error):
     made = world()
     made.engine.due = [START_MS]
     made.engine.on_move = failing(1, error)
     made.run(waits=2)
-    assert made.log[:4] == ["move", "pause", "move", "wait"]
+    assert made.log[:4] == ["hand_over", "pause", "hand_over", "wait"]
     assert made.engine.moved == [START_MS]
     assert "a pass failed; the scanner goes on" in caplog.messages
 
@@ -41,23 +41,23 @@ def test_an_exception_in_the_wait_does_not_end_the_loop(world):
     made = world()
     made.wakeup.on_wait = failing(1, StoreUnavailable("wake", "gone"))
     made.run(waits=3)
-    assert made.log[:5] == ["move", "wait", "pause", "move", "wait"]
+    assert made.log[:5] == ["hand_over", "wait", "pause", "hand_over", "wait"]
 
 
 def test_a_store_that_is_away_is_tried_less_and_less_often(world, caplog):
     made = world()
-    made.engine.on_move = failing(100, StoreUnavailable("move", "refused"))
+    made.engine.on_move = failing(100, StoreUnavailable("hand_over", "refused"))
     made.run(waits=12)
     bounds = [min(LONGEST_BACKOFF, 0.5 * 2**failures) for failures in range(12)]
     assert all(
         bound / 2 <= wait <= bound for bound, wait in zip(bounds, made.waits, strict=True)
     ), made.waits
-    assert caplog.messages[1].startswith("move failed: refused; next try in ")
+    assert caplog.messages[1].startswith("hand over failed: refused; next try in ")
 
 
 def test_after_an_outage_the_backoff_starts_anew(world):
     made = world()
-    away = StoreUnavailable("move", "refused")
+    away = StoreUnavailable("hand_over", "refused")
     passes = iter([away] * 6 + [None, away])
 
     def on_move():
@@ -66,7 +66,7 @@ def test_after_an_outage_the_backoff_starts_anew(world):
 
     made.engine.on_move = on_move
     made.run(waits=8)
-    assert made.log[:16:2] == ["move"] * 8
+    assert made.log[:16:2] == ["hand_over"] * 8
     assert made.log[1:16:2] == [*["pause"] * 6, "wait", "pause"]
     assert made.waits[5] >= 8
     assert 0.25 <= made.waits[7] <= 0.5
@@ -92,7 +92,7 @@ def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
     seconds = sum(made.waits)
     assert made.log.count("relay") <= seconds / 15 + 8
     # No busy loop either: a due entry that cannot go must not make the waits short.
-    assert made.log.count("move") <= 205
+    assert made.log.count("hand_over") <= 205
     assert seconds > 500
 
 
@@ -119,5 +119,5 @@ def test_an_empty_claim_is_no_reason_to_spin(world):
     made.engine.relay = [START_MS - 1]
     made.relay.on_batch = made.engine.relay.clear
     made.run(waits=2)
-    assert made.log[:5] == ["move", "relay", "wait", "move", "wait"]
+    assert made.log[:5] == ["hand_over", "relay", "wait", "hand_over", "wait"]
     assert made.waits[1] >= 4.0

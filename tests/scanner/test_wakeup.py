@@ -8,7 +8,7 @@ import time
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import Endpoint, Wakeup, client, wakeup
+from celery_delayq.store import Endpoint, PooledConnection, Wakeup, endpoint, wakeup
 from tests.support.waiting import eventually
 
 KEY = "{delayq:0}:wake"
@@ -25,7 +25,7 @@ def make_wakeup(redis_server, redis):
     made = []
 
     def make(endpoint=None):
-        made.append(Wakeup(endpoint or Endpoint(path=redis_server.socket), KEY))
+        made.append(Wakeup(PooledConnection(endpoint or Endpoint(path=redis_server.socket)), KEY))
         return made[-1]
 
     yield make
@@ -152,7 +152,7 @@ def test_a_silent_link_is_given_up(make_wakeup, start_redis, monkeypatch):
 def test_a_server_that_does_not_answer_the_greeting_is_given_up(
     make_wakeup, start_redis, monkeypatch
 ):
-    monkeypatch.setattr(client, "TIMEOUT", 0.1)
+    monkeypatch.setattr(endpoint, "TIMEOUT", 0.1)
     server = start_redis()
     server.pause()
     started = time.monotonic()

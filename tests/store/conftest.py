@@ -1,6 +1,6 @@
 import pytest
 
-from celery_delayq.store import client, wakeup
+from celery_delayq.store import endpoint, wakeup
 from tests.store.support import Store
 
 
@@ -43,7 +43,7 @@ def own_redis(each_redis, start_redis):
 @pytest.fixture
 def short_timeout(monkeypatch):
     """Connections made from here on wait a fifth of a second for an answer."""
-    monkeypatch.setattr(client, "TIMEOUT", 0.2)
+    monkeypatch.setattr(endpoint, "TIMEOUT", 0.2)
     monkeypatch.setattr(wakeup, "TIMEOUT", 0.2)
 
 

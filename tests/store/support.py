@@ -14,10 +14,10 @@ import fakeredis
 
 from celery_delayq.clock import When
 from celery_delayq.errors import DelayQError
-from celery_delayq.keys import KEYS, Keys
-from celery_delayq.record import Draft, Template, destination_for, whole
-from celery_delayq.store import Client, Endpoint, Engine, Entries, New
-from celery_delayq.store.client import packed
+from celery_delayq.store import Endpoint, Engine, Entries, New, PooledConnection
+from celery_delayq.store.connection import packed
+from celery_delayq.store.keys import KEYS, Keys
+from celery_delayq.store.record import Draft, Template, destination_for, whole
 from celery_delayq.store.scripts import Scripts
 
 CLOCK = "test:clock"
@@ -86,8 +86,8 @@ class Store:
         kind = ClockedScripts if self._clocked else Scripts
         return kind(self._client(), self.keys)
 
-    def _client(self) -> Client:
-        return Client(self.endpoint)
+    def _client(self) -> PooledConnection:
+        return PooledConnection(self.endpoint)
 
     def engine(self, *, batch_size=200, lease=30.0, alive=15.0) -> Engine:
         engine = Engine(self.new_scripts(), batch_size=batch_size, lease=lease, alive=alive)
@@ -96,7 +96,7 @@ class Store:
 
     def close(self) -> None:
         for scripts in (self.scripts, *(engine._scripts for engine in self._engines)):
-            scripts.client.close()
+            scripts.connection.close()
         self.raw.close()
 
     # Time.
@@ -129,7 +129,8 @@ class Store:
         (answer,) = self.entries.schedule([new], **options)
         if isinstance(answer, DelayQError):
             raise answer
-        return answer
+        assert answer.task_id == task_id
+        return answer.due_ms
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """What *count* calls of schedule write, without their round trips; returns the ids."""
@@ -139,9 +140,9 @@ class Store:
         orders = [number.to_bytes(6, "big") for number in range(1, count + 1)]
         records = [record[:seam] + order + record[seam + 6 :] for order in orders]
         members = [order + task_id.encode() for order, task_id in zip(orders, ids, strict=True)]
-        self.raw.hset(self.keys["messages"], mapping=dict(zip(ids, records, strict=True)))
+        self.raw.hset(self.keys["records"], mapping=dict(zip(ids, records, strict=True)))
         self.raw.zadd(self.keys["due"], dict.fromkeys(members, due_ms))
-        self.raw.hset(self.keys["uses"], template_of(record), count)
+        self.raw.hset(self.keys["template_uses"], template_of(record), count)
         return ids
 
     # What there is.
@@ -166,7 +167,7 @@ class Store:
         return None
 
     def record(self, task_id: str) -> bytes | None:
-        return self.raw.hget(self.keys["messages"], task_id)
+        return self.raw.hget(self.keys["records"], task_id)
 
     def snapshot(self) -> dict[bytes, bytes]:
         """Every key but the clock, as Redis dumps it."""
@@ -193,7 +194,15 @@ class Store:
 
     def check(self) -> None:
         """What must hold after every step."""
-        names = (*INDEXES, "messages", "claims", "reasons", "uses", "templates", "wake")
+        names = (
+            *INDEXES,
+            "records",
+            "claims",
+            "dead_reasons",
+            "template_uses",
+            "templates",
+            "wake",
+        )
         # No transaction: a full Redis queues no commands.
         with self.raw.pipeline(transaction=False) as pipe:
             for name in names:
@@ -202,15 +211,15 @@ class Store:
                 read[kind](self.keys[name], *(() if kind == "HASH" else (0, -1)))
             found = dict(zip(names, pipe.execute(), strict=True))
         places = {name: {member[6:] for member in found[name]} for name in INDEXES}
-        held = found["messages"].keys()
+        held = found["records"].keys()
         counted = Counter(task_id for ids in places.values() for task_id in ids)
         assert set(counted.values()) <= {1}, "an id is in two places"
         assert counted.keys() == held, "an index and the records differ"
-        assert found["reasons"].keys() == places["dead"]
+        assert found["dead_reasons"].keys() == places["dead"]
         assert places["leased"] <= found["claims"].keys() <= held
         assert len(found["wake"]) <= 1
-        shared_by = Counter(filter(None, map(template_of, found["messages"].values())))
-        assert {name: int(count) for name, count in found["uses"].items()} == shared_by
+        shared_by = Counter(filter(None, map(template_of, found["records"].values())))
+        assert {name: int(count) for name, count in found["template_uses"].items()} == shared_by
         assert found["templates"].keys() == shared_by.keys()
 
     def check_types(self) -> None:
@@ -232,8 +241,8 @@ class FakeStore(Store):
         self._fake = fakeredis.FakeServer()
         super().__init__(None)
 
-    def _client(self) -> Client:
-        client = Client(self.endpoint)
+    def _client(self) -> PooledConnection:
+        client = PooledConnection(self.endpoint)
         client._pool = fakeredis.FakeRedis(server=self._fake).connection_pool
         return client
 
@@ -256,4 +265,4 @@ def template_of(record: bytes) -> bytes | None:
 
 def tally(entry) -> tuple[int, int, bool]:
     """What was made of a claimed entry so far: attempts, refusals, whether one is uncertain."""
-    return entry.attempts, entry.refusals, bool(entry.unsure)
+    return entry.attempts, entry.refusals, bool(entry.uncertain)

@@ -24,7 +24,7 @@ def batches(store, hold):
         if hold == store.schedule_relayed:
             return [claimed.task_id for claimed in engine.claim(BATCH)[0]]
         before = len(store.arrived())
-        engine.move()
+        engine.hand_over()
         return store.arrived()[before:]
 
     def run():
@@ -81,7 +81,7 @@ def test_one_due_time_keeps_its_order_while_it_grows_old(store, hold, batches):
         if hold == store.schedule_relayed:
             taken += [claimed.task_id for claimed in engine.claim(BATCH)[0]]
         else:
-            engine.move()
+            engine.hand_over()
             taken = store.arrived()
     assert taken == ids
 
@@ -99,8 +99,8 @@ def test_without_the_right_to_take_what_is_fresh_nothing_moves(store):
     schedule(store.schedule, "old", 2 * BATCH, OLD_MS)
     schedule(store.schedule, "new", 2, NOW_MS)
     engine = store.engine(batch_size=BATCH)
-    with pytest.raises(StoreError, match="move failed"):
-        engine.move()
+    with pytest.raises(StoreError, match="hand over failed"):
+        engine.hand_over()
     store.raw.execute_command("ACL", "DELUSER", "few")
     assert store.arrived() == []
     store.check()

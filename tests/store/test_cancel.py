@@ -18,7 +18,7 @@ def test_a_cancelled_entry_is_gone_from_every_key_and_its_message_returned(store
     outcome, message = store.entries.cancel("a")
     assert outcome is Outcome.DONE
     assert json.loads(message)["body"] == "x"
-    names = ("due", "relay", "messages", "templates", "uses", "claims", "reasons")
+    names = ("due", "relay", "records", "templates", "template_uses", "claims", "dead_reasons")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
 
 
@@ -49,7 +49,7 @@ def test_a_second_cancel_finds_nothing(store):
 
 def test_what_was_moved_is_handed_over(store):
     store.schedule("a")
-    store.engine().move()
+    store.engine().hand_over()
     assert store.entries.cancel("a") == (Outcome.HANDED_OVER, None)
     assert store.arrived() == ["a"]
 
@@ -67,7 +67,7 @@ def test_the_answer_handed_over_outlives_ten_thousand_others(store):
     store.flood(10_100)
     store.schedule("a", NOW_MS - 1, supersede=True)
     engine = store.engine(batch_size=1000)
-    while engine.move().moved:
+    while engine.hand_over().handed_over:
         pass
     assert store.entries.cancel("a")[0] is Outcome.HANDED_OVER
     assert store.entries.cancel("a10099")[0] is Outcome.HANDED_OVER
@@ -75,7 +75,7 @@ def test_the_answer_handed_over_outlives_ten_thousand_others(store):
 
 def test_what_was_scheduled_anew_after_the_hand_over_is_what_a_cancel_means(store):
     store.schedule("a")
-    store.engine().move()
+    store.engine().hand_over()
     store.schedule("a", FAR_MS)
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
@@ -108,7 +108,7 @@ def test_an_attempt_that_certainly_failed_leaves_the_answer_certain(store, verdi
     store.schedule_relayed("a")
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    engine.release(verdict, claimed, wait=60)
+    engine.nack(verdict, claimed, wait=60)
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.raw.exists(store.keys["claims"]) == 0
 
@@ -117,7 +117,7 @@ def test_an_attempt_without_an_answer_makes_the_cancel_uncertain(store):
     store.schedule_relayed("a")
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    engine.release("unknown", claimed)
+    engine.nack("unknown", claimed)
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
 
@@ -145,9 +145,9 @@ def test_what_was_set_aside_can_be_cancelled(store, before, outcome):
     engine = store.engine()
     for verdict in (before, "dead"):
         claimed, _ = engine.claim(1)
-        engine.release(verdict, claimed, reason="NO_ROUTE")
+        engine.nack(verdict, claimed, reason="NO_ROUTE")
     assert store.entries.cancel("a")[0] is Outcome[outcome]
-    names = ("dead", "reasons", "messages", "claims")
+    names = ("dead", "dead_reasons", "records", "claims")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
 
 
@@ -157,7 +157,7 @@ def test_a_cancelled_entry_is_not_claimed_or_moved_any_more(store):
     store.entries.cancel("list")
     store.entries.cancel("relay")
     engine = store.engine()
-    assert engine.move().moved == 0
+    assert engine.hand_over().handed_over == 0
     assert engine.claim(10)[0] == []
 
 
@@ -176,8 +176,10 @@ def test_only_done_is_true():
 def test_the_trace_of_what_was_cancelled_is_bounded(store):
     store.schedule("a", FAR_MS)
     store.schedule("b", FAR_MS)
-    store.raw.hset(store.keys["handed"], mapping={f"h{step}": "h" for step in range(9_998)})
+    store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(9_998)})
     for task_id, kept in (("a", [9_999, 0]), ("b", [0, 10_000])):
         store.entries.cancel(task_id)
-        assert [store.raw.hlen(store.keys[name]) for name in ("handed", "handed_old")] == kept
+        assert [
+            store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")
+        ] == kept
     assert store.entries.cancel("b") == (Outcome.NOT_FOUND, None)

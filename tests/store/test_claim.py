@@ -54,7 +54,7 @@ def test_entries_for_lists_are_not_claimed_and_those_for_the_relay_not_moved(sto
     store.schedule_relayed("relay")
     engine = store.engine()
     assert [entry.task_id for entry in engine.claim(10)[0]] == ["relay"]
-    assert engine.move().moved == 1
+    assert engine.hand_over().handed_over == 1
     assert store.arrived() == ["list"]
 
 
@@ -90,7 +90,7 @@ def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds
         5,
     ]
     assert engine.ack(claimed[:13]) == 13
-    assert engine.release("unsent", claimed[13:]) == 12
+    assert engine.nack("unsent", claimed[13:]) == 12
     assert store.raw.zcard(store.keys["relay"]) == 22
     assert len(engine.claim(100)[0]) == 22
 
@@ -117,7 +117,7 @@ def test_what_is_no_utf8_is_claimed_all_the_same(store):
     store.schedule_relayed("a")
     record = store.record("a")
     seam = record.index(b":") + 1 + len(ROUTE)
-    store.raw.hset(store.keys["messages"], b"\xff", b"1R2:\xfe\xff" + record[seam:])
+    store.raw.hset(store.keys["records"], b"\xff", b"1R2:\xfe\xff" + record[seam:])
     store.raw.zadd(store.keys["relay"], {record[seam : seam + 6] + b"\xff": NOW_MS})
     claimed, _ = store.engine().claim(2)
     assert sorted(one.task_id for one in claimed) == ["a", "\ufffd"]

@@ -13,7 +13,7 @@ def play(store):
     first, second = store.engine(), store.engine(lease=1)
     assert store.schedule("now", share=True) == NOW_MS
     assert store.schedule("later", when=When("after", 86_400_000)) == FAR_MS
-    assert first.move().moved == 1
+    assert first.hand_over().handed_over == 1
     assert store.arrived() == ["now"]
     assert store.entries.cancel("now")[0] is Outcome.HANDED_OVER
 
@@ -29,8 +29,8 @@ def play(store):
     (lost,), _ = second.claim(3)
     assert store.entries.cancel("sent")[0] is Outcome.IN_FLIGHT
     assert first.ack([sent]) == 1
-    assert first.release("refused", [refused], wait=2) == 1
-    assert first.release("dead", [dead], reason="NO_ROUTE") == 1
+    assert first.nack("refused", [refused], wait=2) == 1
+    assert first.nack("dead", [dead], reason="NO_ROUTE") == 1
     store.set_ms(NOW_MS + 1000)
     assert first.reclaim() == ["lost"]
     assert second.ack([lost]) == 0

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from celery_delayq.clock import MAX_DUE_MS, When
-from celery_delayq.record import destination_for
+from celery_delayq.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, draft_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -44,7 +44,7 @@ def test_the_date_that_a_script_writes_is_the_one_that_datetime_reads(store, due
 def test_a_relative_expiry_moves_with_the_due_time(store):
     hold(store, "a", FAR_MS, "+60000")
     store.entries.reschedule("a", When("at", NOW_MS))
-    store.engine().move()
+    store.engine().hand_over()
     expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
     assert expiry == after_epoch(NOW_MS + 60_000)
 
@@ -53,13 +53,13 @@ def test_a_relative_expiry_moves_with_the_due_time(store):
 def test_an_absolute_expiry_or_none_is_handed_over_as_it_is(store, expires):
     hold(store, "a", FAR_MS, expires)
     store.entries.reschedule("a", When("at", NOW_MS))
-    store.engine().move()
+    store.engine().hand_over()
     assert expiry_of(store.raw.rpop("celery")) == json.loads(expires)
 
 
 def test_what_is_expired_before_it_is_due_is_handed_over_as_celery_does(store):
     hold(store, "a", NOW_MS, "-5000")
-    store.engine().move()
+    store.engine().hand_over()
     expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
     assert expiry == after_epoch(NOW_MS - 5000)
 
@@ -68,7 +68,7 @@ def test_what_is_expired_before_it_is_due_is_handed_over_as_celery_does(store):
 def test_an_expiry_that_is_none_stops_no_other_entry(store, expires):
     for task_id, expiry in (("before", "null"), ("bad", expires), ("behind", "null")):
         hold(store, task_id, NOW_MS, expiry)
-    seen = store.engine().move()
-    assert seen.moved + len(seen.set_aside) == 3
+    seen = store.engine().hand_over()
+    assert seen.handed_over + len(seen.dead) == 3
     assert {"before", "behind"} <= set(store.arrived())
     assert store.raw.zcard(store.keys["due"]) == 0

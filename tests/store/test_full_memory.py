@@ -40,25 +40,25 @@ def test_what_is_due_is_handed_over(store):
     for step in range(20):
         store.schedule(f"a{step}", share=True)
     fill(store)
-    assert store.engine().move().moved == 20
+    assert store.engine().hand_over().handed_over == 20
     assert store.arrived() == [f"a{step}" for step in range(20)]
     store.check()
 
 
 def test_a_busy_scanner_hands_over_as_well(store):
     engine = store.engine()
-    engine.move()
+    engine.hand_over()
     store.schedule("due")
     store.schedule("later", FAR_MS)
     fill(store)
-    assert [engine.move().moved, engine.move().moved] == [1, 0]
+    assert [engine.hand_over().handed_over, engine.hand_over().handed_over] == [1, 0]
 
 
 def test_what_cannot_be_handed_over_is_set_aside(store):
     store.schedule("ghost")
-    store.raw.hdel(store.keys["messages"], "ghost")
+    store.raw.hdel(store.keys["records"], "ghost")
     fill(store)
-    assert store.engine().move().set_aside == [("ghost", "no record")]
+    assert store.engine().hand_over().dead == [("ghost", "no record")]
 
 
 @pytest.mark.parametrize("verdict", ["ack", "unsent", "unknown", "refused", "dead"])
@@ -71,7 +71,7 @@ def test_what_is_due_is_claimed_and_settled(store, verdict):
     if verdict == "ack":
         assert engine.ack(claimed) == 1
     else:
-        assert engine.release(verdict, claimed, wait=1, reason="NO_ROUTE") == 1
+        assert engine.nack(verdict, claimed, wait=1, reason="NO_ROUTE") == 1
     store.check()
 
 
@@ -101,7 +101,7 @@ def test_what_was_set_aside_can_be_brought_back(store):
     store.schedule_relayed("a")
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    engine.release("dead", claimed, reason="NO_ROUTE")
+    engine.nack("dead", claimed, reason="NO_ROUTE")
     fill(store)
     assert store.entries.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
     assert store.entries.state("a") is State.SCHEDULED
@@ -111,6 +111,6 @@ def test_a_scanner_can_leave(store):
     store.schedule("a", FAR_MS)
     engine = store.engine()
     fill(store)
-    engine.move()
+    engine.hand_over()
     engine.leave()
     assert store.entries.counts().scanners == 0

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from celery_delayq.clock import MAX_DUE_MS
 from celery_delayq.errors import UnreadableRecord
-from celery_delayq.record import Template, destination_for
 from celery_delayq.store import Outcome
+from celery_delayq.store.record import Template, destination_for
 from tests.store.support import LINES, NOW_MS
 
 LIST = destination_for("L", "celery")
@@ -20,7 +20,7 @@ EXPIRIES = st.one_of(
 
 
 def joined_by_move(store) -> list[bytes]:
-    store.engine().move()
+    store.engine().hand_over()
     return store.raw.lrange("celery", 0, -1)
 
 
@@ -71,7 +71,7 @@ def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
     engine = store.engine(lease=1)
     claimed, _ = engine.claim(1)
     assert [one.message for one in claimed] == [message]
-    engine.release("unsent", claimed)
+    engine.nack("unsent", claimed)
     assert store.entries.cancel("a") == (Outcome.DONE, message)
 
 

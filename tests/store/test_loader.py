@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.keys import KEYS
+from celery_delayq.store.keys import KEYS
 from celery_delayq.store.scripts import load
 
 COUNTS = (0, 0, 0, 0)
@@ -63,7 +63,7 @@ def test_after_script_flush_every_script_is_loaded_again(each_redis, store_on):
     each_redis.client().script_flush()
     assert store.schedule("b")
     each_redis.client().script_flush()
-    assert store.engine().move().moved == 2
+    assert store.engine().hand_over().handed_over == 2
     each_redis.client().script_flush()
     assert counted(store) == (0, 0, 0, 1)
 
@@ -72,7 +72,7 @@ def test_a_flush_between_two_steps_runs_the_step_once(store):
     engine = store.engine()
     store.schedule("a")
     store.raw.script_flush()
-    assert engine.move().moved == 1
+    assert engine.hand_over().handed_over == 1
     assert store.arrived() == ["a"]
 
 
@@ -103,7 +103,7 @@ def test_no_server_at_all_is_store_unavailable(start_redis, store_on):
 
 @pytest.mark.parametrize("name", sorted(load()))
 def test_a_script_has_of_the_prelude_what_it_uses_and_no_more(name):
-    prelude = (resources.files("celery_delayq") / "scripts" / "_prelude.lua").read_text("utf-8")
+    prelude = (resources.files("celery_delayq.store") / "lua" / "_prelude.lua").read_text("utf-8")
     text = re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", load()[name].text, flags=re.DOTALL)
     for word in re.findall(r"^local (?:function )?(\w+)", prelude, re.MULTILINE):
         defined = len(re.findall(rf"^local (?:function )?{word}\b", text, re.MULTILINE))

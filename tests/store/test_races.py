@@ -29,8 +29,8 @@ def at_once(*calls) -> list:
 
 def drain(engine) -> int:
     moved = 0
-    while (seen := engine.move()).moved or seen.is_past(seen.due):
-        moved += seen.moved
+    while (seen := engine.hand_over()).handed_over or seen.is_past(seen.due):
+        moved += seen.handed_over
     return moved
 
 
@@ -59,7 +59,7 @@ def test_ten_scanners_at_once_relay_each_entry_once(store):
     engines = [store.engine() for _ in range(SCANNERS)]
     acked = at_once(*(lambda engine=engine: relay(engine) for engine in engines))
     assert sorted(itertools.chain(*acked)) == sorted(ids)
-    assert store.raw.exists(*(store.keys[name] for name in ("relay", "leased", "messages"))) == 0
+    assert store.raw.exists(*(store.keys[name] for name in ("relay", "leased", "records"))) == 0
 
 
 def test_scheduling_while_scanners_drain_loses_nothing(store):
@@ -67,8 +67,8 @@ def test_scheduling_while_scanners_drain_loses_nothing(store):
     done = threading.Event()
 
     def scan(engine):
-        while not done.is_set() or engine.move().due is not None:
-            engine.move()
+        while not done.is_set() or engine.hand_over().due is not None:
+            engine.hand_over()
 
     def write(number):
         for step in range(100):
@@ -114,10 +114,10 @@ def test_cancel_and_hand_over_at_once_agree_on_who_won(store):
     for number in range(ROUNDS):
         task_id = f"a{number}"
         store.schedule(task_id)
-        moved, (outcome, _) = at_once(engine.move, lambda: store.entries.cancel(task_id))  # noqa: B023
-        expected = Outcome.HANDED_OVER if moved.moved else Outcome.DONE
+        moved, (outcome, _) = at_once(engine.hand_over, lambda: store.entries.cancel(task_id))  # noqa: B023
+        expected = Outcome.HANDED_OVER if moved.handed_over else Outcome.DONE
         assert outcome is expected
-        assert store.arrived() == [task_id] * moved.moved
+        assert store.arrived() == [task_id] * moved.handed_over
         store.raw.delete("celery")
 
 
@@ -128,11 +128,11 @@ def test_reschedule_and_hand_over_at_once_agree_on_who_won(store):
         store.schedule(task_id)
         later = When("at", FAR_MS)
         moved, (outcome, _) = at_once(
-            engine.move,
+            engine.hand_over,
             lambda: store.entries.reschedule(task_id, later),  # noqa: B023
         )
-        assert outcome is (Outcome.HANDED_OVER if moved.moved else Outcome.DONE)
-        assert (store.entries.find(task_id) is None) == bool(moved.moved)
+        assert outcome is (Outcome.HANDED_OVER if moved.handed_over else Outcome.DONE)
+        assert (store.entries.find(task_id) is None) == bool(moved.handed_over)
 
 
 def test_cancel_and_reschedule_at_once_agree_on_who_came_first(store):

@@ -25,7 +25,7 @@ def script_calls(store) -> int:
 
 def test_an_entry_that_is_not_held_is_none(store):
     store.schedule("gone")
-    store.engine().move()
+    store.engine().hand_over()
     assert store.entries.find("gone") is store.entries.find("never") is None
     assert store.entries.state("gone") is store.entries.state("never") is None
 
@@ -35,7 +35,7 @@ def test_when_an_entry_was_handed_over_is_known_for_a_while(store):
     store.schedule("cancelled", FAR_MS)
     store.set_ms(NOW_MS + 5)
     assert store.entries.handed_over_ms("a") is None
-    store.engine().move()
+    store.engine().hand_over()
     store.entries.cancel("cancelled")
     assert store.entries.handed_over_ms("a") == NOW_MS + 5
     assert store.entries.handed_over_ms("cancelled") is store.entries.handed_over_ms("b") is None
@@ -47,7 +47,7 @@ def test_every_state_is_told(store):
         store.schedule_relayed(task_id)
     engine = store.engine()
     (dead, _), _ = engine.claim(2)
-    engine.release("dead", [dead], reason="NO_ROUTE")
+    engine.nack("dead", [dead], reason="NO_ROUTE")
     states = {task_id: store.entries.state(task_id) for task_id in ("scheduled", "dead", "flying")}
     assert states == {
         "scheduled": State.SCHEDULED,
@@ -159,7 +159,7 @@ def test_a_refused_entry_is_listed_with_its_own_due_time(store):
     store.schedule_relayed("a", NOW_MS - 5)
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    engine.release("refused", claimed, wait=60)
+    engine.nack("refused", claimed, wait=60)
     (entry,) = store.entries.waiting(*ALL)
     assert entry.due_ms == NOW_MS - 5
 
@@ -178,7 +178,7 @@ def test_counts_by_state_are_exact(store):
     engine = store.engine()
     store.set_ms(NOW_MS + 2)
     claimed, _ = engine.claim(3)
-    engine.release("dead", claimed[:1], reason="NO_ROUTE")
+    engine.nack("dead", claimed[:1], reason="NO_ROUTE")
     counts = store.entries.counts()
     assert (counts.scheduled, counts.in_flight, counts.dead) == (4, 2, 1)
     assert counts.next_due_ms == NOW_MS + 3
@@ -186,9 +186,9 @@ def test_counts_by_state_are_exact(store):
 
 def test_a_scanner_counts_as_alive_for_as_long_as_it_said(store):
     first, second = store.engine(alive=15), store.engine(alive=15)
-    first.move()
+    first.hand_over()
     store.set_ms(NOW_MS + 1000)
-    second.move()
+    second.hand_over()
     alive = []
     for ms in (1000, 15_000, 15_001, 16_000, 16_001):
         store.set_ms(NOW_MS + ms)
@@ -199,14 +199,14 @@ def test_a_scanner_counts_as_alive_for_as_long_as_it_said(store):
 def test_a_scanner_that_is_busy_stays_alive(store):
     engine = store.engine(alive=15)
     for _ in range(3):
-        engine.move()
+        engine.hand_over()
     store.set_ms(NOW_MS + 14_000)
     assert store.entries.counts().scanners == 1
 
 
 def test_a_scanner_silent_for_an_hour_is_forgotten(store):
-    store.engine(alive=15).move()
+    store.engine(alive=15).hand_over()
     store.set_ms(NOW_MS + 3_700_000)
     living = store.engine(alive=15)
-    living.move()
+    living.hand_over()
     assert store.raw.zrange(store.keys["scanners"], 0, -1) == [living.name.encode()]

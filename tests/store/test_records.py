@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from celery_delayq.clock import When
 from celery_delayq.errors import UnreadableRecord
-from celery_delayq.record import Template
 from celery_delayq.store import Outcome
+from celery_delayq.store.record import Template
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, operation
 
@@ -51,15 +51,15 @@ REFUSAL = r"^the record of task 'bad' cannot be read: "
 
 
 def damage(store, task_id, data):
-    store.raw.hset(store.keys["messages"], task_id, data)
+    store.raw.hset(store.keys["records"], task_id, data)
 
 
 def pass_over(store, hold):
     """Whichever step takes the entry; returns what it set aside and what it took."""
     engine = store.engine()
     if hold == "schedule":
-        seen = engine.move()
-        return seen.set_aside, store.arrived()
+        seen = engine.hand_over()
+        return seen.dead, store.arrived()
     claimed, aside = engine.claim(100)
     return aside, [entry.task_id for entry in claimed]
 
@@ -76,7 +76,7 @@ def test_an_unreadable_record_is_set_aside_whole_and_the_others_go_on(store, hol
     assert taken == ["before", "behind"]
     assert store.places("bad") == ["dead"]
     assert store.record("bad") == kept
-    (reason,) = store.raw.hvals(store.keys["reasons"])
+    (reason,) = store.raw.hvals(store.keys["dead_reasons"])
     assert reason.decode() == aside[0][1]
     assert re.match(r"record|template", aside[0][1])
 
@@ -115,7 +115,7 @@ def test_an_entry_whose_message_is_broken_can_be_cancelled_though_not_read(store
 def test_an_index_entry_without_a_record_is_set_aside_with_its_reason(store, hold):
     for task_id in ("ghost", "a"):
         getattr(store, hold)(task_id)
-    store.raw.hdel(store.keys["messages"], "ghost")
+    store.raw.hdel(store.keys["records"], "ghost")
     assert pass_over(store, hold) == ([("ghost", "no record")], ["a"])
     assert store.places("ghost") == ["dead"]
     assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
@@ -137,8 +137,8 @@ def test_no_good_record_is_called_damaged(store, monkeypatch, digits):
     for number, lines in enumerate(itertools.islice(names_of(b"IT"), 4)):
         monkeypatch.setattr(support, "LINES", lines)
         store.schedule(f"a{number}", share=True, operation=b"1" * digits + b"a" * (8 - digits))
-    seen = store.engine().move()
-    assert (seen.moved, seen.set_aside) == (4, [])
+    seen = store.engine().hand_over()
+    assert (seen.handed_over, seen.dead) == (4, [])
 
 
 @given(st.binary(min_size=12, max_size=12), st.text("0123456789abcdef", min_size=8, max_size=8))
@@ -157,10 +157,10 @@ def test_what_was_set_aside_for_its_version_is_whole_for_the_version_that_reads_
     store.schedule("a", share=True)
     record = store.record("a")
     damage(store, "a", b"2" + record[1:])
-    store.engine().move()
+    store.engine().hand_over()
     damage(store, "a", record)
     assert store.entries.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
-    assert store.engine().move().moved == 1
+    assert store.engine().hand_over().handed_over == 1
     assert store.arrived() == ["a"]
 
 
@@ -174,17 +174,17 @@ def test_a_list_that_is_no_list_sets_aside_only_what_is_bound_for_it(store):
     store.raw.set("taken", "by somebody")
     for task_id, queue in (("a", "celery"), ("bad", "taken"), ("b", "celery")):
         store.schedule(task_id, to=queue, share=True)
-    seen = store.engine().move()
-    assert (seen.moved, [task_id for task_id, _ in seen.set_aside]) == (2, ["bad"])
-    assert seen.set_aside[0][1].startswith("taken: ")
-    assert "WRONGTYPE" in seen.set_aside[0][1] or "wrong kind" in seen.set_aside[0][1]
+    seen = store.engine().hand_over()
+    assert (seen.handed_over, [task_id for task_id, _ in seen.dead]) == (2, ["bad"])
+    assert seen.dead[0][1].startswith("taken: ")
+    assert "WRONGTYPE" in seen.dead[0][1] or "wrong kind" in seen.dead[0][1]
     assert store.arrived() == ["a", "b"]
     assert store.raw.get("taken") == b"by somebody"
-    assert store.raw.hkeys(store.keys["handed"]) == [b"a", b"b"]
+    assert store.raw.hkeys(store.keys["tombstones"]) == [b"a", b"b"]
     store.check()
     store.raw.delete("taken")
     assert store.entries.reschedule("bad", When("at", NOW_MS))[0] is Outcome.DONE
-    store.engine().move()
+    store.engine().hand_over()
     assert store.arrived("taken") == ["bad"]
 
 
@@ -203,7 +203,7 @@ def test_a_foreign_member_of_an_index_harms_no_other(store, index, member):
     store.schedule_relayed("b")
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS)] == ["a", "b"]
     engine = store.engine()
-    engine.move()
+    engine.hand_over()
     assert [entry.task_id for entry in engine.claim(10)[0]] == ["b"]
     assert store.arrived() == ["a"]
 
@@ -211,7 +211,7 @@ def test_a_foreign_member_of_an_index_harms_no_other(store, index, member):
 def test_an_id_that_is_no_utf8_is_listed_all_the_same(store):
     store.schedule("a")
     record = store.record("a")
-    store.raw.hset(store.keys["messages"], b"\xff", record)
+    store.raw.hset(store.keys["records"], b"\xff", record)
     store.raw.zadd(store.keys["due"], {record[10:16] + b"\xff": NOW_MS})
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS)] == ["a", "\ufffd"]
 
@@ -240,8 +240,8 @@ def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
     except UnreadableRecord as error:
         assert error.why  # noqa: PT017 (whether it is raised is not the claim)
     list(store.entries.waiting(0, FAR_MS))
-    seen = store.engine().move()
+    seen = store.engine().hand_over()
     # It may happen to be a record; then it went to some list, and so counted.
-    assert seen.moved + len(seen.set_aside) == 3
+    assert seen.handed_over + len(seen.dead) == 3
     assert b'"id": "first"' in store.raw.lindex("celery", -1)
     assert store.score("due", "last") is None

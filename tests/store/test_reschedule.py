@@ -17,7 +17,7 @@ def take(store, hold) -> list[str]:
     engine = store.engine()
     if hold == "schedule":
         store.raw.delete("celery")
-        engine.move()
+        engine.hand_over()
         return store.arrived()
     return [entry.task_id for entry in engine.claim(10)[0]]
 
@@ -109,7 +109,7 @@ def test_what_is_not_held_any_more_is_not_brought_back(store, gone, when):
     if gone != "never":
         getattr(store, "schedule_relayed" if gone == "acked" else "schedule")("a")
     if gone == "moved":
-        engine.move()
+        engine.hand_over()
     elif gone == "acked":
         claimed, _ = engine.claim(1)
         engine.ack(claimed)
@@ -147,11 +147,11 @@ def test_uncertainty_goes_with_the_entry_into_its_next_attempt(store):
     store.schedule_relayed("a")
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    engine.release("unknown", claimed)
+    engine.nack("unknown", claimed)
     assert store.entries.reschedule("a", When("at", 7)) == (Outcome.UNCERTAIN, 7)
     assert store.entries.reschedule("a", When("at", 8)) == (Outcome.UNCERTAIN, 8)
     (again,) = engine.claim(1)[0]
-    assert (bool(again.unsure), again.attempts, again.refusals) == (True, 1, 0)
+    assert (bool(again.uncertain), again.attempts, again.refusals) == (True, 1, 0)
 
 
 def test_refusals_are_forgotten_though_uncertainty_is_not(store):
@@ -159,10 +159,10 @@ def test_refusals_are_forgotten_though_uncertainty_is_not(store):
     engine = store.engine()
     for verdict in ("unknown", "refused"):
         claimed, _ = engine.claim(1)
-        engine.release(verdict, claimed, wait=60)
+        engine.nack(verdict, claimed, wait=60)
     assert store.entries.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
     (again,) = engine.claim(1)[0]
-    assert (again.attempts, again.refusals, bool(again.unsure)) == (2, 0, True)
+    assert (again.attempts, again.refusals, bool(again.uncertain)) == (2, 0, True)
 
 
 def test_uncertainty_outlives_a_claim_that_was_given_back(store):
@@ -172,9 +172,9 @@ def test_uncertainty_outlives_a_claim_that_was_given_back(store):
     store.lease_out()
     assert store.entries.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
     claimed, _ = engine.claim(1)
-    assert (claimed[0].attempts, bool(claimed[0].unsure)) == (1, True)
-    engine.release("unsent", claimed)
-    assert engine.claim(1)[0][0].unsure
+    assert (claimed[0].attempts, bool(claimed[0].uncertain)) == (1, True)
+    engine.nack("unsent", claimed)
+    assert engine.claim(1)[0][0].uncertain
     store.lease_out()
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
@@ -183,17 +183,17 @@ def test_a_refused_entry_starts_anew_at_its_new_time(store):
     store.schedule_relayed("a", NOW_MS - 5)
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    engine.release("refused", claimed, wait=60)
+    engine.nack("refused", claimed, wait=60)
     assert store.entries.reschedule("a", When("by", 1)) == (Outcome.DONE, NOW_MS - 4)
     (again,) = engine.claim(1)[0]
-    assert (again.attempts, again.refusals, bool(again.unsure)) == (0, 0, False)
+    assert (again.attempts, again.refusals, bool(again.uncertain)) == (0, 0, False)
 
 
 def test_what_was_set_aside_can_be_brought_back(store):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    engine.release("dead", claimed, reason="NO_ROUTE")
+    engine.nack("dead", claimed, reason="NO_ROUTE")
     assert store.entries.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.SCHEDULED, "")

@@ -42,18 +42,18 @@ def test_a_relative_time_counts_from_the_next_millisecond_never_from_the_last(st
 def test_a_due_time_in_the_past_is_held_and_leaves_at_once(store, due_ms):
     store.schedule("a", due_ms)
     assert store.places("a") == ["due"]
-    assert store.engine().move().moved == 1
+    assert store.engine().hand_over().handed_over == 1
 
 
 def test_what_is_due_at_once_can_be_cancelled_until_it_left(store):
     store.schedule("a", 0)
     assert store.entries.cancel("a")[0] is Outcome.DONE
-    assert store.engine().move().moved == 0
+    assert store.engine().hand_over().handed_over == 0
 
 
 def test_no_delay_is_due_at_once(store):
     assert store.schedule("a", when=When("after", 0)) == NOW_MS
-    assert store.engine().move().moved == 1
+    assert store.engine().hand_over().handed_over == 1
 
 
 def test_the_last_millisecond_there_is_can_be_scheduled_and_read_to_the_digit(store):
@@ -88,7 +88,7 @@ def test_an_id_in_flight_or_set_aside_is_held_as_well(store, place):
     store.schedule_relayed("a")
     claimed, _ = engine.claim(1)
     if place == "dead":
-        engine.release("dead", claimed, reason="NO_ROUTE")
+        engine.nack("dead", claimed, reason="NO_ROUTE")
     assert store.places("a") == [place]
     before = store.snapshot()
     with pytest.raises(AlreadyScheduled):
@@ -105,7 +105,7 @@ def test_an_id_that_was_cancelled_can_be_scheduled_again_at_once(store):
 
 def test_an_id_that_was_handed_over_can_be_scheduled_again(store):
     store.schedule("a")
-    store.engine().move()
+    store.engine().hand_over()
     assert store.schedule("a", FAR_MS) == FAR_MS
     assert store.entries.find("a").due_ms == FAR_MS
     store.check()
@@ -132,10 +132,10 @@ def test_a_repetition_after_the_hand_over_sends_nothing_twice(store, share):
     again = {"when": When("after", 0), "operation": repeated, "share": share}
     first = store.schedule("a", **again)
     engine = store.engine()
-    engine.move()
+    engine.hand_over()
     store.set_ms(NOW_MS + 5000)
     assert store.schedule("a", **again) == first
-    assert engine.move().moved == 0
+    assert engine.hand_over().handed_over == 0
     assert store.arrived() == ["a"]
 
 
@@ -174,7 +174,7 @@ def test_a_repetition_after_a_refusal_by_the_broker_says_when_it_was_due(store):
     engine, repeated = store.engine(), operation()
     first = store.schedule_relayed("a", operation=repeated)
     claimed, _ = engine.claim(1)
-    engine.release("refused", claimed, wait=60)
+    engine.nack("refused", claimed, wait=60)
     assert store.schedule_relayed("a", operation=repeated) == first
 
 
@@ -190,7 +190,7 @@ def test_a_running_task_that_retries_replaces_an_entry_of_its_own(store, hold):
     store.check()
     assert b'"new"' in store.entries.find("a").message
     assert engine.ack(claimed) == 0
-    assert engine.release("unknown", claimed) == 0
+    assert engine.nack("unknown", claimed) == 0
     assert store.entries.find("a").due_ms == FAR_MS
 
 
@@ -198,7 +198,7 @@ def test_a_running_task_replaces_an_entry_that_was_set_aside(store):
     engine = store.engine()
     store.schedule_relayed("a", share=True)
     claimed, _ = engine.claim(1)
-    engine.release("dead", claimed, reason="NO_ROUTE")
+    engine.nack("dead", claimed, reason="NO_ROUTE")
     store.schedule("a", FAR_MS, supersede=True, share=True)
     assert store.places("a") == ["due"]
     store.check()
@@ -212,7 +212,7 @@ def test_superseding_what_is_not_held_is_scheduling(store):
 def test_an_entry_of_an_unknown_format_is_not_superseded(store):
     store.schedule("a", FAR_MS)
     newer = b"2" + store.record("a")[1:]
-    store.raw.hset(store.keys["messages"], "a", newer)
+    store.raw.hset(store.keys["records"], "a", newer)
     with pytest.raises(AlreadyScheduled):
         store.schedule("a", supersede=True)
     assert store.record("a") == newer
@@ -220,7 +220,7 @@ def test_an_entry_of_an_unknown_format_is_not_superseded(store):
 
 def test_nothing_of_a_set_aside_ghost_clings_to_a_new_entry_of_its_id(store):
     store.schedule_relayed("a", NOW_MS)
-    store.raw.hdel(store.keys["messages"], "a")
+    store.raw.hdel(store.keys["records"], "a")
     store.engine().claim(1)
     assert store.places("a") == ["dead"]
     store.schedule("a", FAR_MS)

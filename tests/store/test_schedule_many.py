@@ -4,8 +4,8 @@ import pytest
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreError, StoreFull
-from celery_delayq.record import destination_for
-from celery_delayq.store import New, Outcome, entries
+from celery_delayq.store import New, Outcome, Receipt, entries
+from celery_delayq.store.record import destination_for
 from celery_delayq.store.scripts import load
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, draft_of, operation
@@ -20,7 +20,16 @@ def new(task_id, due_ms=FAR_MS, *, to=LIST, share=True, when=None, payload=""):
 
 
 def schedule(store, *many, operation=OPERATION, **options):
-    return store.entries.schedule(many, operation=operation, **options)
+    """Of each entry its due time in ms, or why it was refused."""
+    answers = store.entries.schedule(many, operation=operation, **options)
+    receipts = [answer for answer in answers if isinstance(answer, Receipt)]
+    scheduled = [
+        one.task_id
+        for one, answer in zip(many, answers, strict=True)
+        if isinstance(answer, Receipt)
+    ]
+    assert [receipt.task_id for receipt in receipts] == scheduled
+    return [answer.due_ms if isinstance(answer, Receipt) else answer for answer in answers]
 
 
 def another_template(monkeypatch, number):
@@ -53,7 +62,7 @@ def test_equal_due_times_keep_their_order_whatever_their_form(store):
     ids = [f"a{number}" for number in range(300)]
     schedule(store, *(new(one, NOW_MS, share=place % 3 > 0) for place, one in enumerate(ids)))
 
-    store.engine(batch_size=300).move()
+    store.engine(batch_size=300).hand_over()
 
     assert store.arrived() == ids
 
@@ -61,7 +70,7 @@ def test_equal_due_times_keep_their_order_whatever_their_form(store):
 @pytest.mark.parametrize("first", ["held", "late"])
 def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_refused(store, first):
     schedule(store, new("x", NOW_MS))
-    store.engine().move()
+    store.engine().hand_over()
     store.schedule("held")
 
     schedule(
@@ -74,7 +83,7 @@ def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_ref
         operation=operation(),
     )
 
-    store.engine().move()
+    store.engine().hand_over()
     assert [one for one in store.arrived() if one not in ("x", "held")] == ["a", "b", "c", "d"]
     store.check()
 
@@ -149,14 +158,14 @@ def test_a_repetition_brings_back_nothing_that_left_meanwhile(store):
     ]
     first = schedule(store, *many)
     engine = store.engine()
-    engine.move()
+    engine.hand_over()
     engine.ack(engine.claim(1)[0])
     assert store.entries.cancel("cancelled")[0] is Outcome.DONE
     store.set_ms(NOW_MS + 5000)
 
     assert kinds(schedule(store, *many)) == kinds(first)
     assert [store.places(one) for one in ("moved", "relayed", "cancelled")] == [[], [], []]
-    assert engine.move().moved == 0
+    assert engine.hand_over().handed_over == 0
     assert store.arrived() == ["moved"]
     store.check()
 
@@ -215,11 +224,11 @@ def test_templates_are_counted_each_by_its_own_entries_and_gone_with_them(store,
 
     schedule(store, *many, new("whole", NOW_MS, share=False))
 
-    uses = store.raw.hgetall(store.keys["uses"])
+    uses = store.raw.hgetall(store.keys["template_uses"])
     assert sorted(map(int, uses.values())) == [1, 2, 3]
     store.check()
-    assert store.engine().move().moved == 7
-    assert not store.raw.exists(store.keys["templates"], store.keys["uses"])
+    assert store.engine().hand_over().handed_over == 7
+    assert not store.raw.exists(store.keys["templates"], store.keys["template_uses"])
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -227,13 +236,13 @@ def test_templates_that_this_process_sent_and_redis_forgot_are_sent_again(
     store, monkeypatch, count
 ):
     store.schedule("x", NOW_MS, share=True)
-    store.engine().move()
+    store.engine().hand_over()
     store.check()
 
     schedule(store, *(new(f"a{step}") for step in range(count)), operation=operation())
 
     assert store.entries.find("a0").message.count(b"tests.remind") == 1
-    assert int(store.raw.hvals(store.keys["uses"])[0]) == count
+    assert int(store.raw.hvals(store.keys["template_uses"])[0]) == count
     store.check()
 
 
@@ -245,7 +254,7 @@ def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(st
         store.schedule(f"{number}c", share=True)
 
     assert len(store.entries._templates) <= 2
-    assert sorted(map(int, store.raw.hvals(store.keys["uses"]))) == [3] * 5
+    assert sorted(map(int, store.raw.hvals(store.keys["template_uses"]))) == [3] * 5
     store.check()
 
 

@@ -5,9 +5,9 @@ from importlib import resources
 
 import pytest
 
-from celery_delayq.keys import KEYS
+from celery_delayq.store.keys import KEYS
 
-FOLDER = resources.files("celery_delayq") / "scripts"
+FOLDER = resources.files("celery_delayq.store") / "lua"
 SOURCES = {
     path.name: path.read_text("utf-8") for path in FOLDER.iterdir() if path.name.endswith(".lua")
 }

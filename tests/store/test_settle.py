@@ -30,7 +30,7 @@ def test_an_ack_leaves_nothing_but_the_trace(store):
     engine = store.engine()
     claimed, _ = engine.claim(1)
     assert engine.ack(claimed) == 1
-    names = ("relay", "leased", "messages", "templates", "uses", "claims")
+    names = ("relay", "leased", "records", "templates", "template_uses", "claims")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
     assert store.entries.cancel("a")[0] is Outcome.HANDED_OVER
 
@@ -50,17 +50,19 @@ def test_the_trace_of_what_was_relayed_is_bounded(store):
         store.schedule_relayed(task_id)
     engine = store.engine()
     claimed, _ = engine.claim(3)
-    store.raw.hset(store.keys["handed"], mapping={f"h{step}": "h" for step in range(9_998)})
+    store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(9_998)})
     for one, kept in zip(claimed, ([9_999, 0], [0, 10_000], [1, 10_000]), strict=True):
         engine.ack([one])
-        assert [store.raw.hlen(store.keys[name]) for name in ("handed", "handed_old")] == kept
+        assert [
+            store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")
+        ] == kept
 
 
 def test_the_end_of_a_token_is_not_the_token(store):
     store.schedule_relayed("a")
     claimed, _ = store.engine().claim(1)
     shorter = [replace(claimed[0], token=claimed[0].token[1:])]
-    assert store.engine().ack(shorter) == store.engine().release("unsent", shorter) == 0
+    assert store.engine().ack(shorter) == store.engine().nack("unsent", shorter) == 0
     assert store.entries.state("a") is State.IN_FLIGHT
 
 
@@ -69,14 +71,14 @@ def test_nothing_to_ack_or_release_asks_redis_nothing(start_redis, store_on):
     engine = store_on(server).engine()
     server.kill()
     assert engine.ack([]) == 0
-    assert engine.release("unsent", []) == 0
+    assert engine.nack("unsent", []) == 0
 
 
 @pytest.mark.parametrize("step", ["ack", *VERDICTS])
 def test_a_late_step_with_an_old_token_does_nothing(store, claimed_by_other, step):
     engine, claimed = claimed_by_other
     before = store.snapshot()
-    late = engine.ack(claimed) if step == "ack" else engine.release(step, claimed)
+    late = engine.ack(claimed) if step == "ack" else engine.nack(step, claimed)
     assert late == 0
     assert store.snapshot() == before
 
@@ -97,7 +99,7 @@ def test_a_late_step_does_nothing_to_what_became_of_the_entry(store, step, meanw
     if meanwhile == "scheduled anew":
         store.schedule_relayed("a", FAR_MS)
     before = store.snapshot()
-    late = engine.ack(claimed) if step == "ack" else engine.release(step, claimed)
+    late = engine.ack(claimed) if step == "ack" else engine.nack(step, claimed)
     assert late == 0
     assert store.snapshot() == before
 
@@ -108,7 +110,7 @@ def test_a_step_after_the_lease_ran_out_still_counts_while_nobody_took_the_entry
     store.schedule_relayed("a")
     claimed, _ = engine.claim(1)
     store.set_ms(NOW_MS + 2 * LEASE_MS)
-    done = engine.ack(claimed) if step == "ack" else engine.release(step, claimed)
+    done = engine.ack(claimed) if step == "ack" else engine.nack(step, claimed)
     assert done == 1
     store.check()
 
@@ -118,7 +120,7 @@ def test_what_was_not_sent_goes_back_as_if_nothing_had_been(store):
     before = store.snapshot()
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    assert engine.release("unsent", claimed) == 1
+    assert engine.nack("unsent", claimed) == 1
     assert store.snapshot() == before
 
 
@@ -128,9 +130,9 @@ def test_an_unknown_outcome_goes_back_at_once_and_every_later_attempt_says_so(st
     for verdict in ("unknown", "unsent", "refused"):
         store.set_ms(NOW_MS)
         claimed, _ = engine.claim(1)
-        assert bool(claimed[0].unsure) is (verdict != "unknown")
-        engine.release(verdict, claimed)
-    assert engine.claim(1)[0][0].unsure
+        assert bool(claimed[0].uncertain) is (verdict != "unknown")
+        engine.nack(verdict, claimed)
+    assert engine.claim(1)[0][0].uncertain
     assert store.entries.find("a").due_ms == NOW_MS - 5
 
 
@@ -138,7 +140,7 @@ def test_a_refusal_is_counted_and_waits_and_the_due_time_stays(store):
     store.schedule_relayed("a", NOW_MS - 5)
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    engine.release("refused", claimed, wait=1.5)
+    engine.nack("refused", claimed, wait=1.5)
     assert store.score("relay", "a") == NOW_MS + 1500
     entry = store.entries.find("a")
     assert (entry.due_ms, entry.state) == (NOW_MS - 5, State.SCHEDULED)
@@ -155,7 +157,7 @@ def test_attempts_and_refusals_are_counted_and_what_was_not_sent_is_neither(stor
     for verdict in ("refused", "unsent", "unknown", "refused", "dead"):
         claimed, _ = engine.claim(1)
         tallies.append(tally(*claimed))
-        engine.release(verdict, claimed, wait=0)
+        engine.nack(verdict, claimed, wait=0)
     assert tallies == [(0, 0, False), (1, 1, False), (1, 1, False), (2, 1, True), (3, 2, True)]
 
 
@@ -163,7 +165,7 @@ def test_the_last_refusal_sets_aside_with_the_reason(store):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    assert engine.release("dead", claimed, reason="é: NO_ROUTE") == 1
+    assert engine.nack("dead", claimed, reason="é: NO_ROUTE") == 1
     entry = store.entries.find("a")
     assert (entry.state, entry.reason, entry.due_ms) == (State.DEAD, "é: NO_ROUTE", NOW_MS - 5)
     assert store.places("a") == ["dead"]
@@ -177,6 +179,6 @@ def test_a_step_touches_only_the_entries_it_names(store):
     engine = store.engine()
     (a, b, c), _ = engine.claim(3)
     assert engine.ack([b]) == 1
-    assert engine.release("unsent", [a, b]) == 1
+    assert engine.nack("unsent", [a, b]) == 1
     assert (store.places("a"), store.places("b"), store.places("c")) == (["relay"], [], ["leased"])
     assert engine.ack([c]) == 1

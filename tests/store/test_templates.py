@@ -11,15 +11,15 @@ from tests.store.support import FAR_MS, NOW_MS
 def templates(store) -> dict[bytes, int]:
     """Name -> uses; the names of both hashes are the same, or the check fails."""
     store.check()
-    return {name: int(n) for name, n in store.raw.hgetall(store.keys["uses"]).items()}
+    return {name: int(n) for name, n in store.raw.hgetall(store.keys["template_uses"]).items()}
 
 
 def ends(store):
     """Every way in which a record can leave."""
     engine = store.engine()
 
-    def move(_):
-        engine.move()
+    def hand_over(_):
+        engine.hand_over()
 
     def ack(_):
         claimed, _ = engine.claim(1)
@@ -30,7 +30,7 @@ def ends(store):
 
     def cancel_of_dead(task_id):
         claimed, _ = engine.claim(1)
-        engine.release("dead", claimed, reason="NO_ROUTE")
+        engine.nack("dead", claimed, reason="NO_ROUTE")
         store.entries.cancel(task_id)
 
     def cancel_of_lost(task_id):
@@ -38,11 +38,13 @@ def ends(store):
         store.lease_out()
         assert store.entries.cancel(task_id)[0] is Outcome.UNCERTAIN
 
-    return {each.__name__: each for each in (move, ack, cancel, cancel_of_dead, cancel_of_lost)}
+    return {
+        each.__name__: each for each in (hand_over, ack, cancel, cancel_of_dead, cancel_of_lost)
+    }
 
 
 WAYS = {
-    "move": "schedule",
+    "hand_over": "schedule",
     "ack": "schedule_relayed",
     "cancel": "schedule",
     "cancel_of_dead": "schedule_relayed",
@@ -72,7 +74,7 @@ def test_a_batch_counts_every_template_down_by_its_own_records(store, monkeypatc
             store.schedule(f"a{number}{step}", NOW_MS - 1, share=True)
         store.schedule(f"later{number}", FAR_MS, share=True)
     assert sorted(templates(store).values()) == [3, 4, 5]
-    assert store.engine().move().moved == 9
+    assert store.engine().hand_over().handed_over == 9
     assert list(templates(store).values()) == [1, 1, 1]
 
 
@@ -96,7 +98,7 @@ def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store):
 def test_an_entry_set_aside_keeps_its_template(store):
     store.raw.set("taken", "x")
     store.schedule("a", to="taken", share=True)
-    store.engine().move()
+    store.engine().hand_over()
     assert list(templates(store).values()) == [1]
     assert b"tests.remind" in store.entries.find("a").message
 
@@ -116,11 +118,11 @@ def test_a_call_that_writes_nothing_counts_nothing(store, refusal):
 
 def test_a_template_that_a_process_believes_to_be_here_is_sent_again_when_it_is_not(store):
     store.schedule("a", share=True)
-    store.engine().move()
+    store.engine().hand_over()
     assert templates(store) == {}
     store.schedule("b", share=True)
     assert list(templates(store).values()) == [1]
-    assert store.engine().move().moved == 1
+    assert store.engine().hand_over().handed_over == 1
 
 
 def test_a_template_is_sent_once_per_process(store):
@@ -132,6 +134,6 @@ def test_a_template_is_sent_once_per_process(store):
     draft = support.draft_of("c", b"L6:celery", share=True)
     stranger.schedule([New("c", When("at", FAR_MS), draft)], operation=b"abcdefgh")
     first = store.raw.info("stats")["total_net_input_bytes"] - received - again
-    stranger._scripts.client.close()
+    stranger._scripts.connection.close()
     assert first - again > len(draft.template) / 2
     assert list(templates(store).values()) == [3]

@@ -70,13 +70,13 @@ def test_bringing_back_what_was_set_aside_leaves_a_token(store):
     engine = store.engine()
     store.schedule_relayed("a")
     claimed, _ = engine.claim(1)
-    engine.release("dead", claimed, reason="NO_ROUTE")
+    engine.nack("dead", claimed, reason="NO_ROUTE")
     taken(store)
     store.entries.reschedule("a", When("after", 0))
     assert taken(store) == 1
 
 
-@pytest.mark.parametrize("step", ["repeat", "conflict", "cancel", "move", "look"])
+@pytest.mark.parametrize("step", ["repeat", "conflict", "cancel", "hand_over", "find"])
 def test_a_step_that_brings_nothing_earlier_leaves_no_token(store, step):
     store.schedule("a", NOW_MS, operation=b"abcdefgh")
     taken(store)
@@ -87,8 +87,8 @@ def test_a_step_that_brings_nothing_earlier_leaves_no_token(store, step):
             store.schedule("a", 0)
     elif step == "cancel":
         store.entries.cancel("a")
-    elif step == "move":
-        store.engine().move()
+    elif step == "hand_over":
+        store.engine().hand_over()
     else:
         store.entries.find("a")
     assert taken(store) == 0

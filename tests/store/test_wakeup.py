@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.keys import Keys
-from celery_delayq.store import Wakeup
+from celery_delayq.store import PooledConnection, Wakeup
 from celery_delayq.store import wakeup as module
+from celery_delayq.store.keys import Keys
 from tests.store.support import endpoint
 from tests.support.waiting import eventually
 
@@ -25,7 +25,7 @@ def wakeup_on(request, monkeypatch):
     made = []
 
     def make(server):
-        made.append(Wakeup(endpoint(server), KEY))
+        made.append(Wakeup(PooledConnection(endpoint(server)), KEY))
         return made[-1]
 
     yield make

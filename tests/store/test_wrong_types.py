@@ -7,7 +7,7 @@ from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.store.scripts import load
 from tests.store.support import FAR_MS, NOW_MS
 
-READING = {"counts", "look", "page"}
+READING = {"counts", "find", "page"}
 CASES = [
     (step, key)
     for step, script in sorted(load().items())
@@ -31,10 +31,10 @@ def take(store):
         "schedule": lambda: store.schedule("new", NOW_MS, share=True),
         "cancel": lambda: store.entries.cancel("list"),
         "reschedule": lambda: store.entries.reschedule("list", When("at", FAR_MS)),
-        "move": engine.move,
+        "hand_over": engine.hand_over,
         "claim": lambda: engine.claim(5),
         "ack": lambda: engine.ack(claimed),
-        "release": lambda: engine.release("dead", claimed, reason="NO_ROUTE"),
+        "nack": lambda: engine.nack("dead", claimed, reason="NO_ROUTE"),
         "reclaim": engine.reclaim,
     }
     return lambda step: steps[step]()
@@ -47,7 +47,7 @@ def held(store) -> dict:
 
 def put_foreign_key(store, name) -> None:
     store.raw.delete(name)
-    if name == store.keys["watch"]:
+    if name == store.keys["timer"]:
         store.raw.lpush(name, "somebody's")
     else:
         store.raw.set(name, "somebody's")
@@ -64,7 +64,7 @@ def test_a_step_that_meets_a_foreign_key_does_all_of_it_or_nothing(store, take, 
     else:
         return
     assert not isinstance(failed, StoreUnavailable)
-    if step == "move" and store.arrived():
+    if step == "hand_over" and store.arrived():
         # Only what the scanner wants to know failed; what had to be moved, was, and is not there.
         assert store.record("list") is None
         take_again = store.raw.zcard(store.keys["due"])
@@ -73,7 +73,7 @@ def test_a_step_that_meets_a_foreign_key_does_all_of_it_or_nothing(store, take, 
         assert held(store) == before
 
 
-@pytest.mark.parametrize("key", ["dead", "reasons"])
+@pytest.mark.parametrize("key", ["dead", "dead_reasons"])
 def test_what_cannot_be_set_aside_keeps_the_others_back_too(store, key):
     store.schedule("good")
     store.schedule("bad", to="strange")
@@ -81,14 +81,14 @@ def test_what_cannot_be_set_aside_keeps_the_others_back_too(store, key):
     put_foreign_key(store, store.keys[key])
     before = held(store)
     with pytest.raises(StoreError):
-        store.engine().move()
+        store.engine().hand_over()
     assert held(store) == before
 
 
-@pytest.mark.parametrize("step", ["cancel", "move", "ack"])
+@pytest.mark.parametrize("step", ["cancel", "hand_over", "ack"])
 def test_a_foreign_key_is_not_dropped_as_if_it_were_an_old_trace(store, take, step):
-    store.raw.hset(store.keys["handed"], mapping={f"h{step}": "h" for step in range(10_000)})
-    put_foreign_key(store, store.keys["handed_old"])
+    store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(10_000)})
+    put_foreign_key(store, store.keys["tombstones_old"])
     before = held(store)
     with pytest.raises(StoreError):
         take(step)

@@ -3,7 +3,7 @@
 import pytest
 from redis.crc import key_slot
 
-from celery_delayq.keys import KEYS, Keys
+from celery_delayq.store.keys import KEYS, Keys
 
 
 @pytest.mark.parametrize("name", KEYS)

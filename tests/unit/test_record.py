@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_delayq.record import LINES, NAME_BYTES, Template, destination_for, whole
+from celery_delayq.store.record import LINES, NAME_BYTES, Template, destination_for, whole
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 lines = st.lists(texts.filter(lambda text: "\n" not in text), min_size=LINES, max_size=LINES)

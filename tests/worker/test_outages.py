@@ -45,7 +45,7 @@ def test_a_worker_starts_while_the_store_is_away_and_recovers(make_project, star
         proxy.refuse()
         worker = start_worker(TASKS, "-P", "solo", env=project.env)
         project.wait_runs(project.tasks["note"].delay())
-        worker.wait_log("move failed: .*; next try in")
+        worker.wait_log("hand over failed: .*; next try in")
         assert project.runs(held) == []
         proxy.accept()
         [run] = project.wait_runs(held, timeout=40)

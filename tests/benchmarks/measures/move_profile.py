@@ -70,7 +70,7 @@ def _joined(lab: Lab, count: int, *, trace: bool) -> float:
     server = lab.server
     client = server.client()
     script = client.register_script(JOINED)
-    names = ("due", "messages", "templates", "handed")
+    names = ("due", "records", "templates", "tombstones")
 
     def move_all() -> None:
         while script(keys=[*keys, QUEUE], args=[raw.BATCH, int(trace)]):
@@ -78,7 +78,7 @@ def _joined(lab: Lab, count: int, *, trace: bool) -> float:
 
     with lab.app(server.url()) as app:
         fill(server.socket, Template(app), shuffled_past(count))
-        keys = [app.delayq.entries._scripts.keys[name] for name in names]
+        keys = [app.delayq.services.entries._scripts.keys[name] for name in names]
         return script_us(client, move_all) / count
 
 
@@ -89,7 +89,7 @@ def _whole(lab: Lab, count: int) -> float:
         engine = app.delayq.scanner()._engine
 
         def move_all() -> None:
-            while engine.move().moved:
+            while engine.hand_over().handed_over:
                 pass
 
         used = script_us(server.client(), move_all)

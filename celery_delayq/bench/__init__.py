@@ -1,0 +1,1 @@
+"""Measures what the store's Redis takes."""

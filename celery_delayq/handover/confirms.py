@@ -1,0 +1,142 @@
+"""Publishing to AMQP with many confirms on the way.
+
+Measured on RabbitMQ 3.10: waiting for each confirm before the next message makes 1,400 messages a
+second; with a window of them on the way, and one wait, it is three to five times that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from kombu import Producer
+from kombu.exceptions import OperationalError
+
+from .. import clock
+from ..message.route import Route
+from ..store import Claimed
+from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
+
+
+class Confirming(OneByOne):
+    """AMQP: a window of messages on the way, then one wait for all of their confirms.
+
+    Confirms are matched by delivery tag, so a late one vouches for nothing else. (py-amqp's own
+    publish-and-wait takes whatever confirm comes next for the one it waits for.)
+    """
+
+    def _open(self) -> None:
+        channel = self._connection.channel()
+        channel.confirm_select()
+        channel.events["basic_ack"].add(self._on_ack)
+        channel.events["basic_nack"].add(self._on_nack)
+        channel.events["basic_return"].add(self._on_return)
+        self._producer = Producer(channel, auto_declare=False)
+        self._sent = 0
+        self._waiting: dict[int, int] = {}  # delivery tag -> place in the window
+        self._verdicts: list[Verdict] = []
+        self._places: dict[str, int] = {}  # task id -> place in the window
+
+    def probe(self) -> None:
+        # A broker under a memory alarm lets one connect and takes nothing. A message that no queue
+        # can get is confirmed all the same, and gone.
+        # Twice, because the first one it gets through a new connection it still takes.
+        until = clock.monotonic() + self._timeout
+        for _ in range(2):
+            self._verdicts = [Verdict(UNKNOWN)]
+            self._producer.publish(b"", routing_key=f"delayq.probe.{os.urandom(8).hex()}")
+            self._sent += 1
+            self._waiting[self._sent] = 0
+            self._await_confirms(until)
+            if self._verdicts[0].word == REFUSED:
+                # Not allowed to publish there, says a broker that is alive, and closes the channel.
+                return self._open()
+            if self._verdicts[0].word != SENT:
+                raise OperationalError(f"it confirms nothing: {self._verdicts[0].reason}")
+        return None
+
+    def publish(self, window: Sequence[Claimed]) -> list[Verdict]:
+        until = clock.monotonic() + self._timeout
+        refused = self._declare_all(window)
+        self._waiting.clear()
+        self._verdicts = [Verdict(UNSENT)] * len(window)
+        self._places = {entry.task_id: place for place, entry in enumerate(window)}
+        for place, entry in enumerate(window):
+            if self.lost or clock.monotonic() > until:
+                break
+            attempt = refused.get(entry.destination) or self._attempt(entry)
+            self._verdicts[place] = attempt
+            if attempt.word == SENT:
+                self._sent += 1
+                self._waiting[self._sent] = place
+                self._verdicts[place] = Verdict(UNKNOWN, "no confirm came")
+            elif not self._producer.channel.is_open:
+                break
+        self._await_confirms(until)
+        return self._verdicts
+
+    def _declare_all(self, window: Sequence[Claimed]) -> dict[str, Verdict]:
+        """Declare what the window's messages need; returns a verdict for each route that has not.
+
+        Before any of them is sent: RabbitMQ answers a wrong declaration by closing the channel,
+        and with it go the confirms of what is on the way.
+        """
+        refused: dict[str, Verdict] = {}
+        for text in {entry.destination for entry in window} - self._declared:
+            try:
+                self._declare(Route.parse(text))
+            except (*self._channel_errors, *self._broken) as error:
+                refused[text] = self._verdict_of(error)
+                if self.lost:
+                    break
+                self._open()
+            except Exception as error:
+                refused[text] = Verdict(DEAD, f"record cannot be read: {error!r}")
+        return refused
+
+    def _declare(self, route: Route) -> None:
+        if route.exchange not in route.declared_exchanges and route.text not in self._declared:
+            # A publish to an exchange that does not exist closes the channel as well.
+            channel = self._producer.channel
+            channel.exchange_declare(route.exchange, "direct", passive=True)
+        super()._declare(route)
+
+    def _await_confirms(self, until: float) -> None:
+        try:
+            while self._waiting and self._producer.channel.is_open:
+                left = until - clock.monotonic()
+                # The connection of py-amqp: kombu's would silently make a new one, and wait there.
+                self._producer.channel.connection.drain_events(timeout=max(0.001, left))
+        except Exception as error:
+            verdict = self._verdict_of(error)
+            # The channel was closed over one of those on the way. Alone, it is that one.
+            if verdict.word == REFUSED and len(self._waiting) > 1:
+                verdict = Verdict(UNKNOWN, verdict.reason)
+            for place in self._waiting.values():
+                self._verdicts[place] = verdict
+
+    def _on_ack(self, tag: int, multiple: bool) -> None:
+        self._settle(tag, multiple, Verdict(SENT))
+
+    def _on_nack(self, tag: int, multiple: bool) -> None:
+        self._settle(tag, multiple, Verdict(REFUSED, "the broker would not take it (nack)"))
+
+    def _settle(self, tag: int, multiple: bool, verdict: Verdict) -> None:
+        tags = [one for one in self._waiting if one <= tag] if multiple else [tag]
+        for one in tags:
+            place = self._waiting.pop(one, None)
+            # A message that was returned is confirmed as well: it stays refused.
+            if place is not None and self._verdicts[place].word != REFUSED:
+                self._verdicts[place] = verdict
+
+    def _on_return(self, error: Any, _exchange: str, _routing_key: str, message: Any) -> None:
+        place = self._places.get(message.properties.get("correlation_id"))
+        if place is not None:
+            self._verdicts[place] = Verdict(REFUSED, f"{type(error).__name__}: {error}")
+
+
+def publisher_for(connection: Any, timeout: float) -> OneByOne:
+    """The best way that *connection*'s transport allows."""
+    kinds = {"amqp": Confirming, "redis": Pushing}
+    return kinds.get(connection.transport.driver_type, OneByOne)(connection, timeout)

@@ -1,0 +1,137 @@
+"""The scanner's connection to the broker, and what becomes of each message handed to it.
+
+After any failure the connection is thrown away: what it would still say is about messages that
+somebody else may hold by then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kombu import Connection
+
+from .. import clock
+from ..errors import BrokerDown
+from ..store import Claimed
+from .confirms import publisher_for
+from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT = 5.0  # seconds
+IDLE = 10.0  # seconds after which a connection is not trusted to be alive any more
+FIRST_WINDOW, WINDOW = 100, 1000  # messages on the way at once: at first, at most
+SLOW = 1.0  # seconds for a window after which the next one is half as large
+
+
+class Link:
+    """One connection to the broker, made when needed, used by one thread.
+
+    Args:
+        connect: Makes a connection that is not open yet.
+        timeout: Seconds that the broker may take for a window of messages.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], *, timeout: float) -> None:
+        self._connect = connect
+        self._timeout = timeout
+        self._connection: Any = None
+        self._publisher: OneByOne | None = None
+        self._used = 0.0
+        self._size = FIRST_WINDOW
+
+    def prepare(self) -> None:
+        """Make sure that there is a live connection, before anything is claimed.
+
+        Raises:
+            BrokerDown: there is none to be had.
+        """
+        if self._publisher is not None and clock.monotonic() - self._used < IDLE:
+            return
+        self.close()
+        try:
+            self._open().probe()
+        except Exception as error:
+            self.close()
+            raise BrokerDown(str(error) or repr(error)) from error
+
+    def _open(self) -> OneByOne:
+        connection = self._connect().clone(connect_timeout=CONNECT_TIMEOUT, heartbeat=0)
+        own = self._transport_options().get(connection.transport.driver_type, {})
+        connection.transport_options = {**(connection.transport_options or {}), **own}
+        self._connection = connection
+        # Each of several hosts once. No sleeping in between: the scanner has a back-off.
+        hosts = len(connection.alt or ()) or 1
+        connection.ensure_connection(max_retries=hosts - 1, timeout=CONNECT_TIMEOUT)
+        self._publisher = publisher_for(connection, self._timeout)
+        self._used = clock.monotonic()
+        return self._publisher
+
+    def _transport_options(self) -> dict[str, dict[str, Any]]:
+        sockets = {"read_timeout": self._timeout, "write_timeout": self._timeout}
+        redis = {"socket_timeout": self._timeout, "socket_connect_timeout": CONNECT_TIMEOUT}
+        return {
+            # Confirms are awaited by the publisher, many at a time.
+            "amqp": {"confirm_publish": False, **sockets},
+            "redis": {**redis, "retry_on_timeout": False},
+        }
+
+    def publish(
+        self, entries: Sequence[Claimed], out_of_time: Callable[[], bool]
+    ) -> Iterator[tuple[Claimed, Verdict]]:
+        """Publish entries, window by window; yields what became of each.
+
+        Raises:
+            BrokerDown: at the end, when the broker was lost on the way.
+        """
+        broken: BrokerDown | None = None
+        for window in self._windows(entries):
+            verdicts = [Verdict(UNSENT)] * len(window)
+            if not broken:
+                try:
+                    self.prepare()
+                    if not out_of_time():
+                        verdicts, lost = self._publish(window)
+                        broken = BrokerDown(lost) if lost else None
+                except BrokerDown as error:
+                    broken = error
+            yield from zip(window, verdicts, strict=True)
+        if broken:
+            raise broken
+
+    def _publish(self, window: Sequence[Claimed]) -> tuple[list[Verdict], str]:
+        publisher = self._publisher
+        assert publisher is not None  # noqa: S101 (prepare made it)
+        started = clock.monotonic()
+        verdicts = publisher.publish(window)
+        self._used = clock.monotonic()
+        if any(verdict.word not in (SENT, DEAD) for verdict in verdicts):
+            self.close()
+        elif self._used - started > SLOW:
+            self._size = max(1, self._size // 2)
+        elif len(window) == self._size:
+            self._size = min(WINDOW, self._size * 2)
+        return verdicts, publisher.lost
+
+    def _windows(self, entries: Sequence[Claimed]) -> Iterator[Sequence[Claimed]]:
+        """Entries in windows; what failed before goes alone, lest it take others along again."""
+        fresh = [entry for entry in entries if entry.is_first]
+        start = 0
+        while start < len(fresh):
+            window = fresh[start : start + self._size]
+            start += len(window)
+            yield window
+        for entry in entries:
+            if not entry.is_first:
+                yield [entry]
+
+    def close(self) -> None:
+        """Throw the connection away."""
+        connection, self._connection, self._publisher = self._connection, None, None
+        if connection is not None:
+            try:
+                connection.collapse()
+            except Exception as error:
+                logger.debug("closing the broker connection: %r", error)

@@ -1,0 +1,186 @@
+"""Ways to publish a window of entries; each gets a verdict.
+
+sent      the broker has it (it confirmed, where the transport can)
+refused   the broker, or the message itself, says no: counts against the entry
+dead      the record cannot be read
+unknown   the link broke or timed out after sending began: it may have arrived
+unsent    it was not tried
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from amqp.exceptions import MessageNacked
+from dateutil.parser import isoparse
+from kombu import Producer
+from kombu.exceptions import ChannelError, OperationalError
+from kombu.transport import virtual
+
+from .. import clock
+from ..message.headers import ATTEMPT_HEADER, REDELIVERED_HEADER
+from ..message.route import Relayed, Route
+from ..store import Claimed
+
+SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
+
+# kombu 5.5 gave the wait for a confirm a time-out of its own.
+_CONFIRM_TIMEOUT = "confirm_timeout" in inspect.signature(Producer.publish).parameters
+
+# Names of redis-py's errors: a full server, a replica, a cluster that is down.
+_BROKER_REFUSES = {
+    "OutOfMemoryError",
+    "ReadOnlyError",
+    "ClusterDownError",
+    "MasterDownError",
+    "TryAgainError",
+}
+
+
+class Verdict(NamedTuple):
+    """What became of one entry, and why."""
+
+    word: str
+    reason: str = ""
+
+
+class OneByOne:
+    """Any transport: a message after the other; the first failure ends the window.
+
+    Args:
+        connection: An open connection.
+        timeout: Seconds that the broker may take.
+    """
+
+    def __init__(self, connection: Any, timeout: float) -> None:
+        self.lost = ""  # why, when it was the broker itself that failed, not a message
+        self._connection = connection
+        self._timeout = timeout
+        self._broken = (OperationalError, OSError, *connection.recoverable_connection_errors)
+        self._channel_errors = connection.channel_errors
+        self._declared: set[str] = set()
+        self._open()
+
+    def _open(self) -> None:
+        self._producer = Producer(self._connection.channel(), auto_declare=False)
+
+    def probe(self) -> None:
+        """Raise unless the broker takes a message; where that can be found out."""
+
+    def publish(self, window: Sequence[Claimed]) -> list[Verdict]:
+        """Publish in order; returns a verdict for each."""
+        verdicts: list[Verdict] = []
+        for entry in window:
+            failed = verdicts and verdicts[-1].word not in (SENT, DEAD)
+            verdicts.append(Verdict(UNSENT) if failed else self._attempt(entry))
+        return verdicts
+
+    def _attempt(self, entry: Claimed) -> Verdict:
+        try:
+            relayed = Relayed.parse(entry.destination, entry.message)
+            relayed.options["headers"][ATTEMPT_HEADER] = entry.attempts + 1
+            if entry.uncertain:
+                relayed.options["headers"][REDELIVERED_HEADER] = True
+        except Exception as error:
+            return Verdict(DEAD, f"record cannot be read: {error!r}")
+        try:
+            self._send(relayed)
+        except Exception as error:
+            return self._verdict_of(error)
+        return Verdict(SENT)
+
+    def _verdict_of(self, error: Exception) -> Verdict:
+        reason = f"{type(error).__name__}: {error}"
+        # A nack is among the errors that py-amqp calls recoverable, and for other transports those
+        # of the channel are. What is irrecoverable, or no error of the connection, is about this
+        # message as well: it cannot be encoded, it has no queue.
+        own = isinstance(error, (MessageNacked, ChannelError, *self._channel_errors))
+        if type(error).__name__ in _BROKER_REFUSES:
+            self.lost = reason
+            return Verdict(UNSENT, reason)  # by the broker's own word it did nothing
+        if own or not isinstance(error, self._broken):
+            return Verdict(REFUSED, reason)
+        self.lost = reason
+        return Verdict(UNKNOWN, reason)
+
+    def _send(self, relayed: Relayed) -> None:
+        self._declare(relayed.route)
+        options = dict(relayed.options)
+        options.pop("expiration", None)
+        expires = options["headers"].get("expires")
+        if expires:
+            left = isoparse(expires) - clock.utc_now()
+            options["expiration"] = max(0.0, left.total_seconds())
+        if _CONFIRM_TIMEOUT:
+            options["confirm_timeout"] = self._timeout
+        self._producer.publish(
+            relayed.body,
+            exchange=relayed.route.exchange,
+            routing_key=relayed.route.routing_key,
+            mandatory=relayed.route.mandatory,
+            timeout=self._timeout,
+            retry=False,
+            **options,
+        )
+
+    def _declare(self, route: Route) -> None:
+        if route.text not in self._declared:
+            for entity in route.declare:
+                self._producer.maybe_declare(entity)
+            self._declared.add(route.text)
+        # On Redis a message for an exchange that no queue is bound to vanishes without a word:
+        # do what `mandatory` does where it is known.
+        if route.exchange and route.mandatory and not self._leads_somewhere(route):
+            raise ChannelError(f"no queue is bound to exchange {route.exchange!r}")
+
+    def _leads_somewhere(self, route: Route) -> bool:
+        channel = self._producer.channel
+        if not isinstance(channel, virtual.Channel):
+            return True
+        return bool(channel._lookup(route.exchange, route.routing_key))
+
+
+class Pushing(OneByOne):
+    """Redis: what is bound for a list is pushed as it stands, all for one list at once."""
+
+    def publish(self, window: Sequence[Claimed]) -> list[Verdict]:
+        verdicts = [Verdict(UNSENT)] * len(window)
+        lists: dict[str, dict[int, bytes]] = defaultdict(dict)
+        for place, entry in enumerate(window):
+            key, message = self._pushed(entry)
+            if key:
+                lists[key][place] = message
+            elif not self.lost:
+                verdicts[place] = self._attempt(entry)
+        for key, messages in lists.items():
+            if self.lost:
+                break
+            verdict = self._push(key, messages.values())
+            for place in messages:
+                verdicts[place] = verdict
+        return verdicts
+
+    def _pushed(self, entry: Claimed) -> tuple[str | None, bytes]:
+        try:
+            return Route.parse(entry.destination).list, _with_attempt(entry)
+        except Exception:
+            return None, b""
+
+    def _push(self, key: str, messages: Iterable[bytes]) -> Verdict:
+        try:
+            with self._producer.channel.conn_or_acquire() as client:
+                client.lpush(key, *messages)
+        except Exception as error:
+            return self._verdict_of(error)
+        return Verdict(SENT)
+
+
+def _with_attempt(entry: Claimed) -> bytes:
+    # Its headers stand last in a message, and are closed by two braces.
+    text = f', "{ATTEMPT_HEADER}": {entry.attempts + 1}'
+    if entry.uncertain:
+        text += f', "{REDELIVERED_HEADER}": true'
+    return entry.message[:-2] + text.encode() + b"}}"

@@ -1,0 +1,102 @@
+"""Claim, publish, ack: the hand-over to anything but a list in the store's own Redis.
+
+At least once. Publish first, ack second: a crash in between publishes twice, the other order
+would lose the task. A claim carries a fencing token that the store checks at ack and nack,
+so what another scanner took over meanwhile is not touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .. import clock
+from ..services import Hooks
+from ..store import Claimed, Engine
+from .dead import tell
+from .link import Link
+
+logger = logging.getLogger(__name__)
+
+BATCH = 1000  # entries under one lease: what a crash between publish and ack may repeat
+MAX_REFUSALS = 8  # after which an entry is dead
+LEASE_MARGIN = 0.5  # part of a lease after which nothing more is published under it
+LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
+
+
+class Batch(NamedTuple):
+    """How many entries were claimed, and how many of them the broker has."""
+
+    claimed: int
+    sent: int
+
+
+class Relay:
+    """Publishes due entries under a lease; used by one scanner."""
+
+    def __init__(self, engine: Engine, link: Link, *, lease: float, hooks: Hooks) -> None:
+        self.engine = engine
+        self._link = link
+        self._lease = lease
+        self._hooks = hooks
+
+    def batch(self, stopping: Callable[[], bool]) -> Batch:
+        """Relay one batch, unless *stopping*; returns how many entries it dealt with.
+
+        Raises:
+            BrokerDown: nothing more can be published; what was claimed is given back.
+        """
+        # Probe first: a broker that is away must cost no entry a lease or an attempt.
+        self._link.prepare()
+        # Before the claim is asked for, so that this clock runs out before Redis's does.
+        started = clock.monotonic()
+        claimed, dead = self.engine.claim(BATCH)
+        tell(self._hooks, dead)
+        until = started + self._lease * LEASE_MARGIN
+        sent = self._publish_all(claimed, lambda: stopping() or clock.monotonic() > until)
+        return Batch(len(claimed), sent)
+
+    def _publish_all(self, claimed: list[Claimed], out_of_time: Callable[[], bool]) -> int:
+        verdicts: dict[str, list[tuple[Claimed, str]]] = defaultdict(list)
+        try:
+            for entry, verdict in self._link.publish(claimed, out_of_time):
+                verdicts[verdict.word].append((entry, verdict.reason))
+        finally:
+            # Whatever happened: what was sent and is not acked would be sent again.
+            self._settle(verdicts)
+        return len(verdicts["sent"])
+
+    def _settle(self, verdicts: dict[str, list[tuple[Claimed, str]]]) -> None:
+        sent = [entry for entry, _ in verdicts["sent"]]
+        if self.engine.ack(sent) < len(sent):
+            logger.warning("a lease ran out before its tasks were acknowledged; some may run twice")
+        for verdict in ("unknown", "unsent"):
+            for entry, reason in verdicts[verdict]:
+                if reason:
+                    logger.warning(
+                        "task %s: whether it was sent is unknown: %s", entry.task_id, reason
+                    )
+            self.engine.nack(verdict, [entry for entry, _ in verdicts[verdict]])
+        for verdict in ("refused", "dead"):
+            for entry, reason in verdicts[verdict]:
+                self._refuse(entry, verdict, reason)
+
+    def _refuse(self, entry: Claimed, verdict: str, reason: str) -> None:
+        if verdict == "dead" or entry.refusals + 1 >= MAX_REFUSALS:
+            self.engine.nack("dead", [entry], reason=reason)
+            tell(self._hooks, [(entry.task_id, reason)])
+            return
+        wait = min(LONGEST_WAIT, 2.0 ** (entry.refusals + 1))
+        logger.warning(
+            "task %s: attempt %d was refused, next in %.0f s: %s",
+            entry.task_id,
+            entry.attempts + 1,
+            wait,
+            reason,
+        )
+        self.engine.nack("refused", [entry], wait=wait)
+
+    def close(self) -> None:
+        self._link.close()

@@ -1,0 +1,1 @@
+"""What ``DelayQ(app)`` adds to Celery."""

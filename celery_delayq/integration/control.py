@@ -1,0 +1,79 @@
+"""``revoke`` reaches the store: from the app, and from the command line through any worker."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery.app.control import Control
+from celery.utils.imports import symbol_by_name
+from kombu.utils.functional import maybe_list
+
+from ..errors import InvalidOption, StoreError
+from ..operations.changing import cancel
+from ..services import Services
+from .registry import find, services_of
+
+logger = logging.getLogger(__name__)
+
+
+class RevokingMixin:
+    """What a ``Control`` class needs to reach what waits; serves ``AsyncResult.revoke`` too."""
+
+    app: Any
+
+    def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
+        left = _cancel(services_of(self.app), task_id)
+        # Workers remember what they were told to revoke, and would drop the id if it were
+        # scheduled again; so they are not told of what never reached them.
+        return super().revoke(left, *args, **options) if left else None  # type: ignore[misc]
+
+
+class RevokingControl(RevokingMixin, Control):
+    """Celery's own ``Control`` that reaches what waits."""
+
+
+def revoking_control(base: Any) -> Any:
+    """*base*, the app's Control class, that does; by name where it can be, as apps get pickled."""
+    base = symbol_by_name(base)
+    if base is Control:
+        return f"{__name__}:{RevokingControl.__name__}"
+    return type(base.__name__, (RevokingMixin, base), {})
+
+
+def wrap_panel() -> None:
+    """Let a worker's remote-control command ``revoke`` ask the store first; wraps once."""
+    # Here, not above: only a worker has these modules loaded already.
+    from celery.worker.control import Panel
+
+    plain = Panel.data["revoke"]
+    if hasattr(plain, "delayq_wraps"):
+        return
+
+    def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
+        services = find(state.app)
+        left = _cancel(services, task_id) if services else task_id
+        if not left:
+            return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
+        return plain(state, left, *args, **options)
+
+    revoke.delayq_wraps = plain  # type: ignore[attr-defined]
+    Panel.data["revoke"] = revoke
+
+
+def _cancel(services: Services, task_id: Any) -> Any:
+    """Cancel what waits; returns the id, or the ids, that workers have to be told of."""
+    if not isinstance(task_id, (list, tuple, set)):
+        return None if _was_cancelled(services, task_id) else task_id
+    return [one for one in task_id if not _was_cancelled(services, one)]
+
+
+def _was_cancelled(services: Services, task_id: str) -> bool:
+    try:
+        return bool(cancel(services, task_id))
+    except InvalidOption:
+        return False  # an id that cannot be scheduled; Celery may know it
+    except StoreError as error:
+        # The workers can still be told, and it may be running.
+        logger.warning("task %s: not looked for in the store: %s", task_id, error)
+        return False

@@ -1,0 +1,246 @@
+"""``DelayQ(app)``: sets an app up, and is the door to what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery
+from celery.app.task import Context, Task
+from celery.canvas import Signature
+
+from .. import handover
+from ..clock import DelayInput, TimeInput, from_ms, one_of
+from ..errors import NotATask
+from ..handover.scanner import Scanner
+from ..message.headers import DUE_HEADER
+from ..operations import changing, reading
+from ..operations.task import ScheduledTask
+from ..scheduling import bulk
+from ..scheduling.bulk import Bulk, Item, Spread
+from ..services import Services
+from ..store import Counts, Outcome, State
+from . import registry
+from .calls import call_signature
+from .results import ScheduledResult
+from .setup import set_up
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=Any)
+
+
+class DelayQ:
+    """Delayed tasks for a Celery app, which wait in Redis until they are due.
+
+    Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
+    and signatures, and lets ``revoke`` reach what waits. It opens no connection.
+
+    Args:
+        app: The Celery app. Settings are read from its configuration, when first needed. It gets
+            the attribute ``delayq``, which a type checker cannot know: keep the object instead.
+
+    Attributes:
+        app: The Celery app.
+        services: Its settings, broker and store, for what builds on this package.
+    """
+
+    def __init__(self, app: Celery[Any]) -> None:
+        self.app = app
+        self.services = registry.find(app) or Services(app)
+        if registry.find(app) is None:
+            registry.attach(app, self)
+            set_up(app)
+
+    # Scheduling.
+
+    def schedule(
+        self,
+        signature: Signature[R] | Task[..., R],
+        *,
+        at: TimeInput | None = None,
+        after: DelayInput | None = None,
+    ) -> ScheduledResult[R]:
+        """Schedule a signature; all of its options are honoured.
+
+        Args:
+            signature: A signature, a canvas (scheduled as one entry), or a task without arguments.
+            at: Aware datetime; naive datetime, read in the app's time zone; Unix time in
+                seconds; or ISO 8601 text. The past means at once.
+            after: From now: a timedelta, or seconds.
+
+        Returns:
+            A result with ``due``, ``cancel`` and ``reschedule``. With ``task_always_eager`` the
+            task has run: it is an ``EagerResult`` as well, and too late to be cancelled.
+
+        Raises:
+            InvalidDueTime: not a time, or past 2255-06-05.
+            AlreadyScheduled: the signature brings a task id that is scheduled already.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        signature = _signature(signature)
+        # Its message goes to its own app's store, and only that one can cancel it.
+        services = registry.services_of(signature.app)
+        return call_signature(services, signature, one_of(services.timezone, at=at, after=after))
+
+    def schedule_many(
+        self,
+        signature: Signature | Task,
+        items: Iterable[Item],
+        *,
+        at: TimeInput | Sequence[TimeInput] | None = None,
+        after: DelayInput | Sequence[DelayInput] | None = None,
+        spread: Spread | None = None,
+        progress: Callable[[Bulk], object] | None = None,
+    ) -> Bulk:
+        """Schedule one task for many arguments, many times as fast as one by one.
+
+        It is one call, and has one trace: what a tracer knows of the call is in the messages of all
+        items. Where a function between the call and the message is patched, items are sent like
+        single calls, and a tracer may give each a trace of its own.
+
+        Args:
+            signature: A task, or a signature with options for all; no canvas.
+            items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. Behind them
+                an item may bring a time of its own (a timedelta is from now, all else is as for
+                *at*), and a task id of its own.
+            at: One time for all, as for :meth:`schedule`; or a list with one for each item.
+            after: The same from now. It counts from when an item's slice reaches Redis.
+            spread: Two times, or two timedeltas from now: each item gets its own one at random,
+                these two included.
+            progress: Called after each slice with what there is so far.
+
+        Returns:
+            The ids in the order of the items, and which items were refused and why: one that is
+            bad does not spoil the others. (With ``task_always_eager`` each task has run.)
+
+        Raises:
+            InvalidOption: the times do not fit the items; the signature is a canvas, or brings a
+                task id. Nothing was written.
+            InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
+            kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
+                stays; the error's ``so_far`` has it.
+            NotScheduled: the task's ``apply_async`` drops options, so one task was sent at once.
+        """
+        signature = _signature(signature)
+        services = registry.services_of(signature.app)
+        return bulk.schedule_many(
+            services, signature, items, at=at, after=after, spread=spread, progress=progress
+        )
+
+    # Changing one's mind.
+
+    def cancel(self, task_id: str, *, revoke: bool = False) -> Outcome:
+        """Remove a scheduled task; its result becomes ``REVOKED``.
+
+        Args:
+            task_id: The id that scheduling returned.
+            revoke: When it has left already, or may have, tell the workers to drop it, as
+                ``app.control.revoke`` does.
+
+        Returns:
+            ``Outcome.DONE``, the only true one; or why not.
+        """
+        return changing.cancel(self.services, task_id, revoke=revoke)
+
+    def reschedule(
+        self,
+        task_id: str,
+        at: TimeInput | None = None,
+        *,
+        after: DelayInput | None = None,
+        by: DelayInput | None = None,
+    ) -> Outcome:
+        """Give a scheduled task another due time; its id stays.
+
+        Args:
+            task_id: The id that scheduling returned.
+            at: As for :meth:`schedule`.
+            after: From now: a timedelta, or seconds.
+            by: From its present due time, negative for earlier: a timedelta, or seconds.
+
+        Returns:
+            ``Outcome.DONE``, the only true one; or why not.
+
+        Raises:
+            InvalidDueTime: not a time, or past 2255-06-05.
+        """
+        when = one_of(self.services.timezone, at=at, after=after, by=by)
+        return changing.reschedule(self.services, task_id, when)[0]
+
+    # Reading.
+
+    def get(self, task_id: str) -> ScheduledTask | None:
+        """A scheduled task, or ``None``.
+
+        Raises:
+            UnreadableRecord: it was written by a version that this one cannot read.
+        """
+        return reading.find(self.services, task_id)
+
+    def tasks(
+        self,
+        *,
+        after_due: TimeInput | None = None,
+        before_due: TimeInput | None = None,
+        limit: int | None = None,
+    ) -> Iterator[ScheduledTask]:
+        """Waiting tasks in due order, read page by page while one iterates.
+
+        Args:
+            after_due: Only tasks due at this time or later.
+            before_due: Only tasks due earlier than this.
+            limit: At most so many.
+        """
+        return reading.waiting(
+            self.services, after_due=after_due, before_due=before_due, limit=limit
+        )
+
+    def counts(self) -> Counts:
+        """How many tasks are in which state, and how many scanners are alive."""
+        return reading.counts(self.services)
+
+    def state(self, task_id: str) -> State | None:
+        """Where a scheduled task stands, or ``None`` if it is not in the store."""
+        return reading.state(self.services, task_id)
+
+    def handed_over(self, task_id: str) -> datetime | None:
+        """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
+        return reading.handed_over(self.services, task_id)
+
+    def due_of(self, request: Context) -> datetime | None:
+        """When the task of *request* (``self.request`` in a bound task) was due, if scheduled."""
+        due_ms = request.get(DUE_HEADER)
+        return None if due_ms is None else from_ms(due_ms)
+
+    # Handing over.
+
+    def hand_over(self) -> int:
+        """Hand over all that is due, once, as a scanner does; for tests, and where none runs.
+
+        Returns:
+            How many tasks went to their queues.
+
+        Raises:
+            BrokerDown: the broker cannot be reached; what goes through it waits on.
+            StoreUnavailable: Redis cannot be reached.
+        """
+        return handover.hand_over(self.services)
+
+    def scanner(self) -> Scanner:
+        """A scanner of one's own; the caller starts and stops it."""
+        return handover.new_scanner(self.services)
+
+    def close(self) -> None:
+        """Close this process's idle connections to Redis; the next call opens new ones."""
+        self.services.close()
+
+
+def _signature(given: Signature | Task) -> Signature:
+    if isinstance(given, Task):
+        return given.s()
+    if not isinstance(given, Signature):
+        raise NotATask("signature", given, "a signature, or a task")
+    return given

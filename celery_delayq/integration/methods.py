@@ -1,0 +1,42 @@
+"""``delay_until`` and ``delay_for`` on tasks and signatures.
+
+Celery has no extension point that every task class and every signature passes: a custom
+``base=`` need not derive from ``app.Task``, and the class of signatures is fixed. So making a
+:class:`DelayQ` adds these four methods, and changes none that is there. On tasks they are those
+of :class:`DelayQTask`, which type checkers know as well.
+"""
+
+from __future__ import annotations
+
+from celery.app.task import Task
+from celery.canvas import Signature
+
+from .. import clock
+from ..clock import DelayInput, TimeInput
+from .calls import call_signature
+from .registry import services_of
+from .results import ScheduledResult
+from .task import DelayQTask
+
+
+def _signature_delay_until(sig: Signature, when: TimeInput, /) -> ScheduledResult:
+    """Run this signature at *when*; see the method of the same name on tasks."""
+    services = services_of(sig.app)
+    return call_signature(services, sig, clock.at(when, services.timezone))
+
+
+def _signature_delay_for(sig: Signature, delay: DelayInput, /) -> ScheduledResult:
+    """Run this signature in *delay*; see the method of the same name on tasks."""
+    return call_signature(services_of(sig.app), sig, clock.after(delay))
+
+
+def install() -> None:
+    """Add the methods; a second call changes nothing."""
+    for target, name, method in (
+        (Task, "delay_until", DelayQTask.delay_until),
+        (Task, "delay_for", DelayQTask.delay_for),
+        (Signature, "delay_until", _signature_delay_until),
+        (Signature, "delay_for", _signature_delay_for),
+    ):
+        if name not in vars(target):
+            setattr(target, name, method)

@@ -1,0 +1,218 @@
+"""What scheduling returns: Celery's own results, which can also be cancelled and rescheduled.
+
+ScheduledResult
+├── ScheduledTaskResult         an AsyncResult: of a task, a chain, a chord
+├── ScheduledGroupResult        a GroupResult
+├── EagerScheduledResult        an EagerResult: with task_always_eager, the task has run
+└── EagerScheduledGroupResult   a GroupResult of such
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any
+
+from celery import states
+from celery.result import AsyncResult, EagerResult, GroupResult
+
+from ..clock import DelayInput, TimeInput, from_ms, one_of
+from ..operations import changing, reading
+from ..services import Services
+from ..store import Outcome, State
+
+if TYPE_CHECKING:
+    from typing import Generic
+
+    from typing_extensions import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+
+    # As Celery's stubs do: what a group returns is typed as an AsyncResult too.
+    class _Result(AsyncResult[R_co], Generic[R_co]): ...
+
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
+
+    class _Result:
+        __class_getitem__ = classmethod(GenericAlias)
+
+
+class ScheduledResult(_Result[R_co]):
+    """What ``delay_until``, ``delay_for`` and ``schedule`` return; the class to annotate with.
+
+    It is one of Celery's results as well: an ``AsyncResult``, of a group a ``GroupResult``.
+    """
+
+    id: str
+    _services: Services
+    _due_ms: int
+
+    @property
+    def due(self) -> datetime:
+        """When it is due, in UTC, as this result last knew.
+
+        It was told when it scheduled or rescheduled; what others changed since,
+        ``delayq.get(id).due`` knows.
+        """
+        return from_ms(self._due_ms)
+
+    @property
+    def state(self) -> str:
+        """``SCHEDULED`` while it waits (``DEAD`` if it is dead), then the backend's word.
+
+        The word for a group is its tasks': ``FAILURE`` or ``REVOKED`` as soon as one of them is,
+        ``SUCCESS`` when all are, and ``PENDING`` until then.
+        """
+        # The store first: a state in the backend would expire before a far due time.
+        waits = reading.state(self._services, self.id)
+        if waits is not None:
+            return State.DEAD.value if waits is State.DEAD else State.SCHEDULED.value
+        return self._backend_state()
+
+    status = state
+
+    def cancel(self, *, revoke: bool = False) -> Outcome:
+        """Cancel it; see :meth:`DelayQ.cancel`."""
+        return changing.cancel(self._services, self.id, revoke=revoke)
+
+    def reschedule(
+        self,
+        at: TimeInput | None = None,
+        *,
+        after: DelayInput | None = None,
+        by: DelayInput | None = None,
+    ) -> Outcome:
+        """Give it another due time; see :meth:`DelayQ.reschedule`."""
+        when = one_of(self._services.timezone, at=at, after=after, by=by)
+        outcome, due_ms = changing.reschedule(self._services, self.id, when)
+        if due_ms is not None:
+            self._due_ms = due_ms
+        return outcome
+
+    def _backend_state(self) -> str:
+        raise NotImplementedError
+
+
+class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
+    """The result of a scheduled task, chain or chord."""
+
+    def _backend_state(self) -> str:
+        state: str = self._get_task_meta()["status"]
+        return state
+
+    def __copy__(self) -> Any:
+        return _with_face(super().__copy__(), type(self), self._services, self._due_ms)
+
+    def __del__(self) -> None:
+        # Celery up to 5.6 unsubscribes from Redis for each result that is dropped, subscribed or
+        # not: a command, and with redis-py from 5.3 on one that can deadlock (celery#10477).
+        subscribed = getattr(getattr(self.backend, "result_consumer", None), "subscribed_to", None)
+        if subscribed is None or self.backend.get_key_for_task(self.id) in subscribed:
+            super().__del__()
+
+    def __reduce__(self) -> Any:
+        return AsyncResult, self.__reduce_args__()
+
+
+class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
+    """The result of a scheduled group: a ``GroupResult`` that can be cancelled and rescheduled."""
+
+    def revoke(self, *args: Any, **options: Any) -> Any:
+        """Cancel it while it waits; then what ``GroupResult.revoke`` does: tell the workers."""
+        return None if self.cancel() else super().revoke(*args, **options)
+
+    def _backend_state(self) -> str:
+        return _state_of_all(self.results)
+
+    def __reduce__(self) -> Any:
+        return GroupResult, self.__reduce_args__()
+
+
+class _HasRun(ScheduledResult[R_co]):
+    """What was scheduled with ``task_always_eager``: it ran in the call, and never was in Redis."""
+
+    @property
+    def state(self) -> str:
+        return self._backend_state()
+
+    status = state
+
+    def cancel(self, *, revoke: bool = False) -> Outcome:  # noqa: ARG002
+        """Too late, as it has run."""
+        return Outcome.HANDED_OVER
+
+    def reschedule(
+        self,
+        at: TimeInput | None = None,
+        *,
+        after: DelayInput | None = None,
+        by: DelayInput | None = None,
+    ) -> Outcome:
+        """Too late, as it has run; a wrong time is refused all the same."""
+        one_of(self._services.timezone, at=at, after=after, by=by)
+        return Outcome.HANDED_OVER
+
+
+class EagerScheduledResult(_HasRun[R_co], EagerResult):
+    """The result of a task, chain or chord that ran in the call."""
+
+    def _backend_state(self) -> str:
+        state: str = self._state
+        return state
+
+    def __copy__(self) -> Any:
+        return _with_face(super().__copy__(), type(self), self._services, self._due_ms)
+
+    def __reduce__(self) -> Any:
+        return EagerResult, self.__reduce_args__()
+
+
+class EagerScheduledGroupResult(_HasRun[Any], GroupResult):
+    """The result of a group that ran in the call."""
+
+    def _backend_state(self) -> str:
+        return _state_of_all(self.results)
+
+    def __reduce__(self) -> Any:
+        return GroupResult, self.__reduce_args__()
+
+
+def _state_of_all(results: list[Any]) -> str:
+    found = {
+        _state_of_all(result.results) if isinstance(result, GroupResult) else result.state
+        for result in results
+    }
+    for ended in (states.FAILURE, states.REVOKED):
+        if ended in found:
+            return str(ended)
+    return str(states.PENDING if found - {states.SUCCESS} else states.SUCCESS)
+
+
+def scheduled(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any]:
+    """*result*, able to be cancelled and rescheduled."""
+    kind = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledTaskResult
+    return _with_face(result, kind, services, due_ms)
+
+
+def has_run(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any]:
+    """*result* of what should have waited until *due_ms*, and ran at once."""
+    if not isinstance(result, (EagerResult, GroupResult)):
+        made: ScheduledResult[Any] = result  # of an apply_async of the user's own
+        return made
+    kind = EagerScheduledGroupResult if isinstance(result, GroupResult) else EagerScheduledResult
+    return _with_face(result, kind, services, due_ms)
+
+
+def _with_face(
+    result: Any, kind: type[ScheduledResult[Any]], services: Services, due_ms: int
+) -> ScheduledResult[Any]:
+    # The very object that Celery made. A second one beside it would make the Redis result backend
+    # unsubscribe twice, as each of them is dropped.
+    result.__class__ = kind
+    result._services = services
+    result._due_ms = due_ms
+    made: ScheduledResult[Any] = result
+    return made

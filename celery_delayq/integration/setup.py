@@ -1,0 +1,34 @@
+"""What making a ``DelayQ`` changes in its app, all of it."""
+
+from __future__ import annotations
+
+from celery import Celery
+from click import Option
+
+from ..message import canvas
+from . import amqp, control, methods
+from .task import combine_with_django
+
+SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
+
+
+def set_up(app: Celery) -> None:
+    """Let *app* schedule tasks and reach them, and its workers scan."""
+    app.amqp_cls = amqp.scheduling_amqp(app.amqp_cls)
+    app.control_cls = control.revoking_control(app.control_cls)
+    for made in ("amqp", "control"):
+        app.__dict__.pop(made, None)
+    app.steps["worker"].add(SCANNER_STEP)
+    app.user_options["worker"].add(_worker_option())
+    canvas.register(app)
+    combine_with_django(app)
+    methods.install()
+
+
+def _worker_option() -> Option:
+    return Option(
+        ["--no-delayq"],
+        is_flag=True,
+        default=False,
+        help="Do not scan for scheduled tasks in this worker.",
+    )

@@ -1,0 +1,18 @@
+"""The headers of a message that are this package's own; all begin with ``delayq_``."""
+
+from __future__ import annotations
+
+#: When the task was due, in ms since 1970.
+DUE_HEADER = "delayq_due"
+
+#: Which attempt at handing it over this is. (Of relayed messages.)
+ATTEMPT_HEADER = "delayq_attempt"
+
+#: True: it may be a second copy. (Of relayed messages.)
+REDELIVERED_HEADER = "delayq_redelivered"
+
+#: How many ms after the due time the task expires. (On the way to the store only.)
+EXPIRES_HEADER = "delayq_expires_ms"
+
+#: Headers that speak of one message, and must not be copied to a retry's.
+OWN_HEADERS = (DUE_HEADER, ATTEMPT_HEADER, REDELIVERED_HEADER)

@@ -1,0 +1,224 @@
+"""The message exactly as kombu would publish it, without a broker.
+
+Celery's own sender is run with a :class:`InterceptingProducer` in a producer's place: it lets kombu
+serialise, compress and label the message over a channel that has no connection, and hands what
+comes out to the store instead of a broker.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kombu import Connection, Exchange, Producer, Queue
+from kombu.compression import compress
+from kombu.serialization import dumps as serialize
+from kombu.transport import redis as kombu_redis
+from kombu.transport import virtual
+from kombu.utils.json import JSONEncoder
+
+from ..store.record import Draft, Template, whole
+from .headers import DUE_HEADER, EXPIRES_HEADER
+
+# What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
+# encoding a header.
+dumps = JSONEncoder().encode
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What would have been published, and where to.
+
+    ``payload`` is the body before it was serialised; ``encode`` makes of such a one what stands in
+    the message.
+    """
+
+    message: dict[str, Any]
+    exchange: str
+    routing_key: str
+    declare: Sequence[Any]
+    payload: Any
+    encode: Callable[[Any], str]
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        headers: dict[str, Any] = self.message["headers"]
+        return headers
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        properties: dict[str, Any] = self.message["properties"]
+        return properties
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its body is so large that sharing a template is not worth its while."""
+        return len(self.message["body"]) > LARGE
+
+    def draft(self, destination: bytes, *, share: bool) -> Draft:
+        """The record of this message; *share*: with a template, where the message allows it."""
+        lines, differing = self.shareable() if share else ([], [])
+        if lines:
+            return Template.of(lines).draft(destination, differing)
+        return whole(destination, _open_ended(self.message))
+
+    def shareable(self) -> tuple[list[str], list[str]]:
+        """The lines of a template, and what stands between them; see :func:`_shareable`."""
+        return _shareable(self.message)
+
+
+# What differs between two calls of one task, and what of it a task's id stands for.
+DIFFERING = ("id", "root_id", "parent_id", "expires", "argsrepr", "kwargsrepr")
+LARGE = 2000  # bytes of body, or of template, from which sharing is not worth its while
+
+
+_PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]+")
+
+
+def has_plain_id(task_id: str | None) -> bool:
+    """Whether an id, or the one that Celery will choose, stands in JSON as it is."""
+    return task_id is None or _PLAIN_ID.fullmatch(task_id) is not None
+
+
+def _open_ended(message: dict[str, Any]) -> str:
+    """The message's JSON with the due header last, up to the value of it."""
+    own = (DUE_HEADER, EXPIRES_HEADER)
+    headers = {name: value for name, value in message["headers"].items() if name not in own}
+    others = {part: value for part, value in message.items() if part != "headers"}
+    text: str = dumps({**others, "headers": {**headers, DUE_HEADER: 0}})
+    return text[: -len("0}}")]
+
+
+def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The lines of the message's template, and what stands between them; empty if it has none.
+
+    The lines meet, in this order: id, id and operation (a delivery tag that no other message
+    has), body, id, root id, parent id, expiry, args and kwargs for logs, due time. An expiry that
+    counts from the due time is written as its milliseconds, with a sign.
+    """
+    headers, properties = dict(message["headers"]), dict(message["properties"])
+    task_id = properties.pop("correlation_id", None)
+    properties.pop("delivery_tag", None)
+    if not all(name in headers for name in DIFFERING):
+        return [], []
+    own_id, root, parent, expires, args, kwargs = (headers.pop(name) for name in DIFFERING)
+    headers.pop(DUE_HEADER, None)
+    expires_ms = headers.pop(EXPIRES_HEADER, None)
+    # Recomputed where a broker knows it; Redis does not.
+    properties.pop("expiration", None)
+    if own_id != task_id or not has_plain_id(task_id):
+        return [], []
+    first = {part: message[part] for part in ("content-encoding", "content-type")}
+    lines = [
+        f'{{{_members(first)}"properties": {{{_members(properties)}"correlation_id": "',
+        '", "delivery_tag": "',
+        '"}, "body": ',
+        f', "headers": {{{_members(headers)}"id": "',
+        '", "root_id": ',
+        ', "parent_id": ',
+        ', "expires": ',
+        ', "argsrepr": ',
+        ', "kwargsrepr": ',
+        f', "{DUE_HEADER}": ',
+    ]
+    # An expiry that counts from the due time moves with it, and only a template lets it.
+    large = len(message["body"]) > LARGE or sum(map(len, lines)) > LARGE
+    if large and expires_ms is None:
+        return [], []
+    root_text = "" if root == task_id else dumps(root)
+    expires_text = dumps(expires) if expires_ms is None else f"{expires_ms:+d}"
+    texts = (dumps(value) for value in (args, kwargs, message["body"]))
+    return lines, [root_text, dumps(parent), expires_text, *texts]
+
+
+def _members(values: dict[str, Any]) -> str:
+    return f"{dumps(values)[1:-1]}, " if values else ""
+
+
+class _Channel(virtual.Channel):
+    """A channel that returns a message instead of delivering it."""
+
+    def basic_publish(self, message: Any, exchange: str, routing_key: str, **_: Any) -> Any:
+        self._inplace_augment_message(message, exchange, routing_key)
+        return message, exchange, routing_key
+
+
+def capturing_producer(options: Mapping[str, Any]) -> Producer:
+    """A producer whose ``publish`` returns the message; for the broker's transport options.
+
+    It keeps nothing from one message to the next, so any number of threads may share it.
+    """
+    channel = _Channel(Connection("memory://").transport)
+    channel.body_encoding = options.get("body_encoding", channel.body_encoding)
+    return Producer(channel)
+
+
+class InterceptingProducer:
+    """Stands where Celery's sender expects a producer; *take* gets what it would publish."""
+
+    def __init__(self, capturing: Producer, take: Callable[[Captured], None]) -> None:
+        self._producer = capturing
+        self._take = take
+
+    def publish(
+        self,
+        body: Any,
+        *,
+        exchange: str | Exchange = "",
+        declare: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        name, entities = exchange, list(declare or ())
+        if isinstance(exchange, Exchange):
+            # Its type is known here only; whoever publishes has to declare it.
+            name, entities = exchange.name, [exchange, *entities]
+        options.update(retry=False, retry_policy=None)
+        encode = partial(
+            self._encode, options.get("serializer"), options.get("compression") or None
+        )
+        # declare=[]: nothing can be declared here; whoever hands the message over does that.
+        message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
+        self._take(Captured(message, name, routing_key, entities, body, encode))
+
+    def _encode(self, serializer: str | None, compression: str | None, payload: Any) -> str:
+        """What kombu's producer and channel make of a body, without what they make around it."""
+        channel = self._producer.channel
+        _, _, data = serialize(payload, serializer=serializer)
+        if compression:
+            data, _ = compress(data, compression)
+        text: str = channel.encode_body(data, channel.body_encoding)[0]
+        return text
+
+
+def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
+    """The Redis list that kombu pushes a message for *queue* to; a test holds it against kombu.
+
+    Without ``global_keyprefix``, which kombu's own client adds.
+
+    Args:
+        queue: The queue's name.
+        priority: The message's priority, or ``None``.
+        options: The broker's transport options.
+    """
+    channel = kombu_redis.Channel
+    steps = options.get("priority_steps") or channel.priority_steps
+    try:
+        wanted = min(max(int(priority), channel.min_priority), channel.max_priority)
+    except (TypeError, ValueError):
+        wanted = channel.default_priority
+    step = steps[bisect.bisect(steps, wanted) - 1]
+    separator = options.get("sep", channel.sep)
+    return f"{queue}{separator}{step}" if step else queue
+
+
+def needs_relay(captured: Captured) -> bool:
+    """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
+    return bool(captured.exchange) or any(
+        "x-expires" in (entity.queue_arguments or {}) or entity.expires
+        for entity in captured.declare
+        if isinstance(entity, Queue)
+    )

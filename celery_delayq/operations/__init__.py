@@ -1,0 +1,1 @@
+"""Meanwhile: what one can do with a task that waits."""

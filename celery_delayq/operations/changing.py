@@ -1,0 +1,30 @@
+"""Cancel and reschedule a task that waits."""
+
+from __future__ import annotations
+
+from ..clock import When
+from ..services import Services
+from ..store import Outcome, checked_id
+from .revoked import mark_revoked
+
+
+def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome:
+    """Remove a scheduled task; its result becomes ``REVOKED``.
+
+    With *revoke*, workers are told to drop it where it has left already, or may have.
+    """
+    outcome, message = services.entries.cancel(checked_id(task_id))
+    if message is not None:
+        mark_revoked(services.app, task_id, message, outcome)
+        services.hooks.cancelled(task_id)
+    if revoke and not outcome:
+        services.app.control.broadcast("revoke", arguments={"task_id": task_id, "terminate": False})
+    return outcome
+
+
+def reschedule(services: Services, task_id: str, when: When) -> tuple[Outcome, int | None]:
+    """Give a scheduled task another due time; also returns it, in ms, where that was done."""
+    outcome, due_ms = services.entries.reschedule(checked_id(task_id), when)
+    if due_ms is not None:
+        services.hooks.rescheduled(task_id, due_ms)
+    return outcome, due_ms

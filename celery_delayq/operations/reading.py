@@ -1,0 +1,63 @@
+"""Read what is scheduled: one task, all of them in due order, their counts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+
+from .. import clock
+from ..clock import TimeInput
+from ..errors import InvalidOption, UnreadableRecord
+from ..services import Services
+from ..store import Counts, State, checked_id
+from .task import ScheduledTask
+
+logger = logging.getLogger(__name__)
+
+
+def find(services: Services, task_id: str) -> ScheduledTask | None:
+    """One task, or ``None`` if it is not in the store."""
+    entry = services.entries.find(checked_id(task_id))
+    return None if entry is None else ScheduledTask.of(entry, services.app)
+
+
+def waiting(
+    services: Services,
+    *,
+    after_due: TimeInput | None = None,
+    before_due: TimeInput | None = None,
+    limit: int | None = None,
+) -> Iterator[ScheduledTask]:
+    """Waiting tasks in due order, read page by page; see :meth:`DelayQ.tasks`."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidOption("limit", limit, "a whole number of tasks from 0")
+    zone = services.timezone
+    after_ms = 0 if after_due is None else clock.at(after_due, zone).ms
+    before_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
+    return islice(_readable(services, after_ms, before_ms), limit)
+
+
+def _readable(services: Services, after_ms: int, before_ms: int) -> Iterator[ScheduledTask]:
+    for entry in services.entries.waiting(after_ms, before_ms):
+        try:
+            yield ScheduledTask.of(entry, services.app)
+        except UnreadableRecord as error:
+            logger.warning("%s", error)
+
+
+def counts(services: Services) -> Counts:
+    """How many tasks are in which state, and how many scanners are alive."""
+    return services.entries.counts()
+
+
+def state(services: Services, task_id: str) -> State | None:
+    """Where a task stands, or ``None`` if it is not in the store."""
+    return services.entries.state(checked_id(task_id))
+
+
+def handed_over(services: Services, task_id: str) -> datetime | None:
+    """When a task went to its queue, while a tombstone tells."""
+    when_ms = services.entries.handed_over_ms(checked_id(task_id))
+    return None if when_ms is None else clock.from_ms(when_ms)

@@ -1,0 +1,43 @@
+"""``REVOKED`` in the result backend, so that whoever waits for a cancelled task learns of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery import Celery, states
+from celery.app.task import Context
+from celery.backends.base import DisabledBackend
+
+from ..message.body import message_body
+from ..message.canvas import LAUNCH, parts_of
+from ..store import Outcome
+
+logger = logging.getLogger(__name__)
+
+
+def mark_revoked(app: Celery, task_id: str, message: bytes, outcome: Outcome) -> None:
+    """Store ``REVOKED`` for a task that was cancelled, or for every part of a canvas.
+
+    Never raises: cancelled it is, and that answer must not depend on the result backend.
+    """
+    if isinstance(app.backend, DisabledBackend):
+        return
+    try:
+        for one, request in _waited_for(app, task_id, message):
+            # A copy that was delivered after all may have stored its result by now.
+            if outcome or app.backend.get_state(one) == states.PENDING:
+                app.backend.mark_as_revoked(one, "cancelled", request=request)
+    except Exception:
+        logger.warning("task %s: REVOKED could not be stored", task_id, exc_info=True)
+
+
+def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, Any]]:
+    headers, body = message_body(message, app.conf.accept_content)
+    if headers.get("task") == LAUNCH:
+        return [(one, None) for one in parts_of(body, app)]
+    if headers.get("ignore_result"):
+        return []
+    embedded = body[2] if isinstance(body, (list, tuple)) else {}
+    # With its chord, which has to fail now instead of waiting for a part that never comes.
+    return [(task_id, Context({**headers, "chord": embedded.get("chord")}))]

@@ -1,0 +1,1 @@
+"""In: from a call to an entry of the store."""

@@ -1,0 +1,286 @@
+"""``schedule_many``: one task for many arguments, a slice at a time."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from datetime import timedelta, tzinfo
+from itertools import repeat
+from typing import Any, Union
+
+from celery.canvas import Signature
+from celery.exceptions import NotRegistered, SoftTimeLimitExceeded
+from celery.result import EagerResult
+from celery.utils import uuid
+from kombu.exceptions import OperationalError
+
+from .. import clock
+from ..clock import DelayInput, TimeInput, When
+from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreError
+from ..message import canvas
+from ..services import Services
+from ..store import New, checked_id
+from .prepared import Preparation
+from .request import OPTION, Ready, Request
+from .untouched import touched
+from .writing import write
+
+logger = logging.getLogger(__name__)
+
+SLICE = 200  # entries per call of Redis
+SLICE_BYTES = 500_000
+
+_ITEM = "(args, kwargs), and behind them, if the item has its own, a time and a task id"
+_SPREAD = "two times, or two timedeltas, the earlier one first"
+
+Item = tuple[Any, ...]
+Spread = tuple[Union[TimeInput, timedelta], Union[TimeInput, timedelta]]
+
+
+class Bulk:
+    """What became of a bulk, item by item, in their order.
+
+    Attributes:
+        ids: Task ids; ``None`` in the place of an item that was refused.
+        refused: Place of an item -> why it is not held.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[str | None] = []
+        self.refused: dict[int, Exception] = {}
+
+    @property
+    def scheduled(self) -> int:
+        """How many are held."""
+        return len(self.ids) - len(self.refused)
+
+    def __repr__(self) -> str:
+        return f"<Bulk: {self.scheduled} scheduled, {len(self.refused)} refused>"
+
+
+def schedule_many(
+    services: Services,
+    signature: Signature,
+    items: Iterable[Item],
+    *,
+    at: TimeInput | Sequence[TimeInput] | None = None,
+    after: DelayInput | Sequence[DelayInput] | None = None,
+    spread: Spread | None = None,
+    progress: Callable[[Bulk], object] | None = None,
+) -> Bulk:
+    """Schedule one task for many arguments; see :meth:`DelayQ.schedule_many`."""
+    if canvas.is_canvas(signature):
+        raise NotATask("signature", signature, "a plain task; schedule takes a canvas")
+    if signature.options.get("task_id"):
+        raise InvalidOption("task_id", signature.options["task_id"], "an id in each item")
+    if not services.app.conf.task_always_eager:
+        services.check()  # a wrong setting is no item's fault
+    times = times_for(items, services.timezone, at=at, after=after, spread=spread)
+    return Loader(services, signature, progress).load(items, times)
+
+
+class Loader:
+    """Takes items one by one and stores them slice by slice."""
+
+    def __init__(
+        self, services: Services, signature: Signature, progress: Callable[[Bulk], object] | None
+    ) -> None:
+        self.bulk = Bulk()
+        self._services = services
+        self._signature = signature
+        self._task = _task_of(signature)
+        self._progress = progress
+        self._preparation: Preparation | None = None
+        self._slice: list[New | str | Exception] = []
+        self._bytes = 0
+        self._policy: Mapping[str, Any] = {}
+
+    def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
+        """Hold all items; *times* has one for each, ``None`` where the item brings its own."""
+        self._look_around()
+        try:
+            # An item is asked for first: one time too many would be taken of the other.
+            for item, when in zip(items, times, strict=False):
+                self._add(self._outcome(item, when))
+            self._flush()
+        except (OperationalError, StoreError, NotScheduled) as error:
+            error.so_far = self.bulk
+            raise
+        return self.bulk
+
+    def _outcome(self, item: Item, when: When | None) -> New | str | Exception:
+        """Of one item what is to be held, the id of a task that has run, or why neither."""
+        try:
+            return self._new(*self._read(item, when))
+        except (OperationalError, StoreError, SoftTimeLimitExceeded, NotScheduled):
+            raise  # not about the item; and one task that was sent at once is enough
+        except Exception as error:
+            return _bare(error)
+
+    def _add(self, outcome: New | str | Exception) -> None:
+        size = len(outcome.draft.body) if isinstance(outcome, New) else 0
+        if self._bytes + size > SLICE_BYTES:
+            self._flush()
+        self._slice.append(outcome)
+        self._bytes += size
+        if len(self._slice) == SLICE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._slice:
+            return
+        new = [outcome for outcome in self._slice if isinstance(outcome, New)]
+        answers = iter(write(self._services, new, self._policy) if new else ())
+        for outcome in self._slice:
+            if isinstance(outcome, New):
+                answer = next(answers)
+                self._note(answer if isinstance(answer, DelayQError) else outcome.task_id)
+            else:
+                self._note(outcome)
+        self._slice, self._bytes = [], 0
+        if self._progress:
+            self._progress(self.bulk)
+        self._look_around()
+
+    def _look_around(self) -> None:
+        """Find out whether a slice's messages may be made of others; it may change in between."""
+        touching = touched(self._services.app, self._task, self._signature)
+        if touching:
+            if self._preparation or not self.bulk.ids:
+                logger.debug("a bulk goes through Celery item by item, because of %s", touching)
+            self._preparation = None
+        elif self._preparation is None:
+            self._preparation = Preparation(self._services.app)
+
+    def _note(self, outcome: str | Exception) -> None:
+        if isinstance(outcome, Exception):
+            self.bulk.refused[len(self.bulk.ids)] = outcome
+        self.bulk.ids.append(None if isinstance(outcome, Exception) else outcome)
+
+    def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str]:
+        try:
+            args, kwargs, own_time, task_id = _parts(*item)
+        except TypeError:
+            raise InvalidOption("item", item, _ITEM) from None
+        if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
+            raise InvalidOption("item", item, _ITEM)
+        if own_time is not None:
+            when = _own_time(own_time, self._services.timezone)
+        if when is None:
+            raise InvalidOption("time", None, "at, after or spread; or a time in each item")
+        return args, kwargs, when, uuid() if task_id is None else checked_id(task_id)
+
+    def _new(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
+        new = self._filled_in(args, kwargs, when, task_id)
+        return new or self._by_celery(args, kwargs, when, task_id)
+
+    def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | None:
+        message = self._preparation and self._preparation.message
+        if not message:
+            return None
+        args, kwargs = _merged(self._signature, args, kwargs)
+        return message.new(self._task, args, kwargs, when, task_id)
+
+    def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
+        got: list[Ready] = []
+        options = {OPTION: Request(when, got.append), "add_to_parent": False}
+        result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
+        if not got:
+            if not isinstance(result, EagerResult):
+                raise NotScheduled(result.id)
+            ran: str = result.id
+            return ran
+        (ready,) = got
+        self._policy = ready.policy
+        if self._preparation:
+            self._preparation.learn(ready)
+        return ready.new
+
+
+def times_for(
+    items: Any,
+    zone: tzinfo,
+    *,
+    at: TimeInput | Sequence[TimeInput] | None = None,
+    after: DelayInput | Sequence[DelayInput] | None = None,
+    spread: Spread | None = None,
+) -> Iterator[When | None]:
+    """A time for each item.
+
+    Raises:
+        InvalidOption: more than one of them; as many times as there are items are wanted, and there
+            are not; a spread that is none.
+        InvalidDueTime: not a time.
+    """
+    given = {"at": at, "after": after, "spread": spread}
+    given = {name: value for name, value in given.items() if value is not None}
+    if len(given) > 1:
+        raise InvalidOption("time", given, "at most one of at, after, spread")
+    if spread is not None:
+        return _spread(spread, zone)
+    for name, value in given.items():
+        if isinstance(value, (list, tuple)):
+            return iter(_each(name, value, items, zone))
+        return repeat(_time(name, value, zone))
+    return repeat(None)
+
+
+def _each(name: str, values: Sequence[Any], items: Any, zone: tzinfo) -> list[When | None]:
+    if not isinstance(items, Sized):
+        raise InvalidOption(
+            f"len({name})", len(values), "items that can be counted, a time for each"
+        )
+    if len(items) != len(values):
+        raise InvalidOption(f"len({name})", len(values), f"{len(items)}, a time for each item")
+    return [_time(name, value, zone) for value in values]
+
+
+def _time(name: str, value: Any, zone: tzinfo) -> When:
+    return clock.at(value, zone) if name == "at" else clock.after(value)
+
+
+def _parts(
+    args: Any, kwargs: Any, time: Any = None, task_id: str | None = None
+) -> tuple[Any, Any, Any, str | None]:
+    return args, kwargs, time, task_id
+
+
+def _own_time(value: Any, zone: tzinfo) -> When:
+    return clock.after(value) if isinstance(value, timedelta) else clock.at(value, zone)
+
+
+def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
+    try:
+        earliest, latest = spread
+    except (TypeError, ValueError):
+        raise InvalidOption("spread", spread, _SPREAD) from None
+    first, last = _own_time(earliest, zone), _own_time(latest, zone)
+    if first.mode != last.mode or first.ms > last.ms:
+        raise InvalidOption("spread", spread, _SPREAD)
+    return (When(first.mode, random.randint(first.ms, last.ms), spread) for _ in repeat(None))
+
+
+def _bare(error: Exception) -> Exception:
+    """The error without tracebacks, which would keep alive what their frames hold."""
+    link: BaseException | None = error
+    while link is not None and link.__traceback__:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
+
+
+def _merged(signature: Signature, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    # As Signature.apply_async merges them, and the message has them.
+    if signature.immutable:
+        args = kwargs = None
+    args = (*args, *signature.args) if args else signature.args
+    kwargs = dict(signature.kwargs, **kwargs) if kwargs else signature.kwargs
+    return args or (), kwargs or {}
+
+
+def _task_of(signature: Signature) -> Any:
+    try:
+        return signature.type
+    except NotRegistered:
+        return None

@@ -1,0 +1,87 @@
+"""What asks for a message to be scheduled instead of published, carried from call to sender.
+
+It travels as an option of ``apply_async``, through the task, canvas and router code that every
+other option passes, and is taken out where the message is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from dateutil.parser import isoparse
+
+from ..clock import When, after, at, from_ms, utc_now
+from ..errors import InvalidOption
+from ..message.outgoing import Captured
+from ..services import Services
+from ..store import New
+
+PREFIX = "delayq_"
+OPTION = "delayq_request"
+AT, AFTER = "delayq_at", "delayq_after"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An entry as the sender has it complete, and what it is made of.
+
+    ``policy``: how often the store is asked again while it does not answer.
+    """
+
+    new: New
+    message: Captured
+    destination: bytes
+    policy: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """When a message shall be due, and who takes its entry; the store does, if nobody else."""
+
+    when: When
+    take: Callable[[Ready], object] | None = None
+
+    def expected_due(self) -> datetime:
+        """The due time by this machine's clock; the store's own is in the receipt."""
+        if self.when.mode == "at":
+            return from_ms(self.when.ms)
+        return utc_now() + timedelta(milliseconds=self.when.ms)
+
+
+def requested(services: Services, options: Mapping[str, Any], eta: str | None) -> Request | None:
+    """Whether a message is to be scheduled: asked for among its options, or captured by its eta.
+
+    Raises:
+        InvalidOption: an option of this package's that does not exist, or more than one time.
+        InvalidDueTime: not a time.
+    """
+    return _asked_for(services, options) or _captured(services, eta)
+
+
+def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None:
+    given = {
+        name: value
+        for name, value in options.items()
+        if name.startswith(PREFIX) and value is not None
+    }
+    for name, value in given.items():
+        if name not in (OPTION, AT, AFTER):
+            raise InvalidOption(name, value, f"no such option; there are {AT} and {AFTER}")
+    if len(given) > 1:
+        raise InvalidOption("time", given, f"only one of {AT} and {AFTER}")
+    if AT in given:
+        return Request(at(given[AT], services.timezone))
+    if AFTER in given:
+        return Request(after(given[AFTER]))
+    return given.get(OPTION)
+
+
+def _captured(services: Services, eta: str | None) -> Request | None:
+    if not eta or not services.settings.capture_eta:
+        return None
+    when = at(isoparse(eta), services.timezone)
+    ahead = when.ms / 1000 - utc_now().timestamp()
+    return Request(when) if ahead >= services.settings.min_delay else None

@@ -1,0 +1,169 @@
+"""The one place where a message is complete and not yet published.
+
+Celery builds its sender in ``AMQP._create_task_sender``. Everything that sends a task ends
+there: ``apply_async``, ``send_task``, signatures, retries, every part of a canvas.
+
+    as_task_v1, _v2 ---> decided ---> routing, signals ---> Sender ---> published by Celery
+                                                               \
+                                                                ---> its entry is written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from celery.app.amqp import task_message
+from kombu import Producer
+
+from ..message import native_delay
+from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
+from ..message.outgoing import (
+    Captured,
+    InterceptingProducer,
+    capturing_producer,
+    list_key,
+    needs_relay,
+)
+from ..message.route import relay_route
+from ..services import Services
+from ..store import New, checked_id
+from ..store.record import Draft, destination_for
+from .request import PREFIX, Ready, Request, requested
+from .writing import write_one
+
+MANY_TEMPLATES = 1000  # names of templates that a process remembers to have seen
+EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
+_ONCE = {"max_retries": 0}
+_RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
+
+Send = Callable[..., Any]
+
+
+class DecidedMessage(task_message):
+    """Celery's task message, and whether it is to be scheduled: with a request, or ``None``."""
+
+    request: Request | None
+
+
+def decided(
+    services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> DecidedMessage:
+    """Decide, once, whether a message is to be scheduled; *args* and *options* made it.
+
+    A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
+    which can end a task's life before it is due.) Here, and not in the sender, because Celery asks
+    the result backend in between.
+
+    Raises:
+        InvalidOption, InvalidDueTime: what asks for it cannot be honoured.
+    """
+    envelope = _envelope(message)
+    request = requested(services, options, envelope.get("eta"))
+    if request is not None:
+        checked_id(args[0])
+        expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
+        if isinstance(expires, (int, float)) and not isinstance(expires, bool):
+            ends = request.expected_due() + timedelta(seconds=expires)
+            envelope["expires"] = ends.isoformat()
+            # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
+            message.headers[EXPIRES_HEADER] = round(expires * 1000)
+    made: DecidedMessage = DecidedMessage._make(message)
+    made.request = request
+    return made
+
+
+class Sender:
+    """Celery's ``send_task_message``: schedules a message, or passes it on."""
+
+    def __init__(self, services: Services, send: Send) -> None:
+        self._services = services
+        self._send = send
+        self._seen: set[bytes] = set()
+
+    @cached_property
+    def _capturing(self) -> Producer:
+        return capturing_producer(self._services.broker.options)
+
+    def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
+        if isinstance(message, DecidedMessage):
+            request = message.request
+        else:
+            # Made by another way than the app's AMQP: nobody has decided yet.
+            request = requested(self._services, options, _envelope(message).get("eta"))
+        theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
+        theirs["headers"] = _foreign(theirs.get("headers"))
+        if request is None:
+            message.headers.pop(EXPIRES_HEADER, None)
+            return self._send(producer, name, message, **theirs)
+        return self._schedule(request, name, message, theirs)
+
+    def _schedule(self, request: Request, name: str, message: Any, options: dict[str, Any]) -> None:
+        # The receiving worker would hold a message with an eta once more, in its memory.
+        _envelope(message)["eta"] = None
+        message = message._replace(sent_event=None)
+        task_id = message.properties["correlation_id"]
+        native_delay.undo(options, self._services.app.amqp)
+        # Celery counted it from now; whoever publishes the message counts anew.
+        options.pop("expiration", None)
+        retry, policy = self._retry(options)
+
+        def take(message: Captured) -> None:
+            destination = self._destination(message)
+            new = New(task_id, request.when, self._draft(message, destination))
+            ready = Ready(new, message, destination, policy if retry else _ONCE)
+            if request.take is not None:
+                request.take(ready)
+            else:
+                write_one(self._services, ready)
+
+        # Retrying is this sender's: there is no broker connection here that Celery could revive.
+        self._send(
+            InterceptingProducer(self._capturing, take), name, message, retry=False, **options
+        )
+
+    def _destination(self, message: Captured) -> bytes:
+        services = self._services
+        options = services.broker.options
+        key = None
+        if services.broker.endpoint and not needs_relay(message):
+            key = list_key(message.routing_key, message.properties.get("priority"), options)
+        if key and services.store_is_broker:
+            return destination_for("L", options.get("global_keyprefix", "") + key)
+        return destination_for("R", relay_route(message, services.app.amqp.queues, key))
+
+    def _draft(self, message: Captured, destination: bytes) -> Draft:
+        draft = message.draft(destination, share=True)
+        # A template is also what lets an expiry move with the due time.
+        if draft.name is None or draft.name in self._seen or EXPIRES_HEADER in message.headers:
+            return draft
+        # Seen once, it may never come again, and then a template costs more than it saves.
+        if len(self._seen) >= MANY_TEMPLATES:
+            self._seen.clear()
+        self._seen.add(draft.name)
+        return message.draft(destination, share=False)
+
+    def _retry(self, options: dict[str, Any]) -> tuple[bool, Mapping[str, Any]]:
+        conf = self._services.app.conf
+        retry, policy = options.pop("retry", None), options.pop("retry_policy", None)
+        wanted = conf.task_publish_retry if retry is None else retry
+        return wanted, _known({**conf.task_publish_retry_policy, **(policy or {})})
+
+
+def _known(policy: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: policy[name] for name in _RETRY_POLICY if name in policy}
+
+
+def _envelope(message: Any) -> dict[str, Any]:
+    """Where id, eta and expires are: the headers, or in protocol 1 the body."""
+    where: dict[str, Any] = message.body if isinstance(message.body, dict) else message.headers
+    return where
+
+
+def _foreign(headers: dict[str, Any] | None) -> dict[str, Any] | None:
+    # A retry copies the headers of the message it came from; ours speak of that one only.
+    if not headers:
+        return headers
+    return {name: value for name, value in headers.items() if name not in OWN_HEADERS}

@@ -1,0 +1,54 @@
+"""Writing entries into the store, repeated while Redis does not answer."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kombu.utils.functional import retry_over_time
+
+from ..errors import DelayQError, StoreUnavailable
+from ..services import Services
+from ..store import New, Receipt
+from .request import Ready
+
+
+def write(
+    services: Services, new: Sequence[New], policy: Mapping[str, Any], *, supersede: bool = False
+) -> list[Receipt | DelayQError]:
+    """Schedule entries in one step, repeated as *policy* says while Redis does not answer.
+
+    Returns:
+        As :meth:`Entries.schedule`.
+    """
+    operation, attempts = os.urandom(4).hex().encode(), itertools.count()
+
+    def step() -> list[Receipt | DelayQError]:
+        again = next(attempts) > 0
+        return services.entries.schedule(new, operation=operation, again=again, supersede=supersede)
+
+    if policy.get("max_retries") == 0:
+        answers = step()
+    else:
+        answers = retry_over_time(step, StoreUnavailable, **policy)
+    for answer in answers:
+        if isinstance(answer, Receipt):
+            services.hooks.scheduled(answer.task_id, answer.due_ms)
+    return answers
+
+
+def write_one(services: Services, ready: Ready) -> Receipt:
+    """Schedule one entry.
+
+    Raises:
+        DelayQError: why it was not scheduled.
+    """
+    running = services.app.current_worker_task
+    # The running task schedules itself anew: what is still there under its id was delivered.
+    supersede = running is not None and running.request.id == ready.new.task_id
+    (answer,) = write(services, [ready.new], ready.policy, supersede=supersede)
+    if isinstance(answer, DelayQError):
+        raise answer
+    return answer

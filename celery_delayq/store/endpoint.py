@@ -1,0 +1,69 @@
+"""Where a Redis is, and how to be let in.
+
+Every setting of redis-py that matters is owned here. It repeats commands by itself after a
+connection error (ten times in version 8), which turns one push into eleven, and it changed its
+time-outs and protocol between versions. So retries, time-outs, protocol and decoding are set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+TIMEOUT = 5.0  # seconds: for connecting, and for any answer
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a Redis is: host and port, or the path of its socket, and how to be let in."""
+
+    host: str = "localhost"
+    port: int = 6379
+    db: int = 0
+    path: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: dict[str, Any] | None = field(default=None, repr=False)
+
+    def same_database(self, other: Endpoint) -> bool:
+        """Whether both name the same database of the same server, as far as names tell."""
+        return self._place() == other._place()
+
+    def _place(self) -> tuple[object, ...]:
+        if self.path:
+            return (self.path, self.db)
+        host = "localhost" if self.host == "127.0.0.1" else self.host
+        return (host, self.port, self.db)
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for redis-py's connection."""
+        where: dict[str, Any] = {"path": self.path}
+        if not self.path:
+            where = {
+                "host": self.host,
+                "port": self.port,
+                "socket_keepalive": True,
+                "socket_connect_timeout": TIMEOUT,
+                **(self.tls or {}),
+            }
+        return {
+            **where,
+            "db": self.db,
+            "username": self.username,
+            "password": self.password,
+            "socket_timeout": TIMEOUT,
+            "retry": Retry(NoBackoff(), 0),
+            "retry_on_timeout": False,
+            "protocol": 2,
+            "decode_responses": False,
+            "client_name": "celery_delayq",
+        }
+
+    def connection_class(self) -> Any:
+        if self.path:
+            return redis.UnixDomainSocketConnection
+        return redis.SSLConnection if self.tls is not None else redis.Connection

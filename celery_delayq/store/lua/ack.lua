@@ -1,0 +1,52 @@
+--[[ ack: forget entries that the broker has confirmed.
+
+KEYS[1]  leased          ZSET  member -> lease deadline, ms
+KEYS[2]  records         HASH  id -> record
+KEYS[3]  templates       HASH  name -> template
+KEYS[4]  template_uses   HASH  name -> how many records share the template
+KEYS[5]  claims          HASH  id -> claim
+KEYS[6]  tombstones      HASH  id -> tombstone of what left
+KEYS[7]  tombstones_old  HASH  the same, older
+
+ARGV[1]     token    the claim's fencing token
+ARGV[2...]  members  what was confirmed
+
+Returns  how many were still leased under this token; the others belong to somebody else now
+Cost     O(M log N)
+Keeps    an entry that was claimed anew, or rescheduled, is not touched by a late ack
+]]
+local leased, records, templates, template_uses = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local claims, tombstones, tombstones_old = KEYS[5], KEYS[6], KEYS[7]
+local token = ARGV[1]
+
+local now = math.floor(clock_us() / 1000)
+local ids, mine, stones, shared = {}, {}, {}, {}
+check_types({leased}, {records, templates, template_uses, claims, tombstones, tombstones_old})
+
+local function forget(member, claim, record)
+  if not is_claimed(claim, token) then return end
+  local id = id_of(member)
+  ids[#ids + 1], mine[#mine + 1] = id, member
+  local header_end = header_end_of(record)
+  if not header_end then return end
+  local at = #stones
+  stones[at + 1], stones[at + 2] = id, tombstone_of('h', now, record, header_end)
+  local name = template_of(record, header_end)
+  if name then shared[name] = (shared[name] or 0) + 1 end
+end
+
+local asked = {}
+for at = 2, #ARGV do asked[at - 1] = id_of(ARGV[at]) end
+local claimed = redis.call('HMGET', claims, unpack(asked))
+local found = redis.call('HMGET', records, unpack(asked))
+for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
+allow_when_full(claims)
+if #stones > 0 then redis.call('HSET', tombstones, unpack(stones)) end
+if #ids > 0 then
+  redis.call('ZREM', leased, unpack(mine))
+  redis.call('HDEL', claims, unpack(ids))
+  redis.call('HDEL', records, unpack(ids))
+end
+for name, count in pairs(shared) do drop_template(templates, template_uses, name, count) end
+if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
+return #ids

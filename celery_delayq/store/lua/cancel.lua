@@ -1,0 +1,58 @@
+--[[ cancel: remove an entry that has not left yet.
+
+KEYS[1]   due             ZSET  member -> due time, ms
+KEYS[2]   relay           ZSET  member -> due time, ms
+KEYS[3]   leased          ZSET  member -> lease deadline, ms
+KEYS[4]   dead            ZSET  member -> since when, ms
+KEYS[5]   records         HASH  id -> record
+KEYS[6]   templates       HASH  name -> template
+KEYS[7]   template_uses   HASH  name -> how many records share the template
+KEYS[8]   claims          HASH  id -> claim
+KEYS[9]   dead_reasons    HASH  id -> why it is dead
+KEYS[10]  tombstones      HASH  id -> tombstone of what left
+KEYS[11]  tombstones_old  HASH  the same, older
+
+ARGV[1]  id  the task's id
+
+Returns  {'done' | 'uncertain', record, its header_end, the template that it shares or ''}, or
+         {'in_flight' | 'handed_over' | 'not_found'}, or {'unreadable', why}
+         uncertain: removed, but an earlier attempt may have delivered it
+Cost     O(log N)
+Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
+]]
+local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
+local claims, dead_reasons, tombstones, tombstones_old = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local id = ARGV[1]
+
+local record = redis.call('HGET', records, id)
+if not record then
+  return {was_handed_over(tombstones, tombstones_old, id) and 'handed_over' or 'not_found'}
+end
+local header_end, defect = header_end_of(record)
+if not header_end then return {'unreadable', defect} end
+
+-- All that can fail comes before the first step that matters: nothing is rolled back.
+local now = math.floor(clock_us() / 1000)
+local member = member_of(record, header_end, id)
+local place, score = place_of({due, relay, leased, dead}, member)
+if place == leased and tonumber(score) > now then return {'in_flight'} end
+-- Nobody claims what is in `due`.
+local claim = place ~= due and redis.call('HGET', claims, id)
+local explained = place == dead and redis.call('HEXISTS', dead_reasons, id) == 1
+local name = template_of(record, header_end)
+local template = name and redis.call('HGET', templates, name)
+local rotates = is_full(tombstones, tombstones_old, 1)
+
+allow_when_full(tombstones)
+if name then redis.call('HINCRBY', template_uses, name, 0) end
+redis.call('HSET', tombstones, id, tombstone_of('c', now, record, header_end))
+if place then redis.call('ZREM', place, member) end
+redis.call('HDEL', records, id)
+if claim then redis.call('HDEL', claims, id) end
+if explained then redis.call('HDEL', dead_reasons, id) end
+if name then drop_template(templates, template_uses, name, 1) end
+if rotates then rotate(tombstones, tombstones_old) end
+-- A lease that ran out is an attempt whose outcome nobody knows.
+local uncertain = place == leased or claim and parse_claim(claim).uncertain
+return {uncertain and 'uncertain' or 'done', record, header_end, template or ''}

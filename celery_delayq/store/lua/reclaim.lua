@@ -1,0 +1,45 @@
+--[[ reclaim: take back entries whose lease ran out; their scanner died or hung.
+
+KEYS[1]  relay    ZSET  member -> due time, ms
+KEYS[2]  leased   ZSET  member -> lease deadline, ms
+KEYS[3]  records  HASH  id -> record
+KEYS[4]  claims   HASH  id -> claim
+
+ARGV[1]  limit  most entries to take back, 1..1000
+
+Returns  {id, ...} that went back; whether they were published is not known
+Cost     O(log N + M log N), M <= limit
+Keeps    an entry is in `relay` or in `leased`, never in both
+]]
+local relay, leased, records, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local limit = tonumber(ARGV[1])
+
+local now = math.floor(clock_us() / 1000)
+local reclaimed = {}
+check_types({relay, leased}, {records, claims})
+allow_when_full(claims)
+
+local function take_back(member, claim)
+  local id = id_of(member)
+  local record = redis.call('HGET', records, id)
+  local header_end = header_end_of(record)
+  claim.attempts, claim.uncertain, claim.token = claim.attempts + 1, true, ''
+  -- The new place first: a script that Redis stops half-way must not lose an entry.
+  redis.call('HSET', claims, id, format_claim(claim))
+  redis.call('ZADD', relay, whole(header_end and due_of(record, header_end) or now), member)
+  redis.call('ZREM', leased, member)
+  reclaimed[#reclaimed + 1] = id
+end
+
+-- First those that ended. Then any whose deadline is further off than its lease was long: Redis's
+-- clock was set back since, and a lease of 30 s would hold for as long as the clock was wrong.
+local over = redis.call('ZRANGEBYSCORE', leased, '-inf', whole(now), 'LIMIT', 0, limit)
+for _, member in ipairs(over) do
+  take_back(member, parse_claim(redis.call('HGET', claims, id_of(member))))
+end
+local rows = redis.call('ZREVRANGE', leased, 0, limit - 1, 'WITHSCORES')
+for at = 1, #rows, 2 do
+  local claim = parse_claim(redis.call('HGET', claims, id_of(rows[at])))
+  if tonumber(rows[at + 1]) - now > claim.lease_ms then take_back(rows[at], claim) end
+end
+return reclaimed

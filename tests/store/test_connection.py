@@ -1,0 +1,237 @@
+"""The connections: own settings, one sending of each command, none shared with a forked child."""
+
+import os
+import signal
+import socketserver
+import threading
+
+import pytest
+
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.store import Endpoint, PooledConnection
+from celery_delayq.store import connection as module
+from celery_delayq.store.connection import packed
+from celery_delayq.store.endpoint import TIMEOUT
+from tests.store.support import FAR_MS, endpoint
+
+PING = packed(["PING"])
+
+
+@pytest.fixture
+def connect(redis_server, redis_url):
+    made = []
+
+    def make(place=None):
+        made.append(PooledConnection(place or endpoint(redis_server)))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+class FakeRedis(socketserver.ThreadingTCPServer):
+    """Says OK to the handshake, and does with every other command as it is told."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, answers: bool):
+        super().__init__(("127.0.0.1", 0), Conversation)
+        self.answers, self.commands = answers, []
+        self.over = threading.Event()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def place(self) -> Endpoint:
+        return Endpoint("127.0.0.1", self.server_address[1])
+
+
+class Conversation(socketserver.StreamRequestHandler):
+    def handle(self):
+        while command := self._command():
+            if command[0] in (b"CLIENT", b"SELECT", b"AUTH"):
+                self.wfile.write(b"+OK\r\n")
+                continue
+            self.server.commands.append(command)
+            if not self.server.answers:
+                self.server.over.wait(10)
+            return
+
+    def _command(self):
+        head = self.rfile.readline()
+        if not head:
+            return None
+        return [
+            self.rfile.read(int(self.rfile.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))
+        ]
+
+
+@pytest.fixture
+def fake_redis():
+    made = []
+
+    def make(*, answers):
+        made.append(FakeRedis(answers))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.over.set()
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_command_is_sent_once_though_the_connection_breaks(connect, fake_redis):
+    server = fake_redis(answers=True)
+    with pytest.raises(StoreUnavailable, match=r"^a step failed: "):
+        connect(server.place).execute("a step", PING)
+    assert server.commands == [[b"PING"]]
+
+
+def test_a_command_is_sent_once_though_no_answer_comes(connect, fake_redis, short_timeout):
+    server = fake_redis(answers=False)
+    with pytest.raises(StoreUnavailable, match=r"^a step failed: "):
+        connect(server.place).execute("a step", PING)
+    assert server.commands == [[b"PING"]]
+
+
+def test_no_answer_and_no_connection_is_waited_for_without_a_bound():
+    for place in (Endpoint(), Endpoint(tls={}), Endpoint(path="/run/redis")):
+        assert place.options()["socket_timeout"] == TIMEOUT
+    assert Endpoint().options()["socket_connect_timeout"] == TIMEOUT
+
+
+@pytest.mark.parametrize("part", ["é", b"\x00\r\n\xff", "", 2**53, "$1\r\nx\r\n", -1])
+def test_any_part_of_a_command_arrives_as_it_is(connect, part):
+    expected = part if isinstance(part, bytes) else str(part).encode()
+    assert connect().execute("echo", packed(["ECHO", part])) == expected
+
+
+def test_calls_one_after_the_other_share_a_connection(connect):
+    client = connect()
+    own = {client.execute("id", packed(["CLIENT", "ID"])) for _ in range(10)}
+    assert len(own) == 1
+
+
+def test_an_error_reply_leaves_the_connection_in_use(connect):
+    client = connect()
+    before = client.execute("id", packed(["CLIENT", "ID"]))
+    with pytest.raises(module.StoreError):
+        client.execute("wrong", packed(["NO-SUCH-COMMAND"]))
+    assert client.execute("id", packed(["CLIENT", "ID"])) == before
+
+
+def test_calls_at_once_use_a_connection_each(connect):
+    client, gate, answers = connect(), threading.Barrier(5), []
+
+    def call(number):
+        gate.wait(10)
+        echo = packed(["ECHO", number])
+        answers.extend(client.execute("echo", echo) == b"%d" % number for _ in range(50))
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert answers == [True] * 250
+
+
+def test_close_closes_every_connection_and_the_next_call_opens_one(connect, redis_server):
+    def ours():
+        return [
+            one for one in redis_server.client().client_list() if one["name"] == "celery_delayq"
+        ]
+
+    client = connect()
+    client.execute("ping", PING)
+    assert len(ours()) == 1
+    client.close()
+    client.close()
+    assert ours() == []
+    assert client.execute("ping", PING) == b"PONG"
+
+
+def test_a_connection_that_the_server_closed_is_replaced_unseen(connect, raw):
+    client = connect()
+    number = client.execute("id", packed(["CLIENT", "ID"]))
+    raw.client_kill_filter(_id=number)
+    assert client.execute("ping", PING) == b"PONG"
+
+
+def in_child(action) -> bytes:
+    """What *action* returns in a forked child, or how it failed."""
+    receive, send = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # Locked out, it would outlive the suite.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        try:
+            answer = action()
+        except BaseException as error:
+            answer = repr(error).encode()
+        os.write(send, answer)
+        os._exit(0)
+    os.close(send)
+    with os.fdopen(receive, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+def test_a_forked_child_uses_no_connection_of_its_parent(connect):
+    client = connect()
+    mine = client.execute("id", packed(["CLIENT", "ID"]))
+    its = int(in_child(lambda: b"%d" % client.execute("id", packed(["CLIENT", "ID"]))))
+    assert its != mine
+    assert client.execute("id", packed(["CLIENT", "ID"])) == mine
+
+
+def test_a_child_forked_while_the_pool_is_locked_is_not_locked_out(connect):
+    client = connect()
+    client.execute("ping", PING)
+    locked, over = threading.Event(), threading.Event()
+
+    def hold_lock():
+        with client.pool._lock:
+            locked.set()
+            over.wait(20)
+
+    thread = threading.Thread(target=hold_lock)
+    thread.start()
+    locked.wait(10)
+    try:
+        assert in_child(lambda: client.execute("ping", PING)) == b"PONG"
+    finally:
+        over.set()
+        thread.join(10)
+
+
+def test_scheduling_works_in_a_forked_child(store):
+    store.schedule("parent", FAR_MS)
+    assert in_child(lambda: b"%d" % store.schedule("child", FAR_MS)) == b"%d" % FAR_MS
+    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["parent", "child"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (Endpoint("localhost", 6379), Endpoint("127.0.0.1", 6379), True),
+        (Endpoint("a", 6379), Endpoint("a", 6379, username="u", password="p"), True),
+        (Endpoint("a", 6379, 0), Endpoint("a", 6379, 1), False),
+        (Endpoint("a", 6379), Endpoint("a", 6380), False),
+        (Endpoint("a"), Endpoint("b"), False),
+        (Endpoint(path="/run/a"), Endpoint(path="/run/a"), True),
+        (Endpoint(path="/run/a"), Endpoint(path="/run/b"), False),
+        (Endpoint(path="/run/a"), Endpoint(path="/run/a", db=1), False),
+        (Endpoint(path="/run/a"), Endpoint("localhost"), False),
+    ],
+)
+def test_two_endpoints_are_the_same_database_when_place_and_number_agree(one, other, same):
+    assert one.same_database(other) is other.same_database(one) is same
+
+
+def test_an_endpoint_does_not_show_its_password():
+    shown = repr(Endpoint("h", password="secret", tls={"ssl_password": "secret"}))
+    assert "secret" not in shown

@@ -1,0 +1,240 @@
+"""Handing over: what is due, in order, once, and in bounded steps."""
+
+import json
+
+import pytest
+
+from celery_delayq import clock
+from celery_delayq.clock import When
+from celery_delayq.store.engine import MAX_BYTES
+from tests.store import support
+from tests.store.support import FAR_MS, NOW_MS
+
+SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
+
+
+def drain(engine) -> list[int]:
+    """Pass after pass, as the scanner does; how many each of them moved."""
+    moved = []
+    while True:
+        seen = engine.hand_over()
+        moved.append(seen.handed_over)
+        if not seen.is_past(seen.due):
+            return moved
+
+
+def test_an_entry_is_not_handed_over_one_microsecond_early(store):
+    store.schedule("a", NOW_MS)
+    store.set_us(NOW_MS * 1000 - 1)
+    assert store.engine().hand_over().handed_over == 0
+    store.set_us(NOW_MS * 1000)
+    assert store.engine().hand_over().handed_over == 1
+
+
+def test_by_redis_own_clock_each_pass_moves_what_is_due_and_nothing_else(real_store):
+    engine, raw = real_store.engine(), real_store.raw
+    start = raw.time()[0] * 1000 + 20
+    dues = {f"a{ms}": start + ms for ms in range(100)}
+    for task_id, due_ms in dues.items():
+        real_store.schedule(task_id, due_ms)
+    seen = 0
+    while seen < len(dues):
+        before = raw.time()
+        passed = engine.hand_over()
+        after = raw.time()
+        assert before <= (passed.now_us // 1_000_000, passed.now_us % 1_000_000) <= after
+        seen += passed.handed_over
+        assert seen == sum(due_ms * 1000 <= passed.now_us for due_ms in dues.values())
+
+
+@SHARE
+def test_what_arrives_is_the_message_with_the_due_time_filled_in(store, share):
+    payload = 'é "\\\n\x00 }} \U0001f600'
+    store.schedule("a", NOW_MS - 1, payload=payload, share=share, operation=b"abcdefgh")
+    store.engine().hand_over()
+    message = json.loads(store.raw.rpop("celery"))
+    assert message["body"] == payload
+    assert message["headers"]["delayq_due"] == NOW_MS - 1
+    if share:
+        assert message["headers"]["root_id"] == message["headers"]["id"] == "a"
+        assert message["properties"]["delivery_tag"] == "aabcdefgh"
+
+
+def test_after_a_reschedule_the_message_says_the_new_due_time(store):
+    store.schedule("a", FAR_MS)
+    store.entries.reschedule("a", When("at", 7))
+    store.engine().hand_over()
+    assert json.loads(store.raw.rpop("celery"))["headers"]["delayq_due"] == 7
+
+
+def test_order_follows_due_time_and_not_insertion(store):
+    for ms in (5, 1, 4, 2, 3):
+        store.schedule(f"a{ms}", ms)
+    store.engine().hand_over()
+    assert store.arrived() == ["a1", "a2", "a3", "a4", "a5"]
+
+
+def test_equal_due_times_keep_insertion_order_over_a_carry_of_the_number(store):
+    # The 256th and the 65,536th number end in zero bytes; ids that sort the other way around.
+    store.raw.hset(store.keys["meta"], "seq", 65_400)
+    expected = [f"a{999 - step}" for step in range(300)]
+    for task_id in expected:
+        store.schedule(task_id)
+    drain(store.engine())
+    assert store.arrived() == expected
+
+
+def test_equal_due_times_keep_insertion_order_through_a_reschedule(store):
+    for name in "abc":
+        store.schedule(name, FAR_MS)
+    for name in "cab":
+        store.entries.reschedule(name, When("at", NOW_MS))
+    store.engine().hand_over()
+    assert store.arrived() == ["a", "b", "c"]
+
+
+def test_entries_for_several_queues_each_reach_theirs_in_order(store):
+    for step in range(30):
+        store.schedule(f"a{step}", to=f"queue{step % 3}", share=step % 2 == 0)
+    assert store.engine().hand_over().handed_over == 30
+    for queue in range(3):
+        assert store.arrived(f"queue{queue}") == [f"a{step}" for step in range(queue, 30, 3)]
+
+
+@pytest.mark.parametrize("queue", ["a:1", "é", "12:celery", "celery\x06\x163", "with blank", "1"])
+def test_any_name_of_a_list_is_reached(store, queue):
+    store.schedule("x", to=queue)
+    store.schedule("y", to=queue, share=True)
+    store.engine().hand_over()
+    assert store.arrived(queue) == ["x", "y"]
+
+
+def test_what_is_already_in_the_list_stays_before_what_comes(store):
+    store.raw.lpush("celery", json.dumps({"headers": {"id": "earlier"}}))
+    store.schedule("a")
+    store.engine().hand_over()
+    assert store.arrived() == ["earlier", "a"]
+
+
+def test_one_more_than_a_batch_takes_exactly_two_passes(store):
+    for step in range(11):
+        store.schedule(f"a{step}")
+    assert drain(store.engine(batch_size=10)) == [10, 1]
+
+
+def test_a_full_batch_takes_exactly_one_pass(store):
+    for step in range(10):
+        store.schedule(f"a{step}")
+    assert drain(store.engine(batch_size=10)) == [10]
+
+
+def test_a_pass_says_what_comes_next(store):
+    store.schedule("a", FAR_MS)
+    store.schedule_relayed("b", FAR_MS + 1)
+    seen = store.engine().hand_over()
+    assert (seen.now_us, seen.due, seen.relay, seen.leased) == (
+        NOW_MS * 1000,
+        FAR_MS,
+        FAR_MS + 1,
+        None,
+    )
+    assert seen.seconds_until(seen.due) == pytest.approx(86_400, abs=0.1)
+    assert not seen.is_past(seen.due)
+
+
+def test_seconds_left_are_counted_by_redis_clock_to_the_microsecond(store, monkeypatch):
+    monkeypatch.setattr(clock, "monotonic", lambda: 100.0)
+    store.schedule("a", NOW_MS + 1)
+    store.set_us(NOW_MS * 1000 + 1)
+    seen = store.engine().hand_over()
+    assert seen.seconds_until(seen.due) == pytest.approx(0.000999, abs=1e-9)
+    monkeypatch.setattr(clock, "monotonic", lambda: 101.0)
+    assert seen.seconds_until(seen.due) == pytest.approx(-0.999001, abs=1e-9)
+    assert seen.seconds_until(seen.relay) is None
+
+
+def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch):
+    times = iter([10.0, 14.0])
+    monkeypatch.setattr(clock, "monotonic", lambda: next(times))
+    assert store.engine().hand_over().read_at == 12.0
+
+
+def test_what_fell_due_while_nobody_scanned_is_all_handed_over(store):
+    for step in range(50):
+        store.schedule(f"a{step}", FAR_MS + step)
+    store.set_ms(FAR_MS + 86_400_000)
+    assert sum(drain(store.engine(batch_size=20))) == 50
+    assert store.arrived() == [f"a{step}" for step in range(50)]
+
+
+@SHARE
+def test_nothing_of_an_entry_is_left_but_its_trace(store, share):
+    store.schedule("a", share=share)
+    store.engine().hand_over()
+    names = ("due", "records", "templates", "template_uses", "claims", "dead_reasons", "dead")
+    assert [name for name in names if store.raw.exists(store.keys[name])] == []
+    assert store.raw.hlen(store.keys["tombstones"]) == 1
+
+
+# Bounds. What a call moves is bounded, so that what it takes is, whatever the machine.
+
+
+def test_twenty_thousand_on_one_millisecond_move_in_full_batches_and_in_order(store):
+    ids = store.flood(20_000)
+    assert drain(store.engine(batch_size=200)) == [200] * 100
+    assert store.arrived() == ids
+    store.check()
+
+
+def test_the_trace_of_what_left_is_bounded(store):
+    store.flood(35_000)
+    drain(store.engine(batch_size=1000))
+    kept = [store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")]
+    assert kept == [5_000, 10_000]
+
+
+def test_a_batch_ends_after_a_megabyte(store):
+    payload = "x" * 300_000
+    for step in range(9):
+        store.schedule(f"a{step}", payload=payload)
+    assert drain(store.engine()) == [4, 4, 1]
+
+
+def test_of_large_entries_no_more_is_read_than_moves(store):
+    for step in range(20):
+        store.schedule(f"a{step:02}", payload="x" * 300_000)
+    store.raw.config_resetstat()
+    assert store.engine().hand_over().handed_over == 4
+    assert store.raw.info("commandstats")["cmdstat_hmget"]["calls"] == 4
+
+
+def test_small_entries_are_read_some_at_a_time(store):
+    store.flood(200)
+    store.raw.config_resetstat()
+    assert store.engine().hand_over().handed_over == 200
+    assert store.raw.info("commandstats")["cmdstat_hmget"]["calls"] < 20
+
+
+def test_an_entry_larger_than_the_bound_still_moves_alone(store):
+    store.schedule("large", payload="x" * (MAX_BYTES + 1))
+    store.schedule("small")
+    assert drain(store.engine()) == [1, 1]
+
+
+def test_what_a_template_brings_along_counts_as_well(store, monkeypatch):
+    lines = [*support.LINES]
+    lines[3] = f', "headers": {{"large": "{"x" * 300_000}", "id": "'
+    monkeypatch.setattr(support, "LINES", lines)
+    for step in range(9):
+        store.schedule(f"a{step}", share=True)
+    assert drain(store.engine()) == [4, 4, 1]
+
+
+def test_what_is_set_aside_counts_as_well(store):
+    for step in range(9):
+        store.schedule(f"a{step}")
+        store.raw.hset(store.keys["records"], f"a{step}", b"9" * 300_000)
+    engine, seen = store.engine(), []
+    while store.raw.zcard(store.keys["due"]):
+        seen.append(len(engine.hand_over().dead))
+    assert seen == [4, 4, 1]
