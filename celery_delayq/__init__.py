@@ -1,4 +1,4 @@
-"""Delayed Celery tasks that wait in Redis, and can be cancelled and moved while they do.
+"""Delayed Celery tasks that wait in Redis, and can be cancelled and rescheduled while they do.
 
 Stable are the names in ``__all__`` with their documented attributes, the classes of
 ``celery_delayq.errors``, ``celery_delayq.contrib.django:DelayQDjangoTask``, ``delay_until`` and

@@ -87,7 +87,7 @@ class DelayQ:
 
     def schedule_many(
         self,
-        signature: Signature | Task,
+        signature: Signature[Any] | Task[..., Any],
         items: Iterable[Item],
         *,
         at: TimeInput | Sequence[TimeInput] | None = None,
@@ -97,9 +97,9 @@ class DelayQ:
     ) -> Bulk:
         """Schedule one task for many arguments, many times as fast as one by one.
 
-        It is one call, and has one trace: what a tracer knows of the call is in the messages of all
-        items. Where a function between the call and the message is patched, items are sent like
-        single calls, and a tracer may give each a trace of its own.
+        It is one call, and has one trace: what a tracer knows of the call is in all of its messages
+        alike. Where something on a message's way is patched or overridden, or a handler listens to
+        ``before_task_publish``, Celery makes each item's message, at the pace of single calls.
 
         Args:
             signature: A task, or a signature with options for all; no canvas.

@@ -13,8 +13,8 @@ from celery_delayq.errors import InvalidOption
 
 
 @pytest.fixture
-def eager(held_app, url):
-    return held_app(url, task_always_eager=True)
+def eager(delayq_app, url):
+    return delayq_app(url, task_always_eager=True)
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def test_the_due_time_from_now_counts_from_the_call(ran):
     assert timedelta() <= result.due - before - timedelta(hours=1) < timedelta(minutes=1)
 
 
-def test_a_naive_due_time_is_read_in_the_app_s_time_zone(held_app, url):
-    app = held_app(url, task_always_eager=True, timezone="Europe/Berlin")
+def test_a_naive_due_time_is_read_in_the_app_s_time_zone(delayq_app, url):
+    app = delayq_app(url, task_always_eager=True, timezone="Europe/Berlin")
 
     @app.task(name="t")
     def task():
@@ -184,8 +184,8 @@ def test_what_an_apply_async_of_the_user_s_own_returns_is_returned(eager):
     assert own.delay_for(60) == "mine"
 
 
-def test_errors_are_raised_where_the_app_wants_them(held_app, url):
-    app = held_app(url, task_always_eager=True, task_eager_propagates=True)
+def test_errors_are_raised_where_the_app_wants_them(delayq_app, url):
+    app = delayq_app(url, task_always_eager=True, task_eager_propagates=True)
 
     @app.task(name="fail")
     def fail():
@@ -209,8 +209,8 @@ def test_a_chain_runs_at_the_call(ran, redis):
     assert redis.keys() == []
 
 
-def test_captured_times_do_not_matter_when_eager(held_app, url, redis):
-    app = held_app(url, task_always_eager=True, delayq_capture_eta=True)
+def test_captured_times_do_not_matter_when_eager(delayq_app, url, redis):
+    app = delayq_app(url, task_always_eager=True, delayq_capture_eta=True)
 
     @app.task(name="t")
     def task(x):

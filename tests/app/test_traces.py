@@ -52,6 +52,16 @@ class Tracer:
         return send(*args, **options)
 
 
+class Copier(Tracer):
+    """Leaves the message as it is, and gives a copy of it a trace."""
+
+    def made(self, make, args, options):
+        message = make(*args, **options)
+        return message._replace(headers={**message.headers, "trace": self.trace()})
+
+    create_task_message = made
+
+
 class Wrapper:
     """As wrapt's: it stands for the function, says that it is one, and binds as one does."""
 
@@ -141,6 +151,15 @@ def test_each_item_of_a_bulk_carries_its_own_trace(app, delayq, tracer):
 
     assert traces(delayq, bulk.ids) == tracer.given
     assert len(set(tracer.given)) == len(ITEMS)
+
+
+def test_a_message_that_a_tracer_copied_is_scheduled(app, delayq, patch):
+    tracer = patch((None, "create_task_message"), Copier())
+    task = plain_task(app)
+
+    ids = [call(task).id for call in SINGLE_CALLS.values()]
+
+    assert traces(delayq, ids) == tracer.given
 
 
 def test_a_tracer_that_comes_while_a_bulk_runs_sees_the_rest_of_it(app, delayq, patch):

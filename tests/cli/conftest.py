@@ -8,17 +8,16 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq.bench import run as bench
-from tests.app.conftest import held_app, redis, redis_client, url
+from tests.app.conftest import delayq_app, redis, redis_client, url
 
-__all__ = ["held_app", "redis", "redis_client", "url"]
+__all__ = ["delayq_app", "redis", "redis_client", "url"]
 
 MODULE = "delayq_cli_project"
 
 
 @pytest.fixture
-def app(held_app, url):
-    return held_app(url)
+def app(delayq_app, url):
+    return delayq_app(url)
 
 
 @pytest.fixture
@@ -69,13 +68,6 @@ def refused(run):
         return result.output.splitlines()
 
     return refused
-
-
-@pytest.fixture
-def patient(monkeypatch):
-    """However slow the machine is, no time runs out."""
-    monkeypatch.setattr(bench, "BRIEFLY", 60)
-    monkeypatch.setattr(bench, "_longest", lambda _: 60)
 
 
 @pytest.fixture

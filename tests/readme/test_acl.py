@@ -129,7 +129,7 @@ def test_without_the_right_to_a_queue_s_list_a_task_is_set_aside_with_the_reason
     store = restricted("resetkeys", "~{delayq:*}:*", "~test:clock")
     store.schedule("a")
 
-    [(task_id, reason)] = store.engine().hand_over().set_aside
+    [(task_id, reason)] = store.engine().hand_over().dead
 
     assert task_id == "a"
     assert reason.startswith("celery: ")
