@@ -1,6 +1,7 @@
 """The rights that the README gives a user of Redis suffice, and none of them is too many."""
 
 import re
+from functools import partial
 
 import pytest
 
@@ -42,13 +43,19 @@ class RestrictedStore(Store):
 
 
 @pytest.fixture
-def restricted(each_redis, rule):
+def restricted(restricted_on, each_redis):
+    """Make such a store on a server of each version in turn."""
+    return partial(restricted_on, each_redis)
+
+
+@pytest.fixture
+def restricted_on(rule):
     made = []
 
-    def make(*more, without=""):
+    def make(server, *more, without=""):
         # The queue's list, and the key in which these tests keep the time.
         rights = [right for right in rule if right != without]
-        made.append(RestrictedStore(each_redis, [*rights, "~celery", "~test:clock", *more]))
+        made.append(RestrictedStore(server, [*rights, "~celery", "~test:clock", *more]))
         return made[-1]
 
     yield make
@@ -92,14 +99,14 @@ def test_no_command_is_allowed_that_is_not_called(rule):
 
 
 @pytest.mark.parametrize("command", ["GET foreign", "SET foreign x", "KEYS *", "FLUSHALL"])
-def test_nothing_else_is_allowed(restricted, command):
+def test_nothing_else_is_allowed(restricted_on, redis_server, command):
     with pytest.raises(StoreError, match=r"(?i)permission"):
-        restricted()._client().execute("foreign", packed(command.split()))
+        restricted_on(redis_server)._client().execute("foreign", packed(command.split()))
 
 
 @pytest.mark.parametrize("right", sorted(BY_CLIENT))
-def test_a_scanner_cannot_do_without(restricted, right):
-    store = restricted(without=f"+{right}")
+def test_a_scanner_cannot_do_without(restricted_on, redis_server, redis_url, right):
+    store = restricted_on(redis_server, without=f"+{right}")
     wakeup = Wakeup(PooledConnection(store._where), store.keys["wake"])
 
     engine = store.engine()
