@@ -202,7 +202,7 @@ def as_user(server, delayq_app):
     """An app whose store's user has what the README says, and more or less than that."""
 
     def make(*more):
-        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        text = (ROOT / "celery_delayq" / "README.md").read_text(encoding="utf-8")
         rule = re.search(r"^ACL SETUSER delayq on >secret (.*)$", text, re.MULTILINE)[1].split()
         root = server.client()
         root.execute_command("ACL", "SETUSER", "delayq", "reset", "on", ">secret", *rule, *more)

@@ -6,23 +6,23 @@ from functools import partial
 import pytest
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, Wakeup
+from celery_delayq.store import Endpoint, PooledConnection, Wakeup
 from celery_delayq.store.connection import packed
 from celery_delayq.store.scripts import load
-from tests.readme import document
+from tests.readme.document import PACKAGE
 from tests.store.support import NOW_MS, Store
 from tests.store.test_every_redis import play
 
 # What is not called inside of a script.
 BY_CLIENT = {"eval", "evalsha", "blpop", "client|setname", "select"}
-TRACES = 10_000  # after so many that left, their traces move on to another key
+TOMBSTONES = 10_000  # after so many that left, theirs move on to another key
 
 
 @pytest.fixture(scope="module")
 def rule():
     [line] = [
         block.text.split()
-        for block in document.written_in("text", "In production")
+        for block in PACKAGE.written_in("text", "Access rights")
         if block.text.startswith("ACL SETUSER")
     ]
     return line[3:]
@@ -39,9 +39,7 @@ class RestrictedStore(Store):
         self.set_ms(NOW_MS)
 
     def _client(self):
-        client = super()._client()
-        client.endpoint = self._where
-        return client
+        return PooledConnection(self._where)
 
 
 @pytest.fixture
@@ -69,10 +67,10 @@ def test_every_step_is_allowed(restricted):
     play(restricted())
 
 
-def test_the_traces_of_what_left_may_move_on(restricted):
+def test_the_tombstones_may_move_on(restricted):
     store = restricted()
     engine = store.engine(batch_size=1000)
-    store.flood(TRACES)
+    store.flood(TOMBSTONES)
 
     while engine.hand_over().handed_over:
         pass
@@ -82,7 +80,7 @@ def test_the_traces_of_what_left_may_move_on(restricted):
 
 def test_a_scanner_may_wait_for_a_token(restricted):
     store = restricted()
-    wakeup = Wakeup(store._where, store.keys["wake"])
+    wakeup = Wakeup(PooledConnection(store._where), store.keys["wake"])
     store.schedule("a")
     try:
         assert wakeup.wait(5)
@@ -109,7 +107,7 @@ def test_nothing_else_is_allowed(restricted_on, redis_server, command):
 @pytest.mark.parametrize("right", sorted(BY_CLIENT))
 def test_a_scanner_cannot_do_without(restricted_on, redis_server, redis_url, right):
     store = restricted_on(redis_server, without=f"+{right}")
-    wakeup = Wakeup(store._where, store.keys["wake"])
+    wakeup = Wakeup(PooledConnection(store._where), store.keys["wake"])
 
     engine = store.engine()
 
@@ -125,7 +123,7 @@ def test_a_scanner_cannot_do_without(restricted_on, redis_server, redis_url, rig
         wakeup.close()
 
 
-def test_without_the_right_to_a_queue_s_list_a_task_is_set_aside_with_the_reason(restricted):
+def test_without_the_right_to_a_queue_s_list_a_task_is_dead_with_the_reason(restricted):
     store = restricted("resetkeys", "~{delayq:*}:*", "~test:clock")
     store.schedule("a")
 

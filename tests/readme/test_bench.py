@@ -2,7 +2,7 @@
 
 import re
 
-from tests.readme import document
+from tests.readme.document import PACKAGE
 from tests.readme.test_console import said_by
 
 COMMAND = "celery -A shop delayq bench --tasks 1000"
@@ -15,7 +15,7 @@ def without_figures(text):
 
 
 def test_the_output_of_a_bench_is_what_one_sees(environment, shop_file):
-    [shown] = document.written_in("text", "Command line")
+    [shown] = PACKAGE.written_in("text", "Measuring one's own Redis")
 
     said, status = said_by(COMMAND, environment, shop_file)
 

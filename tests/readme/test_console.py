@@ -1,4 +1,4 @@
-"""What the README shows of the command line is what one sees, but for ids, times and hosts."""
+"""What the READMEs show of the command line is what one sees, but for ids, times and hosts."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from tests.readme import document
+from tests.readme.document import DOCUMENTS, README, written_in
 from tests.readme.shape import shape
 
 SECTION = "Command line"
@@ -18,6 +18,7 @@ KNOWN = (
     *("worker", "control", "revoke"),
     *("delayq", "list", "show", "status", "cancel", "reschedule", "scan", "bench"),
 )
+CALL = re.compile(r"(?:^\$? ?|`)(celery (?!as|and)[^`#\n…]*\w)", re.MULTILINE)
 
 
 def said_by(command, environment, cwd):
@@ -47,10 +48,6 @@ def run(shop, monkeypatch):
     return run
 
 
-def transcripts():
-    return document.written_in("console")
-
-
 def steps(block):
     """Each command of a transcript, with what the README shows for it."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
@@ -59,20 +56,22 @@ def steps(block):
 
 
 def commands():
-    """Every call of celery in the README, whether its output is shown or not."""
-    text = document.README.read_text("utf-8")
-    return sorted(set(re.findall(r"(?:^\$? ?|`)(celery (?!as|and)[^`#\n]*\w)", text, re.MULTILINE)))
+    """Every call of celery in the READMEs, whether its output is shown or not."""
+    return sorted({call for document in DOCUMENTS.values() for call in CALL.findall(document.text)})
 
 
-def test_the_transcript_is_what_one_sees(shop, environment, shop_file):
+@pytest.mark.parametrize("block", written_in("console"), ids=lambda block: block.document)
+def test_the_transcript_is_what_one_sees(shop, environment, shop_file, block):
     shop.remind.s(42).set(task_id="order-42", queue="mail").delay_until("2030-01-01T09:00:00Z")
     shop.remind.s(43).set(task_id="order-43").delay_until("2030-01-01T09:30:00Z")
-    [block] = transcripts()
-    assert block.section == SECTION
 
     for command, shown in steps(block):
         said, _ = said_by(command, environment, shop_file)
         assert shape(said) == shape(shown), command
+
+
+def test_there_are_transcripts():
+    assert README.written_in("console", SECTION)
 
 
 def test_the_exit_status_is_1_when_an_id_is_not_scheduled(shop, run):
@@ -108,8 +107,16 @@ def test_a_command_and_its_options_exist(run, command):
     assert [word for word in words if word.startswith("--") and word not in said] == []
 
 
+def test_every_option_that_the_section_names_is_one(run):
+    named = set(re.findall(r"`(?:\w+ )?(--[\w-]+)`", README.parts(SECTION)))
+    assert len(named) >= 5
+    helps = [run(f"delayq {command} --help")[0] for command in ("list", "cancel")]
+
+    assert [option for option in named if option not in "".join(helps)] == []
+
+
 def test_every_way_to_give_a_time_that_the_readme_names_is_taken(shop, run):
-    named = re.findall(r"`(\+\d+[smhd])`", document.parts(SECTION))
+    named = re.findall(r"`(\+\d+[smhd])`", README.parts(SECTION))
     assert len(named) == 4
     shop.remind.s(42).set(task_id="order-42").delay_for(1800)
 
