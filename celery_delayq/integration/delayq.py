@@ -89,9 +89,9 @@ class DelayQ:
     ) -> Bulk:
         """Schedule one task for many arguments, many times as fast as one by one.
 
-        It is one call, and has one trace: what a tracer knows of the call is in all of its messages
-        alike. Where something on a message's way is patched or overridden, or a handler listens to
-        ``before_task_publish``, Celery makes each item's message, at the pace of single calls.
+        It is one call, and has one trace: what a tracer knows of the call is in the messages of all
+        items. Where a function between the call and the message is patched, items are sent like
+        single calls, and a tracer may give each a trace of its own.
 
         Args:
             signature: A task, or a signature with options for all; no canvas.

@@ -38,7 +38,9 @@ def ends(store):
         store.lease_out()
         assert store.entries.cancel(task_id)[0] is Outcome.UNCERTAIN
 
-    return {each.__name__: each for each in (hand_over, ack, cancel, cancel_of_dead, cancel_of_lost)}
+    return {
+        each.__name__: each for each in (hand_over, ack, cancel, cancel_of_dead, cancel_of_lost)
+    }
 
 
 WAYS = {
