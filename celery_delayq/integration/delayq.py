@@ -20,7 +20,7 @@ from ..scheduling import bulk
 from ..scheduling.bulk import Bulk, Item, Spread
 from ..services import Services
 from ..store import Counts, Outcome, State
-from . import registry
+from . import contract, registry
 from .results import Result, call_signature
 from .setup import set_up
 
@@ -40,6 +40,7 @@ class DelayQ:
     """
 
     def __init__(self, app: Celery) -> None:
+        contract.check()
         self.app = app
         self.services = registry.find(app) or Services(app)
         if registry.find(app) is None:
