@@ -11,7 +11,7 @@ DelayQError
 ├── AlreadyScheduled          (ValueError)
 ├── UnreadableRecord
 ├── LibraryChanged
-├── BrokerDown                (inside the scanner only)
+├── BrokerDown                (of ``hand_over``; scanners wait, and go on)
 └── StoreError
     ├── KeysLeft              (of `delayq bench` only)
     ├── StoreFull
@@ -31,8 +31,8 @@ class DelayQError(Exception):
     ``args`` are the facts, and the sentence is made of them when it is asked for: so an error is
     the same one after the journey from a pool's process, or through a result backend.
 
-    ``so_far``: of a ``schedule_many`` that this ended, what is held already. The slice that it met
-    is held whole, or not at all.
+    ``so_far``: of a ``schedule_many`` that this ended, what is scheduled already. The slice that it
+    met is scheduled whole, or not at all.
     """
 
     so_far: Any = None
@@ -105,7 +105,7 @@ class InvalidSetting(InvalidOption):
 
 
 class AlreadyScheduled(DelayQError, ValueError):
-    """The task id is taken by an entry that has not been handed over yet."""
+    """The task id is that of a task which is scheduled, and has not been handed over yet."""
 
     def __init__(self, task_id: str) -> None:
         super().__init__(task_id)
@@ -164,7 +164,7 @@ class BrokerDown(DelayQError):
 
 
 class StoreError(DelayQError):
-    """Redis refused a step; nothing was changed by it."""
+    """A step of the store failed. Raised as such: Redis refused it, and said why."""
 
     def __init__(self, step: str, why: str) -> None:
         super().__init__(step, why)
@@ -176,7 +176,7 @@ class StoreError(DelayQError):
 
 
 class StoreFull(StoreError):
-    """Redis is at ``maxmemory``; no new task can be held until memory is freed."""
+    """Redis is at ``maxmemory``; no new task can be scheduled until memory is freed."""
 
 
 class KeysLeft(StoreError):
@@ -195,7 +195,7 @@ class KeysLeft(StoreError):
 
 
 class StoreUnavailable(StoreError, OperationalError):
-    """Redis could not be reached, or did not answer in time.
+    """Redis could not be reached, or did not answer in time: whether the step ran is unknown.
 
     Also an ``OperationalError`` of kombu, because that is what ``apply_async`` raises
     when its broker is away, and what callers therefore catch.

@@ -49,7 +49,7 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "URL",
         "a redis:// or rediss:// URL",
-        "The Redis that holds scheduled tasks; by default the broker, when that is a Redis.",
+        "The Redis in which scheduled tasks wait; by default the broker, when that is a Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
     ),
     Setting(
@@ -73,7 +73,7 @@ SETTINGS: tuple[Setting, ...] = (
         30.0,
         "seconds",
         "a number of seconds from 1 to 3600",
-        "How long a scanner may hold a task that it publishes to another broker.",
+        "How long a scanner may keep a task that it publishes to another broker.",
         _number(1, 3600),
     ),
     Setting(
@@ -81,7 +81,7 @@ SETTINGS: tuple[Setting, ...] = (
         5.0,
         "seconds",
         "a number of seconds from 0.1 to 300",
-        "How often a scanner looks although nothing woke it; also its sign of life.",
+        "How often a scanner looks although nothing woke it; also its heartbeat.",
         _number(0.1, 300),
     ),
     Setting(
@@ -89,7 +89,7 @@ SETTINGS: tuple[Setting, ...] = (
         False,
         "true or false",
         "true or false",
-        "Hold every task sent with `eta` or `countdown`, with no change to the calling code.",
+        "Schedule every task sent with `eta` or `countdown`, with no change to the calling code.",
         lambda value: isinstance(value, bool),
     ),
     Setting(

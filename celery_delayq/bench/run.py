@@ -19,12 +19,12 @@ from celery.utils import uuid
 
 from ..clock import When
 from ..errors import DelayQError, StoreError, StoreFull
-from ..message.outgoing import Captured, InterceptingProducer, capturing_producer
+from ..message.outgoing import InterceptingProducer, OutgoingMessage, recording_producer
 from ..scheduling.bulk import SLICE
 from ..scheduling.prepared import PreparedMessage
 from ..services import Services
-from ..store import Entries, New, ScratchKeys
-from ..store.record import Draft, destination_for
+from ..store import Entries, NewEntry, ScratchKeys
+from ..store.record import NewRecord, destination_for
 from .measurements import Figures, Link, Measure
 
 TASK = "celery_delayq.bench"  # no such task exists, and no worker ever sees it
@@ -97,7 +97,7 @@ class _Run:
         self._room = room
         self._tick = tick
         self._entries = Entries(room.scripts)
-        self._capturing = capturing_producer(services.broker.options)
+        self._producer = recording_producer(services.broker.options)
         self._destination = destination_for("L", room.list)
 
     def run(self, tasks: int, link: Link) -> Figures:
@@ -129,7 +129,7 @@ class _Run:
         held: list[str] = []
 
         def schedule(_: int) -> int:
-            new = self._new(self._message().draft(self._destination, share=True))
+            new = self._new(self._message().new_record(self._destination, share=True))
             self._schedule([new])
             held.append(new.task_id)
             return 1
@@ -144,10 +144,10 @@ class _Run:
         return one, self._measure(cancel, len(held), BRIEFLY)
 
     def _in_bulk(self, tasks: int) -> Measure:
-        draft = self._drafts()
+        record = self._records()
 
         def schedule(left: int) -> int:
-            new = [self._new(draft(number)) for number in range(min(SLICE, left))]
+            new = [self._new(record(number)) for number in range(min(SLICE, left))]
             self._schedule(new)
             return len(new)
 
@@ -196,14 +196,14 @@ class _Run:
         redis = None if before is None or after is None else after - before
         return Measure(len(times), done, spent, max(times), size, used, redis)
 
-    def _message(self) -> Captured:
+    def _message(self) -> OutgoingMessage:
         """What the app makes of a call, but by no way on which somebody would hear of a task."""
-        got: list[Captured] = []
+        got: list[OutgoingMessage] = []
         conf = self._services.app.conf
         made = self._services.app.amqp.create_task_message(
             uuid(), TASK, (42,), {}, reply_to=self._services.app.thread_oid
         )
-        InterceptingProducer(self._capturing, got.append).publish(
+        InterceptingProducer(self._producer, got.append).publish(
             made.body,
             routing_key=conf.task_default_queue,
             serializer=conf.task_serializer,
@@ -213,21 +213,21 @@ class _Run:
         )
         return got[0]
 
-    def _drafts(self) -> Callable[[int], Draft]:
+    def _records(self) -> Callable[[int], NewRecord]:
         """What makes the records of a bulk, as ``schedule_many`` does."""
         message = self._message()
         prepared = PreparedMessage.of(self._services.app, message, self._destination)
-        bare = message.draft(self._destination, share=False)
-        return lambda number: (prepared and prepared.draft((number,), {})) or bare
+        bare = message.new_record(self._destination, share=False)
+        return lambda number: (prepared and prepared.new_record((number,), {})) or bare
 
     def _size(self) -> int:
-        return len(self._drafts()(42).body) + len(self._destination) + ENVELOPE
+        return len(self._records()(42).body) + len(self._destination) + ENVELOPE
 
-    def _new(self, draft: Draft) -> New:
+    def _new(self, record: NewRecord) -> NewEntry:
         due_ms = FIRST_DUE_MS + random.randrange(DUE_WITHIN_MS)
-        return New(uuid(), When("at", due_ms), draft)
+        return NewEntry(uuid(), When("at", due_ms), record)
 
-    def _schedule(self, new: list[New]) -> None:
+    def _schedule(self, new: list[NewEntry]) -> None:
         for answer in self._entries.schedule(new, operation=b"bench---", again=False):
             if isinstance(answer, DelayQError):
                 raise answer

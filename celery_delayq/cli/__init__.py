@@ -14,7 +14,7 @@ from . import bench, changing, reading, running
 @click.pass_context
 @handle_preload_options
 def delayq(ctx: click.Context, /, **_: Any) -> None:
-    """Look at scheduled tasks, cancel and move them."""
+    """Look at scheduled tasks, cancel and reschedule them."""
 
 
 for _command in (

@@ -15,7 +15,7 @@ from kombu.exceptions import OperationalError
 
 from .. import clock
 from ..message.route import Route
-from ..store import Claimed
+from ..store import LeasedEntry
 from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
 
 
@@ -56,7 +56,7 @@ class Confirming(OneByOne):
                 raise OperationalError(f"it confirms nothing: {self._verdicts[0].reason}")
         return None
 
-    def publish(self, window: Sequence[Claimed]) -> list[Verdict]:
+    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
         until = clock.monotonic() + self._timeout
         refused = self._declare_all(window)
         self._waiting.clear()
@@ -76,7 +76,7 @@ class Confirming(OneByOne):
         self._await_confirms(until)
         return self._verdicts
 
-    def _declare_all(self, window: Sequence[Claimed]) -> dict[str, Verdict]:
+    def _declare_all(self, window: Sequence[LeasedEntry]) -> dict[str, Verdict]:
         """Declare what the window's messages need; returns a verdict for each route that has not.
 
         Before any of them is sent: RabbitMQ answers a wrong declaration by closing the channel,

@@ -14,7 +14,7 @@ from kombu import Connection
 
 from .. import clock
 from ..errors import BrokerDown
-from ..store import Claimed
+from ..store import LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 
@@ -79,8 +79,8 @@ class Link:
         }
 
     def publish(
-        self, entries: Sequence[Claimed], out_of_time: Callable[[], bool]
-    ) -> Iterator[tuple[Claimed, Verdict]]:
+        self, entries: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
+    ) -> Iterator[tuple[LeasedEntry, Verdict]]:
         """Publish entries, window by window; yields what became of each.
 
         Raises:
@@ -101,7 +101,7 @@ class Link:
         if broken:
             raise broken
 
-    def _publish(self, window: Sequence[Claimed]) -> tuple[list[Verdict], str]:
+    def _publish(self, window: Sequence[LeasedEntry]) -> tuple[list[Verdict], str]:
         publisher = self._publisher
         assert publisher is not None  # noqa: S101 (prepare made it)
         started = clock.monotonic()
@@ -115,7 +115,7 @@ class Link:
             self._size = min(WINDOW, self._size * 2)
         return verdicts, publisher.lost
 
-    def _windows(self, entries: Sequence[Claimed]) -> Iterator[Sequence[Claimed]]:
+    def _windows(self, entries: Sequence[LeasedEntry]) -> Iterator[Sequence[LeasedEntry]]:
         """Entries in windows; what failed before goes alone, lest it take others along again."""
         fresh = [entry for entry in entries if entry.is_first]
         start = 0

@@ -23,7 +23,7 @@ from kombu.transport import virtual
 from .. import clock
 from ..message.headers import ATTEMPT_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-from ..store import Claimed
+from ..store import LeasedEntry
 
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
 
@@ -70,7 +70,7 @@ class OneByOne:
     def probe(self) -> None:
         """Raise unless the broker takes a message; where that can be found out."""
 
-    def publish(self, window: Sequence[Claimed]) -> list[Verdict]:
+    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
         """Publish in order; returns a verdict for each."""
         verdicts: list[Verdict] = []
         for entry in window:
@@ -78,7 +78,7 @@ class OneByOne:
             verdicts.append(Verdict(UNSENT) if failed else self._attempt(entry))
         return verdicts
 
-    def _attempt(self, entry: Claimed) -> Verdict:
+    def _attempt(self, entry: LeasedEntry) -> Verdict:
         try:
             relayed = Relayed.parse(entry.destination, entry.message)
             relayed.options["headers"][ATTEMPT_HEADER] = entry.attempts + 1
@@ -146,7 +146,7 @@ class OneByOne:
 class Pushing(OneByOne):
     """Redis: what is bound for a list is pushed as it stands, all for one list at once."""
 
-    def publish(self, window: Sequence[Claimed]) -> list[Verdict]:
+    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
         verdicts = [Verdict(UNSENT)] * len(window)
         lists: dict[str, dict[int, bytes]] = defaultdict(dict)
         for place, entry in enumerate(window):
@@ -163,7 +163,7 @@ class Pushing(OneByOne):
                 verdicts[place] = verdict
         return verdicts
 
-    def _pushed(self, entry: Claimed) -> tuple[str | None, bytes]:
+    def _pushed(self, entry: LeasedEntry) -> tuple[str | None, bytes]:
         try:
             return Route.parse(entry.destination).list, _with_attempt(entry)
         except Exception:
@@ -178,7 +178,7 @@ class Pushing(OneByOne):
         return Verdict(SENT)
 
 
-def _with_attempt(entry: Claimed) -> bytes:
+def _with_attempt(entry: LeasedEntry) -> bytes:
     # Its headers stand last in a message, and are closed by two braces.
     text = f', "{ATTEMPT_HEADER}": {entry.attempts + 1}'
     if entry.uncertain:

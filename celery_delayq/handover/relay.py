@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .. import clock
 from ..services import Hooks
-from ..store import Claimed, Engine
+from ..store import Engine, LeasedEntry
 from .dead import tell
 from .link import Link
 
@@ -58,8 +58,8 @@ class Relay:
         sent = self._publish_all(claimed, lambda: stopping() or clock.monotonic() > until)
         return Batch(len(claimed), sent)
 
-    def _publish_all(self, claimed: list[Claimed], out_of_time: Callable[[], bool]) -> int:
-        verdicts: dict[str, list[tuple[Claimed, str]]] = defaultdict(list)
+    def _publish_all(self, claimed: list[LeasedEntry], out_of_time: Callable[[], bool]) -> int:
+        verdicts: dict[str, list[tuple[LeasedEntry, str]]] = defaultdict(list)
         try:
             for entry, verdict in self._link.publish(claimed, out_of_time):
                 verdicts[verdict.word].append((entry, verdict.reason))
@@ -68,7 +68,7 @@ class Relay:
             self._settle(verdicts)
         return len(verdicts["sent"])
 
-    def _settle(self, verdicts: dict[str, list[tuple[Claimed, str]]]) -> None:
+    def _settle(self, verdicts: dict[str, list[tuple[LeasedEntry, str]]]) -> None:
         sent = [entry for entry, _ in verdicts["sent"]]
         if self.engine.ack(sent) < len(sent):
             logger.warning("a lease ran out before its tasks were acknowledged; some may run twice")
@@ -83,7 +83,7 @@ class Relay:
             for entry, reason in verdicts[verdict]:
                 self._refuse(entry, verdict, reason)
 
-    def _refuse(self, entry: Claimed, verdict: str, reason: str) -> None:
+    def _refuse(self, entry: LeasedEntry, verdict: str, reason: str) -> None:
         if verdict == "dead" or entry.refusals + 1 >= MAX_REFUSALS:
             self.engine.nack("dead", [entry], reason=reason)
             tell(self._hooks, [(entry.task_id, reason)])

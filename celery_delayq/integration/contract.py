@@ -72,6 +72,8 @@ _OWN = (
         "a bulk's arguments are checked",
         mentions("__header__"),
     ),
+    Leaning("celery.app.base:Celery._fixups", "whether Django's tasks are wanted"),
+    Leaning("celery.fixups.django:DjangoFixup", "whether Django's tasks are wanted"),
     Leaning("celery.result:AsyncResult._get_task_meta", "a result's state", takes()),
     Leaning("celery.result:AsyncResult.__reduce_args__", "a result is pickled", takes()),
     Leaning("celery.result:GroupResult.__reduce_args__", "a group's result is pickled", takes()),

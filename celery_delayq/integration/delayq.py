@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.app.task import Context, Task
@@ -21,8 +22,14 @@ from ..scheduling.bulk import Bulk, Item, Spread
 from ..services import Services
 from ..store import Counts, Outcome, State
 from . import contract, registry
-from .results import Result, call_signature
+from .calls import call_signature
+from .results import ScheduledResult
 from .setup import set_up
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=Any)
 
 
 class DelayQ:
@@ -32,14 +39,15 @@ class DelayQ:
     and signatures, and lets ``revoke`` reach what waits. It opens no connection.
 
     Args:
-        app: The Celery app. Settings are read from its configuration, when first needed.
+        app: The Celery app. Settings are read from its configuration, when first needed. It gets
+            the attribute ``delayq``, which a type checker cannot know: keep the object instead.
 
     Attributes:
         app: The Celery app.
         services: Its settings, broker and store, for what builds on this package.
     """
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery[Any]) -> None:
         contract.check()
         self.app = app
         self.services = registry.find(app) or Services(app)
@@ -51,11 +59,11 @@ class DelayQ:
 
     def schedule(
         self,
-        signature: Signature | Task,
+        signature: Signature[R] | Task[..., R],
         *,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
-    ) -> Result:
+    ) -> ScheduledResult[R]:
         """Schedule a signature; all of its options are honoured.
 
         Args:
@@ -66,7 +74,7 @@ class DelayQ:
 
         Returns:
             A result with ``due``, ``cancel`` and ``reschedule``. With ``task_always_eager`` the
-            task has run, and this is Celery's ``EagerResult``.
+            task has run: it is an ``EagerResult`` as well, and too late to be cancelled.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
@@ -80,7 +88,7 @@ class DelayQ:
 
     def schedule_many(
         self,
-        signature: Signature | Task,
+        signature: Signature[Any] | Task[..., Any],
         items: Iterable[Item],
         *,
         at: TimeInput | Sequence[TimeInput] | None = None,
@@ -90,9 +98,9 @@ class DelayQ:
     ) -> Bulk:
         """Schedule one task for many arguments, many times as fast as one by one.
 
-        It is one call, and has one trace: what a tracer knows of the call is in the messages of all
-        items. Where a function between the call and the message is patched, items are sent like
-        single calls, and a tracer may give each a trace of its own.
+        It is one call, and has one trace: what a tracer knows of the call is in all of its messages
+        alike. Where something on a message's way is patched or overridden, or a handler listens to
+        ``before_task_publish``, Celery makes each item's message, at the pace of single calls.
 
         Args:
             signature: A task, or a signature with options for all; no canvas.

@@ -1,23 +1,50 @@
-"""What scheduling returns: Celery's own results, which can also be cancelled and moved."""
+"""What scheduling returns: Celery's own results, which can also be cancelled and rescheduled.
+
+ScheduledResult
+├── ScheduledTaskResult         an AsyncResult: of a task, a chain, a chord
+├── ScheduledGroupResult        a GroupResult
+├── EagerScheduledResult        an EagerResult: with task_always_eager, the task has run
+└── EagerScheduledGroupResult   a GroupResult of such
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Union
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any
 
-from celery.app.task import Task
-from celery.canvas import Signature
+from celery import states
 from celery.result import AsyncResult, EagerResult, GroupResult
 
-from ..clock import DelayInput, TimeInput, When, from_ms, one_of
+from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..operations import changing, reading
-from ..scheduling.calls import schedule_call, schedule_signature
 from ..services import Services
-from ..store import Outcome, Receipt, State
+from ..store import Outcome, State
+
+if TYPE_CHECKING:
+    from typing import Generic
+
+    from typing_extensions import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+
+    # As Celery's stubs do: what a group returns is typed as an AsyncResult too.
+    class _Result(AsyncResult[R_co], Generic[R_co]): ...
+
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
+
+    class _Result:
+        __class_getitem__ = classmethod(GenericAlias)
 
 
-class Scheduled:
-    """What a result of something scheduled can do besides."""
+class ScheduledResult(_Result[R_co]):
+    """What ``delay_until``, ``delay_for`` and ``schedule`` return; the class to annotate with.
+
+    It is one of Celery's results as well: an ``AsyncResult``, of a group a ``GroupResult``.
+    """
 
     id: str
     _services: Services
@@ -31,6 +58,21 @@ class Scheduled:
         ``delayq.get(id).due`` knows.
         """
         return from_ms(self._due_ms)
+
+    @property
+    def state(self) -> str:
+        """``SCHEDULED`` while it waits (``DEAD`` if it is dead), then the backend's word.
+
+        The word for a group is its tasks': ``FAILURE`` or ``REVOKED`` as soon as one of them is,
+        ``SUCCESS`` when all are, and ``PENDING`` until then.
+        """
+        # The store first: a state in the backend would expire before a far due time.
+        waits = reading.state(self._services, self.id)
+        if waits is not None:
+            return State.DEAD.value if waits is State.DEAD else State.SCHEDULED.value
+        return self._backend_state()
+
+    status = state
 
     def cancel(self, *, revoke: bool = False) -> Outcome:
         """Cancel it; see :meth:`DelayQ.cancel`."""
@@ -50,24 +92,19 @@ class Scheduled:
             self._due_ms = due_ms
         return outcome
 
+    def _backend_state(self) -> str:
+        raise NotImplementedError
 
-class ScheduledResult(Scheduled, AsyncResult):
-    """The result of a scheduled task: an ``AsyncResult`` with ``due``, ``cancel``, ``reschedule``.
 
-    Its ``state`` is ``SCHEDULED`` while the task waits.
-    """
+class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
+    """The result of a scheduled task, chain or chord."""
 
-    @property
-    def state(self) -> str:
-        """``SCHEDULED`` while held (``DEAD`` if it was set aside), then the backend's word."""
-        # The store first: a state in the backend would expire before a far due time.
-        held = reading.state(self._services, self.id)
-        if held is not None:
-            return State.DEAD.value if held is State.DEAD else State.SCHEDULED.value
+    def _backend_state(self) -> str:
         state: str = self._get_task_meta()["status"]
         return state
 
-    status = state
+    def __copy__(self) -> Any:
+        return _with_face(super().__copy__(), type(self), self._services, self._due_ms)
 
     def __del__(self) -> None:
         # Celery up to 5.6 unsubscribes from Redis for each result that is dropped, subscribed or
@@ -80,41 +117,102 @@ class ScheduledResult(Scheduled, AsyncResult):
         return AsyncResult, self.__reduce_args__()
 
 
-class ScheduledGroupResult(Scheduled, GroupResult):
-    """The result of a scheduled group: a ``GroupResult`` that can be cancelled and moved."""
+class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
+    """The result of a scheduled group: a ``GroupResult`` that can be cancelled and rescheduled."""
 
     def revoke(self, *args: Any, **options: Any) -> Any:
-        """Cancel it while it is held; then what ``GroupResult.revoke`` does: tell the workers."""
+        """Cancel it while it waits; then what ``GroupResult.revoke`` does: tell the workers."""
         return None if self.cancel() else super().revoke(*args, **options)
+
+    def _backend_state(self) -> str:
+        return _state_of_all(self.results)
 
     def __reduce__(self) -> Any:
         return GroupResult, self.__reduce_args__()
 
 
-Result = Union[ScheduledResult, ScheduledGroupResult, EagerResult]
+class _HasRun(ScheduledResult[R_co]):
+    """What was scheduled with ``task_always_eager``: it ran in the call, and never was in Redis."""
+
+    @property
+    def state(self) -> str:
+        return self._backend_state()
+
+    status = state
+
+    def cancel(self, *, revoke: bool = False) -> Outcome:  # noqa: ARG002
+        """Too late, as it has run."""
+        return Outcome.HANDED_OVER
+
+    def reschedule(
+        self,
+        at: TimeInput | None = None,
+        *,
+        after: DelayInput | None = None,
+        by: DelayInput | None = None,
+    ) -> Outcome:
+        """Too late, as it has run; a wrong time is refused all the same."""
+        one_of(self._services.timezone, at=at, after=after, by=by)
+        return Outcome.HANDED_OVER
 
 
-def call_task(
-    services: Services, task: Task, when: When, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Result:
-    """Schedule one call of a task; its result."""
-    return scheduled(services, *schedule_call(services, task.apply_async, when, args, kwargs))
+class EagerScheduledResult(_HasRun[R_co], EagerResult):
+    """The result of a task, chain or chord that ran in the call."""
+
+    def _backend_state(self) -> str:
+        state: str = self._state
+        return state
+
+    def __copy__(self) -> Any:
+        return _with_face(super().__copy__(), type(self), self._services, self._due_ms)
+
+    def __reduce__(self) -> Any:
+        return EagerResult, self.__reduce_args__()
 
 
-def call_signature(services: Services, signature: Signature, when: When) -> Result:
-    """Schedule a signature, or a canvas; its result."""
-    return scheduled(services, *schedule_signature(services, signature, when))
+class EagerScheduledGroupResult(_HasRun[Any], GroupResult):
+    """The result of a group that ran in the call."""
+
+    def _backend_state(self) -> str:
+        return _state_of_all(self.results)
+
+    def __reduce__(self) -> Any:
+        return GroupResult, self.__reduce_args__()
 
 
-def scheduled(services: Services, result: Any, receipt: Receipt | None) -> Result:
-    """Celery's *result*, able to be cancelled and rescheduled; as it is, if there is no receipt."""
-    if receipt is None:
-        eager: EagerResult = result
-        return eager
+def _state_of_all(results: list[Any]) -> str:
+    found = {
+        _state_of_all(result.results) if isinstance(result, GroupResult) else result.state
+        for result in results
+    }
+    for ended in (states.FAILURE, states.REVOKED):
+        if ended in found:
+            return str(ended)
+    return str(states.PENDING if found - {states.SUCCESS} else states.SUCCESS)
+
+
+def scheduled(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any]:
+    """*result*, able to be cancelled and rescheduled."""
+    kind = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledTaskResult
+    return _with_face(result, kind, services, due_ms)
+
+
+def has_run(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any]:
+    """*result* of what should have waited until *due_ms*, and ran at once."""
+    if not isinstance(result, (EagerResult, GroupResult)):
+        made: ScheduledResult[Any] = result  # of an apply_async of the user's own
+        return made
+    kind = EagerScheduledGroupResult if isinstance(result, GroupResult) else EagerScheduledResult
+    return _with_face(result, kind, services, due_ms)
+
+
+def _with_face(
+    result: Any, kind: type[ScheduledResult[Any]], services: Services, due_ms: int
+) -> ScheduledResult[Any]:
     # The very object that Celery made. A second one beside it would make the Redis result backend
     # unsubscribe twice, as each of them is dropped.
-    result.__class__ = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledResult
+    result.__class__ = kind
     result._services = services
-    result._due_ms = receipt.due_ms
-    made: ScheduledResult | ScheduledGroupResult = result
+    result._due_ms = due_ms
+    made: ScheduledResult[Any] = result
     return made

@@ -7,6 +7,7 @@ from click import Option
 
 from ..message import canvas
 from . import amqp, control, methods
+from .task import combine_with_django
 
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
@@ -20,6 +21,7 @@ def set_up(app: Celery) -> None:
     app.steps["worker"].add(SCANNER_STEP)
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)
+    combine_with_django(app)
     methods.install()
 
 

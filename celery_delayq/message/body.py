@@ -32,6 +32,6 @@ def body_of(envelope: dict[str, Any], accept: Any) -> Any:
 
 
 def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], Any]:
-    """Headers and decoded body of a held message."""
+    """Headers and decoded body of a message that waits."""
     envelope = loads(message)
     return envelope["headers"], body_of(envelope, accept)

@@ -30,7 +30,7 @@ class Broker:
         try:
             endpoint = _endpoint(connection)
         except ValueError:
-            # kombu will say so when it connects; here it is not a Redis that could hold tasks.
+            # kombu will say so when it connects; here it is not a Redis that tasks could wait in.
             endpoint = None
         return cls(endpoint, options, failover=len(connection.alt or ()) > 1)
 

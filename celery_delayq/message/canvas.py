@@ -1,10 +1,10 @@
-"""A canvas is held as one entry, whose task applies it when it is due.
+"""A canvas is scheduled as one entry, whose task applies it when it is due.
 
 A chord's counter in the result backend expires a day after the chord was applied, so a chord that
 is applied now and due later never fires. Instead its ids are frozen now, which makes the caller's
 result work, and its signature travels in the arguments of a task of this package.
 
-The entry has the id of the canvas's result, so that ``result.id`` cancels and moves it.
+The entry has the id of the canvas's result, so that ``result.id`` cancels and reschedules it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``send_task`` has by then replaced exchange and routing key by those of a cascade of delay
 queues: ``celery_delayed_27``, and 28 binary digits of the countdown before the routing key. A
-held message must go where it would have gone without an eta.
+scheduled message must go where it would have gone without an eta.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.json import JSONEncoder
 
-from ..store.record import Draft, Template, whole
+from ..store.record import NewRecord, Template, whole
 from .headers import DUE_HEADER, EXPIRES_HEADER
 
 # What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
@@ -30,7 +30,7 @@ dumps = JSONEncoder().encode
 
 
 @dataclass(frozen=True)
-class Captured:
+class OutgoingMessage:
     """What would have been published, and where to.
 
     ``payload`` is the body before it was serialised; ``encode`` makes of such a one what stands in
@@ -59,11 +59,11 @@ class Captured:
         """Whether its body is so large that sharing a template is not worth its while."""
         return len(self.message["body"]) > LARGE
 
-    def draft(self, destination: bytes, *, share: bool) -> Draft:
+    def new_record(self, destination: bytes, *, share: bool) -> NewRecord:
         """The record of this message; *share*: with a template, where the message allows it."""
         lines, differing = self.shareable() if share else ([], [])
         if lines:
-            return Template.of(lines).draft(destination, differing)
+            return Template.of(lines).new_record(destination, differing)
         return whole(destination, _open_ended(self.message))
 
     def shareable(self) -> tuple[list[str], list[str]]:
@@ -125,7 +125,7 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
         ', "kwargsrepr": ',
         f', "{DUE_HEADER}": ',
     ]
-    # An expiry that counts from the due time moves with it, and only a template lets it.
+    # An expiry that counts from the due time follows it, and only a template lets it.
     large = len(message["body"]) > LARGE or sum(map(len, lines)) > LARGE
     if large and expires_ms is None:
         return [], []
@@ -147,7 +147,7 @@ class _Channel(virtual.Channel):
         return message, exchange, routing_key
 
 
-def capturing_producer(options: Mapping[str, Any]) -> Producer:
+def recording_producer(options: Mapping[str, Any]) -> Producer:
     """A producer whose ``publish`` returns the message; for the broker's transport options.
 
     It keeps nothing from one message to the next, so any number of threads may share it.
@@ -160,7 +160,7 @@ def capturing_producer(options: Mapping[str, Any]) -> Producer:
 class InterceptingProducer:
     """Stands where Celery's sender expects a producer; *take* gets what it would publish."""
 
-    def __init__(self, capturing: Producer, take: Callable[[Captured], None]) -> None:
+    def __init__(self, capturing: Producer, take: Callable[[OutgoingMessage], None]) -> None:
         self._producer = capturing
         self._take = take
 
@@ -182,7 +182,7 @@ class InterceptingProducer:
         )
         # declare=[]: nothing can be declared here; whoever hands the message over does that.
         message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
-        self._take(Captured(message, name, routing_key, entities, body, encode))
+        self._take(OutgoingMessage(message, name, routing_key, entities, body, encode))
 
     def _encode(self, serializer: str | None, compression: str | None, payload: Any) -> str:
         """What kombu's producer and channel make of a body, without what they make around it."""
@@ -215,7 +215,7 @@ def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
     return f"{queue}{separator}{step}" if step else queue
 
 
-def needs_relay(captured: Captured) -> bool:
+def needs_relay(captured: OutgoingMessage) -> bool:
     """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
     return bool(captured.exchange) or any(
         "x-expires" in (entity.queue_arguments or {}) or entity.expires

@@ -1,4 +1,4 @@
-"""Where a relay publishes to: written when a message is held, read when it is due."""
+"""Where a relay publishes to: written when a message is scheduled, read when it is due."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from kombu import Exchange, Queue, binding
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
-from .outgoing import Captured, dumps
+from .outgoing import OutgoingMessage, dumps
 
 
-def relay_route(captured: Captured, queues: Mapping[str, Queue], key: str | None = None) -> str:
+def relay_route(
+    captured: OutgoingMessage, queues: Mapping[str, Queue], key: str | None = None
+) -> str:
     """Where a relay publishes to, as the JSON text that stands in a record as its destination.
 
     Args:
@@ -77,7 +79,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Relayed:
-    """A held message, ready for a producer of the real broker."""
+    """A message that is due, ready for a producer of the real broker."""
 
     route: Route
     body: bytes
@@ -89,7 +91,7 @@ class Relayed:
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: the parts are not what
-                :func:`relay_route` and :meth:`Captured.draft` write.
+                :func:`relay_route` and :meth:`OutgoingMessage.new_record` write.
         """
         envelope = loads(message)
         properties = dict(envelope["properties"])

@@ -40,7 +40,7 @@ class ScheduledTask:
         try:
             envelope = loads(entry.message)
             headers, properties = envelope["headers"], envelope["properties"]
-            held = cls(
+            made = cls(
                 id=entry.task_id,
                 task=headers.get("task", ""),
                 queue=properties["delivery_info"]["routing_key"],
@@ -54,7 +54,7 @@ class ScheduledTask:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UnreadableRecord(entry.task_id, repr(error)) from error
         # Protocol 1 keeps the task's name with its arguments.
-        return held if held.task else replace(held, task=held._call.get("task", ""))
+        return made if made.task else replace(made, task=made._call.get("task", ""))
 
     @property
     def args(self) -> tuple[Any, ...] | None:

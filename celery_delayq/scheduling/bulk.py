@@ -20,7 +20,7 @@ from ..clock import DelayInput, TimeInput, When
 from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreError
 from ..message import canvas
 from ..services import Services
-from ..store import New, checked_id
+from ..store import NewEntry, checked_id
 from .prepared import Preparation
 from .request import OPTION, Ready, Request
 from .untouched import touched
@@ -43,7 +43,7 @@ class Bulk:
 
     Attributes:
         ids: Task ids; ``None`` in the place of an item that was refused.
-        refused: Place of an item -> why it is not held.
+        refused: Place of an item -> why it was not scheduled.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Bulk:
 
     @property
     def scheduled(self) -> int:
-        """How many are held."""
+        """How many are scheduled."""
         return len(self.ids) - len(self.refused)
 
     def __repr__(self) -> str:
@@ -92,12 +92,12 @@ class Loader:
         self._task = _task_of(signature)
         self._progress = progress
         self._preparation: Preparation | None = None
-        self._slice: list[New | str | Exception] = []
+        self._slice: list[NewEntry | str | Exception] = []
         self._bytes = 0
         self._policy: Mapping[str, Any] = {}
 
     def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
-        """Hold all items; *times* has one for each, ``None`` where the item brings its own."""
+        """Schedule all items; *times* has one for each, ``None`` where the item brings its own."""
         self._look_around()
         try:
             # An item is asked for first: one time too many would be taken of the other.
@@ -109,8 +109,8 @@ class Loader:
             raise
         return self.bulk
 
-    def _outcome(self, item: Item, when: When | None) -> New | str | Exception:
-        """Of one item what is to be held, the id of a task that has run, or why neither."""
+    def _outcome(self, item: Item, when: When | None) -> NewEntry | str | Exception:
+        """Of one item its entry, the id of a task that has run, or why neither."""
         try:
             return self._new(*self._read(item, when))
         except (OperationalError, StoreError, SoftTimeLimitExceeded, NotScheduled):
@@ -118,8 +118,8 @@ class Loader:
         except Exception as error:
             return _bare(error)
 
-    def _add(self, outcome: New | str | Exception) -> None:
-        size = len(outcome.draft.body) if isinstance(outcome, New) else 0
+    def _add(self, outcome: NewEntry | str | Exception) -> None:
+        size = len(outcome.record.body) if isinstance(outcome, NewEntry) else 0
         if self._bytes + size > SLICE_BYTES:
             self._flush()
         self._slice.append(outcome)
@@ -130,10 +130,10 @@ class Loader:
     def _flush(self) -> None:
         if not self._slice:
             return
-        new = [outcome for outcome in self._slice if isinstance(outcome, New)]
+        new = [outcome for outcome in self._slice if isinstance(outcome, NewEntry)]
         answers = iter(write(self._services, new, self._policy) if new else ())
         for outcome in self._slice:
-            if isinstance(outcome, New):
+            if isinstance(outcome, NewEntry):
                 answer = next(answers)
                 self._note(answer if isinstance(answer, DelayQError) else outcome.task_id)
             else:
@@ -171,18 +171,18 @@ class Loader:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
         return args, kwargs, when, uuid() if task_id is None else checked_id(task_id)
 
-    def _new(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
+    def _new(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | str:
         new = self._filled_in(args, kwargs, when, task_id)
         return new or self._by_celery(args, kwargs, when, task_id)
 
-    def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | None:
+    def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | None:
         message = self._preparation and self._preparation.message
         if not message:
             return None
         args, kwargs = _merged(self._signature, args, kwargs)
         return message.new(self._task, args, kwargs, when, task_id)
 
-    def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> New | str:
+    def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | str:
         got: list[Ready] = []
         options = {OPTION: Request(when, got.append), "add_to_parent": False}
         result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)

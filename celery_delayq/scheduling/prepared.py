@@ -26,9 +26,9 @@ from typing import Any
 import celery.app.amqp
 
 from ..clock import When
-from ..message.outgoing import LARGE, Captured, dumps, has_plain_id
-from ..store import New
-from ..store.record import Draft, Template
+from ..message.outgoing import LARGE, OutgoingMessage, dumps, has_plain_id
+from ..store import NewEntry
+from ..store.record import NewRecord, Template
 from .request import Ready
 
 _SIMPLE = {bool, int, float, type(None)}
@@ -46,7 +46,7 @@ class PreparedMessage:
     describe: tuple[Callable[[Any], str], Callable[[Any], str]]
 
     @classmethod
-    def of(cls, app: Any, message: Captured, destination: bytes) -> PreparedMessage | None:
+    def of(cls, app: Any, message: OutgoingMessage, destination: bytes) -> PreparedMessage | None:
         """What messages like this one are filled into; ``None`` where it shares no template."""
         lines, differing = message.shareable()
         if not lines:
@@ -64,14 +64,16 @@ class PreparedMessage:
     def explains(self, ready: Ready) -> bool:
         """Whether filling in a message's arguments gives that message, byte for byte."""
         args, kwargs, _ = ready.message.payload
-        return self.draft(args, kwargs) == ready.message.draft(ready.destination, share=True)
+        return self.new_record(args, kwargs) == ready.message.new_record(
+            ready.destination, share=True
+        )
 
-    def new(self, task: Any, args: Any, kwargs: Any, when: When, task_id: str) -> New | None:
+    def new(self, task: Any, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | None:
         """An entry for these arguments; ``None`` where Celery has to make it.
 
         Raises:
             TypeError: the arguments do not fit *task* (``None`` if only its name is known).
-            kombu.exceptions.EncodeError: as :meth:`draft`.
+            kombu.exceptions.EncodeError: as :meth:`new_record`.
         """
         if not has_plain_id(task_id):
             return None
@@ -79,10 +81,10 @@ class PreparedMessage:
         fits = getattr(task, "__header__", None)
         if fits is not None and task.typing:
             fits(*args, **kwargs)
-        draft = self.draft(args, kwargs)
-        return New(task_id, when, draft) if draft else None
+        record = self.new_record(args, kwargs)
+        return NewEntry(task_id, when, record) if record else None
 
-    def draft(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Draft | None:
+    def new_record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewRecord | None:
         """The record for these arguments; ``None`` where it should not share a template.
 
         Raises:
@@ -93,7 +95,7 @@ class PreparedMessage:
             return None
         of_args, of_kwargs = self.describe
         texts = (of_args(args), of_kwargs(kwargs) if kwargs else "{}", body)
-        return self.template.draft(self.destination, (*self.fixed, *map(dumps, texts)))
+        return self.template.new_record(self.destination, (*self.fixed, *map(dumps, texts)))
 
 
 class Preparation:

@@ -15,9 +15,9 @@ from dateutil.parser import isoparse
 
 from ..clock import When, after, at, from_ms, utc_now
 from ..errors import InvalidOption
-from ..message.outgoing import Captured
+from ..message.outgoing import OutgoingMessage
 from ..services import Services
-from ..store import New
+from ..store import NewEntry
 
 PREFIX = "delayq_"
 OPTION = "delayq_request"
@@ -31,8 +31,8 @@ class Ready:
     ``policy``: how often the store is asked again while it does not answer.
     """
 
-    new: New
-    message: Captured
+    new: NewEntry
+    message: OutgoingMessage
     destination: bytes
     policy: Mapping[str, Any]
 

@@ -21,16 +21,16 @@ from kombu import Producer
 from ..message import native_delay
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
 from ..message.outgoing import (
-    Captured,
     InterceptingProducer,
-    capturing_producer,
+    OutgoingMessage,
     list_key,
     needs_relay,
+    recording_producer,
 )
 from ..message.route import relay_route
 from ..services import Services
-from ..store import New, checked_id
-from ..store.record import Draft, destination_for
+from ..store import NewEntry, checked_id
+from ..store.record import NewRecord, destination_for
 from .request import PREFIX, Ready, Request, requested
 from .writing import write_one
 
@@ -88,8 +88,8 @@ class Sender:
         self._seen: set[bytes] = set()
 
     @cached_property
-    def _capturing(self) -> Producer:
-        return capturing_producer(self._services.broker.options)
+    def _producer(self) -> Producer:
+        return recording_producer(self._services.broker.options)
 
     def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
         try:
@@ -114,9 +114,9 @@ class Sender:
         options.pop("expiration", None)
         retry, policy = self._retry(options)
 
-        def take(message: Captured) -> None:
+        def take(message: OutgoingMessage) -> None:
             destination = self._destination(message)
-            new = New(task_id, request.when, self._draft(message, destination))
+            new = NewEntry(task_id, request.when, self._new_record(message, destination))
             ready = Ready(new, message, destination, policy if retry else _ONCE)
             if request.take is not None:
                 request.take(ready)
@@ -125,10 +125,10 @@ class Sender:
 
         # Retrying is this sender's: there is no broker connection here that Celery could revive.
         self._send(
-            InterceptingProducer(self._capturing, take), name, message, retry=False, **options
+            InterceptingProducer(self._producer, take), name, message, retry=False, **options
         )
 
-    def _destination(self, message: Captured) -> bytes:
+    def _destination(self, message: OutgoingMessage) -> bytes:
         services = self._services
         options = services.broker.options
         key = None
@@ -138,16 +138,16 @@ class Sender:
             return destination_for("L", options.get("global_keyprefix", "") + key)
         return destination_for("R", relay_route(message, services.app.amqp.queues, key))
 
-    def _draft(self, message: Captured, destination: bytes) -> Draft:
-        draft = message.draft(destination, share=True)
-        # A template is also what lets an expiry move with the due time.
-        if draft.name is None or draft.name in self._seen or EXPIRES_HEADER in message.headers:
-            return draft
+    def _new_record(self, message: OutgoingMessage, destination: bytes) -> NewRecord:
+        record = message.new_record(destination, share=True)
+        # A template is also what lets an expiry follow the due time.
+        if record.name is None or record.name in self._seen or EXPIRES_HEADER in message.headers:
+            return record
         # Seen once, it may never come again, and then a template costs more than it saves.
         if len(self._seen) >= MANY_TEMPLATES:
             self._seen.clear()
-        self._seen.add(draft.name)
-        return message.draft(destination, share=False)
+        self._seen.add(record.name)
+        return message.new_record(destination, share=False)
 
     def _retry(self, options: dict[str, Any]) -> tuple[bool, Mapping[str, Any]]:
         conf = self._services.app.conf

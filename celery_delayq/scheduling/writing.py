@@ -11,12 +11,16 @@ from kombu.utils.functional import retry_over_time
 
 from ..errors import DelayQError, StoreUnavailable
 from ..services import Services
-from ..store import New, Receipt
+from ..store import NewEntry, Receipt
 from .request import Ready
 
 
 def write(
-    services: Services, new: Sequence[New], policy: Mapping[str, Any], *, supersede: bool = False
+    services: Services,
+    new: Sequence[NewEntry],
+    policy: Mapping[str, Any],
+    *,
+    supersede: bool = False,
 ) -> list[Receipt | DelayQError]:
     """Schedule entries in one step, repeated as *policy* says while Redis does not answer.
 

@@ -12,8 +12,8 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 
 from .connection import Connection, PooledConnection
 from .endpoint import Endpoint
-from .engine import Claimed, Engine, Seen
-from .entries import Counts, Entries, Entry, New, Receipt, State
+from .engine import Engine, LeasedEntry, Seen
+from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
 from .outcome import Outcome
@@ -22,7 +22,6 @@ from .scripts import Scripts
 from .wakeup import Wakeup
 
 __all__ = [
-    "Claimed",
     "Connection",
     "Counts",
     "Endpoint",
@@ -30,7 +29,8 @@ __all__ = [
     "Entries",
     "Entry",
     "Keys",
-    "New",
+    "LeasedEntry",
+    "NewEntry",
     "Outcome",
     "PooledConnection",
     "Receipt",

@@ -47,7 +47,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Claimed:
+class LeasedEntry:
     """An entry under a lease, and what was made of it so far.
 
     ``attempts`` were made at it, ``refusals`` of them ended in a no of the broker;
@@ -115,9 +115,9 @@ class Engine:
         due, relay, leased = (None if head < 0 else head for head in heads)
         return Seen(now_us, handed_over, due, relay, leased, bool(has_timer), _pairs(dead), read_at)
 
-    def claim(self, limit: int) -> tuple[list[Claimed], list[tuple[str, str]]]:
+    def claim(self, limit: int) -> tuple[list[LeasedEntry], list[tuple[str, str]]]:
         """Lease up to *limit* due entries; returns them, and what became dead, with reasons."""
-        claimed: list[Claimed] = []
+        claimed: list[LeasedEntry] = []
         dead: list[tuple[str, str]] = []
         while len(claimed) < limit:
             wanted = min(CHUNK, limit - len(claimed))
@@ -133,7 +133,7 @@ class Engine:
                 break
         return claimed, dead
 
-    def _claim(self, limit: int) -> tuple[list[Claimed], list[tuple[str, str]]]:
+    def _claim(self, limit: int) -> tuple[list[LeasedEntry], list[tuple[str, str]]]:
         token = f"{self.name}:{next(self._tokens)}"
         flat, known, shared, dead = self._scripts.call(
             "claim", token=token, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
@@ -144,10 +144,10 @@ class Engine:
         for member, text in zip(flat[::2], flat[1::2], strict=True):
             record = Record(text, next(numbers))
             counts = next(numbers), next(numbers), next(numbers)
-            claimed.append(Claimed(token, member, record, templates.get(record.name), *counts))
+            claimed.append(LeasedEntry(token, member, record, templates.get(record.name), *counts))
         return claimed, _pairs(dead)
 
-    def ack(self, claimed: Iterable[Claimed]) -> int:
+    def ack(self, claimed: Iterable[LeasedEntry]) -> int:
         """Forget what the broker confirmed; returns how many were still ours."""
         return sum(
             self._scripts.call("ack", token=token, members=members)
@@ -155,7 +155,7 @@ class Engine:
         )
 
     def nack(
-        self, verdict: str, claimed: Iterable[Claimed], *, wait: float = 0, reason: str = ""
+        self, verdict: str, claimed: Iterable[LeasedEntry], *, wait: float = 0, reason: str = ""
     ) -> int:
         """Give back, or declare dead; returns how many were still ours.
 
@@ -195,7 +195,7 @@ def _pairs(flat: list[bytes]) -> list[tuple[str, str]]:
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 
-def _chunks(claimed: Iterable[Claimed]) -> Iterator[tuple[str, list[bytes]]]:
+def _chunks(claimed: Iterable[LeasedEntry]) -> Iterator[tuple[str, list[bytes]]]:
     for token, entries in itertools.groupby(claimed, lambda entry: entry.token):
         members = [entry.member for entry in entries]
         for start in range(0, len(members), CHUNK):

@@ -13,7 +13,7 @@ from typing import Any
 from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
 from .outcome import Outcome
-from .record import Draft, Record
+from .record import NewRecord, Record
 from .scripts import Scripts
 
 Row = tuple[int, bytes, Record, bytes | None]
@@ -22,7 +22,7 @@ MANY_TEMPLATES = 1000  # names of templates that a process remembers to have sen
 PAGE = 200
 PAGE_BYTES = 4_000_000
 
-# What ``schedule.lua`` answers where it held nothing.
+# What ``schedule.lua`` answers where it wrote nothing.
 _CONFLICT, _LATE, _NO_TEMPLATE = -1, -2, -3
 
 
@@ -59,12 +59,12 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class New:
-    """An entry to be held; *task_id* must not be held already."""
+class NewEntry:
+    """An entry to be scheduled; *task_id* must not be scheduled already."""
 
     task_id: str
     when: When
-    draft: Draft
+    record: NewRecord
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Entries:
 
     def schedule(
         self,
-        new: Sequence[New],
+        new: Sequence[NewEntry],
         *,
         operation: bytes,
         again: bool = True,
         supersede: bool = False,
     ) -> list[Receipt | DelayQError]:
-        """Hold entries, all of them in one step of Redis's; the caller bounds how many.
+        """Schedule entries, all of them in one step of Redis's; the caller bounds how many.
 
         Args:
             new: The entries.
@@ -98,10 +98,10 @@ class Entries:
                 the same ones; it then changes nothing and gets the same answer.
             again: Whether this may be such a repetition; the first call need not look for it.
             supersede: The caller is this very task, running: an entry of it that is still
-                held was delivered, and gives way.
+                in the store was delivered, and gives way.
 
         Returns:
-            Of each a receipt; or, where it is not held, why: ``AlreadyScheduled`` (the
+            Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
             entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
         """
         options: dict[str, Any] = {
@@ -122,7 +122,7 @@ class Entries:
         if _NO_TEMPLATE in answers:
             answers = call(())
         if len(self._templates) < MANY_TEMPLATES:
-            self._templates.update(one.draft.name for one in new if one.draft.name)
+            self._templates.update(one.record.name for one in new if one.record.name)
         return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]
 
     def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
@@ -131,7 +131,7 @@ class Entries:
         return _outcome(task_id, status, rest), _message(task_id, *rest) if rest else None
 
     def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
-        """Move an entry that has not left; returns its new due time in ms where it was moved."""
+        """Give an entry another due time; returns it, in ms, where that was done."""
         status, *rest = self._scripts.call(
             "reschedule", id=task_id, mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
         )
@@ -148,12 +148,12 @@ class Entries:
         found = self._look(task_id)
         if not found:
             return None
-        state, text, seam, template, reason = found
-        record = Record(text, seam)
+        state, text, header_end, template, reason = found
+        record = Record(text, header_end)
         return _entry(task_id, _state(state), record, template, reason.decode(errors="replace"))
 
     def state(self, task_id: str) -> State | None:
-        """Where an entry stands; ``None`` if it is not held.
+        """Where an entry stands; ``None`` if it is not in the store.
 
         Raises:
             UnreadableRecord: it is of a format that this version does not know.
@@ -162,7 +162,7 @@ class Entries:
         return _state(found[0]) if found else None
 
     def handed_over_ms(self, task_id: str) -> int | None:
-        """When an entry was handed over, while a trace of it is kept."""
+        """When an entry was handed over, while its tombstone is kept."""
         found = self._scripts.call("find", id=task_id)
         return found[1] if found and found[0] == b"handed_over" else None
 
@@ -175,7 +175,7 @@ class Entries:
         """Entries due from *after_ms* to just before *before_ms*, in due order, page by page.
 
         Entries that come or go meanwhile make it neither skip nor repeat another one. What
-        cannot be read is left out; it is set aside when it falls due.
+        cannot be read is left out; it becomes a dead letter when it falls due.
         """
         indexes = (self._index(name, after_ms, before_ms) for name in ("due", "relay"))
         for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
@@ -198,10 +198,10 @@ class Entries:
             templates = dict(zip(shared[::2], shared[1::2], strict=True))
             numbers = iter(map(int, known.split()))
             for member, text in zip(flat[::2], flat[1::2], strict=True):
-                score, seam = next(numbers), next(numbers)
+                score, header_end = next(numbers), next(numbers)
                 order = int.from_bytes(member[:6], "big")
                 if text:
-                    record = Record(text, seam)
+                    record = Record(text, header_end)
                     yield score, member, record, templates.get(record.name)
             if not flat:
                 return
@@ -225,27 +225,27 @@ def _entry(
     return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
 
 
-def _message(task_id: str, text: bytes, seam: int, template: bytes) -> bytes | None:
+def _message(task_id: str, text: bytes, header_end: int, template: bytes) -> bytes | None:
     try:
-        return Record(text, seam).message(task_id.encode(), template)
+        return Record(text, header_end).message(task_id.encode(), template)
     except ValueError:
         return None
 
 
-def _arguments(new: Sequence[New], known: Container[bytes]) -> list[Any]:
+def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
     """The fields of entries in ``schedule.lua``'s order; a template once, or not if *known*."""
     flat: list[Any] = []
     sent: set[bytes] = set()
     for one in new:
-        draft, name = one.draft, one.draft.name
-        template = b"" if name in known or name in sent else draft.template
+        record, name = one.record, one.record.name
+        template = b"" if name in known or name in sent else record.template
         if name is not None:
             sent.add(name)
-        flat += (one.task_id, one.when.mode, one.when.ms, draft.destination, draft.body, template)
+        flat += (one.task_id, one.when.mode, one.when.ms, record.destination, record.body, template)
     return flat
 
 
-def _scheduled(answer: int, new: New) -> Receipt | DelayQError:
+def _scheduled(answer: int, new: NewEntry) -> Receipt | DelayQError:
     if answer == _CONFLICT:
         return AlreadyScheduled(new.task_id)
     return _too_late(new.when) if answer == _LATE else Receipt(new.task_id, answer)

@@ -17,11 +17,11 @@ rest is a **template**, kept once and counted, which brings a waiting task from 
 of Redis's memory, and makes the hand-over half as long again (``tests/benchmarks``, move_profile).
 A message that is sent for the first time, or large, or unlike the usual, is kept whole.
 
-The message ends where its due time belongs: moving an entry never touches its message. ``move``
-joins messages in its script. Whoever else wants one is given the parts and joins them here: a `get`
-took Redis 58 us before, and takes 35. ``scripts/_prelude.lua`` describes the same layout to the
-scripts. What was written is read by every later version with the same first byte; a record that
-begins with another one is set aside whole and left alone.
+The message ends where its due time belongs, so rescheduling never touches it. ``hand_over`` joins
+messages in its script; whoever else wants one is given the parts, and joins them here, at half of
+Redis's time. ``lua/_prelude.lua`` describes the same layout to the scripts. What was written is
+read by every later version with the same first byte; a record that begins with another one becomes
+a dead letter, whole, and is left alone.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ PARTS = 6  # what belongs between them, ids and due time apart
 
 
 @dataclass(frozen=True)
-class Draft:
-    """What the scheduling side writes of a record."""
+class NewRecord:
+    """What scheduling writes of a record; the script adds times, order and operation."""
 
     destination: bytes
     body: bytes
@@ -54,14 +54,14 @@ class Draft:
 
 
 def destination_for(kind: str, place: str) -> bytes:
-    """The record's part before the seam; *kind* is ``"L"`` (a list's key) or ``"R"``."""
+    """A record's header but for its first byte; *kind* is ``"L"`` (a list's key) or ``"R"``."""
     where = place.encode()
     return b"%s%d:%s" % (kind.encode(), len(where), where)
 
 
-def whole(destination: bytes, message: str) -> Draft:
+def whole(destination: bytes, message: str) -> NewRecord:
     """A record that carries its message; *message* is JSON up to the due time at its end."""
-    return Draft(destination, b"I" + message.encode())
+    return NewRecord(destination, b"I" + message.encode())
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Template:
         text = "\n".join(lines).encode()
         return cls(text, hashlib.blake2b(text, digest_size=NAME_BYTES).digest())
 
-    def draft(self, destination: bytes, differing: Iterable[str]) -> Draft:
+    def new_record(self, destination: bytes, differing: Iterable[str]) -> NewRecord:
         """A record that shares it; *differing* belongs between the lines."""
-        return Draft(destination, b"T" + self.name + "\n".join(differing).encode(), self.text)
+        return NewRecord(destination, b"T" + self.name + "\n".join(differing).encode(), self.text)
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ class Record:
 
     Attributes:
         text: The whole of it.
-        seam: Where its destination ends.
+        header_end: Where its header ends, and the fixed positions begin.
     """
 
     text: bytes
-    seam: int
+    header_end: int
 
     @property
     def destination(self) -> str:
-        return self.text[self.text.index(b":", 2) + 1 : self.seam].decode(errors="replace")
+        return self.text[self.text.index(b":", 2) + 1 : self.header_end].decode(errors="replace")
 
     @property
     def due_ms(self) -> int:
@@ -106,12 +106,12 @@ class Record:
 
     @property
     def created_ms(self) -> int:
-        return int(self.text[self.seam + 19 : self.seam + 32])
+        return int(self.text[self.header_end + 19 : self.header_end + 32])
 
     @property
     def name(self) -> bytes | None:
         """The name of the template that it shares, if it does."""
-        start = self.seam + 40
+        start = self.header_end + 40
         if self.text[start : start + 1] != b"T":
             return None
         return self.text[start + 1 : start + 1 + NAME_BYTES]
@@ -126,17 +126,17 @@ class Record:
         Raises:
             ValueError: the template is gone, or the record does not fit it.
         """
-        text, seam = self.text, self.seam
-        if text[seam + 40 : seam + 41] != b"T":
-            return b"%s%s}}" % (text[seam + 41 :], self._due)
+        text, header_end = self.text, self.header_end
+        if text[header_end + 40 : header_end + 41] != b"T":
+            return b"%s%s}}" % (text[header_end + 41 :], self._due)
         if not template:
             raise ValueError("template is gone")
         line = template.split(b"\n")
-        differing = text[seam + 41 + NAME_BYTES :].split(b"\n", PARTS - 1)
+        differing = text[header_end + 41 + NAME_BYTES :].split(b"\n", PARTS - 1)
         if len(line) != LINES or len(differing) != PARTS:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing
-        operation = text[seam + 32 : seam + 40]
+        operation = text[header_end + 32 : header_end + 40]
         root = root or b'"%s"' % task_id
         # fmt: off
         return b"".join((
@@ -149,7 +149,7 @@ class Record:
     def _expiry(self, expires: bytes) -> bytes:
         if not expires.startswith((b"+", b"-")):
             return expires
-        # It counts from the due time, and so moves with it.
+        # It counts from the due time, and so follows it.
         with suppress(OverflowError):
             if expires[1:].isdigit():
                 moment = EPOCH + timedelta(milliseconds=self.due_ms + int(expires))
@@ -158,4 +158,4 @@ class Record:
 
     @property
     def _due(self) -> bytes:
-        return self.text[self.seam + 6 : self.seam + 19]
+        return self.text[self.header_end + 6 : self.header_end + 19]

@@ -29,8 +29,8 @@ def url(redis, redis_server):
 
 
 @pytest.fixture
-def held_app(make_app):
-    """Make an app with DelayQ: ``held_app(broker, backend, delayq_prefix="x")``."""
+def delayq_app(make_app):
+    """Make an app with DelayQ: ``delayq_app(broker, backend, delayq_prefix="x")``."""
     made = []
 
     def make(broker=None, backend=None, **conf):
@@ -53,18 +53,18 @@ def _let_go_of_results(app):
 
 
 @pytest.fixture
-def app(held_app, url):
+def app(delayq_app, url):
     """Broker and store are one Redis; no result backend."""
-    return held_app(url)
+    return delayq_app(url)
 
 
 @pytest.fixture
-def app_with_results(held_app, redis_server, redis):
+def app_with_results(delayq_app, redis_server, redis):
     """Broker and store in database 0, results in 1."""
     with warnings.catch_warnings():
         # redis-py 8 deprecates it, and Celery's backend calls it.
         warnings.filterwarnings("ignore", "Call to deprecated setex", DeprecationWarning)
-        yield held_app(redis_server.url(), redis_server.url(1))
+        yield delayq_app(redis_server.url(), redis_server.url(1))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def swallowing(redis_server, redis):
 
 
 @pytest.fixture
-def through(held_app):
-    return lambda proxy, **conf: held_app(
+def through(delayq_app):
+    return lambda proxy, **conf: delayq_app(
         f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry_policy=QUICK, **conf
     )

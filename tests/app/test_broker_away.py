@@ -21,9 +21,9 @@ def task_of(app, **options):
 
 
 @pytest.fixture
-def away(held_app, url):
+def away(delayq_app, url):
     """An app whose RabbitMQ nobody listens on."""
-    return held_app(f"amqp://guest:guest@127.0.0.1:{free_port()}//", delayq_url=url)
+    return delayq_app(f"amqp://guest:guest@127.0.0.1:{free_port()}//", delayq_url=url)
 
 
 NO_PATIENCE = {
@@ -56,9 +56,9 @@ def test_scheduling_cancelling_and_reading_work_while_the_broker_is_down(away, c
 
 @pytest.mark.parametrize("capture", [False, True])
 @pytest.mark.parametrize("transport", ["amqp", "redis"])
-def test_scheduling_opens_no_connection_to_the_broker(held_app, url, transport, capture):
+def test_scheduling_opens_no_connection_to_the_broker(delayq_app, url, transport, capture):
     with Listener() as broker:
-        app = held_app(
+        app = delayq_app(
             f"{transport}://127.0.0.1:{broker.port}//",
             delayq_url=url,
             delayq_capture_eta=capture,
@@ -94,10 +94,10 @@ def test_revoke_of_what_is_held_needs_no_broker(away):
 
 
 def test_a_result_backend_that_is_down_does_not_change_the_answer_to_a_cancel(
-    held_app, url, start_redis, caplog
+    delayq_app, url, start_redis, caplog
 ):
     results = start_redis()
-    app = held_app(url, results.url(), result_backend_transport_options=NO_PATIENCE)
+    app = delayq_app(url, results.url(), result_backend_transport_options=NO_PATIENCE)
     result = app.send_task("t", delayq_at=FAR)
     results.kill()
     started = time.monotonic()
@@ -111,8 +111,8 @@ def test_a_result_backend_that_is_down_does_not_change_the_answer_to_a_cancel(
     assert time.monotonic() - started < 10
 
 
-def test_tasks_that_ignore_results_are_scheduled_while_the_result_backend_is_down(held_app, url):
-    app = held_app(url, f"redis://127.0.0.1:{free_port()}/0")
+def test_tasks_that_ignore_results_are_scheduled_while_the_result_backend_is_down(delayq_app, url):
+    app = delayq_app(url, f"redis://127.0.0.1:{free_port()}/0")
     task = task_of(app, ignore_result=True)
     started = time.monotonic()
 

@@ -59,11 +59,11 @@ def test_a_bulk_keeps_its_order_when_one_before_it_has_left(remind, delayq, redi
     )
 
 
-def test_items_for_a_list_and_for_the_relay_stand_in_one_bulk(held_app, url, redis):
+def test_items_for_a_list_and_for_the_relay_stand_in_one_bulk(delayq_app, url, redis):
     def route(name, args, kwargs, options, task=None):
         return {"exchange": "x", "routing_key": "k"} if args[0] % 2 else {"queue": "mail"}
 
-    app = held_app(url, task_routes=(route,))
+    app = delayq_app(url, task_routes=(route,))
 
     bulk = app.delayq.schedule_many(plain_task(app), numbered(10), at=LONG_AGO)
 
@@ -200,8 +200,8 @@ def test_an_id_for_all_is_refused(remind, delayq, redis):
     assert redis.keys() == []
 
 
-def test_a_wrong_setting_is_the_call_s_and_no_item_s(held_app, url):
-    app = held_app(url, delayq_batch_size=0)
+def test_a_wrong_setting_is_the_call_s_and_no_item_s(delayq_app, url):
+    app = delayq_app(url, delayq_batch_size=0)
     with pytest.raises(InvalidSetting):
         app.delayq.schedule_many(plain_task(app), numbered(3), at=FAR)
 
@@ -236,8 +236,11 @@ def test_a_time_limit_that_strikes_meanwhile_ends_the_bulk(app, delayq):
         delayq.schedule_many(plain_task(app, base=Struck), numbered(3), at=FAR)
 
 
-def test_tasks_of_another_app_are_held_by_it(held_app, redis_server, redis):
-    here, there = held_app(redis_server.url()), held_app(redis_server.url(7), timezone="Asia/Tokyo")
+def test_tasks_of_another_app_are_held_by_it(delayq_app, redis_server, redis):
+    here, there = (
+        delayq_app(redis_server.url()),
+        delayq_app(redis_server.url(7), timezone="Asia/Tokyo"),
+    )
     noon = datetime(2100, 1, 1, 12)  # noqa: DTZ001
 
     bulk = here.delayq.schedule_many(
@@ -253,8 +256,8 @@ def test_tasks_of_another_app_are_held_by_it(held_app, redis_server, redis):
 
 
 @pytest.fixture
-def eager(held_app, url):
-    return held_app(url, task_always_eager=True)
+def eager(delayq_app, url):
+    return delayq_app(url, task_always_eager=True)
 
 
 def test_with_eager_tasks_each_item_runs_and_nothing_is_held(eager, redis):
@@ -280,8 +283,8 @@ def test_with_eager_tasks_each_item_runs_and_nothing_is_held(eager, redis):
     assert redis.keys() == []
 
 
-def test_an_eager_task_s_error_that_propagates_is_its_item_s(held_app, url):
-    app = held_app(url, task_always_eager=True, task_eager_propagates=True)
+def test_an_eager_task_s_error_that_propagates_is_its_item_s(delayq_app, url):
+    app = delayq_app(url, task_always_eager=True, task_eager_propagates=True)
 
     @app.task(name="divide")
     def divide(x):
@@ -292,7 +295,7 @@ def test_an_eager_task_s_error_that_propagates_is_its_item_s(held_app, url):
     assert {place: type(error) for place, error in bulk.refused.items()} == {0: ZeroDivisionError}
 
 
-def test_eager_tasks_need_no_settings_of_a_store(held_app):
-    app = held_app("amqp://127.0.0.1:1//", task_always_eager=True)
+def test_eager_tasks_need_no_settings_of_a_store(delayq_app):
+    app = delayq_app("amqp://127.0.0.1:1//", task_always_eager=True)
 
     assert app.delayq.schedule_many(plain_task(app), numbered(3), at=FAR).scheduled == 3

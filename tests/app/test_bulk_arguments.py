@@ -35,9 +35,9 @@ CASES = [
 
 @pytest.mark.parametrize(("what", "serializer"), CASES)
 def test_arguments_of_an_item_are_in_its_message_as_in_a_call_s(
-    held_app, url, redis, serializer, what
+    delayq_app, url, redis, serializer, what
 ):
-    app = held_app(url, task_serializer=serializer, accept_content=SERIALIZERS)
+    app = delayq_app(url, task_serializer=serializer, accept_content=SERIALIZERS)
     task = plain_task(app, typing=False)
 
     singly, together = both_ways(redis, task.s(), [((), {}), EVERYTHING[what], EVERYTHING[what]])

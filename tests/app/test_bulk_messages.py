@@ -46,8 +46,10 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_options_of_the_signature_are_in_every_message(held_app, url, redis, made_by_celery, name):
-    app = held_app(url, accept_content=SERIALIZERS)
+def test_options_of_the_signature_are_in_every_message(
+    delayq_app, url, redis, made_by_celery, name
+):
+    app = delayq_app(url, accept_content=SERIALIZERS)
     signature = plain_task(app).s().set(**OPTIONS[name])
 
     singly, together = both_ways(redis, signature)
@@ -73,8 +75,8 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings_of_the_app_are_in_every_message(held_app, url, redis, made_by_celery, name):
-    app = held_app(url, accept_content=["json", "pickle"], **SETTINGS[name])
+def test_settings_of_the_app_are_in_every_message(delayq_app, url, redis, made_by_celery, name):
+    app = delayq_app(url, accept_content=["json", "pickle"], **SETTINGS[name])
 
     singly, together = both_ways(redis, plain_task(app).s())
 
@@ -136,9 +138,9 @@ QUICK = [
 
 @pytest.mark.parametrize("kind", QUICK)
 def test_every_kind_of_signature_sends_what_it_sends_one_by_one(
-    held_app, url, redis, made_by_celery, kind
+    delayq_app, url, redis, made_by_celery, kind
 ):
-    signature = kind(held_app(url, accept_content=["json", "pickle"]))
+    signature = kind(delayq_app(url, accept_content=["json", "pickle"]))
     items = [((), {}), ((), {}), ((1,), {}), ([2], {}), ((), {"y": 3})]
 
     singly, together = both_ways(redis, signature, items)
@@ -195,9 +197,9 @@ def test_an_id_of_an_item_s_own_is_where_celery_puts_it(app, redis, ids):
 
 
 def test_a_broker_elsewhere_gets_what_it_gets_one_by_one(
-    held_app, url, redis, redis_server, made_by_celery
+    delayq_app, url, redis, redis_server, made_by_celery
 ):
-    app = held_app(url, delayq_url=redis_server.url(7), task_routes={"tests.*": "mail"})
+    app = delayq_app(url, delayq_url=redis_server.url(7), task_routes={"tests.*": "mail"})
 
     singly, together = both_ways(redis, plain_task(app).s())
 
@@ -206,14 +208,14 @@ def test_a_broker_elsewhere_gets_what_it_gets_one_by_one(
 
 
 def destination(redis, task_id):
-    """The record's part before the seam: its kind, and where it is bound for."""
+    """The record's part before the header_end: its kind, and where it is bound for."""
     head, _, rest = redis.hget("{delayq:0}:records", task_id).partition(b":")
     return head, rest[: int(head[2:])]
 
 
-def test_a_broker_of_another_kind_gets_the_same_routes(held_app, url, redis, made_by_celery):
+def test_a_broker_of_another_kind_gets_the_same_routes(delayq_app, url, redis, made_by_celery):
     queue = Queue("mail", Exchange("mails", "topic"), routing_key="m.x", max_priority=9)
-    app = held_app(
+    app = delayq_app(
         "amqp://127.0.0.1:1//", delayq_url=url, task_queues=[queue], task_default_queue="mail"
     )
     signature = plain_task(app).s().set(priority=3, expires=EXPIRY)

@@ -76,8 +76,8 @@ ROUTES = {
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_router_sees_every_task_s_arguments(held_app, url, redis, made_by_celery, name):
-    app = held_app(url, task_routes=ROUTES[name])
+def test_a_router_sees_every_task_s_arguments(delayq_app, url, redis, made_by_celery, name):
+    app = delayq_app(url, task_routes=ROUTES[name])
 
     singly, together = both_ways(redis, plain_task(app).s())
 
@@ -154,8 +154,8 @@ def test_pydantic_arguments_are_dumped_of_every_task(app, redis, made_by_celery)
     assert len(made_by_celery) == len(ITEMS)
 
 
-def test_messages_of_protocol_1_are_celery_s(held_app, url, redis, made_by_celery):
-    app = held_app(url, task_protocol=1)
+def test_messages_of_protocol_1_are_celery_s(delayq_app, url, redis, made_by_celery):
+    app = delayq_app(url, task_protocol=1)
 
     singly, together = both_ways(redis, plain_task(app).s(), ids="abcde")
 

@@ -102,9 +102,9 @@ def test_a_repeated_slice_refuses_the_same_items_as_the_first_time(through, swal
     assert app.delayq.get("id-3").args == (3,)
 
 
-def test_a_redis_without_memory_ends_the_bulk_between_two_slices(held_app, start_redis):
+def test_a_redis_without_memory_ends_the_bulk_between_two_slices(delayq_app, start_redis):
     server = start_redis("--maxmemory-policy", "noeviction")
-    app, client = held_app(server.url()), server.client()
+    app, client = delayq_app(server.url()), server.client()
 
     def fill(_):
         client.config_set("maxmemory", 1)
@@ -116,9 +116,9 @@ def test_a_redis_without_memory_ends_the_bulk_between_two_slices(held_app, start
     client.close()
 
 
-def test_a_redis_that_comes_back_between_two_slices_is_used_again(held_app, start_redis):
+def test_a_redis_that_comes_back_between_two_slices_is_used_again(delayq_app, start_redis):
     server = start_redis("--appendonly", "yes")
-    app = held_app(server.url())
+    app = delayq_app(server.url())
 
     def restart(so_far):
         if so_far.scheduled == 5:

@@ -134,8 +134,8 @@ def test_a_compressed_task_is_revoked(add, delayq):
     assert result.state == "REVOKED"
 
 
-def test_without_a_result_backend_the_answer_is_the_same(held_app, url, caplog):
-    app = held_app(url)
+def test_without_a_result_backend_the_answer_is_the_same(delayq_app, url, caplog):
+    app = delayq_app(url)
     result = app.send_task("t", delayq_at=FAR)
 
     with caplog.at_level(logging.WARNING):

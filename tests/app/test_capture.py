@@ -15,8 +15,8 @@ DUE = datetime.fromtimestamp(FAR, UTC)
 
 
 @pytest.fixture
-def capturing(held_app, url):
-    return held_app(url, delayq_capture_eta=True)
+def capturing(delayq_app, url):
+    return delayq_app(url, delayq_capture_eta=True)
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_a_countdown_is_held(task, capturing, redis, countdown):
     assert 0 <= due - before - countdown * 1000 < 5000
 
 
-def test_a_naive_eta_is_wall_time_in_the_app_s_zone(held_app, url):
-    app = held_app(url, delayq_capture_eta=True, timezone="Asia/Tokyo")
+def test_a_naive_eta_is_wall_time_in_the_app_s_zone(delayq_app, url):
+    app = delayq_app(url, delayq_capture_eta=True, timezone="Asia/Tokyo")
 
     result = app.send_task("t", eta=datetime.fromisoformat("2100-01-01T09:00"))
 
@@ -66,8 +66,8 @@ def test_a_naive_eta_is_wall_time_in_the_app_s_zone(held_app, url):
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
-def test_each_protocol_is_captured(held_app, url, protocol):
-    app = held_app(url, delayq_capture_eta=True, task_protocol=protocol)
+def test_each_protocol_is_captured(delayq_app, url, protocol):
+    app = delayq_app(url, delayq_capture_eta=True, task_protocol=protocol)
 
     result = app.send_task("t", (1,), eta=DUE)
 
@@ -89,8 +89,8 @@ def test_a_past_eta_is_sent(task, redis):
 
 
 @pytest.mark.parametrize(("countdown", "held"), [(5, False), (9, False), (11, True), (60, True)])
-def test_what_is_nearer_than_the_minimum_is_left_to_celery(held_app, url, redis, countdown, held):
-    app = held_app(url, delayq_capture_eta=True, delayq_min_delay=10)
+def test_what_is_nearer_than_the_minimum_is_left_to_celery(delayq_app, url, redis, countdown, held):
+    app = delayq_app(url, delayq_capture_eta=True, delayq_min_delay=10)
 
     result = app.send_task("t", (1,), countdown=countdown)
 
@@ -98,8 +98,8 @@ def test_what_is_nearer_than_the_minimum_is_left_to_celery(held_app, url, redis,
     assert redis.llen("celery") == (0 if held else 1)
 
 
-def test_what_is_left_to_celery_has_its_eta_still(held_app, url, redis):
-    app = held_app(url, delayq_capture_eta=True, delayq_min_delay=100)
+def test_what_is_left_to_celery_has_its_eta_still(delayq_app, url, redis):
+    app = delayq_app(url, delayq_capture_eta=True, delayq_min_delay=100)
 
     app.send_task("t", (1,), countdown=60)
 

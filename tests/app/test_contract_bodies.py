@@ -48,8 +48,10 @@ def received():
     return receive
 
 
-def test_a_signature_over_the_body_still_holds_after_the_hand_over(held_app, url, signed, received):
-    app = held_app(url, accept_content=["signed"], task_serializer="signed")
+def test_a_signature_over_the_body_still_holds_after_the_hand_over(
+    delayq_app, url, signed, received
+):
+    app = delayq_app(url, accept_content=["signed"], task_serializer="signed")
     app.send_task("add", ("ü", 2**70, 0.1), {"y": [None]}, delayq_at=LONG_AGO)
 
     app.delayq.hand_over()
@@ -59,8 +61,8 @@ def test_a_signature_over_the_body_still_holds_after_the_hand_over(held_app, url
     assert message.payload[:2] == [["ü", 2**70, 0.1], {"y": [None]}]
 
 
-def test_a_signed_task_is_read_when_the_app_accepts_it(held_app, url, signed):
-    app = held_app(url, accept_content=["signed"], task_serializer="signed")
+def test_a_signed_task_is_read_when_the_app_accepts_it(delayq_app, url, signed):
+    app = delayq_app(url, accept_content=["signed"], task_serializer="signed")
 
     result = app.send_task("add", (1,), {"y": 2}, delayq_after=3600)
 
@@ -69,8 +71,8 @@ def test_a_signed_task_is_read_when_the_app_accepts_it(held_app, url, signed):
 
 
 @pytest.mark.parametrize("compression", [None, "zlib", "bzip2"])
-def test_every_byte_of_a_binary_body_survives(held_app, url, received, compression):
-    app = held_app(url, accept_content=["pickle"], task_serializer="pickle")
+def test_every_byte_of_a_binary_body_survives(delayq_app, url, received, compression):
+    app = delayq_app(url, accept_content=["pickle"], task_serializer="pickle")
     blob = bytes(range(256)) * 64
     app.send_task("add", (blob,), delayq_at=LONG_AGO, compression=compression)
 

@@ -31,8 +31,8 @@ CALLS = st.fixed_dictionaries(
 
 
 @pytest.fixture
-def apps(make_app, held_app, url):
-    return make_app(url), held_app(url)
+def apps(make_app, delayq_app, url):
+    return make_app(url), delayq_app(url)
 
 
 @given(call=CALLS, ids=st.lists(IDS, min_size=3, max_size=3, unique=True))

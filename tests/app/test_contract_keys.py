@@ -24,7 +24,7 @@ def store(request, redis_server, redis):
 
 
 @pytest.fixture
-def sent_to(make_app, held_app, url, redis, store):
+def sent_to(make_app, delayq_app, url, redis, store):
     """The lists that the same calls fill, by plain Celery and by the store."""
 
     def both(options, calls):
@@ -34,7 +34,7 @@ def sent_to(make_app, held_app, url, redis, store):
             plain.send_task("add", (1,), **call)
         by_kombu = {key: len(messages) for key, messages in lists(redis).items()}
         redis.flushall()
-        held = held_app(url, delayq_url=store, **conf)
+        held = delayq_app(url, delayq_url=store, **conf)
         for call in calls:
             held.send_task("add", (1,), delayq_at=LONG_AGO, **call)
         assert lists(redis) == {}
@@ -65,9 +65,9 @@ def test_odd_queue_names_reach_the_list_that_kombu_pushes_to(sent_to, options):
 
 
 @pytest.mark.parametrize("default", [None, 0, 6])
-def test_the_default_priority_of_the_app_is_kept(make_app, held_app, url, redis, default):
+def test_the_default_priority_of_the_app_is_kept(make_app, delayq_app, url, redis, default):
     conf = {"task_default_priority": default}
-    for app, options in ((make_app(url, **conf), {}), (held_app(url, **conf), {"delayq_at": 0})):
+    for app, options in ((make_app(url, **conf), {}), (delayq_app(url, **conf), {"delayq_at": 0})):
 
         @app.task(name="add")
         def add(x):

@@ -44,13 +44,13 @@ def store(request, redis_server, redis):
 
 
 @pytest.fixture
-def both(make_app, held_app, url, redis, store):
+def both(make_app, delayq_app, url, redis, store):
     """What kombu pushed, and what was moved, for the same calls: {id: (key, raw message)}."""
 
     def both(args=(), kwargs=None, conf=None, ids=IDS, **options):
         conf = {"accept_content": SERIALIZERS, **(conf or {})}
         options = {"reply_to": "the-caller", **options}
-        plain, held = make_app(url, **conf), held_app(url, delayq_url=store, **conf)
+        plain, held = make_app(url, **conf), delayq_app(url, delayq_url=store, **conf)
         for task_id in ids:
             plain.send_task("add", args, kwargs, task_id=task_id, **options)
         by_kombu = by_id(redis)
@@ -160,8 +160,8 @@ def test_only_one_header_is_added_and_it_is_the_due_time(both, url, store):
         assert ours["headers"]["delayq_due"] == LONG_AGO * 1000
 
 
-def test_every_message_has_a_delivery_tag_of_its_own(held_app, url, redis):
-    app = held_app(url)
+def test_every_message_has_a_delivery_tag_of_its_own(delayq_app, url, redis):
+    app = delayq_app(url)
     for number in range(50):
         app.send_task("add", (number,), delayq_at=LONG_AGO)
 
@@ -171,8 +171,8 @@ def test_every_message_has_a_delivery_tag_of_its_own(held_app, url, redis):
     assert len(tags) == 50
 
 
-def test_an_id_that_is_sent_twice_has_two_delivery_tags(held_app, url, redis):
-    app = held_app(url)
+def test_an_id_that_is_sent_twice_has_two_delivery_tags(delayq_app, url, redis):
+    app = delayq_app(url)
     for _ in range(3):
         app.send_task("add", (1,), task_id="a", delayq_at=LONG_AGO)
         app.delayq.hand_over()

@@ -70,8 +70,8 @@ def test_a_task_s_own_expiry_counts_from_the_due_time(app, delayq):
         assert close(expires, DUE + timedelta(seconds=60))
 
 
-def test_a_captured_countdown_expires_after_it_is_due(held_app, url):
-    app = held_app(url, delayq_capture_eta=True)
+def test_a_captured_countdown_expires_after_it_is_due(delayq_app, url):
+    app = delayq_app(url, delayq_capture_eta=True)
 
     @app.task(name="t")
     def task(x):
@@ -83,8 +83,8 @@ def test_a_captured_countdown_expires_after_it_is_due(held_app, url):
     assert close(envelope(app.delayq, result.id).headers["expires"], due + timedelta(seconds=60))
 
 
-def test_with_protocol_1_the_expiry_in_the_body_counts_from_the_due_time(held_app, url, redis):
-    app = held_app(url, task_protocol=1)
+def test_with_protocol_1_the_expiry_in_the_body_counts_from_the_due_time(delayq_app, url, redis):
+    app = delayq_app(url, task_protocol=1)
     app.send_task("add", (1,), task_id="a", delayq_at=DUE, expires=EXPIRES)
     app.delayq.reschedule("a", 0)
 
@@ -95,9 +95,9 @@ def test_with_protocol_1_the_expiry_in_the_body_counts_from_the_due_time(held_ap
     assert isoparse(message.payload["expires"]) == EXPIRES
 
 
-def test_the_broker_s_time_to_live_counts_from_the_hand_over(held_app, url, redis):
+def test_the_broker_s_time_to_live_counts_from_the_hand_over(delayq_app, url, redis):
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
-    app = held_app(url, task_queues=[topic])
+    app = delayq_app(url, task_queues=[topic])
     soon = datetime.now(timezone.utc) + timedelta(seconds=90)
     app.send_task("t", queue=topic, delayq_at=0, expires=soon)
 

@@ -20,8 +20,8 @@ MAIL = Queue("mail", TOPIC, routing_key="mail.#", queue_arguments={"x-queue-type
 
 
 @pytest.fixture
-def quorum_app(held_app, url):
-    return held_app(
+def quorum_app(delayq_app, url):
+    return delayq_app(
         f"amqp://127.0.0.1:{free_port()}//",
         delayq_url=url,
         delayq_capture_eta=True,
@@ -103,7 +103,7 @@ def test_what_was_not_rewritten_is_left_as_it_is(amqp, options):
     assert options == before
 
 
-def test_on_rabbitmq_a_captured_task_arrives_in_its_quorum_queue(held_app, url, rabbitmq_server):
+def test_on_rabbitmq_a_captured_task_arrives_in_its_quorum_queue(delayq_app, url, rabbitmq_server):
     mark = uuid.uuid4().hex
     exchange = Exchange(f"x-{mark}", type="topic")
     queue = Queue(
@@ -112,7 +112,7 @@ def test_on_rabbitmq_a_captured_task_arrives_in_its_quorum_queue(held_app, url, 
         routing_key=f"key.{mark}",
         queue_arguments={"x-queue-type": "quorum"},
     )
-    app = held_app(
+    app = delayq_app(
         rabbitmq_server.url,
         delayq_url=url,
         delayq_capture_eta=True,

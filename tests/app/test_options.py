@@ -117,8 +117,8 @@ def test_options_of_the_call_win_over_the_task_s_own(app, delayq):
     assert held.headers["timelimit"][0] == 7
 
 
-def test_annotations_of_the_app_apply(held_app, url):
-    app = held_app(url, task_annotations={"t": {"priority": 8, "time_limit": 5}})
+def test_annotations_of_the_app_apply(delayq_app, url):
+    app = delayq_app(url, task_annotations={"t": {"priority": 8, "time_limit": 5}})
 
     @app.task(name="t")
     def task(x):
@@ -155,8 +155,8 @@ def test_no_eta_is_left_in_the_message_or_a_worker_would_hold_it_again(app, add,
     assert json.loads(only_message(redis)[1])["headers"]["eta"] is None
 
 
-def test_with_protocol_1_no_eta_is_left_in_the_body(held_app, url, redis):
-    app = held_app(url, task_protocol=1)
+def test_with_protocol_1_no_eta_is_left_in_the_body(delayq_app, url, redis):
+    app = delayq_app(url, task_protocol=1)
     app.send_task("add", (1,), delayq_at=LONG_AGO, countdown=3600)
 
     app.delayq.hand_over()

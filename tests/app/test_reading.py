@@ -65,9 +65,9 @@ def test_what_was_handed_over_is_not_held(add, delayq):
 @pytest.mark.parametrize("compression", [None, "zlib", "bzip2"])
 @pytest.mark.parametrize("serializer", ["json", "pickle"])
 def test_arguments_are_read_from_every_kind_of_message(
-    held_app, url, protocol, compression, serializer
+    delayq_app, url, protocol, compression, serializer
 ):
-    app = held_app(url, task_protocol=protocol, accept_content=["json", "pickle"])
+    app = delayq_app(url, task_protocol=protocol, accept_content=["json", "pickle"])
     args, kwargs = ("ü", 2**70, [1.5, None], "x" * 3000), {"k": {"deep": True}}
 
     result = app.send_task(
@@ -91,8 +91,8 @@ def test_a_pickle_is_never_read_by_an_app_that_does_not_accept_it(app, delayq, t
     assert not mark.exists()
 
 
-def test_the_mark_that_proves_it_is_left_by_an_app_that_accepts_pickles(held_app, url, tmp_path):
-    app = held_app(url, accept_content=["pickle"])
+def test_the_mark_that_proves_it_is_left_by_an_app_that_accepts_pickles(delayq_app, url, tmp_path):
+    app = delayq_app(url, accept_content=["pickle"])
     mark = tmp_path / "mark"
     result = app.send_task("t", (Mark(mark),), serializer="pickle", delayq_at=FAR)
 
@@ -136,8 +136,8 @@ def test_a_body_that_cannot_be_decoded_hides_its_arguments_and_nothing_else(app,
     assert [(task.task, task.args) for task in delayq.tasks()] == [("t", None)] * 3
 
 
-def test_counts_are_by_state(held_app, url, redis):
-    app = held_app(url)
+def test_counts_are_by_state(delayq_app, url, redis):
+    app = delayq_app(url)
     redis.set("broken", "not a list")
     app.send_task("t", delayq_at=FAR)
     app.send_task("t", delayq_at=FAR + 1)

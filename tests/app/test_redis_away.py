@@ -11,8 +11,8 @@ from tests.support.ports import free_port
 
 
 @pytest.fixture
-def app(held_app, hanging_up):
-    return held_app(f"redis://127.0.0.1:{hanging_up.port}/0", task_publish_retry_policy=QUICK)
+def app(delayq_app, hanging_up):
+    return delayq_app(f"redis://127.0.0.1:{hanging_up.port}/0", task_publish_retry_policy=QUICK)
 
 
 @pytest.mark.parametrize(
@@ -36,17 +36,17 @@ def test_as_many_attempts_are_made_as_the_policy_allows(add, hanging_up, options
     assert str(caught.value).startswith("schedule failed: ")
 
 
-def test_the_app_s_own_policy_is_the_default(held_app, hanging_up):
+def test_the_app_s_own_policy_is_the_default(delayq_app, hanging_up):
     url = f"redis://127.0.0.1:{hanging_up.port}/0"
-    app = held_app(url, task_publish_retry_policy={**QUICK, "max_retries": 2})
+    app = delayq_app(url, task_publish_retry_policy={**QUICK, "max_retries": 2})
 
     with pytest.raises(OperationalError):
         app.send_task("t", delayq_after=60)
     assert hanging_up.connections == 3
 
 
-def test_no_retry_at_all_is_the_app_s_to_say(held_app, hanging_up):
-    app = held_app(f"redis://127.0.0.1:{hanging_up.port}/0", task_publish_retry=False)
+def test_no_retry_at_all_is_the_app_s_to_say(delayq_app, hanging_up):
+    app = delayq_app(f"redis://127.0.0.1:{hanging_up.port}/0", task_publish_retry=False)
 
     with pytest.raises(OperationalError):
         app.send_task("t", delayq_after=60)
@@ -62,8 +62,8 @@ def test_the_policy_of_a_call_does_not_stay_with_the_app(add, app, hanging_up):
     assert dict(app.conf.task_publish_retry_policy) == before
 
 
-def test_a_port_that_nobody_listens_on_is_the_same_error(held_app):
-    app = held_app(f"redis://127.0.0.1:{free_port()}/0", task_publish_retry=False)
+def test_a_port_that_nobody_listens_on_is_the_same_error(delayq_app):
+    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0", task_publish_retry=False)
 
     with pytest.raises(OperationalError):
         app.send_task("t", delayq_after=60)
@@ -112,11 +112,11 @@ def test_what_is_wrong_is_refused_before_redis_is_asked(add, hanging_up, error, 
 
 @pytest.mark.parametrize(("error", "call"), WRONG)
 def test_what_is_wrong_is_refused_before_the_result_backend_is_asked(
-    held_app, hanging_up, error, call
+    delayq_app, hanging_up, error, call
 ):
     url = f"redis://127.0.0.1:{hanging_up.port}/0"
     patience = {"retry_policy": {**QUICK, "max_retries": 0, "timeout": 1}}
-    app = held_app(url, url, result_backend_transport_options=patience)
+    app = delayq_app(url, url, result_backend_transport_options=patience)
 
     @app.task(name="add")
     def task(x, y=0):
@@ -165,9 +165,9 @@ def test_a_cancel_whose_answer_was_lost_raises_and_is_not_repeated(swallowing, t
     assert plain.delayq.cancel("the-id") is Outcome.NOT_FOUND
 
 
-def test_a_redis_that_comes_back_is_used_again(held_app, start_redis):
+def test_a_redis_that_comes_back_is_used_again(delayq_app, start_redis):
     server = start_redis("--appendonly", "yes")
-    app = held_app(server.url(), task_publish_retry_policy={**QUICK, "max_retries": 0})
+    app = delayq_app(server.url(), task_publish_retry_policy={**QUICK, "max_retries": 0})
     app.send_task("t", task_id="a", delayq_at=FAR)
     server.kill()
     with pytest.raises(OperationalError):

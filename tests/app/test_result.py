@@ -11,7 +11,6 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, ScheduledResult, State
 from celery_delayq.integration.results import scheduled
-from celery_delayq.store import Receipt
 from tests.app.support import FAR, LONG_AGO, claim, redis_ms, to_ms
 from tests.support.waiting import eventually
 
@@ -66,11 +65,11 @@ def test_the_state_is_scheduled_although_the_backend_knows_an_old_result_of_that
     assert result.state == "SCHEDULED"
 
 
-def test_the_state_is_scheduled_while_a_scanner_publishes_it(held_app, url):
-    app = held_app(url, url)
+def test_the_state_is_scheduled_while_a_scanner_publishes_it(delayq_app, url):
+    app = delayq_app(url, url)
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
-    result = scheduled(app.delayq.services, AsyncResult("a", app=app), Receipt("a", 0))
+    result = scheduled(AsyncResult("a", app=app), app.delayq.services, 0)
 
     claim(app.delayq)
 
@@ -79,17 +78,15 @@ def test_the_state_is_scheduled_while_a_scanner_publishes_it(held_app, url):
     assert result.cancel() is Outcome.IN_FLIGHT
 
 
-def test_the_state_of_what_was_set_aside_is_dead(held_app, url, redis):
-    app = held_app(url, url)
+def test_the_state_of_what_was_set_aside_is_dead(delayq_app, url, redis):
+    app = delayq_app(url, url)
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
 
     app.delayq.hand_over()
 
     assert app.delayq.state("a") is State.DEAD
-    assert (
-        scheduled(app.delayq.services, AsyncResult("a", app=app), Receipt("a", 0)).state == "DEAD"
-    )
+    assert scheduled(AsyncResult("a", app=app), app.delayq.services, 0).state == "DEAD"
     assert "broken" in app.delayq.get("a").reason
 
 
@@ -180,8 +177,8 @@ def test_a_result_has_no_parent_and_no_children_where_celery_s_has_none(add):
     assert (held.parent, held.children) == (plain.parent, plain.children)
 
 
-def test_without_a_result_backend_the_state_is_known_while_it_waits(held_app, url):
-    app = held_app(url)
+def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, url):
+    app = delayq_app(url)
     assert app.backend.__class__.__name__ == "DisabledBackend"
 
     @app.task(name="t")

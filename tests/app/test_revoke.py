@@ -106,8 +106,8 @@ def test_a_revoked_id_may_run_when_it_is_scheduled_again(app, add, delayq, told,
     assert delayq.hand_over() == 1
 
 
-def test_a_task_under_a_lease_is_revoked_at_the_workers(held_app, url, redis):
-    app = held_app(url)
+def test_a_task_under_a_lease_is_revoked_at_the_workers(delayq_app, url, redis):
+    app = delayq_app(url)
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
     claim(app.delayq)

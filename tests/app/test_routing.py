@@ -30,8 +30,8 @@ def test_a_queue_is_given_as_a_queue_of_kombu(queue_of):
     assert queue_of(queue=Queue("mail", Exchange("x"), routing_key="y")) == "mail"
 
 
-def test_the_default_queue_is_the_app_s(held_app, url, redis):
-    app = held_app(url, task_default_queue="shop")
+def test_the_default_queue_is_the_app_s(delayq_app, url, redis):
+    app = delayq_app(url, task_default_queue="shop")
     app.send_task("add", (1,), delayq_at=LONG_AGO)
 
     app.delayq.hand_over()
@@ -39,8 +39,8 @@ def test_the_default_queue_is_the_app_s(held_app, url, redis):
     assert list(lists(redis)) == [b"shop"]
 
 
-def test_task_routes_are_asked_when_the_task_is_scheduled(held_app, url, redis):
-    app = held_app(url, task_routes={"mail.*": {"queue": "mail", "priority": 6}})
+def test_task_routes_are_asked_when_the_task_is_scheduled(delayq_app, url, redis):
+    app = delayq_app(url, task_routes={"mail.*": {"queue": "mail", "priority": 6}})
     app.send_task("mail.send", (1,), delayq_at=LONG_AGO)
     app.send_task("mail.send", (1,), delayq_at=LONG_AGO, queue="other")
 
@@ -49,14 +49,14 @@ def test_task_routes_are_asked_when_the_task_is_scheduled(held_app, url, redis):
     assert set(lists(redis)) == {b"mail\x06\x166", b"other\x06\x166"}
 
 
-def test_a_routing_function_sees_no_option_of_this_package_s_making(held_app, url, redis):
+def test_a_routing_function_sees_no_option_of_this_package_s_making(delayq_app, url, redis):
     seen = []
 
     def route(name, args, kwargs, options, task=None, **_):
         seen.append((name, args, kwargs))
         return {"queue": f"q{args[0]}"}
 
-    app = held_app(url, task_routes=(route,))
+    app = delayq_app(url, task_routes=(route,))
 
     @app.task(name="add")
     def add(x):
@@ -69,8 +69,8 @@ def test_a_routing_function_sees_no_option_of_this_package_s_making(held_app, ur
     assert list(lists(redis)) == [b"q7"]
 
 
-def test_an_unknown_queue_is_refused_at_the_call_where_the_app_refuses_it(held_app, url, redis):
-    app = held_app(url, task_create_missing_queues=False)
+def test_an_unknown_queue_is_refused_at_the_call_where_the_app_refuses_it(delayq_app, url, redis):
+    app = delayq_app(url, task_create_missing_queues=False)
 
     with pytest.raises(Exception, match="nowhere"):
         app.send_task("add", (1,), queue="nowhere", delayq_after=60)
@@ -88,7 +88,7 @@ EXCHANGES = {
 
 @pytest.mark.parametrize("how", EXCHANGES)
 def test_a_named_exchange_delivers_to_the_queues_that_are_bound_to_it(
-    make_app, held_app, url, redis, how
+    make_app, delayq_app, url, redis, how
 ):
     queues = [
         Queue("all", TOPIC, routing_key="#"),
@@ -97,7 +97,7 @@ def test_a_named_exchange_delivers_to_the_queues_that_are_bound_to_it(
         Queue("plain", Exchange("plain"), routing_key="here"),
     ]
     options = {**EXCHANGES[how], "task_id": "a", "reply_to": "caller", "priority": 3}
-    plain, held = make_app(url, task_queues=queues), held_app(url, task_queues=queues)
+    plain, held = make_app(url, task_queues=queues), delayq_app(url, task_queues=queues)
     with plain.connection_for_write() as connection:
         # On Redis only a connection that declared an exchange knows its type, as a worker's does.
         for queue in queues:
@@ -124,9 +124,9 @@ def test_a_message_that_no_queue_is_bound_for_is_kept(app, delayq):
     assert delayq.state("a") is not None
 
 
-def test_a_fanout_reaches_nobody_when_nobody_listens_and_is_done(held_app, url):
+def test_a_fanout_reaches_nobody_when_nobody_listens_and_is_done(delayq_app, url):
     fanout = Queue("mine", Exchange("news", type="fanout"))
-    app = held_app(url, task_queues=[fanout])
+    app = delayq_app(url, task_queues=[fanout])
     result = app.send_task("add", (1,), queue=fanout, delayq_at=LONG_AGO)
 
     assert app.delayq.hand_over() == 1
@@ -140,12 +140,12 @@ def test_a_fanout_reaches_nobody_when_nobody_listens_and_is_done(held_app, url):
     ids=["expires", "x-expires"],
 )
 def test_a_queue_that_expires_is_left_to_kombu_which_knows_how(
-    make_app, held_app, url, redis, queue
+    make_app, delayq_app, url, redis, queue
 ):
     make_app(url, task_queues=[queue]).send_task("add", (1,), queue=queue)
     ttl = redis.ttl("short")  # -1 with a kombu that knows of none
     redis.flushall()
-    app = held_app(url, task_queues=[queue])
+    app = delayq_app(url, task_queues=[queue])
     app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)
 
     assert redis.zcard("{delayq:0}:relay") == 1
@@ -155,9 +155,9 @@ def test_a_queue_that_expires_is_left_to_kombu_which_knows_how(
     assert abs(redis.ttl("short") - ttl) <= 5
 
 
-def test_a_relayed_message_says_which_attempt_it_is(held_app, url, redis):
+def test_a_relayed_message_says_which_attempt_it_is(delayq_app, url, redis):
     queue = Queue("all", TOPIC, routing_key="#")
-    app = held_app(url, task_queues=[queue])
+    app = delayq_app(url, task_queues=[queue])
     app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)
 
     app.delayq.hand_over()

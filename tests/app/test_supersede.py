@@ -9,8 +9,8 @@ from tests.app.support import FAR, LONG_AGO
 
 
 @pytest.fixture
-def app(held_app, url):
-    return held_app(url, delayq_capture_eta=True)
+def app(delayq_app, url):
+    return delayq_app(url, delayq_capture_eta=True)
 
 
 @pytest.fixture

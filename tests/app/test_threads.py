@@ -48,8 +48,8 @@ def test_of_many_that_cancel_one_id_one_is_told_that_it_did(add, delayq):
         assert sum(map(bool, outcomes)) == 1
 
 
-def test_cancel_and_hand_over_at_once_agree_on_every_entry(held_app, url, redis):
-    app = held_app(url, delayq_batch_size=2)
+def test_cancel_and_hand_over_at_once_agree_on_every_entry(delayq_app, url, redis):
+    app = delayq_app(url, delayq_batch_size=2)
     ids = [app.send_task("t", delayq_at=number).id for number in range(THREADS * CALLS)]
 
     with ThreadPoolExecutor(1) as pool:

@@ -65,9 +65,9 @@ def tls(start_redis, certificates):
     return f"rediss://127.0.0.1:{port}/0", server.client()
 
 
-def test_a_url_that_names_the_authority_opens_the_store(held_app, tls, certificates):
+def test_a_url_that_names_the_authority_opens_the_store(delayq_app, tls, certificates):
     url, redis = tls
-    app = held_app(f"{url}?ssl_cert_reqs=CERT_REQUIRED&ssl_ca_certs={certificates}/ca.crt")
+    app = delayq_app(f"{url}?ssl_cert_reqs=CERT_REQUIRED&ssl_ca_certs={certificates}/ca.crt")
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     assert app.delayq.get("a").id == "a"
@@ -75,10 +75,10 @@ def test_a_url_that_names_the_authority_opens_the_store(held_app, tls, certifica
     assert list(lists(redis)) == [b"celery"]
 
 
-def test_broker_use_ssl_is_what_the_store_uses(held_app, tls, certificates):
+def test_broker_use_ssl_is_what_the_store_uses(delayq_app, tls, certificates):
     url, _ = tls
     options = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": f"{certificates}/ca.crt"}
-    app = held_app(url, broker_use_ssl=options)
+    app = delayq_app(url, broker_use_ssl=options)
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     assert app.delayq.services.store_is_broker
@@ -87,11 +87,11 @@ def test_broker_use_ssl_is_what_the_store_uses(held_app, tls, certificates):
 
 @pytest.mark.parametrize("requirement", ["CERT_NONE", "none", "CERT_REQUIRED", "required"])
 def test_the_words_for_checking_certificates_are_kombu_s_and_redis_py_s(
-    held_app, tls, certificates, requirement
+    delayq_app, tls, certificates, requirement
 ):
     url, _ = tls
     authority = f"{certificates}/ca.crt"
-    app = held_app(
+    app = delayq_app(
         "memory://", delayq_url=f"{url}?ssl_cert_reqs={requirement}&ssl_ca_certs={authority}"
     )
 
@@ -100,9 +100,9 @@ def test_the_words_for_checking_certificates_are_kombu_s_and_redis_py_s(
     assert app.delayq.get("a").id == "a"
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused(held_app, tls):
+def test_a_certificate_of_an_unknown_authority_is_refused(delayq_app, tls):
     url, redis = tls
-    app = held_app(f"{url}?ssl_cert_reqs=CERT_REQUIRED", task_publish_retry=False)
+    app = delayq_app(f"{url}?ssl_cert_reqs=CERT_REQUIRED", task_publish_retry=False)
 
     with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
         app.send_task("t", delayq_at=FAR)
@@ -110,10 +110,10 @@ def test_a_certificate_of_an_unknown_authority_is_refused(held_app, tls):
 
 
 def test_tls_to_a_port_that_is_plain_fails_and_does_not_fall_back(
-    held_app, redis_server, redis, monkeypatch
+    delayq_app, redis_server, redis, monkeypatch
 ):
     monkeypatch.setattr(endpoint, "TIMEOUT", 0.5)
-    app = held_app(
+    app = delayq_app(
         f"rediss://127.0.0.1:{redis_server.port}/0?ssl_cert_reqs=CERT_NONE",
         task_publish_retry=False,
     )
@@ -123,9 +123,9 @@ def test_tls_to_a_port_that_is_plain_fails_and_does_not_fall_back(
     assert redis.keys() == []
 
 
-def test_plain_to_a_port_that_is_tls_fails(held_app, tls):
+def test_plain_to_a_port_that_is_tls_fails(delayq_app, tls):
     url, redis = tls
-    app = held_app(url.replace("rediss", "redis"), task_publish_retry=False)
+    app = delayq_app(url.replace("rediss", "redis"), task_publish_retry=False)
 
     with pytest.raises(StoreUnavailable):
         app.send_task("t", delayq_at=FAR)

@@ -18,8 +18,8 @@ def store_of(app):
 
 
 @pytest.mark.parametrize("db", [0, 3, 15])
-def test_without_a_url_the_store_is_the_broker_s_database(held_app, redis_server, redis, db):
-    app = held_app(redis_server.url(db))
+def test_without_a_url_the_store_is_the_broker_s_database(delayq_app, redis_server, redis, db):
+    app = delayq_app(redis_server.url(db))
 
     store_of(app)
 
@@ -27,8 +27,10 @@ def test_without_a_url_the_store_is_the_broker_s_database(held_app, redis_server
     assert app.delayq.services.store_is_broker
 
 
-def test_with_a_url_the_store_is_there_and_the_broker_gets_the_task(held_app, redis_server, redis):
-    app = held_app(redis_server.url(1), delayq_url=redis_server.url(2))
+def test_with_a_url_the_store_is_there_and_the_broker_gets_the_task(
+    delayq_app, redis_server, redis
+):
+    app = delayq_app(redis_server.url(1), delayq_url=redis_server.url(2))
 
     store_of(app)
 
@@ -38,9 +40,9 @@ def test_with_a_url_the_store_is_there_and_the_broker_gets_the_task(held_app, re
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_the_same_place_written_otherwise_is_the_same_place(held_app, redis_server, redis, host):
+def test_the_same_place_written_otherwise_is_the_same_place(delayq_app, redis_server, redis, host):
     url = f"redis://{host}:{redis_server.port}"
-    app = held_app(redis_server.url(), delayq_url=url)
+    app = delayq_app(redis_server.url(), delayq_url=url)
 
     assert app.delayq.services.store_is_broker
     assert store_of(app).hand_over() == 1
@@ -48,9 +50,9 @@ def test_the_same_place_written_otherwise_is_the_same_place(held_app, redis_serv
 
 @pytest.mark.parametrize("how", ["broker", "url"])
 @pytest.mark.parametrize("db", [0, 4])
-def test_a_unix_socket_is_a_redis(held_app, redis_server, redis, how, db):
+def test_a_unix_socket_is_a_redis(delayq_app, redis_server, redis, how, db):
     url = f"redis+socket://{redis_server.socket}?virtual_host={db}"
-    app = held_app(url) if how == "broker" else held_app("amqp://127.0.0.1:1//", delayq_url=url)
+    app = delayq_app(url) if how == "broker" else delayq_app("amqp://127.0.0.1:1//", delayq_url=url)
 
     store_of(app)
 
@@ -59,9 +61,9 @@ def test_a_unix_socket_is_a_redis(held_app, redis_server, redis, how, db):
 
 
 def test_through_a_socket_a_task_reaches_the_list_that_a_worker_reads(
-    held_app, redis_server, redis
+    delayq_app, redis_server, redis
 ):
-    app = held_app(f"redis+socket://{redis_server.socket}")
+    app = delayq_app(f"redis+socket://{redis_server.socket}")
 
     assert store_of(app).hand_over() == 1
 
@@ -82,24 +84,24 @@ def protected(start_redis):
 
 @pytest.mark.parametrize("user", ["", "default", "shop"])
 @pytest.mark.parametrize("how", ["broker", "url"])
-def test_a_password_with_odd_characters_opens_the_store(held_app, protected, user, how):
+def test_a_password_with_odd_characters_opens_the_store(delayq_app, protected, user, how):
     password = quote(OTHER_PASSWORD if user == "shop" else PASSWORD, safe="")
     url = f"redis://{user}:{password}@127.0.0.1:{protected.port}/1"
-    app = held_app(url) if how == "broker" else held_app("amqp://127.0.0.1:1//", delayq_url=url)
+    app = delayq_app(url) if how == "broker" else delayq_app("amqp://127.0.0.1:1//", delayq_url=url)
 
     store_of(app)
 
     assert app.delayq.get("a").id == "a"
 
 
-def test_a_password_opens_a_unix_socket_too(held_app, protected):
-    app = held_app(f"redis+socket://:{quote(PASSWORD, safe='')}@{protected.socket}")
+def test_a_password_opens_a_unix_socket_too(delayq_app, protected):
+    app = delayq_app(f"redis+socket://:{quote(PASSWORD, safe='')}@{protected.socket}")
 
     assert store_of(app).get("a").id == "a"
 
 
-def test_a_wrong_password_is_an_error_and_never_shown(held_app, protected):
-    app = held_app(
+def test_a_wrong_password_is_an_error_and_never_shown(delayq_app, protected):
+    app = delayq_app(
         f"redis://:wrong-secret@127.0.0.1:{protected.port}/0",
         task_publish_retry=False,
     )
@@ -147,8 +149,8 @@ def test_the_error_about_a_url_does_not_show_its_password(make_app):
         assert "secret" not in repr(caught.value.value)
 
 
-def test_a_list_of_brokers_for_failover_is_relayed_to(held_app, redis_server, redis):
-    app = held_app(f"{redis_server.url()};redis://127.0.0.1:1/0")
+def test_a_list_of_brokers_for_failover_is_relayed_to(delayq_app, redis_server, redis):
+    app = delayq_app(f"{redis_server.url()};redis://127.0.0.1:1/0")
 
     store_of(app)
 
@@ -156,8 +158,8 @@ def test_a_list_of_brokers_for_failover_is_relayed_to(held_app, redis_server, re
     assert redis.zcard("{delayq:0}:relay") == 1
 
 
-def test_a_read_url_of_its_own_does_not_matter(held_app, redis_server, redis):
-    app = held_app(
+def test_a_read_url_of_its_own_does_not_matter(delayq_app, redis_server, redis):
+    app = delayq_app(
         None,
         broker_read_url="amqp://127.0.0.1:1//",
         broker_write_url=redis_server.url(5),

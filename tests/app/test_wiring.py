@@ -57,8 +57,8 @@ def test_it_is_found_on_the_app(make_app):
     assert DelayQ(app) is app.delayq
 
 
-def test_a_second_one_for_an_app_changes_nothing_and_serves_the_same_store(held_app, url, redis):
-    app = held_app(url)
+def test_a_second_one_for_an_app_changes_nothing_and_serves_the_same_store(delayq_app, url, redis):
+    app = delayq_app(url)
     first, steps = app.delayq, set(app.steps["worker"])
     amqp_cls, options = app.amqp_cls, set(app.user_options["worker"])
 
@@ -121,9 +121,9 @@ def test_an_app_s_own_amqp_and_control_classes_stay_what_they_are(make_app, url,
     app.delayq.close()
 
 
-def test_other_apps_are_as_they_were(make_app, held_app, url, redis):
+def test_other_apps_are_as_they_were(make_app, delayq_app, url, redis):
     plain = make_app(url)
-    held_app(url)
+    delayq_app(url)
 
     result = plain.send_task("t", countdown=3600)
 
@@ -134,9 +134,9 @@ def test_other_apps_are_as_they_were(make_app, held_app, url, redis):
     assert result.id
 
 
-def test_two_apps_with_prefixes_of_their_own_share_a_redis_and_nothing_else(held_app, url, redis):
-    one = held_app(url, delayq_prefix="one", task_default_queue="q1")
-    two = held_app(url, delayq_prefix="two", task_default_queue="q2")
+def test_two_apps_with_prefixes_of_their_own_share_a_redis_and_nothing_else(delayq_app, url, redis):
+    one = delayq_app(url, delayq_prefix="one", task_default_queue="q1")
+    two = delayq_app(url, delayq_prefix="two", task_default_queue="q2")
     for app in (one, two):
         app.send_task("t", task_id="same", delayq_at=LONG_AGO)
 
@@ -148,11 +148,11 @@ def test_two_apps_with_prefixes_of_their_own_share_a_redis_and_nothing_else(held
     assert list(lists(redis)) == [b"q2"]
 
 
-def test_a_shared_task_is_scheduled_by_the_app_that_is_current(held_app, url):
+def test_a_shared_task_is_scheduled_by_the_app_that_is_current(delayq_app, url):
     from celery import shared_task
 
-    one = held_app(url, delayq_prefix="one")
-    two = held_app(url, delayq_prefix="two")
+    one = delayq_app(url, delayq_prefix="one")
+    two = delayq_app(url, delayq_prefix="two")
 
     @shared_task(name="shared")
     def task():
@@ -232,9 +232,9 @@ def test_what_is_no_app_is_refused(what):
         DelayQ(what)
 
 
-def test_a_signature_of_another_app_is_held_where_its_result_says(held_app, make_app, url):
-    one = held_app(url, delayq_prefix="one")
-    two = held_app(url, delayq_prefix="two")
+def test_a_signature_of_another_app_is_held_where_its_result_says(delayq_app, make_app, url):
+    one = delayq_app(url, delayq_prefix="one")
+    two = delayq_app(url, delayq_prefix="two")
 
     @one.task(name="t")
     def task():
@@ -247,7 +247,7 @@ def test_a_signature_of_another_app_is_held_where_its_result_says(held_app, make
 
 
 def test_a_signature_of_an_app_without_delayq_is_not_sent_by_accident(
-    held_app, make_app, url, redis
+    delayq_app, make_app, url, redis
 ):
     plain = make_app(url)
 
@@ -255,7 +255,7 @@ def test_a_signature_of_an_app_without_delayq_is_not_sent_by_accident(
     def task():
         return None
 
-    app = held_app(url)
+    app = delayq_app(url)
     try:
         result = app.delayq.schedule(task.s(), at=FAR)
     except celery_delayq.DelayQError:

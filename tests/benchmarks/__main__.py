@@ -18,7 +18,7 @@ from typing import Any
 from tests.benchmarks import measures, plots, table
 from tests.benchmarks.lab import Lab
 from tests.benchmarks.stats import Figures, medians
-from tests.support.redis_server import redis_binaries
+from tests.support.redis_programs import redis_binaries
 
 # In the order in which they are run: what the table begins with first.
 ORDER = (

@@ -9,16 +9,16 @@ from celery.bin.worker import worker
 from click.testing import CliRunner
 
 from celery_delayq.bench import run as bench
-from tests.app.conftest import held_app, redis, redis_client, url
+from tests.app.conftest import delayq_app, redis, redis_client, url
 
-__all__ = ["held_app", "redis", "redis_client", "url"]
+__all__ = ["delayq_app", "redis", "redis_client", "url"]
 
 MODULE = "delayq_cli_project"
 
 
 @pytest.fixture
-def app(held_app, url):
-    return held_app(url)
+def app(delayq_app, url):
+    return delayq_app(url)
 
 
 @pytest.fixture

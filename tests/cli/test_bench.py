@@ -50,10 +50,12 @@ def test_it_says_what_to_expect_and_leaves_no_key_behind(redis, said, before):
     assert redis.keys("*") == []
 
 
-def test_its_keys_are_named_after_the_app_s_and_no_two_runs_share_any(held_app, url, redis, before):
+def test_its_keys_are_named_after_the_app_s_and_no_two_runs_share_any(
+    delayq_app, url, redis, before
+):
     seen = set()
     before(ScratchKeys, "tidy", lambda *_: seen.update(redis.keys("*")))
-    delayq = held_app(url, delayq_prefix="shop").delayq
+    delayq = delayq_app(url, delayq_prefix="shop").delayq
 
     for _ in range(2):
         bench.run(delayq, FEW, nothing)
@@ -129,8 +131,8 @@ def _list_of(engine):
 
 
 @pytest.mark.parametrize("batch_size", [7, 1000])
-def test_it_hands_over_as_the_app_s_scanners_do(held_app, url, batch_size):
-    app = held_app(url, delayq_batch_size=batch_size)
+def test_it_hands_over_as_the_app_s_scanners_do(delayq_app, url, batch_size):
+    app = delayq_app(url, delayq_batch_size=batch_size)
 
     figures = bench.run(app.delayq, FEW, nothing)
 
@@ -186,8 +188,8 @@ def test_json_is_one_object_with_every_figure(said):
     [{"task_protocol": 1}, {"task_compression": "gzip"}, {"task_serializer": "pickle"}],
     ids=str,
 )
-def test_the_messages_are_as_the_app_makes_them(held_app, url, redis, conf, arrived):
-    app = held_app(url, **conf)
+def test_the_messages_are_as_the_app_makes_them(delayq_app, url, redis, conf, arrived):
+    app = delayq_app(url, **conf)
 
     bench.run(app.delayq, FEW, nothing)
     app.send_task(bench.TASK, (42,), delayq_at=LONG_AGO)
@@ -219,8 +221,10 @@ def test_nobody_hears_of_a_task(app):
     assert heard == ["t"]
 
 
-def test_of_a_store_beside_another_broker_it_says_what_it_does_not_tell(held_app, url, run, redis):
-    app = held_app("amqp://nobody@127.0.0.1:1//", delayq_url=url)
+def test_of_a_store_beside_another_broker_it_says_what_it_does_not_tell(
+    delayq_app, url, run, redis
+):
+    app = delayq_app("amqp://nobody@127.0.0.1:1//", delayq_url=url)
 
     lines = run("bench", "--tasks", f"{FEW}", app=app).output.splitlines()
     facts = json.loads(run("bench", "--tasks", f"{FEW}", "--json", app=app).output)

@@ -39,11 +39,11 @@ def server(start_redis):
 
 
 @pytest.fixture
-def own(server, held_app, refused):
+def own(server, delayq_app, refused):
     """A command that is refused, on a Redis of the test's own; its last line."""
 
     def run(*arguments, **conf):
-        return refused(*arguments, app=held_app(server.url(), **conf))[-1]
+        return refused(*arguments, app=delayq_app(server.url(), **conf))[-1]
 
     return run
 
@@ -119,11 +119,11 @@ def through(proxy):
 
 
 @pytest.mark.parametrize("step", ["schedule", "cancel", "hand_over"])
-def test_a_link_that_breaks_is_a_sentence(server, proxy, held_app, refused, step):
+def test_a_link_that_breaks_is_a_sentence(server, proxy, delayq_app, refused, step):
     # By then the script is known: Redis has run it once when this cuts its answer off.
     proxy.cut_after = load()[step].sha.encode()
 
-    *_, said = refused(*ARGUMENTS, app=held_app(through(proxy)))
+    *_, said = refused(*ARGUMENTS, app=delayq_app(through(proxy)))
 
     assert said.startswith(f"Error: {step} failed: ")
     assert proxy.cuts == 1
@@ -131,7 +131,7 @@ def test_a_link_that_breaks_is_a_sentence(server, proxy, held_app, refused, step
 
 
 @pytest.mark.parametrize("cuts", [1, 2])
-def test_clearing_up_is_tried_again(server, proxy, held_app, before, cuts):
+def test_clearing_up_is_tried_again(server, proxy, delayq_app, before, cuts):
     left = [cuts]
 
     def cut(_, step, *__):
@@ -141,7 +141,7 @@ def test_clearing_up_is_tried_again(server, proxy, held_app, before, cuts):
 
     before(ScratchKeys, "_send", cut)
 
-    bench.run(held_app(through(proxy)).delayq, FEW, nothing)
+    bench.run(delayq_app(through(proxy)).delayq, FEW, nothing)
 
     assert proxy.cuts == cuts
     assert server.client().keys("*") == []
@@ -220,7 +220,7 @@ def test_an_entry_that_somebody_cancels_is_noticed(app, redis, before):
 
 
 @pytest.fixture
-def as_user(server, held_app):
+def as_user(server, delayq_app):
     """An app whose store's user has what the README says, and more or less than that."""
 
     def make(*more, broker=None):
@@ -228,7 +228,7 @@ def as_user(server, held_app):
         rule = re.search(r"^ACL SETUSER delayq on >secret (.*)$", text, re.MULTILINE)[1].split()
         root = server.client()
         root.execute_command("ACL", "SETUSER", "delayq", "reset", "on", ">secret", *rule, *more)
-        return held_app(f"redis://delayq:secret@127.0.0.1:{server.port}/0")
+        return delayq_app(f"redis://delayq:secret@127.0.0.1:{server.port}/0")
 
     return make
 

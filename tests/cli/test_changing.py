@@ -180,8 +180,8 @@ def test_reschedule_takes_a_span_from_now(app, redis, said, when, delay):
     assert before <= moved <= redis_ms(redis) + 1
 
 
-def test_a_time_without_a_zone_is_in_the_app_s(held_app, url, run):
-    app = held_app(url, timezone="Asia/Tokyo")
+def test_a_time_without_a_zone_is_in_the_app_s(delayq_app, url, run):
+    app = delayq_app(url, timezone="Asia/Tokyo")
     app.send_task("t", task_id="one", delayq_at=FAR)
 
     assert run("reschedule", "one", "2031-05-06T09:00", app=app).exit_code == 0

@@ -35,8 +35,8 @@ def test_an_app_without_delayq_is_told_what_to_do(make_app, url, refused, comman
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_redis_that_is_away_is_a_sentence(held_app, refused, command):
-    app = held_app(f"redis://127.0.0.1:{free_port()}/0")
+def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, command):
+    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
 
     *_, sentence = refused(*command, app=app)
 
@@ -45,8 +45,8 @@ def test_a_redis_that_is_away_is_a_sentence(held_app, refused, command):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ["scan"]], ids=" ".join)
-def test_a_wrong_setting_is_a_sentence(held_app, url, refused, command):
-    app = held_app(url, delayq_prefix="no good")
+def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused, command):
+    app = delayq_app(url, delayq_prefix="no good")
 
     *_, sentence = refused(*command, app=app)
 
@@ -57,8 +57,8 @@ def test_a_wrong_setting_is_a_sentence(held_app, url, refused, command):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ["scan"]], ids=" ".join)
-def test_no_redis_at_all_is_a_sentence(held_app, refused, command):
-    *_, sentence = refused(*command, app=held_app("memory://"))
+def test_no_redis_at_all_is_a_sentence(delayq_app, refused, command):
+    *_, sentence = refused(*command, app=delayq_app("memory://"))
 
     assert sentence.startswith("Error: delayq_url is None; expected a redis:// URL")
 

@@ -15,7 +15,7 @@ LONG_AGO = 1_000_000_000
 
 
 def fill(delayq):
-    """Schedule many tasks that are due, the quick way: one call's draft under many ids."""
+    """Schedule many tasks that are due, the quick way: one call's record under many ids."""
     entries = delayq.services.entries
     with mock.patch.object(entries, "schedule", wraps=entries.schedule) as schedule:
         for number in range(2):  # the second one of a kind shares what they have in common

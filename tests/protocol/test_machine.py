@@ -227,6 +227,7 @@ def run(machine, examples):
     run_state_machine_as_test(machine, settings=profile)
 
 
+@pytest.mark.timeout(300)  # six thousand steps
 def test_the_scripts_and_the_model_never_differ(store):
     for _ in range(2):
         store.engine(batch_size=BATCH, lease=LEASE_MS / 1000)

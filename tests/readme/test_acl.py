@@ -126,4 +126,5 @@ def test_without_the_right_to_a_queue_s_list_a_task_is_set_aside_with_the_reason
 
     assert task_id == "a"
     assert reason.startswith("celery: ")
-    assert "can't access at least one of the keys" in reason
+    # Redis 7.0 says it the first way, Redis 8 and Valkey the second.
+    assert re.search("can't access at least one of the keys|No permissions to access a key", reason)

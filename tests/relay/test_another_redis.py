@@ -204,8 +204,8 @@ def test_what_cannot_be_put_together_is_set_aside_and_the_others_go_on(other_red
         other_redis.due_now(task_id=task_id)
     scripts = other_redis.delayq.services.entries._scripts
     store = redis.Redis.from_url(other_redis.app.conf.delayq_url)
-    text, seam = scripts.call("find", id="bad")[1:3]
-    store.hset(scripts.keys["records"], "bad", text[: seam + 53])
+    text, header_end = scripts.call("find", id="bad")[1:3]
+    store.hset(scripts.keys["records"], "bad", text[: header_end + 53])
     other_redis.relay_once()
     (arrived,) = lists(other_redis).values()
     assert [json.loads(raw)["headers"]["id"] for raw in arrived] == ["first", "good"]

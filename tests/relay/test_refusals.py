@@ -171,7 +171,7 @@ def test_a_message_that_cannot_be_read_is_set_aside_and_others_go_on(rabbit, spo
         ], aside
 
     def spoil(record):
-        return replace(record, text=record.text[: record.seam + 40] + b"I" + spoilt)
+        return replace(record, text=record.text[: record.header_end + 40] + b"I" + spoilt)
 
     monkeypatch.setattr(relay.engine, "claim", claiming)
     relay.batch(lambda: False)

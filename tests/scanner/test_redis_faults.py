@@ -131,7 +131,7 @@ def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(behind, proxy):
 
 
 def test_a_redis_that_is_only_busy_is_waited_for(house, start_redis):
-    server = start_redis("--lua-time-limit", "10", "--busy-reply-threshold", "10")
+    server = start_redis("--lua-time-limit", "10")
     made = house(server.url(), delayq_safety_interval=0.2)
     made.client = server.client()
     made.start_asleep()

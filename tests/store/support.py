@@ -14,10 +14,10 @@ import fakeredis
 
 from celery_delayq.clock import When
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import Endpoint, Engine, Entries, New, PooledConnection
+from celery_delayq.store import Endpoint, Engine, Entries, NewEntry, PooledConnection
 from celery_delayq.store.connection import packed
 from celery_delayq.store.keys import KEYS, Keys
-from celery_delayq.store.record import Draft, Template, destination_for, whole
+from celery_delayq.store.record import NewRecord, Template, destination_for, whole
 from celery_delayq.store.scripts import Scripts
 
 CLOCK = "test:clock"
@@ -113,19 +113,19 @@ class Store:
         self, task_id, due_ms=NOW_MS, *, to="celery", payload="", share=False, **options
     ) -> int:
         """An entry bound for the list *to*; returns its due time in ms."""
-        draft = draft_of(task_id, destination_for("L", to), payload, share=share)
-        return self.hold(task_id, draft, due_ms, **options)
+        record = new_record(task_id, destination_for("L", to), payload, share=share)
+        return self.hold(task_id, record, due_ms, **options)
 
     def schedule_relayed(
         self, task_id, due_ms=NOW_MS, *, payload="", share=False, **options
     ) -> int:
         """An entry that a scanner publishes; returns its due time in ms."""
-        draft = draft_of(task_id, destination_for("R", ROUTE), payload, share=share)
-        return self.hold(task_id, draft, due_ms, **options)
+        record = new_record(task_id, destination_for("R", ROUTE), payload, share=share)
+        return self.hold(task_id, record, due_ms, **options)
 
-    def hold(self, task_id, draft, due_ms, *, when=None, **options) -> int:
+    def hold(self, task_id, record, due_ms, *, when=None, **options) -> int:
         options.setdefault("operation", operation())
-        new = New(task_id, when or When("at", due_ms), draft)
+        new = NewEntry(task_id, when or When("at", due_ms), record)
         (answer,) = self.entries.schedule([new], **options)
         if isinstance(answer, DelayQError):
             raise answer
@@ -136,9 +136,9 @@ class Store:
         """What *count* calls of schedule write, without their round trips; returns the ids."""
         self.schedule("a0", due_ms, share=True)
         record, ids = self.record("a0"), [f"a{number}" for number in range(count)]
-        seam = record.index(b":") + 1 + len("celery")
+        header_end = record.index(b":") + 1 + len("celery")
         orders = [number.to_bytes(6, "big") for number in range(1, count + 1)]
-        records = [record[:seam] + order + record[seam + 6 :] for order in orders]
+        records = [record[:header_end] + order + record[header_end + 6 :] for order in orders]
         members = [order + task_id.encode() for order, task_id in zip(orders, ids, strict=True)]
         self.raw.hset(self.keys["records"], mapping=dict(zip(ids, records, strict=True)))
         self.raw.zadd(self.keys["due"], dict.fromkeys(members, due_ms))
@@ -247,11 +247,13 @@ class FakeStore(Store):
         return client
 
 
-def draft_of(task_id: str, destination: bytes, payload="", *, share=False, expires="null") -> Draft:
+def new_record(
+    task_id: str, destination: bytes, payload="", *, share=False, expires="null"
+) -> NewRecord:
     """A message as Celery's are, in either of a record's forms."""
     if share:
         differing = ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
-        return Template.of(LINES).draft(destination, differing)
+        return Template.of(LINES).new_record(destination, differing)
     text = json.dumps({"body": payload, "headers": {"id": task_id, "delayq_due": 0}})
     return whole(destination, text.removesuffix("0}}"))
 

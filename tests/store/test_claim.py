@@ -116,9 +116,9 @@ def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(store, monkeyp
 def test_what_is_no_utf8_is_claimed_all_the_same(store):
     store.schedule_relayed("a")
     record = store.record("a")
-    seam = record.index(b":") + 1 + len(ROUTE)
-    store.raw.hset(store.keys["records"], b"\xff", b"1R2:\xfe\xff" + record[seam:])
-    store.raw.zadd(store.keys["relay"], {record[seam : seam + 6] + b"\xff": NOW_MS})
+    header_end = record.index(b":") + 1 + len(ROUTE)
+    store.raw.hset(store.keys["records"], b"\xff", b"1R2:\xfe\xff" + record[header_end:])
+    store.raw.zadd(store.keys["relay"], {record[header_end : header_end + 6] + b"\xff": NOW_MS})
     claimed, _ = store.engine().claim(2)
     assert sorted(one.task_id for one in claimed) == ["a", "\ufffd"]
     assert sorted(one.destination for one in claimed) == [ROUTE, "\ufffd\ufffd"]

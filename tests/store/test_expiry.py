@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.store.record import destination_for
-from tests.store.support import FAR_MS, NOW_MS, draft_of
+from tests.store.support import FAR_MS, NOW_MS, new_record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 LIST = destination_for("L", "celery")
 
 
 def hold(store, task_id, due_ms, expires):
-    store.hold(task_id, draft_of(task_id, LIST, share=True, expires=expires), due_ms)
+    store.hold(task_id, new_record(task_id, LIST, share=True, expires=expires), due_ms)
 
 
 def expiry_of(message) -> object:

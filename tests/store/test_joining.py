@@ -40,7 +40,7 @@ def joined_here(store, task_id) -> list[bytes]:
 def test_both_join_the_same_message(store, parts, due_ms, task_id):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.hold(task_id, Template.of(LINES).draft(LIST, parts), due_ms)
+    store.hold(task_id, Template.of(LINES).new_record(LIST, parts), due_ms)
     here = joined_here(store, task_id)
     assert joined_by_move(store) == here
     store.check()
@@ -51,7 +51,7 @@ def test_both_join_the_same_message(store, parts, due_ms, task_id):
 def test_both_refuse_what_does_not_fit(store, parts, count):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.hold("a", Template.of((LINES * 2)[:count]).draft(LIST, parts), NOW_MS)
+    store.hold("a", Template.of((LINES * 2)[:count]).new_record(LIST, parts), NOW_MS)
     here = joined_here(store, "a")
     assert len(here) == (count == len(LINES) and len(parts) >= 6)
     assert joined_by_move(store) == here
@@ -59,7 +59,7 @@ def test_both_refuse_what_does_not_fit(store, parts, count):
 
 def test_an_expiry_past_all_dates_cannot_be_read(store):
     parts = ["", "null", f"+{10**18}", "", "", ""]
-    store.hold("a", Template.of(LINES).draft(LIST, parts), NOW_MS)
+    store.hold("a", Template.of(LINES).new_record(LIST, parts), NOW_MS)
     with pytest.raises(UnreadableRecord, match="does not fit"):
         store.entries.find("a")
 

@@ -146,9 +146,9 @@ def test_no_good_record_is_called_damaged(store, monkeypatch, digits):
 def test_whatever_the_name_and_the_operation_a_record_is_read(store, name, operation):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    draft = support.draft_of("a", b"L6:celery", share=True)
-    draft = replace(draft, body=b"T" + name + draft.body[13:])
-    store.hold("a", draft, FAR_MS, operation=operation.encode())
+    record = support.new_record("a", b"L6:celery", share=True)
+    record = replace(record, body=b"T" + name + record.body[13:])
+    store.hold("a", record, FAR_MS, operation=operation.encode())
     assert store.entries.find("a").due_ms == FAR_MS
     store.check()
 

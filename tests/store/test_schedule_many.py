@@ -4,19 +4,19 @@ import pytest
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreError, StoreFull
-from celery_delayq.store import New, Outcome, Receipt, entries
+from celery_delayq.store import NewEntry, Outcome, Receipt, entries
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.scripts import load
 from tests.store import support
-from tests.store.support import FAR_MS, NOW_MS, ROUTE, draft_of, operation
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record, operation
 
 LIST, RELAY = destination_for("L", "celery"), destination_for("R", ROUTE)
 OPERATION = b"abcdefgh"
 
 
 def new(task_id, due_ms=FAR_MS, *, to=LIST, share=True, when=None, payload=""):
-    draft = draft_of(task_id, to, payload, share=share)
-    return New(task_id, when or When("at", due_ms), draft)
+    record = new_record(task_id, to, payload, share=share)
+    return NewEntry(task_id, when or When("at", due_ms), record)
 
 
 def schedule(store, *many, operation=OPERATION, **options):
@@ -33,7 +33,7 @@ def schedule(store, *many, operation=OPERATION, **options):
 
 
 def another_template(monkeypatch, number):
-    """From here on, drafts share another template."""
+    """From here on, records share another template."""
     lines = [*support.LINES]
     lines[3] = f', "headers": {{"n": {number}, "id": "'
     monkeypatch.setattr(support, "LINES", lines)
@@ -267,7 +267,7 @@ def test_a_template_is_sent_once_for_many(store):
 
     received(1)
 
-    assert received(200) - received(100) < 100 * len(new("a").draft.template)
+    assert received(200) - received(100) < 100 * len(new("a").record.template)
 
 
 # What stops a step stops all of it.

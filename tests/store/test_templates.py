@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Entries, New, Outcome
+from celery_delayq.store import Entries, NewEntry, Outcome
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -131,9 +131,9 @@ def test_a_template_is_sent_once_per_process(store):
     store.schedule("b", FAR_MS, share=True)
     again = store.raw.info("stats")["total_net_input_bytes"] - received
     stranger = Entries(store.new_scripts())
-    draft = support.draft_of("c", b"L6:celery", share=True)
-    stranger.schedule([New("c", When("at", FAR_MS), draft)], operation=b"abcdefgh")
+    record = support.new_record("c", b"L6:celery", share=True)
+    stranger.schedule([NewEntry("c", When("at", FAR_MS), record)], operation=b"abcdefgh")
     first = store.raw.info("stats")["total_net_input_bytes"] - received - again
     stranger._scripts.connection.close()
-    assert first - again > len(draft.template) / 2
+    assert first - again > len(record.template) / 2
     assert list(templates(store).values()) == [3]

@@ -4,6 +4,9 @@
 #                          |
 #                          +-- interrupted: made anew by the next run
 
+# Without compiled files, each of the suite's processes would compile every module anew: half of a worker's start.
+unset PYTHONDONTWRITEBYTECODE
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Each interpreter that this package supports, as "3.10.13 /its/path", oldest first.
@@ -30,9 +33,9 @@ default_python() {
 }
 
 # make_environment FOLDER PYTHON EXTRA [PINS]: install this project and what EXTRA names into FOLDER, unless it is there.
-# To be called in the project's folder. PINS are more requirements, separated by spaces.
+# To be called in the project's folder. EXTRA may be several, with commas between; PINS are more requirements, with spaces.
 make_environment() {
-    local folder=$1 python=$2 extra=$3 pins=${4:-} base want
+    local folder=$1 python=$2 extra=$3 pins=${4:-} base want each
     base="$("$python" -V) in $PWD/$folder with ${pins:-no pins}"
     want="$base for $(cksum <pyproject.toml)"
     if _stamped "$folder" "$extra" "$want"; then return; fi
@@ -44,13 +47,15 @@ make_environment() {
         _prepare "$folder" "$python" "$base"
         _install "$folder" "$extra" "$pins"
         echo "$base" >"$folder/.delayq/whole"
-        echo "$want" >"$folder/.delayq/$extra"
+        for each in ${extra//,/ }; do echo "$want" >"$folder/.delayq/$each"; done
     fi
     exec 9<&-
 }
 
 _stamped() {
-    [ "$(cat "$1/.delayq/$2" 2>/dev/null)" = "$3" ] && [ -e "$1/.delayq/whole" ] && "$1/bin/python" -c '' 2>/dev/null
+    local each
+    for each in ${2//,/ }; do [ "$(cat "$1/.delayq/$each" 2>/dev/null)" = "$3" ] || return 1; done
+    [ -e "$1/.delayq/whole" ] && "$1/bin/python" -c '' 2>/dev/null
 }
 
 _prepare() {

@@ -20,16 +20,16 @@ def test_a_destination_tells_its_length_in_bytes(kind, place, expected):
 
 @given(texts)
 def test_a_whole_message_follows_the_letter_i_as_it_is(message):
-    draft = whole(b"L6:celery", message)
-    assert draft.body == b"I" + message.encode()
-    assert (draft.destination, draft.template, draft.name) == (b"L6:celery", b"", None)
+    record = whole(b"L6:celery", message)
+    assert record.body == b"I" + message.encode()
+    assert (record.destination, record.template, record.name) == (b"L6:celery", b"", None)
 
 
 @given(lines)
 def test_a_template_is_named_by_its_content(template):
     one, other = (
-        Template.of(template).draft(b"L1:a", ["x"]),
-        Template.of(template).draft(b"R1:b", ["y"]),
+        Template.of(template).new_record(b"L1:a", ["x"]),
+        Template.of(template).new_record(b"R1:b", ["y"]),
     )
     assert one.template == other.template == "\n".join(template).encode()
     assert one.name == other.name
@@ -43,5 +43,5 @@ def test_two_templates_have_two_names(template, another):
 
 
 def test_what_differs_follows_the_name_line_by_line():
-    draft = Template.of(["x"] * LINES).draft(b"L1:a", ["body", "", "null"])
-    assert draft.body == b"T" + draft.name + b"body\n\nnull"
+    record = Template.of(["x"] * LINES).new_record(b"L1:a", ["body", "", "null"])
+    assert record.body == b"T" + record.name + b"body\n\nnull"

@@ -29,16 +29,18 @@ local template = redis.call('HVALS', templates)[1]
 for text in string.gmatch(template, '[^\\n]+') do line[#line + 1] = text end
 local records = redis.call('HMGET', messages, unpack(ids))
 local colon = string.find(records[1], ':', 3, true)
-local seam = colon + string.sub(records[1], 3, colon - 1)
+local header_end = colon + string.sub(records[1], 3, colon - 1)
 for at, record in ipairs(records) do
-  local id, due_ms = ids[at], string.sub(record, seam + 7, seam + 19)
+  local id, due_ms = ids[at], string.sub(record, header_end + 7, header_end + 19)
   local _, parent, expires, args, kwargs, body_at =
-    string.match(record, '^(.-)\\n(.-)\\n(.-)\\n(.-)\\n(.-)\\n()', seam + 54)
-  texts[at] = line[1] .. id .. line[2] .. id .. string.sub(record, seam + 33, seam + 40) .. line[3]
+    string.match(record, '^(.-)\\n(.-)\\n(.-)\\n(.-)\\n(.-)\\n()', header_end + 54)
+  texts[at] = line[1] .. id .. line[2] .. id
+    .. string.sub(record, header_end + 33, header_end + 40) .. line[3]
     .. string.sub(record, body_at) .. line[4] .. id .. line[5] .. '"' .. id .. '"' .. line[6]
     .. parent .. line[7] .. expires .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due_ms
     .. '}}'
-  traces[at * 2 - 1], traces[at * 2] = id, now .. string.sub(record, seam + 7, seam + 40)
+  traces[at * 2 - 1] = id
+  traces[at * 2] = now .. string.sub(record, header_end + 7, header_end + 40)
 end
 if ARGV[2] == '1' then redis.call('HSET', handed, unpack(traces)) end
 redis.call('LPUSH', list, unpack(texts))

@@ -1,0 +1,87 @@
+"""A base of tasks whose ``delay_until`` and ``delay_for`` type checkers know.
+
+``Celery("shop", task_cls=DelayQTask)``. All other tasks have the two at runtime, by ``methods``.
+"""
+
+from __future__ import annotations
+
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any
+
+from celery.app.task import Task
+
+from .. import clock
+from ..clock import DelayInput, TimeInput
+from .calls import call_task
+from .registry import services_of
+from .results import ScheduledResult
+
+_DJANGO_TASK = "celery_delayq.contrib.django:DelayQDjangoTask"
+
+if TYPE_CHECKING:
+    from typing import Generic
+
+    from celery import Celery
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+
+    class _Task(Task[P, R_co], Generic[P, R_co]): ...
+
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R_co = TypeVar("R_co", covariant=True)
+
+    class _Task(Task):
+        # Celery 5.4's Task cannot be subscripted; that of later versions does it this way.
+        __class_getitem__ = classmethod(GenericAlias)
+
+
+class DelayQTask(_Task[P, R_co]):
+    """Celery's ``Task``, whose ``delay_until`` and ``delay_for`` type checkers know.
+
+    Its parameters are the task's own and what it returns, and may be left out. Where Celery's
+    Django support is at work, :class:`DelayQ` lets the tasks have its methods as well.
+    """
+
+    def delay_until(
+        self, when: TimeInput, /, *args: P.args, **kwargs: P.kwargs
+    ) -> ScheduledResult[R_co]:
+        """Run this task, with these arguments, at *when*.
+
+        *when* is an aware datetime; a naive datetime, read in the app's time zone; Unix time in
+        seconds; or ISO 8601 text. The past means at once. The other arguments are the task's.
+
+        Raises:
+            InvalidDueTime: *when* is not a time, or past 2255-06-05.
+            TypeError: the arguments do not fit the task.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        services = services_of(self.app)
+        return call_task(services, self, clock.at(when, services.timezone), args, kwargs)
+
+    def delay_for(
+        self, delay: DelayInput, /, *args: P.args, **kwargs: P.kwargs
+    ) -> ScheduledResult[R_co]:
+        """Run this task, with these arguments, in *delay*: a timedelta, or seconds.
+
+        Raises as ``delay_until``.
+        """
+        return call_task(services_of(self.app), self, clock.after(delay), args, kwargs)
+
+
+def combine_with_django(app: Celery[Any]) -> None:
+    """Let the tasks of a Django project have the methods of Celery's ``DjangoTask`` as well.
+
+    Celery's fixup makes that the tasks' base only where the user named no other.
+    """
+    if app.task_cls not in (DelayQTask, "celery_delayq:DelayQTask", "celery_delayq.DelayQTask"):
+        return
+    from celery.fixups.django import DjangoFixup
+
+    # The app keeps what its fixups made; one that is not at work made nothing.
+    if any(isinstance(fixup, DjangoFixup) for fixup in app._fixups):
+        app.task_cls = _DJANGO_TASK

@@ -1,0 +1,78 @@
+"""One class for whatever scheduling returns, whichever of Celery's results it is as well."""
+
+import copy
+
+import pytest
+from celery import chord, group
+from celery.result import AsyncResult, GroupResult
+
+from celery_delayq import Outcome, ScheduledResult
+from celery_delayq.integration.results import scheduled
+from tests.app.support import FAR, LONG_AGO
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+def stored(app, task_id, state):
+    """A result whose task ended so."""
+    app.backend.store_result(task_id, 1 if state == "SUCCESS" else ValueError(), state)
+    return app.AsyncResult(task_id)
+
+
+@pytest.mark.parametrize(
+    ("canvas", "kind"),
+    [
+        (lambda add: add.s(1), AsyncResult),
+        (lambda add: add.s(1) | add.s(2), AsyncResult),
+        (lambda add: chord([add.s(1)], add.si(2)), AsyncResult),
+        (lambda add: group(add.s(1), add.s(2)), GroupResult),
+    ],
+    ids=["task", "chain", "chord", "group"],
+)
+def test_a_result_is_a_scheduled_one_and_celery_s_own(add, canvas, kind):
+    result = canvas(add).delay_until(FAR)
+
+    assert isinstance(result, ScheduledResult)
+    assert isinstance(result, kind)
+    assert result.due.timestamp() == FAR
+    assert (result.state, result.status) == ("SCHEDULED", "SCHEDULED")
+
+
+def test_a_copy_has_the_same_face(add):
+    result = add.delay_until(FAR, 1)
+
+    copied = copy.copy(result)
+
+    assert isinstance(copied, ScheduledResult)
+    assert (copied.id, copied.due, copied.state) == (result.id, result.due, "SCHEDULED")
+    assert copied.cancel() is Outcome.DONE
+    assert result.cancel() is Outcome.NOT_FOUND
+
+
+def test_a_group_is_pending_until_its_tasks_have_ended(app, add, delayq):
+    result = group(add.s(1), add.s(2)).delay_until(LONG_AGO)
+    delayq.hand_over()
+    assert result.state == "PENDING"
+
+    for ended, state in zip(result.results, ("PENDING", "SUCCESS"), strict=True):
+        app.backend.store_result(ended.id, 1, "SUCCESS")
+        assert result.state == state
+
+
+@pytest.mark.parametrize("state", ["FAILURE", "REVOKED"])
+def test_a_group_is_what_ended_badly_in_it(app, delayq, state):
+    parts = [stored(app, "a", "SUCCESS"), stored(app, "b", state), app.AsyncResult("c")]
+
+    assert scheduled(GroupResult("g", parts), delayq.services, 0).state == state
+
+
+def test_a_group_of_groups_is_what_all_of_their_tasks_are(app, delayq):
+    inner = GroupResult("i", [stored(app, "a", "SUCCESS")])
+    result = scheduled(GroupResult("g", [inner, stored(app, "b", "SUCCESS")]), delayq.services, 0)
+    assert result.state == "SUCCESS"
+
+    inner.results.append(app.AsyncResult("c"))
+    assert result.state == "PENDING"

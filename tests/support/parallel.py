@@ -1,0 +1,70 @@
+"""The suite in several processes (pytest-xdist): how many, and which tests have to share one.
+
+    each process:  collect --> sort --> tell(groups) --> run what it is given
+                                             |                   ^
+    the first:                          a file (JSON) --> Grouping.schedule
+
+Each process has servers of its own, so a test can run in any. But what takes seconds to start is
+worth starting once: the tests that share one such fixture are a group, which stays in one process.
+(xdist's own --dist loadgroup hands the names of groups over in node ids, which pytest 9.2 keeps.)
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# More than the processors, as most tests wait for half of their time.
+PROCESSES = 4
+
+# A test belongs to the group of the first of these that it asks for.
+SHARED = (
+    "rabbitmq_server",
+    *("ended", "pool", "capturing", "crew"),  # workers
+    *("certificates", "wheel"),
+)
+# What takes longest begins first, so that no process is left alone with it in the end.
+FIRST = ("tests/worker", "tests/wheel", "tests/protocol/test_machine.py", "tests/readme")
+
+
+def processes(config: pytest.Config) -> int:
+    """How many of them; none but pytest's own for one file, which is over before others are up."""
+    single = len(config.args) == 1 and ".py" in config.args[0]
+    return 0 if single else PROCESSES
+
+
+def sort(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
+def tell(items: list[pytest.Item], path: str) -> None:
+    """Write down the group of each test that has one; every process writes the same."""
+    groups = {item.nodeid: group for item in items if (group := _group_of(item))}
+    own = Path(f"{path}.{os.getpid()}")
+    own.write_text(json.dumps(groups), encoding="utf-8")
+    own.replace(path)
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    chosen = getattr(getattr(item, "callspec", None), "params", {})
+    # A test may choose its fixture by name.
+    asked = [*item.fixturenames, *(each for each in chosen.values() if isinstance(each, str))]
+    name = next((name for name in SHARED if name in asked), None)
+    # A parametrised fixture is another one for each parameter.
+    return f"{name} {chosen[name]}" if name in chosen else name
+
+
+class Grouping(LoadScopeScheduling):
+    """Gives out groups, the largest first, then tests one by one."""
+
+    def __init__(self, config, log, path: Path):
+        super().__init__(config, log)
+        self._path = path
+        self._groups: dict[str, str] | None = None
+
+    def _split_scope(self, nodeid: str) -> str:
+        if self._groups is None:
+            self._groups = json.loads(self._path.read_text(encoding="utf-8"))
+        return self._groups.get(nodeid, nodeid)

@@ -1,0 +1,103 @@
+"""Mistakes, each reported by both checkers: one that sees Any everywhere reports none of them.
+
+The codes above a line that must be reported: `always`, or only `with stubs` of Celery's. What
+stands `without stubs` may be reported then, as pyright reads Celery's code instead.
+"""
+
+# without stubs: import-untyped
+from celery import Celery, group
+
+from celery_delayq import DelayQ, DelayQTask, ScheduledResult
+from celery_delayq.contrib.django import DelayQDjangoTask
+
+app = Celery("shop", task_cls=DelayQTask)
+delayq = DelayQ(app)
+
+
+# without stubs: untyped-decorator
+@app.task
+def remind(order: int) -> str:
+    return f"order {order}"
+
+
+class Bill(DelayQTask[[int], bytes]):
+    def run(self, order: int) -> bytes:
+        return b"%d" % order
+
+
+class Mail(DelayQDjangoTask[[int], None]):
+    def run(self, order: int) -> None:
+        print(order)
+
+
+bill = Bill()
+
+# No time.
+# with stubs: arg-type, reportArgumentType
+# without stubs: reportFunctionMemberAccess
+remind.delay_until(None, 42)
+# with stubs: arg-type, reportArgumentType
+# without stubs: reportFunctionMemberAccess
+remind.delay_for("soon", 42)
+# always: arg-type, reportArgumentType
+bill.delay_until(None, 42)
+# always: arg-type, reportArgumentType
+bill.delay_for("soon", 42)
+# always: arg-type, reportArgumentType
+delayq.schedule(bill, after="soon")
+# always: arg-type, reportArgumentType
+delayq.schedule(bill, at=b"2030-01-01")
+# always: call-arg, reportCallIssue
+delayq.schedule(bill, later=5)
+
+# Not the task's arguments.
+# always: arg-type, reportArgumentType
+bill.delay_for(60, "42")
+# always: call-arg, reportCallIssue
+bill.delay_for(60)
+# always: call-arg, reportCallIssue
+bill.delay_until("2030-01-01", 42, "CHF")
+# always: call-arg, reportCallIssue
+bill.delay_for(delay=60, order=42)
+# always: arg-type, reportArgumentType
+Mail().delay_for(60, "42")
+# with stubs: arg-type, reportArgumentType
+Mail().delay_on_commit("42")
+# with stubs: arg-type, reportArgumentType
+# without stubs: reportArgumentType
+delayq.schedule(bill.si("42"), after=5)
+
+# Not what is returned.
+# with stubs: assignment, reportAssignmentType
+# without stubs: reportAssignmentType
+text: str = bill.delay_for(60, 42).get()
+# always: reportAssignmentType
+# with stubs: assignment
+scheduled: ScheduledResult[str] = bill.delay_for(60, 42)
+result = delayq.schedule(group(bill.s(42)), after=5)
+# always: assignment, reportAssignmentType
+due: str = result.due
+# always: arg-type, reportArgumentType
+result.reschedule(after="soon")
+# always: call-arg, reportCallIssue
+result.cancel(terminate=True)
+# with stubs: attr-defined, reportUnknownMemberType
+# always: reportAttributeAccessIssue
+result.cancle()  # to mypy, without stubs, its base may have anything
+# always: union-attr, reportOptionalMemberAccess
+delayq.get("order-42").due
+
+# Not a task.
+# with stubs: arg-type
+# always: reportArgumentType
+delayq.schedule("remind", after=5)
+# always: list-item, reportArgumentType
+delayq.schedule_many(bill, [1, 2], after=5)
+# with stubs: arg-type
+# always: reportArgumentType
+DelayQ("shop")
+
+# Convenient, and untyped.
+# with stubs: attr-defined, reportUnknownMemberType
+# always: reportAttributeAccessIssue
+app.delayq.cancel("order-42")

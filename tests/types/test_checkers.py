@@ -1,0 +1,69 @@
+"""mypy and pyright on a user's modules, with Celery's stubs (`celery-types`) and without."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.types.checkers import CHECKERS
+
+MODULES = Path(__file__).parent / "modules"
+ENVIRONMENT = Path(os.environ["DELAYQ_TYPES"]).absolute()
+STUBS = {"with stubs": ENVIRONMENT / "bin" / "python", "without stubs": Path(sys.executable)}
+MARKER = re.compile(r"# (always|with stubs|without stubs): ([\w-]+(?:, [\w-]+)*)$")
+
+
+@pytest.fixture(scope="module", params=STUBS)
+def stubs(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=CHECKERS)
+def checker(request, stubs):
+    return CHECKERS[request.param](STUBS[stubs], ENVIRONMENT, stubs == "with stubs")
+
+
+@pytest.fixture(scope="module")
+def reports(checker, tmp_path_factory):
+    """What the checker says of a folder with nothing of this project but the installed package."""
+    folder = tmp_path_factory.mktemp("project")
+    for module in MODULES.glob("*.py"):
+        (folder / module.name).write_bytes(module.read_bytes())
+    return checker.reports(folder)
+
+
+def marked(module, checker, *markers):
+    """Line and code of all that these *markers* in *module* name for this checker."""
+    of_pyright = checker.name == "pyright"
+    found, named = set(), set()
+    for number, line in enumerate(module.read_text().splitlines(), 1):
+        marker = MARKER.match(line)
+        if marker and marker[1] in markers:
+            codes = marker[2].split(", ")
+            named |= {code for code in codes if code.startswith("report") is of_pyright}
+        elif not marker:
+            found |= {(number, code) for code in named}
+            named = set()
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(module.name for module in MODULES.glob("*.py")))
+def test_a_checker_reports_what_is_wrong_and_nothing_else(reports, checker, stubs, name):
+    found = reports[name]
+    # Without stubs, what pyright makes of Celery's code changes with that code.
+    must = marked(MODULES / name, checker, "always", *({stubs} - {"without stubs"}))
+    may = marked(MODULES / name, checker, stubs)
+
+    assert {error: found[error] for error in found.keys() - must - may} == {}
+    assert must - found.keys() == set()
+
+
+@pytest.mark.parametrize("where", STUBS)
+def test_the_environments_are_what_they_are_called(where):
+    look = "import importlib.util as i; print(i.find_spec('celery-stubs') is not None)"
+    ran = subprocess.run([STUBS[where], "-c", look], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == str(where == "with stubs")
