@@ -19,7 +19,7 @@ from ..services import Services
 from ..store import NewEntry, checked_id
 from .prepared import Preparation
 from .request import OPTION, Ready, Request
-from .times import Spread, times_for
+from .times import Spread, own_time, times_for
 from .untouched import touched
 from .writing import write
 
@@ -155,13 +155,13 @@ class Loader:
 
     def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str]:
         try:
-            args, kwargs, own_time, task_id = _parts(*item)
+            args, kwargs, brought, task_id = _parts(*item)
         except TypeError:
             raise InvalidOption("item", item, _ITEM) from None
         if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
             raise InvalidOption("item", item, _ITEM)
-        if own_time is not None:
-            when = own_time(own_time, self._services.timezone)
+        if brought is not None:
+            when = own_time(brought, self._services.timezone)
         if when is None:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
         return args, kwargs, when, uuid() if task_id is None else checked_id(task_id)
