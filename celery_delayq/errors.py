@@ -13,7 +13,6 @@ DelayQError
 ├── LibraryChanged
 ├── BrokerDown                (of ``hand_over``; scanners wait, and go on)
 └── StoreError
-    ├── KeysLeft              (of `delayq bench` only)
     ├── StoreFull
     └── StoreUnavailable      (kombu.exceptions.OperationalError)
 """
@@ -177,21 +176,6 @@ class StoreError(DelayQError):
 
 class StoreFull(StoreError):
     """Redis is at ``maxmemory``; no new task can be scheduled until memory is freed."""
-
-
-class KeysLeft(StoreError):
-    """The keys of a measurement could not be removed."""
-
-    def __init__(self, step: str, why: str, name: str) -> None:
-        super().__init__(step, why)
-        self.args = (step, why, name)
-        self.name = name
-
-    def sentence(self) -> str:
-        return (
-            f"{super().sentence()}; keys that begin with {self.name} may be left in Redis, for ten "
-            "minutes at most if it let this set their time to live"
-        )
 
 
 class StoreUnavailable(StoreError, OperationalError):

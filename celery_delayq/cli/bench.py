@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
-from ..bench import run as measuring
-from ..bench.report import rows, sentences
+from ..bench.measure import ONE_BY_ONE, Measurements, measure
 from .common import Said, aligned, delayq_of, json_option
+
+_LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "this process"}
 
 
 @click.command(cls=CeleryCommand)
@@ -35,54 +36,28 @@ def bench(ctx: click.Context, /, tasks: int, as_json: bool, **_: Any) -> None:
 
     redis-cli --scan --pattern '{delayq:bench-*'
     """
-    services = delayq_of(ctx).services
-    try:
-        with Said(), _stopped_by_signals() as stop, _progress(tasks) as advance:
-            figures = measuring.run(services, tasks, lambda done: (stop(), advance(done)))
-    except _Stopped as stopped:
-        ctx.obj.error(f"Stopped by {stopped.signal.name}; no key is left behind.")
-        ctx.exit(128 + stopped.signal)
-    if as_json:
-        ctx.obj.echo(json.dumps(figures.facts()))
-        return
-    for line in [*aligned(list(rows(figures))), "", *sentences(figures)]:
+    units, file = 3 * ONE_BY_ONE + 2 * tasks, sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with Said(), click.progressbar(length=units, label="measuring", file=file) as progress:
+        measurements = measure(delayq_of(ctx).services, tasks, progress.update)
+    for line in [json.dumps(asdict(measurements))] if as_json else report(measurements):
         ctx.obj.echo(line)
 
 
-class _Stopped(Exception):
-    def __init__(self, number: int) -> None:
-        self.signal = signal.Signals(number)
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[Callable[[], None]]:
-    """What raises once a signal came: between two calls of Redis, and never in the clearing up."""
-    came: list[int] = []
-    before = {}
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # nohup, and a shell's background, have some ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            before[number] = signal.signal(number, lambda number, _: came.append(number))
-
-    def stop() -> None:
-        if came:
-            raise _Stopped(came[0])
-
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _progress(tasks: int) -> Iterator[Callable[[int], object]]:
-    """What shows how far it is, if somebody looks on."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    length = measuring.units(tasks)
-    with click.progressbar(
-        length=length, label="measuring", file=sys.stderr, update_min_steps=length // 100
-    ) as bar:
-        yield bar.update
+def report(measurements: Measurements) -> Iterator[str]:
+    """What was measured, for a reader."""
+    size, rows = measurements.memory_bytes_per_task, []
+    for name, step in (
+        ("schedule one by one", measurements.schedule_one),
+        ("cancel one by one", measurements.cancel_one),
+        ("schedule in bulk", measurements.schedule_many),
+        ("hand over", measurements.hand_over),
+    ):
+        # Two digits: more would not be the same the next time.
+        rate = f"{float(f'{step.per_second:.2g}'):,.0f} tasks/s"
+        rows.append((name, rate, f"limited by {_LIMITS[step.limit]}"))
+    rows.append(("round trip", f"{measurements.round_trip_ms:.2f} ms", ""))
+    rows.append(("a waiting task", f"{size or 'unknown'} bytes", "of Redis's memory"))
+    yield from aligned(rows)
+    yield "What Celery does to make messages comes on top of scheduling."
+    if not measurements.direct:
+        yield "This app's tasks go on to another broker, at its pace; that was not measured."

@@ -18,7 +18,8 @@ from ..message.headers import DUE_HEADER
 from ..operations import changing, reading
 from ..operations.task import ScheduledTask
 from ..scheduling import bulk
-from ..scheduling.bulk import Bulk, Item, Spread
+from ..scheduling.bulk import Bulk, Item
+from ..scheduling.times import Spread
 from ..services import Services
 from ..store import Counts, Outcome, State
 from . import contract, registry

@@ -77,8 +77,10 @@ def same(by_kombu, by_store):
     }
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("serializer", SERIALIZERS)
+# What a protocol puts around the body, and where, has nothing to do with how the body is written.
+@pytest.mark.parametrize(
+    ("protocol", "serializer"), [(1, "json"), *((2, serializer) for serializer in SERIALIZERS)]
+)
 @pytest.mark.parametrize("what", ARGUMENTS)
 def test_a_message_is_what_kombu_would_have_pushed(both, what, serializer, protocol):
     args, kwargs = ARGUMENTS[what]
@@ -92,8 +94,11 @@ def test_a_message_is_what_kombu_would_have_pushed(both, what, serializer, proto
     assert same(by_kombu, by_store)
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-@pytest.mark.parametrize("serializer", SERIALIZERS)
+# What was compressed is bytes; which serializer they come from cannot be seen.
+@pytest.mark.parametrize(
+    ("serializer", "compression"),
+    [("pickle", "zlib"), *(("json", compression) for compression in COMPRESSIONS)],
+)
 def test_a_compressed_message_is_what_kombu_would_have_pushed(both, serializer, compression):
     by_kombu, by_store = both(
         ("x" * 10_000, 2**60), None, serializer=serializer, compression=compression

@@ -90,22 +90,20 @@ def test_a_due_time_is_rounded_up_to_the_millisecond(add):
     assert to_ms(add.delay_until(FAR + 0.0001, 1).due) == FAR * 1000 + 1
 
 
-NAIVE_END = datetime.fromisoformat("9999-12-31T23:59:59.999999")
-
-
 def short(value):
     return repr(value)[:30]
 
 
+# tests/unit/test_clock.py tries many more; here, one of each reason.
 NO_TIMES = [
-    True, False, None, "", "tomorrow", "12:30", "1e9", b"2030-01-01", float("nan"), float("inf"),
-    -float("inf"), 9.1e9, 10**400, datetime(2256, 1, 1, tzinfo=UTC), NAIVE_END,
-    "9999-12-31T24:00",    [1], {}, ..., date(2030, 1, 1), timedelta(1), 1j,
-]  # fmt: skip
-NO_DELAYS = [
-    True, False, None, "60", "", b"1", float("nan"), float("inf"), -float("inf"), 1e12, 10**400,
-    timedelta.max, timedelta(days=84_000), [1], WHEN, 1j,
-]  # fmt: skip
+    None,
+    "tomorrow",
+    float("nan"),
+    9.1e9,
+    datetime(2256, 1, 1, tzinfo=UTC),
+    date(2030, 1, 1),
+]
+NO_DELAYS = [None, "60", float("nan"), 1e12, timedelta(days=84_000), WHEN]
 
 
 @pytest.mark.parametrize("when", NO_TIMES, ids=short)

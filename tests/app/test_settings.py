@@ -16,23 +16,23 @@ EXPECTED = {
     "delayq_min_delay": "a number of seconds from 0 to 86400",
 }
 
-nan, inf = float("nan"), float("inf")
+# tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
 WRONG = [
-    *[("delayq_url", value) for value in (5, True, b"redis://", "", "redis", "localhost:6379")],
-    *[("delayq_prefix", value) for value in ("", "a b", "{x}", "x" * 65, "ü", "a\n", 5, None)],
-    *[("delayq_batch_size", value) for value in (0, -1, 1001, 1.5, 2.0, "200", True, None, nan)],
-    *[("delayq_lease", value) for value in (0, 0.99, 3601, "30", True, None, nan, inf)],
-    *[("delayq_safety_interval", value) for value in (0, 0.09, 301, "5", True, None, nan)],
-    *[("delayq_capture_eta", value) for value in (0, 1, "true", "no", None)],
-    *[("delayq_min_delay", value) for value in (-1, 86_401, "5", True, None, nan, inf)],
+    ("delayq_url", "localhost:6379"),
+    ("delayq_prefix", "{x}"),
+    ("delayq_batch_size", 1001),
+    ("delayq_lease", True),
+    ("delayq_safety_interval", float("nan")),
+    ("delayq_capture_eta", "no"),
+    ("delayq_min_delay", None),
 ]
 RIGHT = [
-    *[("delayq_prefix", value) for value in ("a", "x" * 64, "shop.v2_a-b", "9")],
-    *[("delayq_batch_size", value) for value in (1, 1000)],
-    *[("delayq_lease", value) for value in (1, 1.0, 3600, 29.5)],
-    *[("delayq_safety_interval", value) for value in (0.1, 300, 5)],
-    *[("delayq_capture_eta", value) for value in (True, False)],
-    *[("delayq_min_delay", value) for value in (0, 86_400, 0.5)],
+    ("delayq_prefix", "x" * 64),
+    ("delayq_batch_size", 1000),
+    ("delayq_lease", 3600),
+    ("delayq_safety_interval", 0.1),
+    ("delayq_capture_eta", True),
+    ("delayq_min_delay", 0),
 ]
 
 
@@ -62,7 +62,7 @@ def test_the_edges_of_a_range_are_inside(make_app, key, value):
     assert getattr(delayq.services.settings, key.removeprefix("delayq_")) == value
 
 
-@pytest.mark.parametrize(("key", "value"), [WRONG[0], WRONG[6], WRONG[14]], ids=repr)
+@pytest.mark.parametrize(("key", "value"), WRONG[:3], ids=repr)
 def test_a_wrong_value_keeps_a_worker_from_starting(make_app, key, value):
     app = make_app("redis://", **{key: value})
     DelayQ(app)

@@ -8,7 +8,6 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq.bench import run as bench
 from tests.app.conftest import delayq_app, redis, redis_client, url
 
 __all__ = ["delayq_app", "redis", "redis_client", "url"]
@@ -69,13 +68,6 @@ def refused(run):
         return result.output.splitlines()
 
     return refused
-
-
-@pytest.fixture
-def patient(monkeypatch):
-    """However slow the machine is, no time runs out."""
-    monkeypatch.setattr(bench, "BRIEFLY", 60)
-    monkeypatch.setattr(bench, "_longest", lambda _: 60)
 
 
 @pytest.fixture

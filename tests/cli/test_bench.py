@@ -1,36 +1,36 @@
 """`delayq bench`: it measures, adds up, and leaves everything as it was."""
 
+import contextlib
 import json
 import os
 import pty
 import subprocess
 import sys
-from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
-from celery.signals import before_task_publish
 
-from celery_delayq.bench import run as bench
+from celery_delayq.bench import measure as bench
+from celery_delayq.bench.measure import ONE_BY_ONE, measure
+from celery_delayq.cli.bench import report
 from celery_delayq.store import Engine, Entries, ScratchKeys
 from celery_delayq.store.scripts import Scripts
 from tests.app.support import FAR, LONG_AGO
 
-pytestmark = pytest.mark.usefixtures("patient")
-
 FEW = 1000
-SAID = ("round trip", "schedule", "cancel", "hand over", "memory")
+STEPS = ("schedule_one", "cancel_one", "schedule_many", "hand_over")
+TITLES = (
+    "schedule one by one", "cancel one by one", "schedule in bulk", "hand over", "round trip",
+    "a waiting task",
+)  # fmt: skip
 
 
 def nothing(_):
     """Nobody looks on."""
 
 
-@pytest.fixture
-def arrived(redis, before):
-    """What comes to the list of a run."""
-    messages = []
-    before(ScratchKeys, "tidy", lambda room: messages.extend(redis.lrange(room.list, 0, -1)))
-    return messages
+def own_list(scripts):
+    return scripts.keys["due"].replace(":due", ":list")
 
 
 def content(redis):
@@ -43,11 +43,26 @@ def test_it_says_what_to_expect_and_leaves_no_key_behind(redis, said, before):
 
     lines = said("bench", "--tasks", f"{FEW}")
 
-    assert tuple(line[:10].strip() for line in lines[:5]) == SAID
-    assert lines[5] == ""
-    assert [line.partition(" ")[0] for line in lines[6:]] == ["One", "schedule_many", "A", "A"]
+    assert tuple(line.partition("  ")[0] for line in lines[:6]) == TITLES
+    assert lines[6:] == ["What Celery does to make messages comes on top of scheduling."]
     assert seen
     assert redis.keys("*") == []
+
+
+def test_json_is_one_object_with_every_figure(said):
+    [line] = said("bench", "--tasks", f"{FEW}", "--json")
+    facts = json.loads(line)
+
+    assert set(facts) == {"direct", "round_trip_ms", "memory_bytes_per_task", *STEPS}
+    assert facts["direct"] is True
+    assert 0 < facts["round_trip_ms"] < 1000
+    assert 300 < facts["memory_bytes_per_task"] < 700
+    for step in STEPS:
+        assert set(facts[step]) == {"per_second", "limit"}
+        assert facts[step]["limit"] in ("redis", "round_trip", "this_process")
+    # A batch takes at least one of the calls that it saves.
+    for one, many in (("schedule_one", "schedule_many"), ("cancel_one", "hand_over")):
+        assert 0 < facts[one]["per_second"] < facts[many]["per_second"]
 
 
 def test_its_keys_are_named_after_the_app_s_and_no_two_runs_share_any(
@@ -58,10 +73,20 @@ def test_its_keys_are_named_after_the_app_s_and_no_two_runs_share_any(
     delayq = delayq_app(url, delayq_prefix="shop").delayq
 
     for _ in range(2):
-        bench.run(delayq, FEW, nothing)
+        measure(delayq.services, FEW, nothing)
 
     assert all(key.startswith(b"{shop:bench-") for key in seen)
     assert len({key.partition(b"}")[0] for key in seen}) == 2
+
+
+def test_each_step_is_called_on_own_keys_only(app, before):
+    used = set()
+    before(Scripts, "call", lambda scripts, _name: used.add(scripts.keys["due"]))
+
+    measure(app.delayq.services, FEW, nothing)
+
+    assert len(used) == 1
+    assert used.pop().startswith("{delayq:bench-")
 
 
 def test_what_others_have_in_redis_is_untouched(app, redis, said):
@@ -76,7 +101,7 @@ def test_what_others_have_in_redis_is_untouched(app, redis, said):
     assert content(redis) == was
 
 
-def test_the_app_s_own_scanners_and_lists_see_nothing_of_it(app, redis, before):
+def test_the_app_s_own_scanners_and_lists_see_nothing_of_it(app, before):
     seen = []
 
     def look(*_):
@@ -86,165 +111,159 @@ def test_the_app_s_own_scanners_and_lists_see_nothing_of_it(app, redis, before):
 
     before(ScratchKeys, "memory", look)
 
-    bench.run(app.delayq, FEW, nothing)
+    measure(app.delayq.services, FEW, nothing)
 
     assert seen == [(0, [], 0)]
 
 
-def test_every_task_is_handed_over_exactly_once(app, before, arrived):
-    held = []
-    before(Entries, "schedule", lambda _, new: held.extend(one.task_id for one in new))
-    before(Entries, "cancel", lambda _, task_id: held.remove(task_id))
+def test_its_scanner_does_not_count_as_alive_afterwards(app):
+    measure(app.delayq.services, FEW, nothing)
 
-    figures = bench.run(app.delayq, FEW, nothing)
-
-    assert sorted(json.loads(raw)["headers"]["id"] for raw in arrived) == sorted(held)
-    assert figures.bulk.tasks == figures.hand_over.tasks == len(arrived) == FEW
+    with contextlib.closing(app.delayq.services.engine()):
+        assert app.delayq.counts().scanners == 0
 
 
-def test_all_keys_have_a_time_to_live_after_each_step(app, redis, before):
-    seen = []
+def test_each_task_is_scheduled_and_then_cancelled_or_handed_over(app, redis, before):
+    scheduled, cancelled, arrived = [], [], []
+    before(Entries, "schedule", lambda _, new: scheduled.append([one.task_id for one in new]))
+    before(Entries, "cancel", lambda _, task_id: cancelled.append(task_id))
+    before(ScratchKeys, "tidy", lambda own: arrived.extend(redis.lrange(own.list, 0, -1)))
 
-    def look(*_):
-        seen.append([redis.ttl(key) for key in redis.keys("{delayq:bench-*")])
+    measure(app.delayq.services, FEW, nothing)
 
-    before(ScratchKeys, "memory", look)
-    before(ScratchKeys, "__exit__", look)
+    one_by_one, in_bulk = scheduled[:ONE_BY_ONE], scheduled[ONE_BY_ONE:]
+    assert one_by_one == [[task_id] for task_id in cancelled]
+    assert [len(ids) for ids in in_bulk] == [200] * (FEW // 200)
+    assert len(set().union(*in_bulk)) == FEW
+    assert len([message for message in arrived if message]) == FEW
 
-    bench.run(app.delayq, FEW, nothing)
 
-    assert [bool(lives) for lives in seen] == [True, True]
-    assert all(0 < life <= 600 for lives in seen for life in lives)
+@pytest.mark.parametrize("batch_size", [7, 500])
+def test_it_hands_over_as_the_app_s_scanners_do(delayq_app, url, before, batch_size):
+    calls = []
+    before(Engine, "hand_over", calls.append)
+
+    measure(delayq_app(url, delayq_batch_size=batch_size).delayq.services, FEW, nothing)
+
+    assert len(calls) == -(-FEW // batch_size)
 
 
 def test_what_arrived_does_not_pile_up(app, redis, before):
     lengths = []
-    before(Engine, "hand_over", lambda engine: lengths.append(redis.llen(_list_of(engine))))
+    before(
+        Engine, "hand_over", lambda engine: lengths.append(redis.llen(own_list(engine._scripts)))
+    )
 
-    bench.run(app.delayq, 12_000, nothing)
+    measure(app.delayq.services, FEW, nothing)
 
-    assert 0 < max(lengths) <= bench.TIDY * 200
-
-
-def _list_of(engine):
-    return engine._scripts.keys["due"].replace(":due", ":list")
+    assert lengths == [1] * (FEW // 200)
 
 
-@pytest.mark.parametrize("batch_size", [7, 1000])
-def test_it_hands_over_as_the_app_s_scanners_do(delayq_app, url, batch_size):
-    app = delayq_app(url, delayq_batch_size=batch_size)
+def test_what_a_killed_process_leaves_behind_goes_by_itself(app, redis, before):
+    seen = []
 
-    figures = bench.run(app.delayq, FEW, nothing)
+    def look(*_):
+        seen.append({redis.ttl(key) for key in redis.keys("{delayq:bench-*")})
 
-    assert figures.hand_over.calls == -(-FEW // batch_size)
+    before(Entries, "cancel", look)
+    before(Engine, "hand_over", look)
+    before(ScratchKeys, "__exit__", look)
+
+    measure(app.delayq.services, 20_000, nothing)
+
+    assert len(seen) == ONE_BY_ONE + 20_000 // 200 + 1
+    assert all(lives and min(lives) > 0 and max(lives) <= 600 for lives in seen)
 
 
-def test_progress_is_told_unit_by_unit(app):
+def test_what_arrives_goes_by_itself_at_once(app, redis, before):
+    lives = []
+    before(ScratchKeys, "tidy", lambda own: lives.append(redis.ttl(own.list)))
+
+    measure(app.delayq.services, FEW, nothing)
+
+    # -2: there is no list, -1: it has no time to live.
+    assert lives[0] == -2
+    assert min(lives[1:]) > 0
+
+
+def test_its_entries_are_as_large_as_those_of_a_usual_task(app, before):
+    records = []
+    before(Entries, "schedule", lambda _, new: records.append(new[0].record))
+
+    measure(app.delayq.services, FEW, nothing)
+    # The first one of a task is kept whole; those behind it share a template.
+    for _ in range(2):
+        app.send_task("shop.remind", (42,), delayq_at=FAR)
+
+    own, usual = records[0], records[-1]
+    assert len(own.body) == pytest.approx(len(usual.body), rel=0.1)
+    assert len(own.template) == pytest.approx(len(usual.template), rel=0.1)
+
+
+def test_progress_is_told_call_by_call(app):
     told = []
 
-    bench.run(app.delayq, FEW, told.append)
+    measure(app.delayq.services, FEW, told.append)
 
-    assert sum(told) == bench.units(FEW)
-
-
-def test_no_measure_goes_on_when_its_time_is_over(app, redis, monkeypatch):
-    monkeypatch.setattr(bench, "BRIEFLY", 1e-9)
-    monkeypatch.setattr(bench, "_longest", lambda _: 1e-9)
-
-    figures = bench.run(app.delayq, 1_000_000, nothing)
-
-    assert (figures.one.tasks, figures.cancel.tasks) == (1, 1)
-    assert (figures.bulk.tasks, figures.hand_over.tasks) == (200, 200)
-    assert redis.keys("*") == []
-
-
-def test_json_is_one_object_with_every_figure(said):
-    [line] = said("bench", "--tasks", f"{FEW}", "--json")
-    facts = json.loads(line)
-
-    step = ["tasks", "per_second", "call_ms", "longest_call_ms", "redis_busy"]
-    step += ["this_process_busy", "limit"]
-    assert list(facts) == [
-        "direct", "round_trip_ms", "bytes_per_second", "schedule_one", "cancel_one",
-        "schedule_many", "hand_over", "memory_bytes_per_task",
-    ]  # fmt: skip
-    assert facts["direct"] is True
-    assert 0 < facts["round_trip_ms"]["median"] <= facts["round_trip_ms"]["p99"]
-    assert 200 < facts["memory_bytes_per_task"] < 2000
-    for name, tasks in (("schedule_one", 300), ("cancel_one", 300), ("schedule_many", FEW),
-                        ("hand_over", FEW)):  # fmt: skip
-        one = facts[name]
-        assert list(one) == step
-        assert one["tasks"] == tasks
-        assert one["per_second"] > 0
-        assert 0 < one["call_ms"] <= one["longest_call_ms"]
-        assert 0 <= one["redis_busy"] <= 1
-        assert 0 <= one["this_process_busy"] <= 1
-        assert one["limit"] in ("redis", "round_trip", "bandwidth", "this_process", "others")
+    assert sum(told) == 3 * ONE_BY_ONE + 2 * FEW
 
 
 @pytest.mark.parametrize(
-    "conf",
-    [{"task_protocol": 1}, {"task_compression": "gzip"}, {"task_serializer": "pickle"}],
-    ids=str,
+    ("call", "own", "trip", "limit"),
+    [
+        (0.010, 0.001, 0.001, "redis"),
+        (0.010, 0.006, 0.003, "this_process"),
+        (0.020, 0.001, 0.018, "round_trip"),
+        # Most of a round trip on loopback is this process's own work.
+        (0.010, 0.008, 0.009, "this_process"),
+        # A clock that is coarser than the calls adds up to more than there was.
+        (0.010, 0.012, 0.001, "this_process"),
+    ],
 )
-def test_the_messages_are_as_the_app_makes_them(delayq_app, url, redis, conf, arrived):
-    app = delayq_app(url, **conf)
+def test_the_longest_part_of_a_call_limits(monkeypatch, call, own, trip, limit):
+    now = [0, 0]
+    clock = SimpleNamespace(perf_counter=lambda: now[0], process_time=lambda: now[1])
+    monkeypatch.setattr(bench, "time", clock)
 
-    bench.run(app.delayq, FEW, nothing)
-    app.send_task(bench.TASK, (42,), delayq_at=LONG_AGO)
-    app.delayq.hand_over()
+    def act(left):
+        now[0], now[1] = now[0] + call, now[1] + own
+        return min(left, 2)
 
-    own, usual = json.loads(arrived[0]), json.loads(redis.lindex("celery", 0))
-    for message in (own, usual):
-        message["body"] = None
-        message["properties"].pop("correlation_id")
-        message["properties"].pop("delivery_tag")
-        for name in ("id", "root_id", "argsrepr", "ignore_result", "delayq_due"):
-            message["headers"].pop(name, None)
-    assert own == usual
+    step = bench._step(SimpleNamespace(tidy=lambda: None), nothing, trip, act, 10)
+
+    assert step.limit == limit
+    assert step.per_second == pytest.approx(2 / call)
 
 
-def test_nobody_hears_of_a_task(app):
-    heard = []
+def test_the_round_trip_is_what_the_first_calls_took(app, monkeypatch):
+    trips, step = [], bench._step
 
-    def hear(sender, **_):
-        heard.append(sender)
+    def noted(scratch, progress, trip, *rest):
+        trips.append(trip)
+        return step(scratch, progress, trip, *rest)
 
-    before_task_publish.connect(hear)
-    try:
-        bench.run(app.delayq, FEW, nothing)
-        app.send_task("t", delayq_at=FAR)
-    finally:
-        before_task_publish.disconnect(hear)
+    monkeypatch.setattr(bench, "_step", noted)
 
-    assert heard == ["t"]
+    measured = measure(app.delayq.services, FEW, nothing)
+
+    assert trips[0] == 0
+    assert trips[1:] == [pytest.approx(measured.round_trip_ms / 1000, rel=0.02)] * 4
 
 
-def test_of_a_store_beside_another_broker_it_says_what_it_does_not_tell(
-    delayq_app, url, run, redis
-):
+def test_of_a_store_beside_another_broker_it_says_what_it_does_not_tell(delayq_app, url):
     app = delayq_app("amqp://nobody@127.0.0.1:1//", delayq_url=url)
 
-    lines = run("bench", "--tasks", f"{FEW}", app=app).output.splitlines()
-    facts = json.loads(run("bench", "--tasks", f"{FEW}", "--json", app=app).output)
+    measured = measure(app.delayq.services, FEW, nothing)
 
-    assert "tasks/s to lists of the store's Redis." in lines[6]
-    assert lines[-1].startswith("The tasks of this app go on to another broker")
-    assert facts["direct"] is False
-    assert redis.keys("*") == []
+    assert measured.direct is False
+    assert [*report(measured)][-1] == (
+        "This app's tasks go on to another broker, at its pace; that was not measured."
+    )
 
 
 @pytest.mark.parametrize("tasks", ["999", "1000001", "many", "1e5"])
 def test_a_number_of_tasks_out_of_range_is_an_error_of_usage(run, tasks):
     assert run("bench", "--tasks", tasks).exit_code == 2
-
-
-def test_a_scanner_beside_it_does_not_count_as_alive_afterwards(app, redis):
-    bench.run(app.delayq, FEW, nothing)
-
-    with closing(app.delayq.services.engine()):
-        assert app.delayq.counts().scanners == 0
 
 
 def test_progress_is_for_a_terminal_only(run):
@@ -268,16 +287,6 @@ def test_on_a_terminal_progress_is_shown_beside_the_output(url, tmp_path):
     shown = os.read(ours, 65536)
     os.close(ours)
 
-    assert shown.startswith(b"\r\x1b[?25l") or b"measuring" in shown
+    assert b"measuring" in shown
     assert b"%" in shown
-    assert json.loads(done.stdout)["hand_over"]["tasks"] > 0
-
-
-def test_each_step_is_called_on_own_keys_only(app, before):
-    used = set()
-    before(Scripts, "call", lambda scripts, _name: used.add(scripts.keys["due"]))
-
-    bench.run(app.delayq, FEW, nothing)
-
-    assert len(used) == 1
-    assert used.pop().startswith("{delayq:bench-")
+    assert json.loads(done.stdout)["hand_over"]["per_second"] > 0

@@ -26,20 +26,20 @@ def printable(text):
     return not [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 @pytest.mark.parametrize("field", ["task", "id", "queue"])
-def test_a_row_stays_one_row_of_plain_text(app, run, field, text):
-    names = {"task": "t", "id": "a", "queue": "q", field: text}
-    app.send_task(names["task"], task_id=names["id"], queue=names["queue"], delayq_at=FAR)
+def test_a_row_stays_one_row_of_plain_text(app, run, field):
+    for number, text in enumerate(HOSTILE):
+        names = {"task": "t", "id": f"{number}", "queue": "q", field: text}
+        app.send_task(names["task"], task_id=names["id"], queue=names["queue"], delayq_at=FAR)
 
     output = run("list").output
 
-    assert output.count("\n") == 2
+    assert output.count("\n") == 1 + len(HOSTILE)
     assert all(printable(line) for line in output.split("\n")), ascii(output)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_what_is_shown_of_one_task_is_plain_text(app, run, text):
+def test_what_is_shown_of_one_task_is_plain_text(app, run):
+    text = "".join(HOSTILE)
     app.send_task(text, (text,), {text: text}, task_id="a", queue=text, delayq_at=FAR)
 
     output = run("show", "a").output
@@ -48,8 +48,8 @@ def test_what_is_shown_of_one_task_is_plain_text(app, run, text):
     assert len(output.splitlines()) == 8
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_what_is_said_about_an_id_is_plain_text(run, text):
+def test_what_is_said_about_an_id_is_plain_text(run):
+    text = "".join(HOSTILE)
     for command in (("cancel", text), ("show", text), ("reschedule", text, "+1h")):
         output = run(*command).output
 
@@ -57,8 +57,8 @@ def test_what_is_said_about_an_id_is_plain_text(run, text):
         assert all(printable(line) for line in output.split("\n")), ascii(output)
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_json_carries_the_text_as_it_is(app, said, text):
+def test_json_carries_the_text_as_it_is(app, said):
+    text = "".join(HOSTILE)
     app.send_task(text, task_id=text, queue=text, delayq_at=FAR)
 
     [line] = said("list", "--json")

@@ -14,7 +14,7 @@ LONG_AGO = 1_000_000_000
 @pytest.fixture
 def rights():
     """The rights in the README's line for ``ACL SETUSER``."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "celery_delayq" / "README.md").read_text(encoding="utf-8")
     return re.search(r"^ACL SETUSER delayq on >secret (.*)$", text, re.MULTILINE)[1].split()
 
 

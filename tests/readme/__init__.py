@@ -1,1 +1,1 @@
-"""Hold the README against the code: its examples run, and what it shows is what one sees."""
+"""Hold the READMEs against the code: examples run, and what they show is what one sees."""

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.readme import document
+from tests.readme.document import README, ROOT
 from tests.readme.runner import run
 from tests.support.apps import celery_state_kept
 from tests.support.garbage import no_collector
@@ -36,7 +36,7 @@ def environment(places, shop_file):
     beside = Path(sys.executable).parent
     return {
         **places,
-        "PYTHONPATH": f"{shop_file}:{document.README.parent}",
+        "PYTHONPATH": f"{shop_file}:{ROOT}",
         "PATH": f"{beside}:{os.environ['PATH']}",
     }
 
@@ -66,7 +66,7 @@ def shop(module, places, monkeypatch):
 
 
 def first_example():
-    return document.written_in("python")[0]
+    return README.written_in("python")[0]
 
 
 def _close(made):

@@ -1,67 +1,117 @@
-"""The README, taken apart into its fenced blocks and its tables."""
+"""The READMEs, taken apart into their fenced blocks, their tables and their links."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: where it stands, and its text."""
+    """One fenced block: the document and section it stands in, where, and its text."""
 
+    document: str
     section: str
     language: str
     line: int
     text: str
 
 
-@cache
-def blocks() -> tuple[Block, ...]:
-    return tuple(_blocks())
+@dataclass(frozen=True, eq=False)
+class Document:
+    """A README; *name* is its path in the project."""
+
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return ROOT / self.name
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text("utf-8")
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
+        section, opened, inside = "", None, []
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if opened is not None:
+                if line == "```":
+                    yield Block(self.name, section, *opened, "\n".join(inside) + "\n")
+                    opened, inside = None, []
+                else:
+                    inside.append(line)
+            elif line.startswith("```"):
+                opened = (line[3:], number + 1)
+            elif line.startswith("#"):
+                section = line.lstrip("# ")
+
+    def written_in(self, language: str, section: str | None = None) -> list[Block]:
+        """The blocks in one language, of one section or of all."""
+        return [
+            block
+            for block in self.blocks
+            if block.language == language and section in (None, block.section)
+        ]
+
+    def parts(self, section: str) -> str:
+        """The text of one section, its subsections included."""
+        start = re.search(rf"^(#+) {re.escape(section)}$", self.text, re.MULTILINE)
+        assert start, f"{self.name} has no section {section!r}"
+        rest = self.text[start.end() :]
+        end = re.search(rf"^#{{1,{len(start[1])}}} ", rest, re.MULTILINE)
+        return rest[: end.start()] if end else rest
+
+    def rows(self, section: str) -> list[list[str]]:
+        """The cells of a section's tables, without heads and rules."""
+        lines = [line for line in self.parts(section).splitlines() if line.startswith("|")]
+        cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+        rules = [at for at, row in enumerate(cells) if set("".join(row)) <= set("-: |")]
+        heads = [at - 1 for at in rules]
+        return [row for at, row in enumerate(cells) if at not in rules + heads]
+
+    @property
+    def prose(self) -> str:
+        """The text without its fenced blocks."""
+        return re.sub(r"^```.*?^```$", "", self.text, flags=re.MULTILINE | re.DOTALL)
+
+    @property
+    def links(self) -> list[str]:
+        """Where its links lead to."""
+        return re.findall(r"\]\(([^)]+)\)", self.prose)
+
+    @property
+    def anchors(self) -> set[str]:
+        """What a link to one of its sections ends with, behind ``#``."""
+        heads = re.findall(r"^#+ (.*)$", self.prose, re.MULTILINE)
+        return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def _blocks() -> Iterator[Block]:
-    section, opened, inside = "", None, []
-    for number, line in enumerate(README.read_text("utf-8").splitlines(), start=1):
-        if opened is not None:
-            if line == "```":
-                yield Block(section, opened[0], opened[1], "\n".join(inside) + "\n")
-                opened, inside = None, []
-            else:
-                inside.append(line)
-        elif line.startswith("```"):
-            opened = (line[3:], number + 1)
-        elif line.startswith("#"):
-            section = line.lstrip("# ")
+def _documents() -> Iterator[Document]:
+    yield Document("README.md")
+    for folder in ("celery_delayq", "example_project", "tests"):
+        for path in sorted((ROOT / folder).rglob("README.md")):
+            yield Document(path.relative_to(ROOT).as_posix())
 
 
-def written_in(language: str, section: str | None = None) -> list[Block]:
-    """The blocks in one language, of one section or of all."""
-    return [
-        block
-        for block in blocks()
-        if block.language == language and section in (None, block.section)
-    ]
+DOCUMENTS = {document.name: document for document in _documents()}
+
+README = DOCUMENTS["README.md"]
+PACKAGE = DOCUMENTS["celery_delayq/README.md"]
+EXAMPLE = DOCUMENTS["example_project/README.md"]
+TESTS = DOCUMENTS["tests/README.md"]
+BENCHMARKS = DOCUMENTS["tests/benchmarks/README.md"]
+FAULTS = DOCUMENTS["tests/faults/README.md"]
 
 
-def parts(section: str) -> str:
-    """The text of one section, its subsections included."""
-    text = README.read_text("utf-8")
-    start = re.search(rf"^(#+) {re.escape(section)}$", text, re.MULTILINE)
-    assert start, f"the README has no section {section!r}"
-    rest = text[start.end() :]
-    end = re.search(rf"^#{{1,{len(start[1])}}} ", rest, re.MULTILINE)
-    return rest[: end.start()] if end else rest
-
-
-def rows(section: str) -> list[list[str]]:
-    """The cells of a section's tables, without heads and rules."""
-    lines = [line for line in parts(section).splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
-    rules = [at for at, row in enumerate(cells) if set("".join(row)) <= set("-: |")]
-    heads = [at - 1 for at in rules]
-    return [row for at, row in enumerate(cells) if at not in rules + heads]
+def written_in(language: str) -> list[Block]:
+    """The blocks in one language, of all documents."""
+    return [block for document in DOCUMENTS.values() for block in document.written_in(language)]

@@ -39,7 +39,7 @@ def run(block: Block, namespace: dict[str, Any]) -> int:
 
 def _compiled(block: Block, node: Any, mode: str) -> Any:
     whole = ast.Module([node], []) if mode == "exec" else ast.Expression(node)
-    return compile(ast.increment_lineno(whole, block.line - 1), "README.md", mode)
+    return compile(ast.increment_lineno(whole, block.line - 1), block.document, mode)
 
 
 def _keep(code: Any, namespace: dict[str, Any], kind: str, promise: str) -> None:
@@ -53,4 +53,4 @@ def _keep(code: Any, namespace: dict[str, Any], kind: str, promise: str) -> None
     elif error is not None:
         raise error
     else:
-        assert promise in (str(given), repr(given)), f"{given!r}; the README promises {promise}"
+        assert promise in (str(given), repr(given)), f"{given!r}; promised was {promise}"

@@ -1,27 +1,28 @@
 """The rights that the README gives a user of Redis suffice, and none of them is too many."""
 
 import re
+from functools import partial
 
 import pytest
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, Wakeup
+from celery_delayq.store import Endpoint, PooledConnection, Wakeup
 from celery_delayq.store.connection import packed
 from celery_delayq.store.scripts import load
-from tests.readme import document
+from tests.readme.document import PACKAGE
 from tests.store.support import NOW_MS, Store
 from tests.store.test_every_redis import play
 
 # What is not called inside of a script.
 BY_CLIENT = {"eval", "evalsha", "blpop", "client|setname", "select"}
-TRACES = 10_000  # after so many that left, their traces move on to another key
+TOMBSTONES = 10_000  # after so many that left, theirs move on to another key
 
 
 @pytest.fixture(scope="module")
 def rule():
     [line] = [
         block.text.split()
-        for block in document.written_in("text", "In production")
+        for block in PACKAGE.written_in("text", "Access rights")
         if block.text.startswith("ACL SETUSER")
     ]
     return line[3:]
@@ -38,19 +39,23 @@ class RestrictedStore(Store):
         self.set_ms(NOW_MS)
 
     def _client(self):
-        client = super()._client()
-        client.endpoint = self._where
-        return client
+        return PooledConnection(self._where)
 
 
 @pytest.fixture
-def restricted(each_redis, rule):
+def restricted(restricted_on, each_redis):
+    """Make such a store on a server of each version in turn."""
+    return partial(restricted_on, each_redis)
+
+
+@pytest.fixture
+def restricted_on(rule):
     made = []
 
-    def make(*more, without=""):
+    def make(server, *more, without=""):
         # The queue's list, and the key in which these tests keep the time.
         rights = [right for right in rule if right != without]
-        made.append(RestrictedStore(each_redis, [*rights, "~celery", "~test:clock", *more]))
+        made.append(RestrictedStore(server, [*rights, "~celery", "~test:clock", *more]))
         return made[-1]
 
     yield make
@@ -62,10 +67,10 @@ def test_every_step_is_allowed(restricted):
     play(restricted())
 
 
-def test_the_traces_of_what_left_may_move_on(restricted):
+def test_the_tombstones_may_move_on(restricted):
     store = restricted()
     engine = store.engine(batch_size=1000)
-    store.flood(TRACES)
+    store.flood(TOMBSTONES)
 
     while engine.hand_over().handed_over:
         pass
@@ -75,7 +80,7 @@ def test_the_traces_of_what_left_may_move_on(restricted):
 
 def test_a_scanner_may_wait_for_a_token(restricted):
     store = restricted()
-    wakeup = Wakeup(store._where, store.keys["wake"])
+    wakeup = Wakeup(PooledConnection(store._where), store.keys["wake"])
     store.schedule("a")
     try:
         assert wakeup.wait(5)
@@ -94,15 +99,15 @@ def test_no_command_is_allowed_that_is_not_called(rule):
 
 
 @pytest.mark.parametrize("command", ["GET foreign", "SET foreign x", "KEYS *", "FLUSHALL"])
-def test_nothing_else_is_allowed(restricted, command):
+def test_nothing_else_is_allowed(restricted_on, redis_server, command):
     with pytest.raises(StoreError, match=r"(?i)permission"):
-        restricted()._client().execute("foreign", packed(command.split()))
+        restricted_on(redis_server)._client().execute("foreign", packed(command.split()))
 
 
 @pytest.mark.parametrize("right", sorted(BY_CLIENT))
-def test_a_scanner_cannot_do_without(restricted, right):
-    store = restricted(without=f"+{right}")
-    wakeup = Wakeup(store._where, store.keys["wake"])
+def test_a_scanner_cannot_do_without(restricted_on, redis_server, redis_url, right):
+    store = restricted_on(redis_server, without=f"+{right}")
+    wakeup = Wakeup(PooledConnection(store._where), store.keys["wake"])
 
     engine = store.engine()
 
@@ -118,11 +123,11 @@ def test_a_scanner_cannot_do_without(restricted, right):
         wakeup.close()
 
 
-def test_without_the_right_to_a_queue_s_list_a_task_is_set_aside_with_the_reason(restricted):
+def test_without_the_right_to_a_queue_s_list_a_task_is_dead_with_the_reason(restricted):
     store = restricted("resetkeys", "~{delayq:*}:*", "~test:clock")
     store.schedule("a")
 
-    [(task_id, reason)] = store.engine().hand_over().set_aside
+    [(task_id, reason)] = store.engine().hand_over().dead
 
     assert task_id == "a"
     assert reason.startswith("celery: ")

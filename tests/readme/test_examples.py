@@ -1,14 +1,15 @@
-"""Every example in Python runs as it stands, and keeps the promises in its comments."""
+"""Every example in Python, of every README, runs as it stands and keeps its promises."""
+
+from dataclasses import replace
 
 import pytest
 
-from tests.readme import document
 from tests.readme.conftest import first_example
-from tests.readme.document import Block
+from tests.readme.document import EXAMPLE, README, written_in
 from tests.readme.runner import run
 from tests.support.waiting import eventually
 
-EXAMPLES = document.written_in("python")
+EXAMPLES = written_in("python")
 OF_SHOP = [block for block in EXAMPLES if "from shop import" in block.text]
 OWN_APP = [block for block in EXAMPLES if block not in OF_SHOP]
 
@@ -20,14 +21,17 @@ def example(section):
     return block
 
 
-@pytest.mark.parametrize("block", OF_SHOP, ids=lambda block: block.section)
+@pytest.mark.parametrize("block", OF_SHOP, ids=lambda block: f"{block.document}-{block.section}")
 def test_an_example_runs_and_keeps_its_promises(shop, block):
     run(block, {"__name__": "example"})
 
 
 def test_every_example_with_an_app_of_its_own_has_a_test_here():
-    tested = ["celery_delayq", "In production", "Testing one's own code"]
-    assert [block.section for block in OWN_APP] == tested
+    assert [(block.document, block.section) for block in OWN_APP] == [
+        (README.name, "celery_delayq"),
+        (EXAMPLE.name, "RabbitMQ, with a Redis for the store"),
+        (EXAMPLE.name, "Tests with fakeredis"),
+    ]
 
 
 def test_the_first_example_is_some_ten_lines():
@@ -38,34 +42,31 @@ def test_the_first_example_is_some_ten_lines():
 
 
 def test_the_example_with_rabbitmq_hands_its_task_over(module, redis_url, rabbitmq_server):
-    block = example("In production")
+    block = example("RabbitMQ, with a Redis for the store")
     assert REDIS in block.text
     assert RABBITMQ in block.text
     text = block.text.replace(REDIS, redis_url).replace(RABBITMQ, rabbitmq_server.url)
     queue = f'\napp.conf.task_default_queue = "readme-{rabbitmq_server.port}"\n'
     made = module("shop")
 
-    run(
-        Block(block.section, "python", block.line, text.replace("\n\n@app", queue + "\n@app")),
-        vars(made),
-    )
+    run(replace(block, text=text.replace("\n\n@app", queue + "\n@app")), vars(made))
 
-    [held] = made.delayq.tasks()
+    [task] = made.delayq.tasks()
     scanner = made.delayq.scanner()
     scanner.start()
     try:
-        eventually(lambda: made.delayq.handed_over(held.id))
+        eventually(lambda: made.delayq.handed_over(task.id))
     finally:
         scanner.stop()
     with made.app.connection_for_read() as connection:
         message = connection.SimpleQueue(made.app.conf.task_default_queue, no_ack=True).get(
             timeout=10
         )
-    assert message.headers["id"] == held.id
+    assert message.headers["id"] == task.id
     assert message.payload[0] == [42]
 
 
 def test_the_example_with_fakeredis_needs_no_server(module):
     made = module("shop")
 
-    assert run(example("Testing one's own code"), vars(made)) == 2
+    assert run(example("Tests with fakeredis"), vars(made)) == 5

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.readme import document
+from tests.readme.document import EXAMPLE, README
 from tests.readme.runner import run
 from tests.readme.shape import shape
 
@@ -10,8 +10,8 @@ SECTION = "celery_delayq"
 
 
 def test_the_ten_lines_do_what_the_readme_shows(shop, environment, start_worker):
-    _, second = document.written_in("python", SECTION)
-    [shown] = document.written_in("text", SECTION)
+    _, second = README.written_in("python", SECTION)
+    [shown] = README.written_in("text", SECTION)
     worker = start_worker("shop", "-P", "prefork", "-c", "1", env=environment)
     example = {"__name__": "example"}
 
@@ -25,9 +25,7 @@ def test_the_ten_lines_do_what_the_readme_shows(shop, environment, start_worker)
 
 
 def test_a_running_task_reads_when_it_was_due(shop, shop_file, environment, start_worker):
-    [block] = [
-        block for block in document.written_in("python", "Reading") if "due_of" in block.text
-    ]
+    [block] = EXAMPLE.written_in("python", "How late a task is")
     (shop_file / "reports.py").write_text(block.text, encoding="utf-8")
     worker = start_worker("reports", "-P", "solo", env=environment)
 

@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.handover.relay import MAX_REFUSALS
 from celery_delayq.store.scripts import load
 from tests.app.support import LONG_AGO, lists
-from tests.readme import document
+from tests.readme.document import PACKAGE, README
 from tests.support.waiting import eventually
 
 
@@ -16,42 +16,47 @@ def app(shop):
     return shop.app
 
 
-def moved_or_relayed(delayq):
-    return delayq.hand_over(), delayq.hand_over()
+def waiting_for(redis_server):
+    """How many entries wait to go directly, and how many to be relayed."""
+    return tuple(redis_server.client().zcard(f"{{delayq:0}}:{index}") for index in ("due", "relay"))
 
 
-def test_a_plain_queue_of_the_store_s_own_redis_takes_the_direct_path(app):
+def test_a_plain_queue_of_the_store_s_own_redis_goes_directly(app, redis_server):
     app.send_task("shop.remind", (42,), queue="mail", delayq_at=LONG_AGO)
 
-    assert moved_or_relayed(app.delayq) == (1, 0)
+    assert waiting_for(redis_server) == (1, 0)
 
 
 @pytest.mark.parametrize(
     "broker", ["{url}/2", "{url}/0;redis://127.0.0.1:1/0"], ids=["another database", "two URLs"]
 )
-def test_any_other_broker_takes_the_relay(shop, redis_server, monkeypatch, broker):
+def test_to_any_other_broker_it_is_relayed(shop, redis_server, monkeypatch, broker):
     url = redis_server.url().removesuffix("/0")
     monkeypatch.setenv("CELERY_BROKER_URL", broker.format(url=url))
     shop.app.conf.delayq_url = f"{url}/0"
 
     shop.app.send_task("shop.remind", (42,), delayq_at=LONG_AGO)
 
-    assert moved_or_relayed(shop.delayq) == (0, 1)
+    assert waiting_for(redis_server) == (0, 1)
+    assert shop.delayq.hand_over() == 1
 
 
-def test_the_trace_of_what_left_is_as_long_as_the_readme_says():
-    [least, most] = re.findall(r"last ([\d,]+) to ([\d,]+) tasks", document.parts("Limits"))[0]
-    [trace] = re.findall(r"^local TRACE = (\d+)", load()["move"].text, re.MULTILINE)
-    assert int(least.replace(",", "")) == int(trace)
-    assert int(most.replace(",", "")) == 2 * int(trace)
+def test_as_many_tombstones_are_kept_as_the_readmes_say():
+    said = re.compile(r"last ([\d,]+) to ([\d,]+) (?:tasks )?that left")
+    [(least, most)] = {
+        pair for document in (README, PACKAGE) for pair in said.findall(document.parts("Limits"))
+    }
+    [kept] = re.findall(r"^local TOMBSTONES = (\d+)", load()["hand_over"].text, re.MULTILINE)
+    assert int(least.replace(",", "")) == int(kept)
+    assert int(most.replace(",", "")) == 2 * int(kept)
 
 
 def test_a_refused_message_is_tried_as_often_as_the_readme_says():
     assert MAX_REFUSALS == 8
-    assert "After eight refusals it is set aside" in document.parts("What happens when")
+    assert "After eight refusals it is dead" in PACKAGE.parts("What happens when")
 
 
-def test_no_sent_event_is_sent_for_what_is_held(make_app, redis_url):
+def test_no_sent_event_is_sent_for_what_is_scheduled(make_app, redis_url):
     from celery_delayq import DelayQ
 
     app = make_app(task_send_sent_event=True, delayq_url=redis_url)
@@ -71,7 +76,7 @@ def test_no_sent_event_is_sent_for_what_is_held(make_app, redis_url):
     assert [event["name"] for event in seen] == ["plain"]
 
 
-def test_what_was_set_aside_says_why_and_can_be_tried_again_or_removed(app, redis_server):
+def test_what_is_dead_says_why_and_can_be_tried_again(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
     assert app.delayq.hand_over() == 0
@@ -85,7 +90,7 @@ def test_what_was_set_aside_says_why_and_can_be_tried_again_or_removed(app, redi
     assert len(lists(redis_server.client())[b"celery"]) == 1
 
 
-def test_what_was_set_aside_can_be_cancelled(app, redis_server):
+def test_what_is_dead_can_be_cancelled(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
     app.delayq.hand_over()

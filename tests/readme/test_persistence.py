@@ -5,7 +5,7 @@ import redis
 
 from celery_delayq import DelayQ, Outcome
 from tests.app.support import FAR, lists
-from tests.readme import document
+from tests.readme.document import README
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def on(make_app):
 
 def configured():
     """The README's lines of a redis.conf, as they stand on a command line."""
-    [block] = document.written_in("conf", "In production")
+    [block] = README.written_in("conf", "In production")
     return [word for line in block.text.splitlines() for word in ("--" + line).split()]
 
 

@@ -8,7 +8,7 @@ from tests.readme.shape import shape
 
 
 def example(text):
-    return Block("section", "python", 1, text)
+    return Block("README.md", "section", "python", 1, text)
 
 
 @pytest.mark.parametrize(

@@ -1,63 +1,140 @@
-"""The README's tables and numbers are those of the code."""
+"""The READMEs' tables and numbers are those of the code."""
 
 import re
 
+import pytest
+
+import celery_delayq
 from celery_delayq import Outcome
 from celery_delayq.settings import SETTINGS
-from tests.readme import document
-from tests.readme.settings_table import table
+from tests.readme.document import DOCUMENTS, FAULTS, PACKAGE, README, ROOT, TESTS
+from tests.readme.tables import tables
 
-ROOT = document.README.parent
-
-
-def test_the_settings_are_those_that_are_declared():
-    assert table() in document.parts("Settings")
-    assert len(document.rows("Settings")) == len(SETTINGS)
+LINES = 300
+OPTIONS = {"delayq_at", "delayq_after"}
+HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered"}
 
 
-def test_every_setting_that_the_readme_names_is_one():
-    named = set(re.findall(r"\bdelayq_[a-z_]+\b", document.README.read_text("utf-8")))
-    options = {"delayq_at", "delayq_after"}
-    headers = {"delayq_redelivered", "delayq_attempt", "delayq_due"}
-    own = {"celery_delayq"}
-    assert named - options - headers - own <= {setting.key for setting in SETTINGS}
+def project():
+    return (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def names(cell):
+    return set(re.findall(r"`(\w+)`", cell))
+
+
+@pytest.mark.parametrize("table", tables(), ids=lambda table: table.head[0])
+def test_a_table_that_comes_from_the_code_is_as_the_code_has_it(table):
+    assert table.text in table.document.text, "write it anew: python -m tests.readme.tables"
+    assert table.written() == table.document.text
+
+
+def test_the_readme_is_short():
+    assert len(README.text.splitlines()) <= LINES
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=lambda document: document.name)
+def test_every_setting_that_a_readme_names_is_one(document):
+    named = set(re.findall(r"\bdelayq_[a-z_]+\b", document.text))
+    assert named <= OPTIONS | HEADERS | {setting.key for setting in SETTINGS}
 
 
 def test_the_outcomes_are_those_that_there_are():
-    named = [row[0] for row in document.rows("Changing one's mind")]
+    named = [row[0] for row in README.rows("Changing one's mind")]
     assert named == [f"`{outcome.name}`" for outcome in Outcome]
 
 
 def test_the_versions_are_those_that_the_project_declares():
-    project = (ROOT / "pyproject.toml").read_text("utf-8")
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
-    pythons = re.findall(r"Python :: (3\.\d+)", project)
-    supported = {row[0]: row[1:] for row in document.rows("Supported versions")}
+    pythons = re.findall(r"Python :: (3\.\d+)", project())
+    supported = {row[0]: row[1:] for row in TESTS.rows("What it is run on")}
+    celery = supported["Celery"][0].removesuffix(" and later")
+    redis = supported["Redis"][0].removesuffix(" and later")
 
     assert supported["Python"][0] == f"{pythons[0]} to {pythons[-1]}"
-    assert f'requires-python = ">={pythons[0]}"' in project
-    celery = supported["Celery"][0].removesuffix(" and later")
-    assert f'"celery[redis]>={celery}"' in project
+    assert f'requires-python = ">={pythons[0]}"' in project()
+    assert f'"celery[redis]>={celery}"' in project()
     pinned = re.findall(r"(\w+)==([\d.]+)", re.search(r'OLDEST_PINS="(.*)"', ci)[1])
     said = supported["Celery"][1]
     assert all(version in said for _, version in pinned)
     assert len(re.findall(r"\d+\.\d+\.\d+", said)) == len(pinned)
+    assert (
+        f"Python {supported['Python'][0]}, Celery {celery} and later, Redis {redis} and later"
+        in README.parts("Supported versions")
+    )
 
 
-def test_every_file_that_the_readme_leads_to_is_there():
-    leads = re.findall(r"\]\((?!https?:|#)([^)]+)\)", document.README.read_text("utf-8"))
-    assert leads
-    assert [lead for lead in leads if not (ROOT / lead).exists()] == []
-
-
-def test_every_section_that_the_readme_leads_to_is_there():
-    text = document.README.read_text("utf-8")
-    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
-    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
-
-
-def test_every_row_of_what_happens_when_names_tests():
-    rows = document.rows("What happens when")
+def test_every_row_of_what_happens_when_leads_to_tests():
+    rows = PACKAGE.rows("What happens when")
     assert len(rows) > 10
-    assert [row[0] for row in rows if "](tests/" not in row[-1]] == []
+    assert [row[0] for row in rows if "](../tests/" not in row[-1]] == []
+
+
+def test_every_row_of_the_faults_leads_to_a_test():
+    sections = ("Processes", "Redis, the store", "The broker", "Races, and every order of events")
+    rows = [row for section in sections for row in FAULTS.rows(section)]
+    assert len(rows) > 20
+    assert [row[0] for row in rows if "test_" not in row[-1] or len(row) != 4] == []
+
+
+def test_what_is_stable_is_all_that_is_public():
+    stable = {row[0]: names(row[1]) for row in PACKAGE.rows("What is stable")}
+
+    assert stable["importable from `celery_delayq`"] == set(celery_delayq.__all__)
+    assert stable["options of `apply_async` and `send_task`"] == OPTIONS
+    assert stable["headers of a message"] == HEADERS
+
+
+def test_every_attribute_of_delayq_is_named(shop):
+    [named] = [row[1] for row in PACKAGE.rows("What is stable") if row[0].endswith("`DelayQ`")]
+    there = {name for name in dir(shop.delayq) if not name.startswith("_")}
+    assert names(named) == there - {"services"}
+    assert "`DelayQ.services`" in PACKAGE.parts("What is stable")
+
+
+def test_the_format_that_is_described_is_the_one_that_is_written():
+    prelude = next((ROOT / "celery_delayq").rglob("_prelude.lua")).read_text("utf-8")
+    assert "local FORMAT = '1'" in prelude
+    assert "This release writes and reads version 1." in PACKAGE.parts("Limits")
+
+
+def test_the_layers_are_those_that_import_linter_checks():
+    drawn = PACKAGE.written_in("text", "Rooms and layers")[0].text
+    rows = [re.split(r" {2,}", line)[0] for line in drawn.splitlines()]
+    contract = re.search(r"^layers = \[\n(.*?)^\]", project(), re.MULTILINE | re.DOTALL)[1]
+
+    assert [_rooms(row) for row in rows] == [_rooms(row) for row in contract.splitlines()]
+
+
+def _rooms(row):
+    return set(re.findall(r"\w+", row.partition("#")[0]))
+
+
+def test_every_room_is_in_the_table():
+    rooms = {path.parent.name for path in (ROOT / "celery_delayq").glob("*/__init__.py")}
+    named = {row[0].split("`")[1].rstrip("/") for row in PACKAGE.rows("Rooms and layers")}
+    assert named == rooms
+
+
+def test_every_folder_of_tests_is_in_the_table():
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")}
+    named = {row[0].split("`")[1].rstrip("/") for row in TESTS.rows("What is where")}
+    assert named == folders
+
+
+def test_the_variables_of_the_suite_are_those_that_it_reads():
+    run = (ROOT / "tests" / "run").read_text("utf-8")
+    named = {row[0].strip("`") for row in TESTS.rows("The tests") if row[0].startswith("`DELAYQ")}
+    assert named == set(re.findall(r"^# (DELAYQ_\w+)", run, re.MULTILINE))
+
+
+def test_the_words_of_the_dictionary_are_used():
+    files = [path for kind in ("*.py", "*.lua") for path in (ROOT / "celery_delayq").rglob(kind)]
+    used = " ".join(path.read_text("utf-8") for path in files).lower().replace("_", " ")
+    words = [
+        word.strip("` ").replace("_", " ")
+        for row in PACKAGE.rows("Dictionary")
+        for word in row[0].split(",")
+    ]
+    assert len(words) > 30
+    assert [word for word in words if word.lower() not in used] == []

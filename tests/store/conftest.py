@@ -35,12 +35,6 @@ def store_on():
 
 
 @pytest.fixture
-def own_redis(each_redis, start_redis):
-    """Start a server of each version in turn, to be spoiled: ``own_redis(*config)``."""
-    return lambda *config: start_redis(*config, binary=each_redis.binary)
-
-
-@pytest.fixture
 def short_timeout(monkeypatch):
     """Connections made from here on wait a fifth of a second for an answer."""
     monkeypatch.setattr(endpoint, "TIMEOUT", 0.2)

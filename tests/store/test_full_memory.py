@@ -9,8 +9,8 @@ from tests.store.support import FAR_MS, NOW_MS
 
 
 @pytest.fixture
-def store(own_redis, store_on):
-    return store_on(own_redis("--maxmemory-policy", "noeviction"))
+def store(start_redis, store_on):
+    return store_on(start_redis("--maxmemory-policy", "noeviction"))
 
 
 def fill(store):

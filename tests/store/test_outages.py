@@ -27,8 +27,8 @@ each_step = pytest.mark.parametrize("step", STEPS)
 
 
 @each_step
-def test_on_a_replica_a_step_is_unavailable_and_changes_nothing(own_redis, store_on, step):
-    server = own_redis()
+def test_on_a_replica_a_step_is_unavailable_and_changes_nothing(start_redis, store_on, step):
+    server = start_redis()
     store = store_on(server)
     store.schedule("a")
     store.schedule_relayed("b")
@@ -69,8 +69,8 @@ def _is_busy(client):
 
 
 @each_step
-def test_while_somebody_keeps_redis_busy_a_step_is_unavailable(own_redis, store_on, step):
-    server = own_redis("--lua-time-limit", "1")
+def test_while_somebody_keeps_redis_busy_a_step_is_unavailable(start_redis, store_on, step):
+    server = start_redis("--lua-time-limit", "1")
     store = store_on(server)
     store.schedule("a")
     with endless_script(server), pytest.raises(StoreUnavailable, match=r"^[\w ]+ failed: .*BUSY"):
@@ -98,8 +98,8 @@ def test_after_a_kill_the_next_call_finds_the_server_again(start_redis, store_on
     assert store.entries.find("a").due_ms == FAR_MS
 
 
-def test_with_an_append_only_file_a_kill_loses_and_doubles_nothing(own_redis, store_on):
-    server = own_redis("--appendonly", "yes", "--appendfsync", "always")
+def test_with_an_append_only_file_a_kill_loses_and_doubles_nothing(start_redis, store_on):
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     store = store_on(server, clocked=False)
     for step in range(40):
         store.schedule(f"a{step}", 1 if step < 20 else FAR_MS, share=step % 2 == 0)

@@ -273,8 +273,8 @@ def test_a_template_is_sent_once_for_many(store):
 # What stops a step stops all of it.
 
 
-def test_a_full_redis_holds_none_of_them(own_redis, store_on):
-    store = store_on(own_redis("--maxmemory-policy", "noeviction"))
+def test_a_full_redis_holds_none_of_them(start_redis, store_on):
+    store = store_on(start_redis("--maxmemory-policy", "noeviction"))
     store.schedule("held", share=True)
     before = store.snapshot()
     store.raw.config_set("maxmemory", 1)

@@ -1,6 +1,6 @@
 """Times as people give them: what each means, and what is refused."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -143,7 +143,9 @@ def test_the_last_possible_due_time_is_accepted_and_the_next_is_not():
         float("-inf"),
         1e300,
         10**400,
-        10_000_000_000,
+        9.1e9,
+        "12:30",
+        "1e9",
         datetime(2256, 1, 1, tzinfo=UTC),
         datetime.max,  # noqa: DTZ901
         datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))),
@@ -169,7 +171,20 @@ def test_an_impossible_time_is_refused_by_value(value):
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, False, b"2027-01-01", Decimal(1), Fraction(1), 1j, [], timedelta(1), object],
+    [
+        None,
+        True,
+        False,
+        b"2027-01-01",
+        Decimal(1),
+        Fraction(1),
+        1j,
+        [],
+        {},
+        date(2027, 1, 1),
+        timedelta(1),
+        object,
+    ],
     ids=repr,
 )
 def test_what_is_no_time_at_all_is_refused_by_type(value):
@@ -195,7 +210,9 @@ def test_an_impossible_delay_is_refused_by_value(relative, value):
 
 @pytest.mark.parametrize("relative", [after, by])
 @pytest.mark.parametrize(
-    "value", [None, True, "5", datetime(2027, 1, 1, tzinfo=UTC), Decimal(1)], ids=repr
+    "value",
+    [None, True, "5", "", b"1", 1j, [1], datetime(2027, 1, 1, tzinfo=UTC), Decimal(1)],
+    ids=repr,
 )
 def test_what_is_no_delay_is_refused_by_type(relative, value):
     with pytest.raises(NotADueTime) as caught:

@@ -13,7 +13,6 @@ from celery_delayq.errors import (
     InvalidDueTime,
     InvalidOption,
     InvalidSetting,
-    KeysLeft,
     LibraryChanged,
     NoDelayQ,
     NotADueTime,
@@ -81,14 +80,6 @@ SENTENCES = [
     ),
     (BrokerDown("refused"), "the broker cannot be reached: refused", (DelayQError,)),
     (StoreError("cancel", "NOPERM"), "cancel failed: NOPERM", (DelayQError,)),
-    (
-        KeysLeft("unlink", "refused", "{shop:bench-0a1b2c3d:0}:"),
-        (
-            "unlink failed: refused; keys that begin with {shop:bench-0a1b2c3d:0}: may be left in "
-            "Redis, for ten minutes at most if it let this set their time to live"
-        ),
-        (StoreError,),
-    ),
     (StoreFull("schedule", "OOM"), "schedule failed: OOM", (StoreError,)),
     (
         StoreUnavailable("schedule", "refused"),

@@ -34,7 +34,10 @@ ACCEPTED = [
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
-    *(("url", value) for value in ("", "localhost", 6379, True, b"redis://localhost/0")),
+    *(
+        ("url", value)
+        for value in ("", "redis", "localhost:6379", 6379, True, b"redis://localhost/0")
+    ),
     *(("prefix", value) for value in ("", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", None, 1)),
     *(("batch_size", value) for value in (0, 1001, -1, 1.5, 200.0, *NOT_NUMBERS)),
     *(("lease", value) for value in (0, 0.999, 3600.1, -1, *NOT_NUMBERS)),
