@@ -67,6 +67,7 @@ _OWN = (
         "arguments are described in logs",
         takes("values", "maxlen=", "maxlevels="),
     ),
+    Leaning("celery.app.defaults:DEFAULTS", "how deep arguments are described in logs"),
     Leaning(
         "celery.app.task:Task.apply_async",
         "a bulk's arguments are checked",

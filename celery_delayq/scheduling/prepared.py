@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 import celery.app.amqp
+import celery.app.defaults
 
 from ..clock import When
 from ..message.outgoing import LARGE, OutgoingMessage, dumps, has_plain_id
@@ -127,9 +128,9 @@ class Preparation:
 
 
 def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
-    # Celery 5.7 has a setting for the depth; before, it was saferepr's default.
-    depth = app.conf.get("task_repr_maxlevels")
-    deep = {} if depth is None else {"maxlevels": depth}
+    # Celery 5.7 has a setting for the depth; before, it was saferepr's default whatever one set.
+    depth = "task_repr_maxlevels"
+    deep = {"maxlevels": app.conf[depth]} if depth in celery.app.defaults.DEFAULTS else {}
     amqp = app.amqp
     return (
         partial(_described, maxlen=amqp.argsrepr_maxsize, **deep),

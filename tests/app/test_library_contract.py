@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import subprocess
 import sys
 import time
@@ -223,6 +224,7 @@ def test_every_private_name_that_is_used_is_in_the_list():
     assert unlisted == set()
 
 
+@pytest.mark.skipif("DELAYQ_PRERELEASES" in os.environ, reason="they are what is tried out")
 @pytest.mark.parametrize("name", TRIED)
 def test_the_installed_versions_are_among_those_that_were_tried(name):
     def numbers(version):
