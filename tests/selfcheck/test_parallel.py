@@ -51,10 +51,10 @@ def command(folder, code):
     return [sys.executable, "-m", "pytest", "-n", "2", "-p", "tests.conftest", str(folder)]
 
 
-# To all of them, as a terminal does at Ctrl-C; and to the first one alone.
+# As a terminal does at Ctrl-C, to all; to the first process alone; what no clean-up survives.
 @pytest.mark.parametrize(
     ("kill", "number"),
-    [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.kill, signal.SIGKILL)],
+    [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGKILL)],
     ids=["Ctrl-C", "TERM", "KILL"],
 )
 def test_however_a_run_ends_its_servers_end_with_it(tmp_path, kill, number):
