@@ -10,6 +10,7 @@ DelayQError
 │   └── InvalidSetting
 ├── AlreadyScheduled          (ValueError)
 ├── UnreadableRecord
+├── LibraryChanged
 ├── BrokerDown                (of ``hand_over``; scanners wait, and go on)
 └── StoreError
     ├── StoreFull
@@ -125,6 +126,29 @@ class UnreadableRecord(DelayQError):
 
     def sentence(self) -> str:
         return f"the record of task {self.task_id!r} cannot be read: {self.why}"
+
+
+class LibraryChanged(DelayQError):
+    """An installed library lacks something that this package leans on."""
+
+    def __init__(
+        self,
+        problems: list[str],
+        installed: dict[str, str],
+        tried: dict[str, tuple[str, str]],
+    ) -> None:
+        super().__init__(problems, installed, tried)
+        self.problems = problems
+        self.installed = installed
+        self.tried = tried
+
+    def sentence(self) -> str:
+        installed = ", ".join(f"{name} {version}" for name, version in self.installed.items())
+        tried = ", ".join(f"{name} {old} to {new}" for name, (old, new) in self.tried.items())
+        return (
+            f"{'; '.join(self.problems)}: installed are {installed}; celery_delayq was tried with "
+            f"{tried}; install one of these, or a later celery_delayq"
+        )
 
 
 class BrokerDown(DelayQError):

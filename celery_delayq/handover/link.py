@@ -132,6 +132,6 @@ class Link:
         connection, self._connection, self._publisher = self._connection, None, None
         if connection is not None:
             try:
-                connection.collapse()
+                connection.collect()
             except Exception as error:
                 logger.debug("closing the broker connection: %r", error)

@@ -7,7 +7,7 @@ from typing import Any
 from celery import bootsteps
 
 from ..handover import new_scanner
-from . import control
+from . import contract, control
 from .delayq import DelayQ
 from .registry import find
 
@@ -31,6 +31,7 @@ class ScannerStep(bootsteps.StartStopStep):
         self._services.check()
         self._scanner: Any = None
         self.enabled = not no_delayq
+        contract.check()  # with what only a worker has loaded
         control.wrap_panel()
 
     def start(self, _worker: Any) -> None:

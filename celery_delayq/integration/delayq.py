@@ -18,10 +18,11 @@ from ..message.headers import DUE_HEADER
 from ..operations import changing, reading
 from ..operations.task import ScheduledTask
 from ..scheduling import bulk
-from ..scheduling.bulk import Bulk, Item, Spread
+from ..scheduling.bulk import Bulk, Item
+from ..scheduling.times import Spread
 from ..services import Services
 from ..store import Counts, Outcome, State
-from . import registry
+from . import contract, registry
 from .calls import call_signature
 from .results import ScheduledResult
 from .setup import set_up
@@ -48,6 +49,7 @@ class DelayQ:
     """
 
     def __init__(self, app: Celery[Any]) -> None:
+        contract.check()
         self.app = app
         self.services = registry.find(app) or Services(app)
         if registry.find(app) is None:

@@ -160,7 +160,7 @@ class EagerScheduledResult(_HasRun[R_co], EagerResult):
     """The result of a task, chain or chord that ran in the call."""
 
     def _backend_state(self) -> str:
-        state: str = self._state
+        state: str = super(ScheduledResult, self).state
         return state
 
     def __copy__(self) -> Any:

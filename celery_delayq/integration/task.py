@@ -1,6 +1,14 @@
 """A base of tasks whose ``delay_until`` and ``delay_for`` type checkers know.
 
-``Celery("shop", task_cls=DelayQTask)``. All other tasks have the two at runtime, by ``methods``.
+    app = Celery("shop", task_cls=DelayQTask)     or task_cls="celery_delayq:DelayQTask", untyped
+    delayq = DelayQ(app)                          app.delayq is the same object, untyped
+
+    remind.delay_for(60, 42)                      typed; class Bill(DelayQTask[[int], str]) names
+                                                  its arguments and what it returns as well
+    delayq.schedule(remind.s(42), after=60)       typed; remind.s(42).delay_for(60) is not
+
+Typed needs ``celery-types``, as Celery has no types of its own. At runtime all other tasks have the
+two methods too, by ``methods``.
 """
 
 from __future__ import annotations

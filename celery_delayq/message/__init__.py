@@ -1,4 +1,13 @@
-"""One Celery message: taken from Celery, cut into template and rest, routed, decoded.
+"""One Celery message: captured, cut into template and rest, routed, decoded.
 
-Together with the hand-over, the only room that knows kombu's insides.
+    Celery's sender --> outgoing --> record (template and rest) -----> store
+                           |
+                           +-------> route: list, or exchange and key
+
+    store --> body (its arguments, for who reads)
+          --> route (for who publishes)
+
+With the hand-over, the only room that knows kombu's insides. ``broker`` says what the app's broker
+is, ``canvas`` makes one message of a workflow, ``native_delay`` undoes what Celery does to an eta
+on quorum queues, ``headers`` names what this package adds.
 """

@@ -1,1 +1,9 @@
-"""Meanwhile: what one can do with a task that waits."""
+"""Meanwhile: what one can do with a task that waits; one function an operation.
+
+    results, control, CLI, DelayQ ---> reading    find, waiting, counts, state, handed_over
+                                  ---> changing   cancel, reschedule
+                                          |
+                                          +-----> revoked: REVOKED in the result backend
+
+``task`` is a scheduled task as one reads it. Nothing here knows a key of Redis.
+"""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from datetime import timedelta, tzinfo
-from itertools import repeat
-from typing import Any, Union
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from celery.canvas import Signature
 from celery.exceptions import NotRegistered, SoftTimeLimitExceeded
@@ -15,7 +12,6 @@ from celery.result import EagerResult
 from celery.utils import uuid
 from kombu.exceptions import OperationalError
 
-from .. import clock
 from ..clock import DelayInput, TimeInput, When
 from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreError
 from ..message import canvas
@@ -23,6 +19,7 @@ from ..services import Services
 from ..store import NewEntry, checked_id
 from .prepared import Preparation
 from .request import OPTION, Ready, Request
+from .times import Spread, own_time, times_for
 from .untouched import touched
 from .writing import write
 
@@ -32,10 +29,8 @@ SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
 
 _ITEM = "(args, kwargs), and behind them, if the item has its own, a time and a task id"
-_SPREAD = "two times, or two timedeltas, the earlier one first"
 
 Item = tuple[Any, ...]
-Spread = tuple[Union[TimeInput, timedelta], Union[TimeInput, timedelta]]
 
 
 class Bulk:
@@ -160,13 +155,13 @@ class Loader:
 
     def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str]:
         try:
-            args, kwargs, own_time, task_id = _parts(*item)
+            args, kwargs, brought, task_id = _parts(*item)
         except TypeError:
             raise InvalidOption("item", item, _ITEM) from None
         if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
             raise InvalidOption("item", item, _ITEM)
-        if own_time is not None:
-            when = _own_time(own_time, self._services.timezone)
+        if brought is not None:
+            when = own_time(brought, self._services.timezone)
         if when is None:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
         return args, kwargs, when, uuid() if task_id is None else checked_id(task_id)
@@ -198,67 +193,10 @@ class Loader:
         return ready.new
 
 
-def times_for(
-    items: Any,
-    zone: tzinfo,
-    *,
-    at: TimeInput | Sequence[TimeInput] | None = None,
-    after: DelayInput | Sequence[DelayInput] | None = None,
-    spread: Spread | None = None,
-) -> Iterator[When | None]:
-    """A time for each item.
-
-    Raises:
-        InvalidOption: more than one of them; as many times as there are items are wanted, and there
-            are not; a spread that is none.
-        InvalidDueTime: not a time.
-    """
-    given = {"at": at, "after": after, "spread": spread}
-    given = {name: value for name, value in given.items() if value is not None}
-    if len(given) > 1:
-        raise InvalidOption("time", given, "at most one of at, after, spread")
-    if spread is not None:
-        return _spread(spread, zone)
-    for name, value in given.items():
-        if isinstance(value, (list, tuple)):
-            return iter(_each(name, value, items, zone))
-        return repeat(_time(name, value, zone))
-    return repeat(None)
-
-
-def _each(name: str, values: Sequence[Any], items: Any, zone: tzinfo) -> list[When | None]:
-    if not isinstance(items, Sized):
-        raise InvalidOption(
-            f"len({name})", len(values), "items that can be counted, a time for each"
-        )
-    if len(items) != len(values):
-        raise InvalidOption(f"len({name})", len(values), f"{len(items)}, a time for each item")
-    return [_time(name, value, zone) for value in values]
-
-
-def _time(name: str, value: Any, zone: tzinfo) -> When:
-    return clock.at(value, zone) if name == "at" else clock.after(value)
-
-
 def _parts(
     args: Any, kwargs: Any, time: Any = None, task_id: str | None = None
 ) -> tuple[Any, Any, Any, str | None]:
     return args, kwargs, time, task_id
-
-
-def _own_time(value: Any, zone: tzinfo) -> When:
-    return clock.after(value) if isinstance(value, timedelta) else clock.at(value, zone)
-
-
-def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
-    try:
-        earliest, latest = spread
-    except (TypeError, ValueError):
-        raise InvalidOption("spread", spread, _SPREAD) from None
-    first, last = _own_time(earliest, zone), _own_time(latest, zone)
-    if first.mode != last.mode or first.ms > last.ms:
-        raise InvalidOption("spread", spread, _SPREAD)
-    return (When(first.mode, random.randint(first.ms, last.ms), spread) for _ in repeat(None))
 
 
 def _bare(error: Exception) -> Exception:

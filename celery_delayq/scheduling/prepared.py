@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from celery.app.defaults import DEFAULTS
-from celery.utils.saferepr import saferepr
+import celery.app.amqp
+import celery.app.defaults
 
 from ..clock import When
 from ..message.outgoing import LARGE, OutgoingMessage, dumps, has_plain_id
@@ -130,7 +130,7 @@ class Preparation:
 def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
     # Celery 5.7 has a setting for the depth; before, it was saferepr's default whatever one set.
     depth = "task_repr_maxlevels"
-    deep = {"maxlevels": app.conf[depth]} if depth in DEFAULTS else {}
+    deep = {"maxlevels": app.conf[depth]} if depth in celery.app.defaults.DEFAULTS else {}
     amqp = app.amqp
     return (
         partial(_described, maxlen=amqp.argsrepr_maxsize, **deep),
@@ -144,7 +144,7 @@ def _described(values: Any, maxlen: int, **deep: int) -> str:
         text = repr(values)
         if len(text) < maxlen // 2:
             return text
-    described: str = saferepr(values, maxlen=maxlen, **deep)
+    described: str = celery.app.amqp.saferepr(values, maxlen=maxlen, **deep)
     return described
 
 

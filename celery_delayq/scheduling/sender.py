@@ -15,7 +15,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from celery.app.amqp import task_message
+import celery.app.amqp
 from kombu import Producer
 
 from ..message import native_delay
@@ -42,7 +42,11 @@ _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max
 Send = Callable[..., Any]
 
 
-class DecidedMessage(task_message):
+# Undocumented, and the contract says so where it is gone; an import of it would say less.
+_TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
+
+
+class DecidedMessage(_TaskMessage):
     """Celery's task message, and whether it is to be scheduled: with a request, or ``None``."""
 
     request: Request | None

@@ -16,9 +16,9 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import celery.app.amqp
+import celery.app.routes
 import kombu.messaging
 from celery.app.amqp import AMQP
-from celery.app.routes import MapRoute, Router
 from celery.canvas import Signature
 from celery.signals import after_task_publish, before_task_publish, task_sent
 from kombu import Producer
@@ -30,6 +30,9 @@ _SIGNALS = (before_task_publish, after_task_publish, task_sent)
 
 # What of the options of a call belongs to its arguments, or looks at them.
 _OF_ARGUMENTS = {"argsrepr", "kwargsrepr", "router"}
+
+_MapRoute = getattr(celery.app.routes, "MapRoute", None)
+_Router = getattr(celery.app.routes, "Router", None)
 
 _PACKAGE = __name__.partition(".")[0] + "."
 
@@ -65,7 +68,7 @@ class Place(NamedTuple):
 _EVERYWHERE = (
     *(Place(AMQP, name, ("celery.app.amqp",)) for name in ("as_task_v2", "_create_task_sender")),
     Place(celery.app.amqp, "saferepr", ("celery.utils.saferepr",)),
-    Place(MapRoute, "__call__", ("celery.app.routes",)),
+    Place(_MapRoute, "__call__", ("celery.app.routes",)),
     *(Place(signal, "send", ("celery.utils.dispatch.signal",)) for signal in _SIGNALS),
     *(
         Place(Producer, name, ("kombu.messaging",))
@@ -110,6 +113,7 @@ def touched(app: Any, task: Any, signature: Signature) -> str | None:
         task: The task, or ``None`` if only its name is known.
         signature: What is called.
     """
+    name = signature.get("task")  # the sender of the signals
     reasons: Iterable[str | bool] = (
         type(signature) is not Signature and f"a {type(signature).__name__}",
         _of_one_call(signature.options),
@@ -117,10 +121,10 @@ def touched(app: Any, task: Any, signature: Signature) -> str | None:
         not app.amqp.is_celerys_own and f"app.amqp, a {app.amqp_cls}",
         not type(app.amqp.send_task_message).__module__.startswith(_PACKAGE)
         and "app.amqp.send_task_message",
-        type(app.amqp.router) is not Router and f"app.amqp.router, a {type(app.amqp.router)}",
+        type(app.amqp.router) is not _Router and f"app.amqp.router, a {type(app.amqp.router)}",
         # A route may be any callable; those made of a mapping look at the task's name only.
-        any(type(route) is not MapRoute for route in app.amqp.router.routes) and "a router",
-        next((f"a handler of {one.name}" for one in _SIGNALS if one.receivers), False),
+        any(type(route) is not _MapRoute for route in app.amqp.router.routes) and "a router",
+        next((f"a handler of {one.name}" for one in _SIGNALS if one.has_listeners(name)), False),
     )
     for reason in reasons:
         if reason:

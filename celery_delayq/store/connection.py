@@ -12,6 +12,7 @@ import re
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Protocol
 
 import redis
@@ -89,7 +90,7 @@ class PooledConnection:
     def execute(self, step: str, command: list[bytes]) -> Any:
         with translated(step):
             pool = self.pool
-            connection = pool.get_connection(*_CONNECTION_FOR)
+            connection = pool.get_connection(*_purpose())
             try:
                 text = b"*%d\r\n%s" % (len(command), b"".join(command))
                 connection.send_packed_command([text], check_health=False)  # type: ignore[no-untyped-call]
@@ -112,14 +113,6 @@ class PooledConnection:
         self._pool = None
 
 
-# redis-py before 5.3 wants to know what a connection is for; later it warns when it is told.
-_CONNECTION_FOR = (
-    ("EVALSHA",)
-    if inspect.signature(redis.ConnectionPool.get_connection).parameters["command_name"].default
-    is inspect.Parameter.empty
-    else ()
-)
-
 _OPEN: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
 
 
@@ -131,6 +124,14 @@ def _forget_all() -> None:
 # A prefork child may inherit the pool's lock as some other thread held it, and wait for ever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
+
+
+@cache
+def _purpose() -> tuple[str, ...]:
+    # redis-py before 5.3 wants to know what a connection is for; later it warns when it is told.
+    parameters = inspect.signature(redis.ConnectionPool.get_connection).parameters
+    name = parameters.get("command_name")
+    return ("EVALSHA",) if name is not None and name.default is inspect.Parameter.empty else ()
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class Template:
 
 
 def _watched(app: Celery, signature) -> tuple[bytes, uuid.UUID]:
-    client = app.delayq.services.entries._scripts.connection
+    client = app.delayq.services.scripts.connection
     sent, execute = [], client.execute
 
     def watch(step, command):

@@ -184,7 +184,7 @@ LINES: tuple[Line, ...] = (
             "us",
             f"apply_async{variant}_us",
             "apply_async",
-            (times_at_most(0.6),),
+            (times_at_most(1),),
         )
         for variant, words in (
             ("", "no result backend"),

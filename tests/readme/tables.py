@@ -79,7 +79,7 @@ def _bases(error: type) -> str:
 
 
 def _first_line(error: type) -> str:
-    return inspect.getdoc(error).partition("\n")[0]
+    return inspect.getdoc(error).partition("\n")[0].replace("``", "`")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from kombu import Connection
 
 from celery_delayq import DelayQ
+from celery_delayq.handover import new_relay
 from tests.support.waiting import eventually
 
 LONG_AGO = 1_000_000_000  # Unix time; due at once
@@ -32,11 +33,14 @@ class House:
         self.task = app.task(name="note", shared=False)(note)
         self.where = where
         self.queue = app.conf.task_default_queue
-        self._scanners = []
+        self._scanners, self._relays = [], []
 
     def close(self) -> None:
         for scanner in self._scanners:
             scanner.stop()
+        for relay in self._relays:
+            relay.close()
+            relay.engine.close()
         self.delayq.close()
 
     def start(self, count=1):
@@ -47,16 +51,14 @@ class House:
         return self._scanners[-1]
 
     def relay(self):
-        """The relay of a scanner that never runs by itself: `relay().batch(...)` is one step."""
-        scanner = self.delayq.scanner()
-        scanner._thread = None
-        self._scanners.append(scanner)
-        return scanner._relay
+        """A relay without a scanner: `relay().batch(...)` is one step."""
+        self._relays.append(new_relay(self.delayq.services))
+        return self._relays[-1]
 
     def relay_once(self) -> int:
         relay = self.relay()
         try:
-            return relay.batch(lambda: False)
+            return relay.batch(lambda: False).claimed
         finally:
             relay.close()
 

@@ -124,6 +124,7 @@ def test_a_stop_meanwhile_is_bounded(hung, proxy, trouble):
     assert not scanner._thread.is_alive()
 
 
+@pytest.mark.timeout(240)  # rabbitmqctl takes seconds, and many where the processors are busy
 def test_a_blocked_broker_does_not_collect_copies(hung, rabbitmq_server, monkeypatch):
     """A memory alarm: RabbitMQ accepts connections, reads nothing, and reads it all afterwards."""
     tried = []

@@ -1,6 +1,7 @@
 """What cancel and reschedule say of an entry on its way to the broker; and what a late ack does."""
 
 import pytest
+from celery._state import _task_stack
 from kombu import Queue
 
 from celery_delayq import Outcome, State
@@ -110,10 +111,13 @@ def test_a_cancel_that_came_too_late_can_still_revoke(house, claimed):
     assert house.delayq.cancel("a", revoke=True) is Outcome.HANDED_OVER
 
 
-def test_a_task_that_runs_before_its_ack_may_schedule_itself_again(house, claimed, monkeypatch):
+def test_a_task_that_runs_before_its_ack_may_schedule_itself_again(house, claimed):
     """A worker may be faster than the scanner that has just published."""
-    monkeypatch.setattr(house.delayq, "is_running", lambda task_id: task_id == "a")
+    _task_stack.push(house.task)
+    house.task.push_request(id="a", called_directly=False)
     house.task.apply_async(task_id="a", delayq_after=3600)
+    house.task.pop_request()
+    _task_stack.pop()
     engine, claim = claimed
     assert engine.ack([claim]) == 0
     assert house.counts() == (1, 0, 0)

@@ -3,6 +3,7 @@
 import pytest
 from kombu import Queue
 
+from celery_delayq.store import Engine
 from celery_delayq.store.scripts import load
 from tests.faults.proxy import Proxy
 from tests.relay.house import new_name
@@ -68,19 +69,18 @@ def test_a_lost_answer_to_a_claim_loses_nothing(house, store_proxy):
 
 
 def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy, monkeypatch):
-    engine = house._scanners[0]._engine
-    ack = engine.ack
+    ack = Engine.ack
 
-    def away_once(claimed):
-        monkeypatch.setattr(engine, "ack", ack)
+    def away_once(engine, claimed):
+        monkeypatch.setattr(Engine, "ack", ack)
         store_proxy.cut()
         store_proxy.stall()
         try:
-            return ack(claimed)
+            return ack(engine, claimed)
         finally:
             store_proxy.resume()
 
-    monkeypatch.setattr(engine, "ack", away_once)
+    monkeypatch.setattr(Engine, "ack", away_once)
     house.due_now(task_id="a")
     first, second = house.take(count=2)
     assert [redelivered(first), redelivered(second)] == [False, True]

@@ -11,7 +11,7 @@ def test_more_due_than_a_batch_is_drained_without_a_wait_between(world):
     made.engine.due = [START_MS - 1] * 35
     made.run()
     assert made.log == ["hand_over"] * 4 + ["wait", "close relay", "leave", "close wakeup"]
-    assert len(made.engine.hand_overd) == 35
+    assert len(made.engine.moved) == 35
 
 
 def test_one_more_than_a_batch_takes_exactly_two_passes(world):
@@ -49,7 +49,7 @@ def test_an_entry_is_moved_at_the_pass_after_its_wait(world):
     made.engine.due = [START_MS + 700]
     made.run(waits=2)
     assert made.log[:4] == ["hand_over", "wait", "hand_over", "wait"]
-    assert made.engine.hand_overd == [START_MS + 700]
+    assert made.engine.moved == [START_MS + 700]
 
 
 def test_with_nothing_near_the_wait_is_the_safety_interval_with_jitter(world):

@@ -14,7 +14,7 @@ def test_a_stop_between_batches_moves_nothing_afterwards(world):
     made.engine.due = [START_MS] * 100
     made.engine.on_move = lambda: made.log.count("hand_over") == 3 and made.scanner.stop()
     made.run()
-    assert len(made.engine.hand_overd) == 30
+    assert len(made.engine.moved) == 30
     assert made.log == [
         *["hand_over"] * 3,
         "interrupt",

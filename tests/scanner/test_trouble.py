@@ -25,7 +25,7 @@ def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplo
     made.engine.on_move = failing(1, error)
     made.run(waits=2)
     assert made.log[:4] == ["hand_over", "pause", "hand_over", "wait"]
-    assert made.engine.hand_overd == [START_MS]
+    assert made.engine.moved == [START_MS]
     assert "a pass failed; the scanner goes on" in caplog.messages
 
 
@@ -79,7 +79,7 @@ def test_a_relay_that_backs_off_does_not_hold_up_direct_entries(world):
     made.engine.due = [START_MS + 10 * step for step in range(2000)]
     made.engine.on_move = lambda: made.engine.due or made.scanner.stop()
     made.run(waits=10_000)
-    assert len(made.engine.hand_overd) == 2000
+    assert len(made.engine.moved) == 2000
     assert max(made.engine.lateness) <= 1
     assert made.log.count("relay") < 20
 

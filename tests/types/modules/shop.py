@@ -78,6 +78,10 @@ waiting = delayq.schedule(group(bill.si(1, "CHF"), bill.si(2, "CHF")), after=5)
 if waiting.state == "SCHEDULED" and waiting.due > datetime.now(timezone.utc):
     waiting.reschedule(after=60)
 
+# A result to keep: of one type, whatever was scheduled.
+kept: list[ScheduledResult] = [waiting, paid, delayq.schedule(bill, at="2030-01-01")]
+print([(result.id, result.due, result.state) for result in kept])
+
 # Many.
 bulk = delayq.schedule_many(bill, (((number, "CHF"), {}) for number in range(9)), after=60)
 ids: list[str] = [task_id for task_id in bulk.ids if task_id]
@@ -92,6 +96,7 @@ for task in delayq.tasks(limit=10):
 scheduled: int = delayq.counts().scheduled
 if delayq.cancel("order-42") is Outcome.HANDED_OVER or delayq.reschedule("order-43", after=60):
     print(delayq.handed_over("order-42"))
+handed_over: int = delayq.hand_over()
 
 try:
     bill.delay_for(60, 42, "CHF")

@@ -1,0 +1,127 @@
+r"""Every private or undocumented name that this package leans on, and whether it is still there.
+
+    store    message    handover    here
+      \         |          |        /
+       +--- leanings, each with what is expected of it ---> looked at once, by DelayQ(app)
+
+The dependencies have no upper bound, so a release of a library may come that changes one of them.
+It shows in one sentence then, before a message is made, and never in a message that is wrong.
+
+Not here is what only bulks lean on to be fast: :mod:`..scheduling.untouched` looks at it, and
+where something is missing, Celery makes every message.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from ..errors import LibraryChanged
+from ..handover import libraries as handover
+from ..libraries import Leaning, has, is_cached_property, mentions, takes, takes_at
+from ..message import libraries as message
+from ..scheduling.sender import EXPIRES_AT
+from ..store import libraries as store
+
+#: The versions that this package was tried with, oldest and newest.
+TRIED = {
+    "celery": ("5.4", "5.7"),
+    "kombu": ("5.4", "5.7"),
+    "amqp": ("5.2", "5.4"),
+    "redis": ("5.3", "8.1"),
+}
+
+_OWN = (
+    Leaning("celery.app.base:Celery.amqp", "an app's AMQP class is replaced", is_cached_property),
+    Leaning(
+        "celery.app.base:Celery.control", "an app's Control class is replaced", is_cached_property
+    ),
+    Leaning(
+        "celery.app.amqp:AMQP.__init__",
+        "what makes a message can be overridden",
+        mentions("as_task_v1", "as_task_v2"),
+    ),
+    Leaning(
+        "celery.app.amqp:AMQP.as_task_v1",
+        "a message's expiry counts from its due time",
+        takes_at(EXPIRES_AT, "expires"),
+    ),
+    Leaning(
+        "celery.app.amqp:AMQP.as_task_v2",
+        "a message's expiry counts from its due time",
+        takes_at(EXPIRES_AT, "expires"),
+    ),
+    Leaning(
+        "celery.app.amqp:AMQP._create_task_sender",
+        "a message is scheduled instead of sent",
+        takes(),
+    ),
+    Leaning(
+        "celery.app.amqp:task_message",
+        "a message carries its request",
+        has("headers", "properties", "body", "sent_event", "_replace", "_make"),
+    ),
+    Leaning("celery.app.amqp:AMQP.argsrepr_maxsize", "arguments are described in logs"),
+    Leaning("celery.app.amqp:AMQP.kwargsrepr_maxsize", "arguments are described in logs"),
+    Leaning(
+        "celery.app.amqp:saferepr",
+        "arguments are described in logs",
+        takes("values", "maxlen=", "maxlevels="),
+    ),
+    Leaning("celery.app.defaults:DEFAULTS", "how deep arguments are described in logs"),
+    Leaning(
+        "celery.app.task:Task.apply_async",
+        "a bulk's arguments are checked",
+        mentions("__header__"),
+    ),
+    Leaning("celery.app.base:Celery._fixups", "whether Django's tasks are wanted"),
+    Leaning("celery.fixups.django:DjangoFixup", "whether Django's tasks are wanted"),
+    Leaning("celery.result:AsyncResult._get_task_meta", "a result's state", takes()),
+    Leaning("celery.result:AsyncResult.__reduce_args__", "a result is pickled", takes()),
+    Leaning("celery.result:GroupResult.__reduce_args__", "a group's result is pickled", takes()),
+    Leaning(
+        "celery.backends.base:Backend.mark_as_revoked",
+        "the result of a cancelled task is REVOKED",
+        takes("task_id", "reason", "request="),
+    ),
+    # Loaded where they are needed only: with a Redis result backend, in a worker, by a command.
+    Leaning(
+        "celery.backends.redis:ResultConsumer.__init__",
+        "a result unsubscribes from what it subscribed to",
+        mentions("subscribed_to"),
+    ),
+    Leaning("celery.worker.control:Panel.data", "workers cancel what waits", has("revoke")),
+    Leaning("celery.worker.control:revoke", "workers cancel what waits", takes("state", "task_id")),
+    Leaning("celery.worker.components:Pool", "a worker's scanner starts after its pool"),
+    Leaning("celery.bin.base:CeleryCommand", "the delayq command"),
+    Leaning("celery.bin.base:CeleryOption", "the delayq command"),
+    Leaning("celery.bin.base:handle_preload_options", "the delayq command", takes("f")),
+)
+
+LEANINGS: tuple[Leaning, ...] = (
+    *_OWN,
+    *message.LEANS_ON,
+    *handover.LEANS_ON,
+    *store.LEANS_ON,
+)
+
+_settled: set[Leaning] = set()
+
+
+def check() -> None:
+    """Look at each leaning whose module is loaded; once in a process.
+
+    Raises:
+        LibraryChanged: one is gone, or is not what it was.
+    """
+    due = [leaning for leaning in LEANINGS if leaning not in _settled and leaning.is_loaded]
+    problems = [problem for problem in (leaning.problem() for leaning in due) if problem]
+    if problems:
+        raise LibraryChanged(problems, {name: _version(name) for name in TRIED}, TRIED)
+    _settled.update(due)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,76 @@
+"""A run in several processes: what belongs together stays together, and no server outlives it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.selfcheck.test_process import alive
+from tests.support.process import ChildProcess
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+HELD = """
+import signal
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("number", range(2))
+def test_it(redis_server, number):
+    pid = Path(__file__).with_name(f"{number}.pid")
+    pid.with_suffix(".new").write_text(str(redis_server.pid))
+    pid.with_suffix(".new").rename(pid)
+    signal.pause()
+"""
+SHARED = """
+import os
+from pathlib import Path
+import pytest
+
+@pytest.fixture(scope="session")
+def crew():
+    with Path(__file__).with_name("started").open("a") as started:
+        started.write(f"{os.getpid()}\\n")
+
+@pytest.mark.parametrize("number", range(12))
+def test_with_a_crew(crew, number):
+    pass
+
+@pytest.mark.parametrize("number", range(12))
+def test_without(number):
+    pass
+"""
+
+
+def command(folder, code):
+    (folder / "test_it.py").write_text(code, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    return [sys.executable, "-m", "pytest", "-n", "2", "-p", "tests.conftest", str(folder)]
+
+
+# As a terminal does at Ctrl-C, to all; to the first process alone; what no clean-up survives.
+@pytest.mark.parametrize(
+    ("kill", "number"),
+    [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGKILL)],
+    ids=["Ctrl-C", "TERM", "KILL"],
+)
+def test_however_a_run_ends_its_servers_end_with_it(tmp_path, kill, number):
+    run = ChildProcess(command(tmp_path, HELD), log=tmp_path / "log", cwd=ROOT)
+    try:
+        files = eventually(lambda: len(found := [*tmp_path.glob("*.pid")]) == 2 and found, 40)
+        servers = [int(file.read_text()) for file in files]
+        kill(run.pid, number)
+        eventually(lambda: not any(map(alive, servers)), 20)
+    finally:
+        run.kill()
+
+
+def test_the_tests_that_share_a_crew_run_in_one_process(tmp_path):
+    done = subprocess.run(
+        command(tmp_path, SHARED), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "24 passed" in done.stdout
+    assert len((tmp_path / "started").read_text().splitlines()) == 1

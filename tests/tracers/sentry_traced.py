@@ -1,0 +1,26 @@
+"""Sentry's SDK with its Celery integration; what it would send is dropped."""
+
+import sentry_sdk
+from sentry_sdk.integrations.celery import CeleryIntegration
+from sentry_sdk.transport import Transport
+
+
+class Dropped(Transport):
+    def capture_envelope(self, envelope):
+        """Send nothing."""
+
+
+sentry_sdk.init(
+    dsn="https://key@localhost/1",
+    transport=Dropped,
+    traces_sample_rate=1.0,
+    integrations=[CeleryIntegration()],
+)
+
+if __name__ == "__main__":
+    from tests.tracers.calls import make
+
+    make(
+        lambda: sentry_sdk.start_transaction(name="request"),
+        lambda: sentry_sdk.get_current_span().trace_id,
+    )
