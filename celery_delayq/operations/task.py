@@ -51,7 +51,7 @@ class ScheduledTask:
                 _envelope=envelope,
                 _app=app,
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except Exception as error:  # of whatever kind: kombu's decoder turns values into types
             raise UnreadableRecord(entry.task_id, repr(error)) from error
         # Protocol 1 keeps the task's name with its arguments.
         return made if made.task else replace(made, task=made._call.get("task", ""))
