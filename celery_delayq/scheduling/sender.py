@@ -54,7 +54,7 @@ class DecidedMessage(_TaskMessage):
 
 def decided(
     services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
-) -> DecidedMessage:
+) -> Any:
     """Decide, once, whether a message is to be scheduled; *args* and *options* made it.
 
     A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
@@ -74,6 +74,8 @@ def decided(
             envelope["expires"] = ends.isoformat()
             # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
             message.headers[EXPIRES_HEADER] = round(expires * 1000)
+    if type(message) is not _TaskMessage:
+        return message  # an AMQP class has messages of its own: the sender decides on these
     made: DecidedMessage = DecidedMessage._make(message)
     made.request = request
     return made
