@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import os
 import subprocess
 import sys
 import time
@@ -224,11 +223,11 @@ def test_every_private_name_that_is_used_is_in_the_list():
     assert unlisted == set()
 
 
-@pytest.mark.skipif("DELAYQ_PRERELEASES" in os.environ, reason="they are what is tried out")
 @pytest.mark.parametrize("name", TRIED)
-def test_the_installed_versions_are_among_those_that_were_tried(name):
+def test_the_suite_runs_on_no_version_older_than_those_that_were_tried(name):
+    """A newer one is no error: the other tests here say whether it is still as expected."""
+
     def numbers(version):
         return tuple(map(int, version.split(".")[:2]))
 
-    oldest, newest = map(numbers, TRIED[name])
-    assert oldest <= numbers(metadata.version(name)) <= newest
+    assert numbers(TRIED[name][0]) <= numbers(metadata.version(name))
