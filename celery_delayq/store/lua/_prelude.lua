@@ -79,6 +79,16 @@ local function padded(text)
   return text .. string.rep(' ', 13 - #text)
 end
 
+-- A new record; `body` is its part from the letter that tells its form.
+local function record_of(destination, order, due, created, operation, body)
+  return FORMAT .. destination .. order .. padded(due) .. created .. operation .. body
+end
+
+-- The name of the template that the body of a new record shares, or false.
+local function name_in(body)
+  return sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+end
+
 local function with_due(record, header_end, text)
   return sub(record, 1, header_end + 6) .. padded(text) .. sub(record, header_end + 20)
 end

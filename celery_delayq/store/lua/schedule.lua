@@ -85,7 +85,7 @@ local function next_order()
 end
 
 local function schedule(id, mode, ms, destination, body, template)
-  local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+  local name = name_in(body)
   if template ~= '' then brought[name] = template end
 
   local when = mode == 'after' and rounded_up + ms or tonumber(ms)
@@ -120,8 +120,7 @@ local function schedule(id, mode, ms, destination, body, template)
   end
 
   local index = sub(destination, 1, 1) == 'L' and due or relay
-  redis.call('HSET', records, id, FORMAT .. destination .. order .. padded(text) .. created
-    .. operation .. body)
+  redis.call('HSET', records, id, record_of(destination, order, text, created, operation, body))
   redis.call('ZADD', index, text, order .. id)
   if not token_waits and (heads[index] < 0 or when < heads[index]) then
     redis.call('LPUSH', wake, '1')
