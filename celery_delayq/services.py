@@ -9,10 +9,12 @@ This is what is handed down, in place of the app's ``DelayQ``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import tzinfo
 from functools import cached_property
+from typing import Any
 
 from celery import Celery
 
@@ -30,18 +32,34 @@ from .store import (
     Wakeup,
 )
 
-HEARTBEATS = 3  # safety intervals without a heartbeat after which a scanner counts as gone
+GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
+
+
+Hook = Callable[..., object]
+logger = logging.getLogger(__name__)
 
 
 def _nobody(*_: object) -> None:
     """What a hook does that nobody has set."""
 
 
+def _guarded(hook: Hook) -> Hook:
+    """*hook*, whose exceptions are logged: the step that it is told of is done."""
+
+    def told(*facts: Any) -> None:
+        try:
+            hook(*facts)
+        except Exception:
+            logger.exception("a hook failed; what it was told of is done")
+
+    return hook if hook is _nobody else told
+
+
 @dataclass(frozen=True)
 class Hooks:
     """Who is told of what happens to tasks; nobody, unless a function is given.
 
-    A hook is called after the step, in the thread that took it, and must not raise.
+    A hook is called after the step, in the thread that took it. What it raises is logged.
 
     Attributes:
         scheduled: With the task id and the due time in ms.
@@ -50,10 +68,14 @@ class Hooks:
         dead: With the task id and the reason.
     """
 
-    scheduled: Callable[[str, int], object] = _nobody
-    rescheduled: Callable[[str, int], object] = _nobody
-    cancelled: Callable[[str], object] = _nobody
-    dead: Callable[[str, str], object] = _nobody
+    scheduled: Hook = _nobody
+    rescheduled: Hook = _nobody
+    cancelled: Hook = _nobody
+    dead: Hook = _nobody
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, _guarded(getattr(self, one.name)))
 
 
 class Services:
@@ -128,7 +150,7 @@ class Services:
             scripts or Scripts(self.connect(), self.scripts.keys),
             batch_size=settings.batch_size,
             lease=settings.lease,
-            alive=settings.safety_interval * HEARTBEATS,
+            alive=settings.safety_interval * GONE_AFTER,
         )
 
     def wakeup(self) -> Wakeup:

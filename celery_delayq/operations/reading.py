@@ -34,13 +34,13 @@ def waiting(
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise InvalidOption("limit", limit, "a whole number of tasks from 0")
     zone = services.timezone
-    after_ms = 0 if after_due is None else clock.at(after_due, zone).ms
-    before_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
-    return islice(_readable(services, after_ms, before_ms), limit)
+    earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
+    end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
+    return islice(_readable(services, earliest_ms, end_ms), limit)
 
 
-def _readable(services: Services, after_ms: int, before_ms: int) -> Iterator[ScheduledTask]:
-    for entry in services.entries.waiting(after_ms, before_ms):
+def _readable(services: Services, earliest_ms: int, end_ms: int) -> Iterator[ScheduledTask]:
+    for entry in services.entries.waiting(earliest_ms, end_ms):
         try:
             yield ScheduledTask.of(entry, services.app)
         except UnreadableRecord as error:

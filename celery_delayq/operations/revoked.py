@@ -10,7 +10,7 @@ from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 
 from ..message.body import message_body
-from ..message.canvas import LAUNCH, parts_of
+from ..message.canvas import LAUNCH, task_ids
 from ..store import Outcome
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def mark_revoked(app: Celery, task_id: str, message: bytes, outcome: Outcome) ->
 def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, Any]]:
     headers, body = message_body(message, app.conf.accept_content)
     if headers.get("task") == LAUNCH:
-        return [(one, None) for one in parts_of(body, app)]
+        return [(one, None) for one in task_ids(body, app)]
     if headers.get("ignore_result"):
         return []
     embedded = body[2] if isinstance(body, (list, tuple)) else {}

@@ -155,7 +155,7 @@ class Loader:
 
     def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str]:
         try:
-            args, kwargs, brought, task_id = _parts(*item)
+            args, kwargs, brought, task_id = _item(*item)
         except TypeError:
             raise InvalidOption("item", item, _ITEM) from None
         if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
@@ -193,7 +193,7 @@ class Loader:
         return ready.new
 
 
-def _parts(
+def _item(
     args: Any, kwargs: Any, time: Any = None, task_id: str | None = None
 ) -> tuple[Any, Any, Any, str | None]:
     return args, kwargs, time, task_id

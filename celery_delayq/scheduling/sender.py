@@ -34,7 +34,7 @@ from ..store.record import NewRecord, destination_for
 from .request import PREFIX, Ready, Request, requested
 from .writing import write_one
 
-MANY_TEMPLATES = 1000  # names of templates that a process remembers to have seen
+SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
 _ONCE = {"max_retries": 0}
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
@@ -146,7 +146,7 @@ class Sender:
         if record.name is None or record.name in self._seen or EXPIRES_HEADER in message.headers:
             return record
         # Seen once, it may never come again, and then a template costs more than it saves.
-        if len(self._seen) >= MANY_TEMPLATES:
+        if len(self._seen) >= SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(record.name)
         return message.new_record(destination, share=False)

@@ -18,7 +18,7 @@ from .scripts import Scripts
 
 Row = tuple[int, bytes, Record, bytes | None]
 
-MANY_TEMPLATES = 1000  # names of templates that a process remembers to have sent
+SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
 PAGE = 200
 PAGE_BYTES = 4_000_000
 
@@ -121,7 +121,7 @@ class Entries:
         answers = call(known)
         if _NO_TEMPLATE in answers:
             answers = call(())
-        if len(self._templates) < MANY_TEMPLATES:
+        if len(self._templates) < SENT_AT_MOST:
             self._templates.update(one.record.name for one in new if one.record.name)
         return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]
 
@@ -171,27 +171,27 @@ class Entries:
         _refuse_unreadable(task_id, *found)
         return [] if found and found[0] == b"handed_over" else found
 
-    def waiting(self, after_ms: int, before_ms: int) -> Iterator[Entry]:
-        """Entries due from *after_ms* to just before *before_ms*, in due order, page by page.
+    def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
+        """Entries due from *earliest_ms* to just before *end_ms*, in due order, page by page.
 
         Entries that come or go meanwhile make it neither skip nor repeat another one. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
-        indexes = (self._index(name, after_ms, before_ms) for name in ("due", "relay"))
+        indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
         for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
             task_id = member[6:].decode(errors="replace")
             with suppress(UnreadableRecord):
                 yield _entry(task_id, State.SCHEDULED, record, template)
 
-    def _index(self, name: str, after_ms: int, before_ms: int) -> Iterator[Row]:
-        score, order = after_ms - 1, 2**48
+    def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
+        score, order = earliest_ms - 1, 2**48
         while True:
             flat, known, shared = self._scripts.call(
                 "page",
                 index=name,
                 score=score,
                 order=order,
-                before=before_ms,
+                before=end_ms,
                 limit=PAGE,
                 max_bytes=PAGE_BYTES,
             )

@@ -37,7 +37,7 @@ local rotates = is_full(tombstones, tombstones_old, 1)
 
 allow_when_full(tombstones)
 if name then redis.call('HINCRBY', template_uses, name, 0) end
-redis.call('HSET', tombstones, id, tombstone_of('c', now, record, header_end))
+redis.call('HSET', tombstones, id, tombstone_of('c' .. whole(now), record, header_end))
 if place then redis.call('ZREM', place, member) end
 redis.call('HDEL', records, id)
 if claim then redis.call('HDEL', claims, id) end

@@ -22,7 +22,7 @@ ARGV[5...] entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `ms` counts from
          ms           unix time, or milliseconds from now, >= 0
-         destination  the record's part before the header_end, from its second byte
+         destination  the record's header, from its second byte
          body         the record's part from the letter that tells its form
          template     the template that `body` shares; empty if it comes with an entry before this
                       one, or the caller believes it is here
