@@ -97,8 +97,8 @@ class Entries:
             operation: 8 bytes that name this call. A repetition after a lost reply must bring
                 the same ones; it then changes nothing and gets the same answer.
             again: Whether this may be such a repetition; the first call need not look for it.
-            supersede: The caller is this very task, running: an entry of it that is still
-                in the store was delivered, and gives way.
+            supersede: The caller is this very task, running: an entry of its id that may have
+                been delivered gives way. One that has not left is another task, and stays.
 
         Returns:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
