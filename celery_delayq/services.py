@@ -46,13 +46,13 @@ class Hooks:
     Attributes:
         scheduled: With the task id and the due time in ms.
         rescheduled: The same.
-        cancelled: With the task id.
+        cancelled: With the task id and its message.
         dead: With the task id and the reason.
     """
 
     scheduled: Callable[[str, int], object] = _nobody
     rescheduled: Callable[[str, int], object] = _nobody
-    cancelled: Callable[[str], object] = _nobody
+    cancelled: Callable[[str, bytes], object] = _nobody
     dead: Callable[[str, str], object] = _nobody
 
 
