@@ -73,6 +73,11 @@ _OWN = (
         "a bulk's arguments are checked",
         mentions("__header__"),
     ),
+    Leaning(
+        "celery.utils.collections:ConfigurationView.clear",
+        "a setting that is changed later is honoured",
+        mentions("changes"),
+    ),
     Leaning("celery.app.base:Celery._fixups", "whether Django's tasks are wanted"),
     Leaning("celery.fixups.django:DjangoFixup", "whether Django's tasks are wanted"),
     Leaning("celery.result:AsyncResult._get_task_meta", "a result's state", takes()),

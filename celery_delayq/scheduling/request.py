@@ -103,8 +103,9 @@ def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None
 
 
 def _captured(services: Services, eta: str | None) -> Request | None:
-    if not eta or not services.settings.capture_eta:
+    settings = services.settings if eta else None
+    if not eta or not settings or not settings.capture_eta:
         return None
     when = at(isoparse(eta), services.timezone)
     ahead = when.ms / 1000 - utc_now().timestamp()
-    return Request(when) if ahead >= services.settings.min_delay else None
+    return Request(when) if ahead >= settings.min_delay else None
