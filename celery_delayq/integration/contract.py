@@ -78,6 +78,11 @@ _OWN = (
         "a setting that is changed later is honoured",
         mentions("changes"),
     ),
+    Leaning(
+        "celery.app.base:Celery.__reduce_keys__",
+        "a copy of an app has a DelayQ",
+        mentions("fixups"),
+    ),
     Leaning("celery.app.base:Celery._fixups", "whether Django's tasks are wanted"),
     Leaning("celery.fixups.django:DjangoFixup", "whether Django's tasks are wanted"),
     Leaning("celery.result:AsyncResult._get_task_meta", "a result's state", takes()),

@@ -36,6 +36,8 @@ class RevokingControl(RevokingMixin, Control):
 def revoking_control(base: Any) -> Any:
     """*base*, the app's Control class, that does; by name where it can be, as apps get pickled."""
     base = symbol_by_name(base)
+    if issubclass(base, RevokingMixin):  # of a copied app
+        return base
     if base is Control:
         return f"{__name__}:{RevokingControl.__name__}"
     return type(base.__name__, (RevokingMixin, base), {})
