@@ -1,4 +1,4 @@
-"""A copy of an app, by `copy.deepcopy` or on its way to another process, has a DelayQ of its own."""
+"""A copy of an app, in this process or in another one, has a DelayQ of its own."""
 
 import copy
 import multiprocessing

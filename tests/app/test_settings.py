@@ -78,6 +78,20 @@ def test_a_wrong_value_keeps_a_worker_from_starting(make_app, key, value):
             ScannerStep(worker, no_delayq=no_delayq)
 
 
+def test_without_a_redis_a_worker_starts_that_does_not_scan(make_app):
+    app = make_app("memory://")
+    DelayQ(app)
+
+    worker = app.WorkController(pool="solo", no_delayq=True)
+
+    assert not any(isinstance(one, ScannerStep) for one in worker.steps)
+    with pytest.raises(InvalidSetting, match="delayq_url is None"):
+        app.WorkController(pool="solo")
+    app.conf.delayq_url = "memory://"
+    with pytest.raises(InvalidSetting, match="delayq_url is 'memory://'"):
+        app.WorkController(pool="solo", no_delayq=True)
+
+
 def test_a_wrong_value_is_an_error_at_the_first_call_in_any_process(make_app):
     app = make_app("redis://", delayq_batch_size=0)
     DelayQ(app)
