@@ -166,10 +166,15 @@ class Entries:
         found = self._scripts.call("find", id=task_id)
         return found[1] if found and found[0] == b"handed_over" else None
 
+    def cancelled_ms_ago(self, task_id: str) -> int | None:
+        """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
+        found = self._scripts.call("find", id=task_id)
+        return found[1] if found and found[0] == b"cancelled" else None
+
     def _look(self, task_id: str) -> Any:
         found = self._scripts.call("find", id=task_id)
         _refuse_unreadable(task_id, *found)
-        return [] if found and found[0] == b"handed_over" else found
+        return [] if found and found[0] in (b"handed_over", b"cancelled") else found
 
     def waiting(self, after_ms: int, before_ms: int) -> Iterator[Entry]:
         """Entries due from *after_ms* to just before *before_ms*, in due order, page by page.

@@ -169,7 +169,8 @@ local function drop_template(templates, template_uses, name, count)
   end
 end
 
--- What is remembered of an entry that left: 'h' handed over or 'c' cancelled, when, and of its record
+-- What is remembered of an entry that left: 'h' handed over, 'c' cancelled, or 'u' cancelled where a
+-- copy may have been delivered; when; and of its record
 -- due time, time of scheduling and operation. So a late cancel is told the truth, and a call that is
 -- repeated because its reply was lost does not schedule again.
 local function tombstone_of(how, now, record, header_end)
