@@ -8,6 +8,7 @@ DelayQError
 ├── InvalidOption             (ValueError)
 │   ├── NotATask              (TypeError as well)
 │   └── InvalidSetting
+│       └── UnknownSetting
 ├── AlreadyScheduled          (ValueError)
 ├── UnreadableRecord
 ├── LibraryChanged
@@ -101,6 +102,18 @@ class NotATask(InvalidOption, TypeError):
 
 class InvalidSetting(InvalidOption):
     """A setting outside its range."""
+
+
+class UnknownSetting(InvalidSetting):
+    """A setting that does not exist."""
+
+    def __init__(self, name: str, nearest: str) -> None:
+        DelayQError.__init__(self, name, nearest)
+        self.name = name
+        self.nearest = nearest
+
+    def sentence(self) -> str:
+        return f"there is no setting {self.name}; did you mean {self.nearest}?"
 
 
 class AlreadyScheduled(DelayQError, ValueError):

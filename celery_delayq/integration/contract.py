@@ -83,6 +83,16 @@ _OWN = (
         _checks_arguments_as_known,
     ),
     Leaning("celery.app.base:Celery.current_worker_task", "a running task schedules itself anew"),
+    Leaning(
+        "celery.utils.collections:ConfigurationView.clear",
+        "a setting that is changed later is honoured",
+        mentions("changes"),
+    ),
+    Leaning(
+        "celery.app.base:Celery.__reduce_keys__",
+        "a copy of an app has a DelayQ",
+        mentions("fixups"),
+    ),
     Leaning("celery.app.base:Celery._fixups", "whether Django's tasks are wanted"),
     Leaning("celery.fixups.django:DjangoFixup", "whether Django's tasks are wanted"),
     Leaning("celery.result:AsyncResult._get_task_meta", "a result's state", takes()),

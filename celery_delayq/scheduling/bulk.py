@@ -17,8 +17,9 @@ from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreEr
 from ..message import canvas
 from ..services import Services
 from ..store import NewEntry, checked_id
+from .calls import refuse_sent
 from .prepared import Preparation
-from .request import OPTION, Ready, Request
+from .request import OPTION, Ready, Request, watching
 from .times import Spread, own_time, times_for
 from .untouched import touched
 from .writing import write
@@ -105,7 +106,7 @@ class Loader:
         return self.bulk
 
     def _outcome(self, item: Item, when: When | None) -> NewEntry | str | Exception:
-        """Of one item its entry, the id of a task that has run, or why neither."""
+        """Of one item its entry, the id of a task that has run or was there, or why neither."""
         try:
             return self._new(*self._read(item, when))
         except (OperationalError, StoreError, SoftTimeLimitExceeded, NotScheduled):
@@ -180,12 +181,13 @@ class Loader:
     def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | str:
         got: list[Ready] = []
         options = {OPTION: Request(when, got.append), "add_to_parent": False}
-        result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
+        with watching() as sent:
+            result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
         if not got:
             if not isinstance(result, EagerResult):
-                raise NotScheduled(result.id)
-            ran: str = result.id
-            return ran
+                refuse_sent(result, sent)
+            known: str = result.id  # it has run, or was called before
+            return known
         (ready,) = got
         self._policy = ready.policy
         if self._preparation:

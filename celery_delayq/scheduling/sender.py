@@ -31,7 +31,7 @@ from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, checked_id
 from ..store.record import NewRecord, destination_for
-from .request import PREFIX, Ready, Request, requested
+from .request import PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
 SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
@@ -103,6 +103,7 @@ class Sender:
         theirs["headers"] = _foreign(theirs.get("headers"))
         if request is None:
             message.headers.pop(EXPIRES_HEADER, None)
+            note_sent(message.properties["correlation_id"])
             return self._send(producer, name, message, **theirs)
         return self._schedule(request, name, message, theirs)
 

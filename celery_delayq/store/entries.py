@@ -97,8 +97,8 @@ class Entries:
             operation: 8 bytes that name this call. A repetition after a lost reply must bring
                 the same ones; it then changes nothing and gets the same answer.
             again: Whether this may be such a repetition; the first call need not look for it.
-            supersede: The caller is this very task, running: an entry of it that is still
-                in the store was delivered, and gives way.
+            supersede: The caller is this very task, running: an entry of its id that may have
+                been delivered gives way. One that has not left is another task, and stays.
 
         Returns:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
@@ -166,10 +166,15 @@ class Entries:
         found = self._scripts.call("find", id=task_id)
         return found[1] if found and found[0] == b"handed_over" else None
 
+    def cancelled_ms_ago(self, task_id: str) -> int | None:
+        """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
+        found = self._scripts.call("find", id=task_id)
+        return found[1] if found and found[0] == b"cancelled" else None
+
     def _look(self, task_id: str) -> Any:
         found = self._scripts.call("find", id=task_id)
         _refuse_unreadable(task_id, *found)
-        return [] if found and found[0] == b"handed_over" else found
+        return [] if found and found[0] in (b"handed_over", b"cancelled") else found
 
     def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
         """Entries due from *earliest_ms* to just before *end_ms*, in due order, page by page.

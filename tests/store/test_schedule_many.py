@@ -178,7 +178,8 @@ def test_a_call_that_names_itself_otherwise_meets_what_the_first_one_holds(store
 
 
 def test_superseding_replaces_each_entry_that_is_held(store):
-    schedule(store, new("a"), new("b", to=RELAY, share=False), new("c"))
+    schedule(store, new("a", NOW_MS, to=RELAY), new("b", NOW_MS, to=RELAY, share=False), new("c"))
+    store.engine().claim(2)
 
     answers = schedule(
         store,

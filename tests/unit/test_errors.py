@@ -26,6 +26,7 @@ from celery_delayq.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    UnknownSetting,
     UnreadableRecord,
 )
 
@@ -51,6 +52,11 @@ SENTENCES = [
         InvalidSetting("delayq_batch_size", 1.5, "a whole number of tasks from 1 to 1000"),
         "delayq_batch_size is 1.5; expected a whole number of tasks from 1 to 1000",
         (InvalidOption,),
+    ),
+    (
+        UnknownSetting("delayq_batchsize", "delayq_batch_size"),
+        "there is no setting delayq_batchsize; did you mean delayq_batch_size?",
+        (InvalidSetting,),
     ),
     (
         NotATask("signature", 1, "a task or a signature"),

@@ -179,8 +179,9 @@ local function drop_template(templates, template_uses, name, count)
   end
 end
 
--- What is remembered of an entry that left: `stamp` ('h' handed over or 'c' cancelled, and when), then
--- of its record due time, time of scheduling and operation. So a late cancel is told the truth, and a
+-- What is remembered of an entry that left: `stamp` ('h' handed over, 'c' cancelled, or 'u'
+-- cancelled where a copy may have been delivered; and when), then of its record due time, time of
+-- scheduling and operation. So a late cancel is told the truth, and a
 -- call that is repeated because its reply was lost does not schedule again.
 local function tombstone_of(stamp, record, header_end)
   return stamp .. sub(record, header_end + 7, header_end + 40)

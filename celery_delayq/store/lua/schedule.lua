@@ -17,7 +17,7 @@ KEYS[13]  meta            HASH  seq -> last insertion number
 ARGV[1]  latest       greatest due time allowed, unix ms
 ARGV[2]  operation    8 bytes, the same when the caller repeats a call whose reply it lost
 ARGV[3]  again        1: an earlier call may have run; what left is searched for the operation
-ARGV[4]  supersede    1: the caller is this very task, running, so an earlier entry was delivered
+ARGV[4]  supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
 ARGV[5...] entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `ms` counts from
@@ -73,6 +73,12 @@ local function clear(id, record, header_end, place)
   drop_template(templates, template_uses, shared, 1)
 end
 
+-- Whether the running task may be a copy of this entry. What has not left is another task.
+local function may_be_delivered(id, place)
+  if not place or place == leased then return true end
+  return place ~= due and parse_claim(redis.call('HGET', claims, id)).uncertain
+end
+
 local function next_order()
   if not seq then
     local most = (#ARGV - 4) / FIELDS
@@ -101,7 +107,8 @@ local function schedule(id, mode, ms, destination, body, template)
     place = header_end and place_of({due, relay, leased, dead}, member_of(present, header_end, id))
     local repeated = header_end and operation_of(present, header_end) == operation
     if repeated and place then return due_of(present, header_end) end
-    if not header_end or not (supersede or repeated) then return CONFLICT end
+    if not header_end then return CONFLICT end
+    if not repeated and not (supersede and may_be_delivered(id, place)) then return CONFLICT end
   end
 
   local known = not name or sharing[name] or redis.call('HEXISTS', templates, name) == 1
