@@ -108,7 +108,7 @@ class Sender:
         # The receiving worker would hold a message with an eta once more, in its memory.
         _envelope(message)["eta"] = None
         message = message._replace(sent_event=None)
-        task_id = message.properties["correlation_id"]
+        task_id = checked_id(message.properties["correlation_id"])
         native_delay.undo(options, self._services.app.amqp)
         # Celery counted it from now; whoever publishes the message counts anew.
         options.pop("expiration", None)
