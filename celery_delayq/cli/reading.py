@@ -100,8 +100,8 @@ def _facts(task: ScheduledTask) -> dict[str, Any]:
     return {
         "id": task.id,
         "task": task.task,
-        "args": None if task.args is None else repr(task.args),
-        "kwargs": None if task.kwargs is None else repr(task.kwargs),
+        "args": task.argsrepr,
+        "kwargs": task.kwargsrepr,
         "queue": task.queue,
         "due": task.due.isoformat(),
         "created": task.created.isoformat(),

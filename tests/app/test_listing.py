@@ -105,7 +105,9 @@ def test_bounds_are_times_as_everywhere(schedule, delayq):
         assert ids(delayq.tasks(before_due=bound)) == ["m0"]
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (3, 3), (99, 4), (None, 4)])
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(0, 0), (1, 1), (3, 3), (99, 4), (2**63, 4), (10**30, 4), (None, 4)]
+)
 def test_a_limit_is_the_most_that_comes(schedule, delayq, limit, expected):
     schedule([1, 2], relayed=[3, 4])
 

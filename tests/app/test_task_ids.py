@@ -9,7 +9,7 @@ from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, only_message
 
 
-class Job(str, Enum):  # noqa: UP042 # StrEnum is its own value in every respect
+class Job(str, Enum):  # StrEnum is its own value in every respect
     """What ``str`` makes of its members is their name."""
 
     NIGHTLY = "nightly-report"
@@ -19,10 +19,10 @@ class Job(str, Enum):  # noqa: UP042 # StrEnum is its own value in every respect
 def schedule(request, add, app, delayq):
     """Each way to give a task an id."""
     ways = {
-        "apply_async": lambda id, at: add.apply_async((1,), task_id=id, delayq_at=at),
-        "signature": lambda id, at: add.s(1).set(task_id=id).delay_until(at),
-        "send_task": lambda id, at: app.send_task("add", (1,), task_id=id, delayq_at=at),
-        "bulk": lambda id, at: delayq.schedule_many(add, [((1,), {}, at, id)]),
+        "apply_async": lambda name, at: add.apply_async((1,), task_id=name, delayq_at=at),
+        "signature": lambda name, at: add.s(1).set(task_id=name).delay_until(at),
+        "send_task": lambda name, at: app.send_task("add", (1,), task_id=name, delayq_at=at),
+        "bulk": lambda name, at: delayq.schedule_many(add, [((1,), {}, at, name)]),
     }
     return ways[request.param]
 
@@ -50,7 +50,9 @@ def test_a_result_in_place_of_an_id_is_told_where_its_id_is(add, delayq):
     result = add.delay_until(FAR, 1)
 
     for step in (delayq.cancel, delayq.get, delayq.state, lambda one: delayq.reschedule(one, FAR)):
-        with pytest.raises(InvalidOption, match=r"expected text of 1 to 512 bytes; .* result, \.id$"):
+        with pytest.raises(
+            InvalidOption, match=r"expected text of 1 to 512 bytes; .* result, \.id$"
+        ):
             step(result)
 
     assert delayq.get(result.id)
