@@ -170,3 +170,15 @@ def test_large_bodies_are_listed_without_holding_redis_with_one_giant_reply(app,
         app.send_task("t", ("x" * 1_000_000,), task_id=str(number), delayq_at=FAR + number)
 
     assert [len(task.args[0]) for task in delayq.tasks()] == [1_000_000] * 12
+
+
+def test_a_loop_that_puts_off_what_it_lists_ends(schedule, delayq):
+    schedule([1, 2, 3], relayed=[4])
+    put_off = []
+
+    for task in delayq.tasks(limit=99):
+        put_off.append(task.id)
+        delayq.reschedule(task.id, by=timedelta(hours=1))
+
+    assert put_off == ["m1", "m2", "m3", "r4"]
+    assert [task.due.timestamp() - FAR for task in delayq.tasks()] == [3601, 3602, 3603, 3604]
