@@ -10,9 +10,10 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..clock import from_ms
+from ..logs import plain
 from ..operations.task import ScheduledTask
 from ..store import Outcome
-from .common import REFUSED, Said, aligned, delayq_of, json_option, plain, time_of
+from .common import REFUSED, Said, aligned, delayq_of, json_option, time_of
 
 _NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 

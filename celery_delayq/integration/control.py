@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery.app.control import Control
@@ -10,11 +9,12 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.functional import maybe_list
 
 from ..errors import InvalidOption, StoreError
+from ..logs import logger_of
 from ..operations.changing import cancel
 from ..services import Services
 from .registry import find, services_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class RevokingMixin:

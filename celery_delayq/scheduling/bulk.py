@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from kombu.exceptions import OperationalError
 
 from ..clock import DelayInput, TimeInput, When
 from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreError
+from ..logs import logger_of
 from ..message import canvas
 from ..services import Services
 from ..store import NewEntry, checked_id
@@ -23,7 +23,7 @@ from .times import Spread, own_time, times_for
 from .untouched import touched
 from .writing import write
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000

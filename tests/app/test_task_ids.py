@@ -56,3 +56,14 @@ def test_a_result_in_place_of_an_id_is_told_where_its_id_is(add, delayq):
             step(result)
 
     assert delayq.get(result.id)
+
+
+def test_an_id_of_two_lines_is_one_line_of_the_log(app, delayq, redis, caplog):
+    redis.set("no\nlist", "not a list")
+    app.send_task("t", task_id="a\nERROR forged\x1b[31m", queue="no\nlist", delayq_at=LONG_AGO)
+
+    delayq.hand_over()
+
+    [line] = caplog.messages
+    assert line.startswith(r"task a\nERROR forged\x1b[31m is dead: no\nlist: ")
+    assert line.isprintable()
