@@ -11,8 +11,9 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..errors import DelayQError, InvalidDueTime
+from ..logs import plain
 from ..store import Outcome
-from .common import REFUSED, Said, delayq_of, plain, time_of
+from .common import REFUSED, Said, delayq_of, time_of
 
 _RELATIVE = re.compile(r"\+(\d+(?:\.\d+)?)([smhd]?)")
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

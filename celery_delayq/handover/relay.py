@@ -7,18 +7,18 @@ so what another scanner took over meanwhile is not touched.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import clock
+from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, LeasedEntry
 from .dead import tell
 from .link import Link
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 BATCH = 1000  # entries under one lease: what a crash between publish and ack may repeat
 MAX_REFUSALS = 8  # after which an entry is dead

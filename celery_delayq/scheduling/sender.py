@@ -11,13 +11,14 @@ there: ``apply_async``, ``send_task``, signatures, retries, every part of a canv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 import celery.app.amqp
 from kombu import Producer
 
+from ..clock import from_ms
 from ..message import native_delay
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
 from ..message.outgoing import (
@@ -30,7 +31,7 @@ from ..message.outgoing import (
 from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, checked_id
-from ..store.record import NewRecord, destination_for
+from ..store.record import LAST_MS, NewRecord, destination_for
 from .request import PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
@@ -70,8 +71,7 @@ def decided(
         checked_id(args[0])
         expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
-            ends = request.expected_due() + timedelta(seconds=expires)
-            envelope["expires"] = ends.isoformat()
+            envelope["expires"] = _expiry(request.expected_due(), expires).isoformat()
             # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
             message.headers[EXPIRES_HEADER] = round(expires * 1000)
     if type(message) is not _TaskMessage:
@@ -111,7 +111,7 @@ class Sender:
         # The receiving worker would hold a message with an eta once more, in its memory.
         _envelope(message)["eta"] = None
         message = message._replace(sent_event=None)
-        task_id = message.properties["correlation_id"]
+        task_id = checked_id(message.properties["correlation_id"])
         native_delay.undo(options, self._services.app.amqp)
         # Celery counted it from now; whoever publishes the message counts anew.
         options.pop("expiration", None)
@@ -157,6 +157,14 @@ class Sender:
         retry, policy = options.pop("retry", None), options.pop("retry_policy", None)
         wanted = conf.task_publish_retry if retry is None else retry
         return wanted, _known({**conf.task_publish_retry_policy, **(policy or {})})
+
+
+def _expiry(due: datetime, seconds: float) -> datetime:
+    last = from_ms(LAST_MS)
+    try:
+        return min(due + timedelta(seconds=seconds), last)
+    except OverflowError:  # Celery could add it to now, but the due time may be centuries later
+        return last
 
 
 def _known(policy: Mapping[str, Any]) -> dict[str, Any]:

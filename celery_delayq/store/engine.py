@@ -179,7 +179,7 @@ class Engine:
     def reclaim(self) -> list[str]:
         """Take back leases that ran out; returns the ids."""
         ids = self._scripts.call("reclaim", limit=self._batch_size)
-        return [task_id.decode() for task_id in ids]
+        return [task_id.decode(errors="replace") for task_id in ids]
 
     def leave(self) -> None:
         """Stop counting as alive."""

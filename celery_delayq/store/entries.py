@@ -16,7 +16,7 @@ from .outcome import Outcome
 from .record import NewRecord, Record
 from .scripts import Scripts
 
-Row = tuple[int, bytes, Record, bytes | None]
+Row = tuple[float, bytes, Record, bytes | None]
 
 SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
 PAGE = 200
@@ -179,17 +179,22 @@ class Entries:
     def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
         """Entries due from *earliest_ms* to just before *end_ms*, in due order, page by page.
 
-        Entries that come or go meanwhile make it neither skip nor repeat another one. What
+        Entries that come or go meanwhile make it neither skip nor repeat another one, and one that
+        is rescheduled does not come again: so it ends, whatever is done with what it gives. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
+        given: set[int] = set()  # hashes, which take less than the members
         indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
         for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
+            if hash(member) in given:
+                continue
+            given.add(hash(member))
             task_id = member[6:].decode(errors="replace")
             with suppress(UnreadableRecord):
                 yield _entry(task_id, State.SCHEDULED, record, template)
 
     def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
-        score, order = earliest_ms - 1, 2**48
+        score, order = str(earliest_ms - 1), 2**48
         while True:
             flat, known, shared = self._scripts.call(
                 "page",
@@ -201,13 +206,13 @@ class Entries:
                 max_bytes=PAGE_BYTES,
             )
             templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            numbers = iter(map(int, known.split()))
+            words = iter(known.decode().split())
             for member, text in zip(flat[::2], flat[1::2], strict=True):
-                score, header_end = next(numbers), next(numbers)
-                order = int.from_bytes(member[:6], "big")
+                score, header_end = next(words), int(next(words))
+                order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
                 if text:
                     record = Record(text, header_end)
-                    yield score, member, record, templates.get(record.name)
+                    yield float(score), member, record, templates.get(record.name)
             if not flat:
                 return
 
@@ -225,9 +230,9 @@ def _entry(
 ) -> Entry:
     try:
         message = record.message(task_id.encode(), template)
+        return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
-    return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
 
 
 def _message(task_id: str, text: bytes, header_end: int, template: bytes) -> bytes | None:

@@ -144,7 +144,7 @@ def test_an_id_that_comes_twice_is_held_once_with_its_first_arguments(remind, de
 
 
 def test_where_every_item_is_bad_each_has_its_reason_and_nothing_is_written(remind, delayq, redis):
-    bulk = delayq.schedule_many(remind, [None] * 450, at=FAR)
+    bulk = delayq.schedule_many(remind, [((), {}, "soon")] * 450, at=FAR)
 
     assert bulk.ids == [None] * 450
     assert [*bulk.refused] == [*range(450)]
