@@ -23,21 +23,12 @@ from kombu.transport import virtual
 from .. import clock
 from ..message.headers import ATTEMPT_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-from ..store import LeasedEntry
+from ..store import LeasedEntry, refusal_of
 
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
 
 # kombu 5.5 gave the wait for a confirm a time-out of its own.
 _CONFIRM_TIMEOUT = "confirm_timeout" in inspect.signature(Producer.publish).parameters
-
-# Names of redis-py's errors: a full server, a replica, a cluster that is down.
-_BROKER_REFUSES = {
-    "OutOfMemoryError",
-    "ReadOnlyError",
-    "ClusterDownError",
-    "MasterDownError",
-    "TryAgainError",
-}
 
 
 class Verdict(NamedTuple):
@@ -98,7 +89,7 @@ class OneByOne:
         # of the channel are. What is irrecoverable, or no error of the connection, is about this
         # message as well: it cannot be encoded, it has no queue.
         own = isinstance(error, (MessageNacked, ChannelError, *self._channel_errors))
-        if type(error).__name__ in _BROKER_REFUSES:
+        if refusal_of(error):
             self.lost = reason
             return Verdict(UNSENT, reason)  # by the broker's own word it did nothing
         if own or not isinstance(error, self._broken):
