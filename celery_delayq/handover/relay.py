@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import clock
+from ..errors import BrokerDown
 from ..services import Hooks
 from ..store import Engine, LeasedEntry
 from .dead import tell
@@ -63,6 +64,8 @@ class Relay:
         try:
             for entry, verdict in self._link.publish(claimed, out_of_time):
                 verdicts[verdict.word].append((entry, verdict.reason))
+        except BrokerDown as error:
+            raise BrokerDown(error.why, len(verdicts["sent"])) from error
         finally:
             # Whatever happened: what was sent and is not acked would be sent again.
             self._settle(verdicts)

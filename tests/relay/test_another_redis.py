@@ -7,7 +7,7 @@ import redis
 from celery.utils import uuid
 from kombu import VERSION, Exchange, Queue
 
-from celery_delayq.errors import UnreadableRecord
+from celery_delayq.errors import BrokerDown, UnreadableRecord
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
@@ -165,6 +165,18 @@ def test_a_lost_reply_makes_one_marked_copy_and_not_ten(make_house, start_redis)
         assert second.headers["delayq_redelivered"] is True
         assert house.counts() == (0, 0, 0)
         assert house.ids() == []
+
+
+def test_what_went_before_a_reply_was_lost_is_told(make_house, start_redis):
+    server = start_redis()
+    with Proxy(server.port) as proxy:
+        house = make_house(f"redis://127.0.0.1:{proxy.port}/0", where=server.url())
+        for number in range(5):
+            house.due_now(task_id=f"{number}", queue="first" if number < 3 else "second")
+        proxy.cut_after = b"second"
+        with pytest.raises(BrokerDown) as caught:
+            house.relay_once()
+    assert caught.value.sent == 3
 
 
 def test_a_hung_redis_costs_one_time_out_and_not_one_per_queue(make_house, start_redis):
