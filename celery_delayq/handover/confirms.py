@@ -7,7 +7,7 @@ second; with a window of them on the way, and one wait, it is three to five time
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kombu import Producer
@@ -56,14 +56,16 @@ class Confirming(OneByOne):
                 raise OperationalError(f"it confirms nothing: {self._verdicts[0].reason}")
         return None
 
-    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
+    def publish(
+        self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
+    ) -> list[Verdict]:
         until = clock.monotonic() + self._timeout
         refused = self._declare_all(window)
         self._waiting.clear()
         self._verdicts = [Verdict(UNSENT)] * len(window)
         self._places = {entry.task_id: place for place, entry in enumerate(window)}
         for place, entry in enumerate(window):
-            if self.lost or clock.monotonic() > until:
+            if self.lost or clock.monotonic() > until or out_of_time():
                 break
             attempt = refused.get(entry.destination) or self._attempt(entry)
             self._verdicts[place] = attempt

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from amqp.exceptions import MessageNacked
@@ -61,12 +61,18 @@ class OneByOne:
     def probe(self) -> None:
         """Raise unless the broker takes a message; where that can be found out."""
 
-    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
-        """Publish in order; returns a verdict for each."""
+    def publish(
+        self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
+    ) -> list[Verdict]:
+        """Publish in order; returns a verdict for each.
+
+        *out_of_time* is asked before each message, not once for all: a scanner may be stopped for
+        minutes between two of them, and come after the one that took over what it held.
+        """
         verdicts: list[Verdict] = []
         for entry in window:
-            failed = verdicts and verdicts[-1].word not in (SENT, DEAD)
-            verdicts.append(Verdict(UNSENT) if failed else self._attempt(entry))
+            over = verdicts and verdicts[-1].word not in (SENT, DEAD)
+            verdicts.append(Verdict(UNSENT) if over or out_of_time() else self._attempt(entry))
         return verdicts
 
     def _attempt(self, entry: LeasedEntry) -> Verdict:
@@ -137,17 +143,19 @@ class OneByOne:
 class Pushing(OneByOne):
     """Redis: what is bound for a list is pushed as it stands, all for one list at once."""
 
-    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
+    def publish(
+        self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
+    ) -> list[Verdict]:
         verdicts = [Verdict(UNSENT)] * len(window)
         lists: dict[str, dict[int, bytes]] = defaultdict(dict)
         for place, entry in enumerate(window):
             key, message = self._pushed(entry)
             if key:
                 lists[key][place] = message
-            elif not self.lost:
+            elif not self.lost and not out_of_time():
                 verdicts[place] = self._attempt(entry)
         for key, messages in lists.items():
-            if self.lost:
+            if self.lost or out_of_time():
                 break
             verdict = self._push(key, messages.values())
             for place in messages:
