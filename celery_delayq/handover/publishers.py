@@ -10,6 +10,7 @@ unsent    it was not tried
 from __future__ import annotations
 
 import inspect
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -178,8 +179,17 @@ class Pushing(OneByOne):
 
 
 def _with_attempt(entry: LeasedEntry) -> bytes:
+    message = entry.message if entry.is_first else _with_own_tag(entry.message, entry.attempts + 1)
     # Its headers stand last in a message, and are closed by two braces.
     text = f', "{ATTEMPT_HEADER}": {entry.attempts + 1}'
     if entry.uncertain:
         text += f', "{REDELIVERED_HEADER}": true'
-    return entry.message[:-2] + text.encode() + b"}}"
+    return message[:-2] + text.encode() + b"}}"
+
+
+def _with_own_tag(message: bytes, attempt: int) -> bytes:
+    # kombu keeps what a worker has not acknowledged yet under its delivery tag. Of two copies with
+    # the same one, acknowledging either would forget the other.
+    tag = json.loads(message)["properties"]["delivery_tag"]
+    old, new = (b'"delivery_tag": ' + json.dumps(one).encode() for one in (tag, f"{tag}-{attempt}"))
+    return message.replace(old, new, 1)
