@@ -21,7 +21,6 @@ from kombu import Producer
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 
-from .. import clock
 from ..message.headers import ATTEMPT_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
 from ..store import LeasedEntry, refusal_of
@@ -85,7 +84,7 @@ class OneByOne:
         except Exception as error:
             return Verdict(DEAD, f"record cannot be read: {error!r}")
         try:
-            self._send(relayed)
+            self._send(entry, relayed)
         except Exception as error:
             return self._verdict_of(error)
         return Verdict(SENT)
@@ -104,14 +103,13 @@ class OneByOne:
         self.lost = reason
         return Verdict(UNKNOWN, reason)
 
-    def _send(self, relayed: Relayed) -> None:
+    def _send(self, entry: LeasedEntry, relayed: Relayed) -> None:
         self._declare(relayed.route)
         options = dict(relayed.options)
         options.pop("expiration", None)
         expires = options["headers"].get("expires")
         if expires:
-            left = isoparse(expires) - clock.utc_now()
-            options["expiration"] = max(0.0, left.total_seconds())
+            options["expiration"] = max(0.0, entry.seconds_until(isoparse(expires)))
         if _CONFIRM_TIMEOUT:
             options["confirm_timeout"] = self._timeout
         self._producer.publish(
