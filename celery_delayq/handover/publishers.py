@@ -1,7 +1,8 @@
 """Ways to publish a window of entries; each gets a verdict.
 
 sent      the broker has it (it confirmed, where the transport can)
-refused   the broker, or the message itself, says no: counts against the entry
+refused   the broker, or the message itself, says no: counts against the entry; where it is one of
+          several queues that says no, the others may have it
 dead      the record cannot be read
 unknown   the link broke or timed out after sending began: it may have arrived
 unsent    it was not tried
@@ -32,10 +33,14 @@ _CONFIRM_TIMEOUT = "confirm_timeout" in inspect.signature(Producer.publish).para
 
 
 class Verdict(NamedTuple):
-    """What became of one entry, and why."""
+    """What became of one entry, and why.
+
+    ``uncertain``: it was refused, but by one of several queues: another may have it.
+    """
 
     word: str
     reason: str = ""
+    uncertain: bool = False
 
 
 class OneByOne:
@@ -84,12 +89,17 @@ class OneByOne:
         except Exception as error:
             return Verdict(DEAD, f"record cannot be read: {error!r}")
         try:
-            self._send(entry, relayed)
+            self._declare(relayed.route)
         except Exception as error:
             return self._verdict_of(error)
+        try:
+            self._send(entry, relayed)
+        except Exception as error:
+            return self._verdict_of(error, partly=self._goes_in_parts(relayed.route))
         return Verdict(SENT)
 
-    def _verdict_of(self, error: Exception) -> Verdict:
+    def _verdict_of(self, error: Exception, *, partly: bool = False) -> Verdict:
+        """What an error says; *partly*: some queue may have the message in spite of it."""
         reason = f"{type(error).__name__}: {error}"
         # A nack is among the errors that py-amqp calls recoverable, and for other transports those
         # of the channel are. What is irrecoverable, or no error of the connection, is about this
@@ -97,14 +107,14 @@ class OneByOne:
         own = isinstance(error, (MessageNacked, ChannelError, *self._channel_errors))
         if refusal_of(error):
             self.lost = reason
-            return Verdict(UNSENT, reason)  # by the broker's own word it did nothing
+            # By the broker's own word it did nothing; of what it was asked last.
+            return Verdict(UNKNOWN if partly else UNSENT, reason)
         if own or not isinstance(error, self._broken):
-            return Verdict(REFUSED, reason)
+            return Verdict(REFUSED, reason, partly)
         self.lost = reason
         return Verdict(UNKNOWN, reason)
 
     def _send(self, entry: LeasedEntry, relayed: Relayed) -> None:
-        self._declare(relayed.route)
         options = dict(relayed.options)
         options.pop("expiration", None)
         expires = options["headers"].get("expires")
@@ -137,6 +147,19 @@ class OneByOne:
         if not isinstance(channel, virtual.Channel):
             return True
         return bool(channel._lookup(route.exchange, route.routing_key))
+
+    def _goes_in_parts(self, route: Route) -> bool:
+        """Whether a publish that failed may have reached some of several queues.
+
+        kombu's own exchanges put a message into one queue after the other.
+        """
+        channel = self._producer.channel
+        if not route.exchange or not isinstance(channel, virtual.Channel):
+            return False
+        try:
+            return len(channel._lookup(route.exchange, route.routing_key)) > 1
+        except Exception:
+            return True
 
 
 class Pushing(OneByOne):

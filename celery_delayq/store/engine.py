@@ -84,7 +84,7 @@ class LeasedEntry:
         return self.record.message(self.member[6:], self.template)
 
     def seconds_until(self, moment: datetime) -> float:
-        """From now by Redis's clock; what a machine of a scanner takes for the time may be wrong."""
+        """From now by Redis's clock; that of this machine may be wrong."""
         return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
 
     @property
@@ -166,13 +166,20 @@ class Engine:
         )
 
     def nack(
-        self, verdict: str, claimed: Iterable[LeasedEntry], *, wait: float = 0, reason: str = ""
+        self,
+        verdict: str,
+        claimed: Iterable[LeasedEntry],
+        *,
+        wait: float = 0,
+        uncertain: bool = False,
+        reason: str = "",
     ) -> int:
         """Give back, or declare dead; returns how many were still ours.
 
         Args:
             verdict: See ``nack.lua``.
             wait: Seconds until the next attempt, where it was refused.
+            uncertain: Whether some queue may have it although it was refused.
             reason: Why, where it is dead.
         """
         return sum(
@@ -181,6 +188,7 @@ class Engine:
                 token=token,
                 verdict=verdict,
                 wait_ms=round(wait * 1000),
+                uncertain=int(uncertain),
                 reason=reason,
                 members=members,
             )
