@@ -114,7 +114,8 @@ class Services:
     @cached_property
     def scripts(self) -> Scripts:
         """The scripts on the store's keys, over the connection that callers share."""
-        return Scripts(self.connect(), Keys(self.settings.prefix))
+        connection = PooledConnection(self.endpoint, self.settings.timeout)
+        return Scripts(connection, Keys(self.settings.prefix))
 
     @cached_property
     def entries(self) -> Entries:
