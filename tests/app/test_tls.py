@@ -7,7 +7,6 @@ import subprocess
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import endpoint
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.missing import missing
 from tests.support.ports import free_port
@@ -111,13 +110,11 @@ def test_a_certificate_of_an_unknown_authority_is_refused(delayq_app, tls):
     assert redis.keys() == []
 
 
-def test_tls_to_a_port_that_is_plain_fails_and_does_not_fall_back(
-    delayq_app, redis_server, redis, monkeypatch
-):
-    monkeypatch.setattr(endpoint, "TIMEOUT", 0.5)
+def test_tls_to_a_port_that_is_plain_fails_and_does_not_fall_back(delayq_app, redis_server, redis):
     app = delayq_app(
         f"rediss://127.0.0.1:{redis_server.port}/0?ssl_cert_reqs=CERT_NONE",
         task_publish_retry=False,
+        delayq_timeout=0.5,
     )
 
     with pytest.raises(StoreUnavailable):
