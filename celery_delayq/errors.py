@@ -10,6 +10,7 @@ DelayQError
 │   └── InvalidSetting
 │       └── UnknownSetting
 ├── AlreadyScheduled          (ValueError)
+├── MessageTooLarge           (ValueError)
 ├── UnreadableRecord
 ├── LibraryChanged
 ├── BrokerDown                (of ``hand_over``; scanners wait, and go on)
@@ -126,6 +127,22 @@ class AlreadyScheduled(DelayQError, ValueError):
     def sentence(self) -> str:
         return (
             f"task {self.task_id!r} is already scheduled; cancel it first, or pass another task_id"
+        )
+
+
+class MessageTooLarge(DelayQError, ValueError):
+    """A message of more bytes than ``delayq_max_message`` allows."""
+
+    def __init__(self, task_id: str, size: int, most: int) -> None:
+        super().__init__(task_id, size, most)
+        self.task_id = task_id
+        self.size = size
+        self.most = most
+
+    def sentence(self) -> str:
+        return (
+            f"the message of task {self.task_id!r} has {self.size} bytes; delayq_max_message is "
+            f"{self.most}; pass a reference to the data, or raise the setting"
         )
 
 

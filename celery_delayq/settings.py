@@ -94,6 +94,14 @@ SETTINGS: tuple[Setting, ...] = (
         _number(0.1, 60),
     ),
     Setting(
+        "max_message",
+        1_000_000,
+        "bytes",
+        "a whole number of bytes from 10000 to 100000000",
+        "Largest message that is scheduled; a larger one raises `MessageTooLarge` at the call.",
+        _number(10_000, 100_000_000, whole=True),
+    ),
+    Setting(
         "capture_eta",
         False,
         "true or false",
@@ -122,6 +130,7 @@ class Settings:
     lease: float
     safety_interval: float
     timeout: float
+    max_message: int
     capture_eta: bool
     min_delay: float
 

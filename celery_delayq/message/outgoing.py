@@ -157,6 +157,18 @@ def recording_producer(options: Mapping[str, Any]) -> Producer:
     return Producer(channel)
 
 
+def encoded(
+    recording: Producer, serializer: str | None, compression: str | None, payload: Any
+) -> str:
+    """What kombu's producer and channel make of a body, without what they make around it."""
+    channel = recording.channel
+    _, _, data = serialize(payload, serializer=serializer)
+    if compression:
+        data, _ = compress(data, compression)
+    text: str = channel.encode_body(data, channel.body_encoding)[0]
+    return text
+
+
 class InterceptingProducer:
     """Stands where Celery's sender expects a producer; *take* gets what it would publish."""
 
@@ -178,20 +190,11 @@ class InterceptingProducer:
             name, entities = exchange.name, [exchange, *entities]
         options.update(retry=False, retry_policy=None)
         encode = partial(
-            self._encode, options.get("serializer"), options.get("compression") or None
+            encoded, self._producer, options.get("serializer"), options.get("compression") or None
         )
         # declare=[]: nothing can be declared here; whoever hands the message over does that.
         message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
         self._take(OutgoingMessage(message, name, routing_key, entities, body, encode))
-
-    def _encode(self, serializer: str | None, compression: str | None, payload: Any) -> str:
-        """What kombu's producer and channel make of a body, without what they make around it."""
-        channel = self._producer.channel
-        _, _, data = serialize(payload, serializer=serializer)
-        if compression:
-            data, _ = compress(data, compression)
-        text: str = channel.encode_body(data, channel.body_encoding)[0]
-        return text
 
 
 def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:

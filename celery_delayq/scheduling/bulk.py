@@ -13,7 +13,7 @@ from celery.utils import uuid
 from kombu.exceptions import OperationalError
 
 from ..clock import DelayInput, TimeInput, When
-from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreError
+from ..errors import DelayQError, InvalidOption, MessageTooLarge, NotATask, NotScheduled, StoreError
 from ..logs import logger_of
 from ..message import canvas
 from ..services import Services
@@ -91,6 +91,7 @@ class Loader:
         self._preparation: Preparation | None = None
         self._slice: list[NewEntry | str | Exception] = []
         self._bytes = 0
+        self._largest = 0
         self._policy: Mapping[str, Any] = {}
 
     def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
@@ -204,7 +205,10 @@ class Loader:
         if not message:
             return None
         args, kwargs = _merged(self._signature, args, kwargs)
-        return message.new(self._task, args, kwargs, when, task_id)
+        new = message.new(self._task, args, kwargs, when, task_id)
+        if new and new.record.size > self._largest:
+            raise MessageTooLarge(task_id, new.record.size, self._largest)
+        return new
 
     def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | str:
         got: list[Ready] = []
@@ -220,6 +224,7 @@ class Loader:
         self._policy = ready.policy
         if self._preparation:
             self._preparation.learn(ready)
+            self._largest = self._services.settings.max_message
         return ready.new
 
 

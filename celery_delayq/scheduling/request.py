@@ -62,10 +62,14 @@ class Ready:
 
 @dataclass(frozen=True)
 class Request:
-    """When a message shall be due, and who takes its entry; the store does, if nobody else."""
+    """When a message shall be due, and who takes its entry; the store does, if nobody else.
+
+    ``captured``: nobody asked for it; the message has an eta.
+    """
 
     when: When
     take: Callable[[Ready], object] | None = None
+    captured: bool = False
 
     def expected_due(self) -> datetime:
         """The due time by this machine's clock; the store's own is in the receipt."""
@@ -108,4 +112,4 @@ def _captured(services: Services, eta: str | None) -> Request | None:
         return None
     when = at(isoparse(eta), services.timezone)
     ahead = when.ms / 1000 - utc_now().timestamp()
-    return Request(when) if ahead >= settings.min_delay else None
+    return Request(when, captured=True) if ahead >= settings.min_delay else None

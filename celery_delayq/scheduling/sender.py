@@ -18,12 +18,16 @@ from typing import Any
 import celery.app.amqp
 from kombu import Producer
 
-from ..clock import from_ms
+from ..clock import from_ms, utc_now
+from ..errors import MessageTooLarge
+from ..logs import logger_of
 from ..message import native_delay
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
 from ..message.outgoing import (
     InterceptingProducer,
     OutgoingMessage,
+    dumps,
+    encoded,
     list_key,
     needs_relay,
     recording_producer,
@@ -34,6 +38,8 @@ from ..store import NewEntry, checked_id
 from ..store.record import LAST_MS, NewRecord, destination_for
 from .request import PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
+
+logger = logger_of(__name__)
 
 SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
@@ -101,6 +107,9 @@ class Sender:
             request = requested(self._services, options, _envelope(message).get("eta"))
         theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
         theirs["headers"] = _foreign(theirs.get("headers"))
+        if request is not None and request.captured and self._is_left(message, theirs):
+            _count_expiry_from_now(message)
+            request = None
         if request is None:
             message.headers.pop(EXPIRES_HEADER, None)
             note_sent(message.properties["correlation_id"])
@@ -120,6 +129,10 @@ class Sender:
         def take(message: OutgoingMessage) -> None:
             destination = self._destination(message)
             new = NewEntry(task_id, request.when, self._new_record(message, destination))
+            most = self._services.settings.max_message
+            # Of what was captured, the size was looked at before: its call must not fail.
+            if new.record.size > most and not request.captured:
+                raise MessageTooLarge(task_id, new.record.size, most)
             ready = Ready(new, message, destination, policy if retry else _ONCE)
             if request.take is not None:
                 request.take(ready)
@@ -130,6 +143,28 @@ class Sender:
         self._send(
             InterceptingProducer(self._producer, take), name, message, retry=False, **options
         )
+
+    def _is_left(self, message: Any, options: dict[str, Any]) -> bool:
+        """Whether a captured message is so large that it is left to Celery.
+
+        Asked before the signals of publishing: whoever hears the first expects the second.
+        """
+        conf, most = self._services.app.conf, self._services.settings.max_message
+        serializer = options.get("serializer") or conf.task_serializer
+        compression = options.get("compression") or conf.task_compression
+        try:
+            body = encoded(self._producer, serializer, compression, message.body)
+            size = len(body) + len(dumps({**message.headers, **(options["headers"] or {})}))
+        except Exception:
+            return False  # what is wrong with it, Celery's own way tells
+        if size > most:
+            logger.warning(
+                "task %s: a message of %d bytes, with delayq_max_message %d, is left to Celery",
+                message.properties["correlation_id"],
+                size,
+                most,
+            )
+        return size > most
 
     def _destination(self, message: OutgoingMessage) -> bytes:
         services = self._services
@@ -165,6 +200,13 @@ def _expiry(due: datetime, seconds: float) -> datetime:
         return min(due + timedelta(seconds=seconds), last)
     except OverflowError:  # Celery could add it to now, but the due time may be centuries later
         return last
+
+
+def _count_expiry_from_now(message: Any) -> None:
+    """Undo what ``decided`` made of a relative ``expires``."""
+    expires_ms = message.headers.get(EXPIRES_HEADER)
+    if expires_ms is not None:
+        _envelope(message)["expires"] = _expiry(utc_now(), expires_ms / 1000).isoformat()
 
 
 def _known(policy: Mapping[str, Any]) -> dict[str, Any]:

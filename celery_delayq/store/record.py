@@ -52,6 +52,11 @@ class NewRecord:
         """The name of the template that the body shares, if it does."""
         return self.body[1 : 1 + NAME_BYTES] if self.template else None
 
+    @property
+    def size(self) -> int:
+        """How many bytes of it are the message's, without the ids and times filled in later."""
+        return len(self.body) + len(self.template)
+
 
 def destination_for(kind: str, place: str) -> bytes:
     """A record's header but for its first byte; *kind* is ``"L"`` (a list's key) or ``"R"``."""

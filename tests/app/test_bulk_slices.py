@@ -112,6 +112,7 @@ def test_items_that_are_none_are_the_call_s_error(remind, delayq, redis):
 
 
 def test_large_messages_are_held_in_smaller_slices(remind, delayq):
+    delayq.app.conf.delayq_max_message = 2_000_000
     told = []
     megabyte = (("x" * 1_000_000,), {})
     small = ((1,), {})

@@ -48,7 +48,11 @@ def both(make_app, delayq_app, url, redis, store):
     """What kombu pushed, and what was moved, for the same calls: {id: (key, raw message)}."""
 
     def both(args=(), kwargs=None, conf=None, ids=IDS, **options):
-        conf = {"accept_content": SERIALIZERS, **(conf or {})}
+        conf = {
+            "accept_content": SERIALIZERS,
+            "delayq_max_message": 10_000_000,
+            **(conf or {}),
+        }
         options = {"reply_to": "the-caller", **options}
         plain, held = make_app(url, **conf), delayq_app(url, delayq_url=store, **conf)
         for task_id in ids:

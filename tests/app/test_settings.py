@@ -14,6 +14,7 @@ EXPECTED = {
     "delayq_lease": "a number of seconds from 1 to 3600",
     "delayq_safety_interval": "a number of seconds from 0.1 to 300",
     "delayq_timeout": "a number of seconds from 0.1 to 60",
+    "delayq_max_message": "a whole number of bytes from 10000 to 100000000",
     "delayq_capture_eta": "true or false",
     "delayq_min_delay": "a number of seconds from 0 to 86400",
 }
@@ -26,6 +27,7 @@ WRONG = [
     ("delayq_lease", True),
     ("delayq_safety_interval", float("nan")),
     ("delayq_timeout", 0),
+    ("delayq_max_message", 1e6),
     ("delayq_capture_eta", "no"),
     ("delayq_min_delay", None),
 ]
@@ -35,6 +37,7 @@ RIGHT = [
     ("delayq_lease", 3600),
     ("delayq_safety_interval", 0.1),
     ("delayq_timeout", 60),
+    ("delayq_max_message", 10_000),
     ("delayq_capture_eta", True),
     ("delayq_min_delay", 0),
 ]

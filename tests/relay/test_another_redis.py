@@ -69,6 +69,7 @@ def test_order_follows_the_due_time(other_redis):
 
 
 def test_a_body_of_megabytes_arrives_whole(other_redis):
+    other_redis.delayq.app.conf.delayq_max_message = 10_000_000
     other_redis.due_now("x" * 5_000_000)
     other_redis.relay_once()
     [message] = other_redis.take()

@@ -64,6 +64,7 @@ def test_an_option_arrives_as_celery_sends_it(rabbit, options):
 
 
 def test_a_body_of_megabytes_arrives_whole(rabbit):
+    rabbit.delayq.app.conf.delayq_max_message = 50_000_000
     message = both(rabbit, args=("ö" * 3_000_000,))
     assert len(message.body) > 5_000_000
 

@@ -19,6 +19,7 @@ from celery_delayq.errors import (
     InvalidOption,
     InvalidSetting,
     LibraryChanged,
+    MessageTooLarge,
     NoDelayQ,
     NotADueTime,
     NotATask,
@@ -66,6 +67,14 @@ SENTENCES = [
     (
         AlreadyScheduled("a"),
         "task 'a' is already scheduled; cancel it first, or pass another task_id",
+        (DelayQError, ValueError),
+    ),
+    (
+        MessageTooLarge("a", 1_000_001, 1_000_000),
+        (
+            "the message of task 'a' has 1000001 bytes; delayq_max_message is 1000000; pass a "
+            "reference to the data, or raise the setting"
+        ),
         (DelayQError, ValueError),
     ),
     (

@@ -12,6 +12,7 @@ DEFAULTS = {
     "lease": 30.0,
     "safety_interval": 5.0,
     "timeout": 5.0,
+    "max_message": 1_000_000,
     "capture_eta": False,
     "min_delay": 0.0,
 }
@@ -22,6 +23,7 @@ EXPECTED = {
     "lease": "a number of seconds from 1 to 3600",
     "safety_interval": "a number of seconds from 0.1 to 300",
     "timeout": "a number of seconds from 0.1 to 60",
+    "max_message": "a whole number of bytes from 10000 to 100000000",
     "capture_eta": "true or false",
     "min_delay": "a number of seconds from 0 to 86400",
 }
@@ -32,6 +34,7 @@ ACCEPTED = [
     *(("lease", number) for number in (1, 1.5, 3600)),
     *(("safety_interval", number) for number in (0.1, 1, 300)),
     *(("timeout", number) for number in (0.1, 1, 60)),
+    *(("max_message", number) for number in (10_000, 1_000_000, 100_000_000)),
     *(("capture_eta", choice) for choice in (True, False)),
     *(("min_delay", number) for number in (0, 0.5, 86_400)),
 ]
@@ -46,6 +49,7 @@ REFUSED = [
     *(("lease", value) for value in (0, 0.999, 3600.1, -1, *NOT_NUMBERS)),
     *(("safety_interval", value) for value in (0, 0.09, 300.1, -1, *NOT_NUMBERS)),
     *(("timeout", value) for value in (0, 0.09, 60.1, -1, *NOT_NUMBERS)),
+    *(("max_message", value) for value in (0, 9_999, 100_000_001, 1e6, *NOT_NUMBERS)),
     *(("capture_eta", value) for value in (0, 1, None, "true", "no")),
     *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
 ]

@@ -1,0 +1,217 @@
+"""`delayq_max_message`: what is larger is refused at the call, or left to Celery if captured."""
+
+import json
+import logging
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import group
+from celery.signals import after_task_publish, before_task_publish
+
+from celery_delayq.errors import MessageTooLarge
+from tests.app.bulk import plain_task
+from tests.app.support import FAR, comparable, envelope, lists, only_message
+
+MOST = 20_000
+LARGE = "x" * MOST
+DUE = datetime.fromtimestamp(FAR, timezone.utc)
+
+SINGLE_CALLS = {
+    "delay_for": lambda task: task.delay_for(60, LARGE),
+    "delay_until": lambda task: task.delay_until(FAR, LARGE),
+    "option": lambda task: task.apply_async((LARGE,), delayq_at=FAR),
+    "send_task": lambda task: task.app.send_task("tests.remind", (LARGE,), delayq_after=60),
+    "signature": lambda task: task.s(LARGE).delay_for(60),
+    "schedule": lambda task: task.app.delayq.schedule(task.s(LARGE), at=FAR),
+    "canvas": lambda task: task.app.delayq.schedule(group(task.s(LARGE), task.s(1)), at=FAR),
+    "template": lambda task: task.s(LARGE).set(expires=60).delay_for(60),
+}
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    return delayq_app(url, delayq_max_message=MOST)
+
+
+@pytest.fixture
+def remind(app):
+    return plain_task(app)
+
+
+@pytest.fixture
+def capturing(app):
+    app.conf.delayq_capture_eta = True
+    return plain_task(app)
+
+
+@pytest.mark.parametrize("call", SINGLE_CALLS.values(), ids=SINGLE_CALLS)
+def test_what_is_larger_is_refused_and_nothing_is_written(remind, redis, call):
+    with pytest.raises(MessageTooLarge):
+        call(remind)
+
+    assert redis.keys() == []
+
+
+def test_the_error_says_how_large_it_is_and_which_setting_forbids_it(remind):
+    with pytest.raises(MessageTooLarge) as caught:
+        remind.apply_async((LARGE,), task_id="a", delayq_at=FAR)
+
+    error = caught.value
+    assert (error.task_id, error.most) == ("a", MOST)
+    # In base64, and with the headers, of which the arguments' text is up to 1,024 bytes.
+    assert MOST * 4 / 3 < error.size < MOST * 4 / 3 + 2500
+    assert str(error) == (
+        f"the message of task 'a' has {error.size} bytes; delayq_max_message is {MOST}; pass a "
+        "reference to the data, or raise the setting"
+    )
+
+
+def test_the_size_is_that_of_the_message(remind, app, delayq):
+    app.conf.delayq_max_message = 100_000
+    result = remind.delay_until(FAR, LARGE)
+    stored = len(envelope_text(delayq, result.id))
+
+    # The due time is filled in later.
+    app.conf.delayq_max_message = stored
+    remind.delay_until(FAR, LARGE)
+    app.conf.delayq_max_message = stored - 20
+    with pytest.raises(MessageTooLarge) as caught:
+        remind.delay_until(FAR, LARGE)
+    assert stored - 20 < caught.value.size <= stored
+
+
+def envelope_text(delayq, task_id):
+    return delayq.services.entries.find(task_id).message
+
+
+def test_a_million_bytes_are_the_default(delayq_app, url):
+    task = plain_task(delayq_app(url))
+
+    task.delay_for(60, "x" * 700_000)
+    with pytest.raises(MessageTooLarge):
+        task.delay_for(60, "x" * 800_000)
+
+
+def test_what_compression_makes_smaller_is_taken(remind, delayq):
+    result = remind.s(LARGE).set(compression="zlib").delay_for(60)
+
+    assert delayq.state(result.id) == "SCHEDULED"
+
+
+def test_a_call_that_is_not_scheduled_may_be_of_any_size(remind, redis):
+    remind.delay(LARGE)
+    remind.apply_async((LARGE,), countdown=60)
+
+    assert redis.llen("celery") == 2
+
+
+@pytest.mark.parametrize("large", [0, 1, 2, 5], ids="item-{}".format)
+def test_an_item_of_a_bulk_that_is_larger_is_refused_alone(remind, delayq, large):
+    items = [((LARGE if number == large else number,), {}) for number in range(6)]
+
+    bulk = delayq.schedule_many(remind, items, at=FAR)
+
+    assert [*bulk.refused] == [large]
+    assert isinstance(bulk.refused[large], MessageTooLarge)
+    assert delayq.counts().scheduled == bulk.scheduled == 5
+
+
+def test_an_item_that_is_filled_in_is_looked_at_too(app, delayq, monkeypatch):
+    monkeypatch.setattr("celery_delayq.scheduling.prepared.LARGE", 10 * MOST)
+    monkeypatch.setattr("celery_delayq.message.outgoing.LARGE", 10 * MOST)
+    test_an_item_of_a_bulk_that_is_larger_is_refused_alone(plain_task(app), delayq, 5)
+
+
+# Captured: switching it on breaks no call.
+
+
+@pytest.fixture
+def heard():
+    """Which signals of publishing were sent."""
+    names = []
+
+    def before(**_):
+        names.append("before")
+
+    def after(**_):
+        names.append("after")
+
+    before_task_publish.connect(before)
+    after_task_publish.connect(after)
+    yield names
+    before_task_publish.disconnect(before)
+    after_task_publish.disconnect(after)
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"expires": DUE}, {"priority": 3, "queue": "mail"}])
+def test_a_captured_eta_of_a_larger_message_goes_as_celery_sends_it(
+    capturing, make_app, redis, protocol, options
+):
+    app = capturing.app
+    app.conf.task_protocol = protocol
+    plain = make_app(app.conf.broker_url, task_protocol=protocol)
+    call = {"args": (LARGE,), "task_id": "a", "eta": DUE, "reply_to": "r", **options}
+    plain.send_task("tests.remind", **call)
+    key, expected = only_message(redis)
+    redis.flushall()
+
+    app.send_task("tests.remind", **call)
+
+    assert only_message(redis)[0] == key
+    assert comparable(only_message(redis)[1]) == comparable(expected)
+
+
+def test_its_countdown_and_expiry_are_counted_from_now(capturing, redis):
+    before = datetime.now(timezone.utc)
+    capturing.apply_async((LARGE,), countdown=3600, expires=7200)
+    after = datetime.now(timezone.utc)
+
+    headers = json.loads(only_message(redis)[1])["headers"]
+    for name, seconds in (("eta", 3600), ("expires", 7200)):
+        wait = timedelta(seconds=seconds)
+        assert before <= datetime.fromisoformat(headers[name]) - wait <= after
+    assert not [name for name in headers if name.startswith("delayq")]
+
+
+def test_the_signals_of_publishing_are_sent_once(capturing, heard):
+    capturing.apply_async((LARGE,), eta=DUE)
+
+    assert heard == ["before", "after"]
+
+
+def test_a_warning_says_what_is_left_to_celery(capturing, caplog):
+    with caplog.at_level(logging.WARNING, "celery_delayq"):
+        capturing.apply_async((LARGE,), task_id="a", eta=DUE)
+
+    [line] = caplog.messages
+    assert line.startswith("task a: a message of 2")
+    assert line.endswith(f" bytes, with delayq_max_message {MOST}, is left to Celery")
+
+
+def test_a_smaller_one_is_captured_without_a_word(capturing, delayq, redis, caplog):
+    result = capturing.apply_async((1,), eta=DUE)
+
+    assert delayq.get(result.id).due == DUE
+    assert lists(redis) == {}
+    assert caplog.messages == []
+    assert envelope(delayq, result.id).headers["eta"] is None
+
+
+def test_what_grows_on_its_way_is_captured_all_the_same(capturing, delayq):
+    def grow(headers=None, **_):
+        headers["note"] = LARGE
+
+    before_task_publish.connect(grow)
+    try:
+        result = capturing.apply_async((1,), eta=DUE)
+    finally:
+        before_task_publish.disconnect(grow)
+
+    assert delayq.state(result.id) == "SCHEDULED"
+
+
+def test_one_that_is_asked_for_is_refused_whatever_is_captured(capturing, redis):
+    with pytest.raises(MessageTooLarge):
+        capturing.apply_async((LARGE,), eta=DUE, delayq_at=FAR)
+    assert redis.keys() == []
