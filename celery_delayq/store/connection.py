@@ -10,7 +10,6 @@ to another's command, wherever a call is interrupted.
 from __future__ import annotations
 
 import os
-import re
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,22 +22,12 @@ from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Endpoint
 from .pool import Pool, seconds_left
+from .refusals import Refusal, refusal_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
-    redis.exceptions.ReadOnlyError,
-    redis.exceptions.TryAgainError,
-    redis.exceptions.ClusterDownError,
-    redis.exceptions.MasterDownError,
     OSError,
-)
-
-# Error codes as they stand in a reply: at its beginning or, before Redis 7, inside the report of a
-# script's error. Some have a class in redis-py, which strips them.
-_REFUSALS = re.compile(
-    r"(?:^|-)(?:(?P<full>OOM)"
-    r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|TRYAGAIN|UNBLOCKED))\b"
 )
 
 
@@ -163,12 +152,10 @@ def translated(step: str) -> Iterator[None]:
         raise
     except _AWAY as error:
         raise StoreUnavailable(step, str(error)) from error
-    except redis.exceptions.OutOfMemoryError as error:
-        raise StoreFull(step, str(error)) from error
     except redis.exceptions.RedisError as error:
-        kind = _REFUSALS.search(str(error))
-        if kind and kind.lastgroup == "full":
+        refusal = refusal_of(error)
+        if refusal is Refusal.FULL:
             raise StoreFull(step, str(error)) from error
-        if kind:
+        if refusal is Refusal.AWAY:
             raise StoreUnavailable(step, str(error)) from error
         raise StoreError(step, str(error)) from error

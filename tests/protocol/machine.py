@@ -55,7 +55,7 @@ class Shelf:
         held = self.tasks.get(task_id)
         if held and held.operation == operation:
             return held.due_ms
-        if held and not supersede:
+        if held and not (supersede and (held.uncertain or held.place == LEASED)):
             return None
         self.numbers += 1
         self.tasks[task_id] = Task(
@@ -130,13 +130,13 @@ class Shelf:
             self._leave(task_id, "tombstones")
         return len(acked)
 
-    def nack(self, holder, task_ids, verdict, wait_ms) -> int:
+    def nack(self, holder, task_ids, verdict, wait_ms, uncertain) -> int:
         tasks = self.held_by(holder, task_ids)
         for task in tasks:
             task.holder, task.place = None, DEAD if verdict == "dead" else WAITING
             task.attempts += verdict != "unsent"
             task.refusals += verdict in ("refused", "dead")
-            task.uncertain |= verdict == "unknown"
+            task.uncertain |= uncertain or verdict == "unknown"
             task.ready_ms = self.now_ms + wait_ms if verdict == "refused" else task.due_ms
             task.reason = "NO_ROUTE" if verdict == "dead" else ""
         return len(tasks)
