@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import InvalidSetting
+from .errors import InvalidSetting, UnknownSetting
 
 
 @dataclass(frozen=True)
@@ -121,5 +122,19 @@ class Settings:
 
         Raises:
             InvalidSetting: a value is out of its range; names setting, value and range.
+            UnknownSetting: there is none of that name; names the nearest one.
         """
+        _refuse_unknown(conf)
         return cls(**{setting.name: setting.read(conf) for setting in SETTINGS})
+
+
+def _refuse_unknown(conf: Mapping[str, Any]) -> None:
+    known = {setting.key for setting in SETTINGS}
+    # With a namespace, what it begins the name of is a setting, and what is set on the app.
+    namespace = getattr(conf, "prefix", None) or ""
+    for name in conf:
+        is_inside = namespace and name.startswith(namespace)
+        key = name.removeprefix(namespace).lower() if is_inside else name
+        if key.startswith("delayq_") and key not in known:
+            (nearest,) = difflib.get_close_matches(key, known, n=1, cutoff=0)
+            raise UnknownSetting(key, nearest)

@@ -36,7 +36,7 @@ def cancel(ctx: click.Context, /, ids: Sequence[str], revoke: bool, **_: Any) ->
 @click.argument("when")
 @click.pass_context
 def reschedule(ctx: click.Context, /, id: str, when: str, **_: Any) -> None:
-    """Move a scheduled task.
+    """Give a scheduled task another due time.
 
     WHEN is ISO 8601 text, Unix time in seconds, or from now: +90, +90s, +5m, +2h, +1d.
     """

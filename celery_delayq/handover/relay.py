@@ -27,10 +27,11 @@ LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refuse
 
 
 class Batch(NamedTuple):
-    """How many entries were claimed, and how many of them the broker has."""
+    """How many entries were claimed, how many of them the broker has, and how many are dead."""
 
     claimed: int
     sent: int
+    dead: int = 0
 
 
 class Relay:
@@ -56,7 +57,7 @@ class Relay:
         tell(self._hooks, dead)
         until = started + self._lease * LEASE_MARGIN
         sent = self._publish_all(claimed, lambda: stopping() or clock.monotonic() > until)
-        return Batch(len(claimed), sent)
+        return Batch(len(claimed), sent, len(dead))
 
     def _publish_all(self, claimed: list[LeasedEntry], out_of_time: Callable[[], bool]) -> int:
         verdicts: dict[str, list[tuple[LeasedEntry, str]]] = defaultdict(list)

@@ -9,6 +9,7 @@ from ..message import canvas
 from . import amqp, control, methods
 from .task import combine_with_django
 
+FIXUP = "celery_delayq.integration.delayq:DelayQ"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 
@@ -18,6 +19,8 @@ def set_up(app: Celery) -> None:
     app.control_cls = control.revoking_control(app.control_cls)
     for made in ("amqp", "control"):
         app.__dict__.pop(made, None)
+    # A copy of the app, and one that travels to another process, is made with the same fixups.
+    app.fixups = {*app.fixups, FIXUP}
     app.steps["worker"].add(SCANNER_STEP)
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)

@@ -38,10 +38,10 @@ def body_of(envelope: dict[str, Any], accept: Any) -> Any:
         return None
 
 
-def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], Any]:
-    """Headers and decoded body of a message that waits."""
+def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """Headers, properties and decoded body of a message that waits."""
     envelope = loads(message)
-    return envelope["headers"], body_of(envelope, accept)
+    return envelope["headers"], envelope["properties"], body_of(envelope, accept)
 
 
 def _inflated(body: bytes, compression: str) -> bytes:

@@ -17,7 +17,7 @@ def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome
     outcome, message = services.entries.cancel(task_id)
     if message is not None:
         mark_revoked(services.app, task_id, message, outcome)
-        services.hooks.cancelled(task_id)
+        services.hooks.cancelled(task_id, message)
     if revoke and not outcome:
         services.app.control.broadcast("revoke", arguments={"task_id": task_id, "terminate": False})
     return outcome

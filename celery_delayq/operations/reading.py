@@ -32,9 +32,9 @@ def waiting(
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise InvalidOption("limit", limit, "a whole number of tasks from 0")
     zone = services.timezone
-    after_ms = 0 if after_due is None else clock.at(after_due, zone).ms
-    before_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
-    entries = services.entries.waiting(after_ms, before_ms)
+    earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
+    end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
+    entries = services.entries.waiting(earliest_ms, end_ms)
     tasks = (ScheduledTask.of(entry, services.app) for entry in entries)
     # More than islice can count to is more than there can be.
     return islice(tasks, None if limit is None else min(limit, maxsize))

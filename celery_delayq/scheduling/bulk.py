@@ -18,8 +18,9 @@ from ..logs import logger_of
 from ..message import canvas
 from ..services import Services
 from ..store import NewEntry, checked_id
+from .calls import refuse_sent
 from .prepared import Preparation
-from .request import OPTION, Ready, Request
+from .request import OPTION, Ready, Request, watching
 from .times import Spread, own_time, times_for
 from .untouched import touched
 from .writing import write
@@ -127,7 +128,7 @@ class Loader:
             )
 
     def _outcome(self, item: Item, when: When | None) -> NewEntry | str | Exception:
-        """Of one item its entry, the id of a task that has run, or why neither."""
+        """Of one item its entry, the id of a task that has run or was there, or why neither."""
         try:
             return self._new(*self._read(item, when))
         except (OperationalError, StoreError, SoftTimeLimitExceeded, NotScheduled):
@@ -183,7 +184,7 @@ class Loader:
 
     def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str]:
         try:
-            args, kwargs, brought, task_id = _parts(*item)
+            args, kwargs, brought, task_id = _item(*item)
         except TypeError:
             raise InvalidOption("item", item, _ITEM) from None
         if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
@@ -208,12 +209,13 @@ class Loader:
     def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | str:
         got: list[Ready] = []
         options = {OPTION: Request(when, got.append), "add_to_parent": False}
-        result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
+        with watching() as sent:
+            result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
         if not got:
             if not isinstance(result, EagerResult):
-                raise NotScheduled(result.id)
-            ran: str = result.id
-            return ran
+                refuse_sent(result, sent)
+            known: str = result.id  # it has run, or was called before
+            return known
         (ready,) = got
         self._policy = ready.policy
         if self._preparation:
@@ -221,7 +223,7 @@ class Loader:
         return ready.new
 
 
-def _parts(
+def _item(
     args: Any, kwargs: Any, time: Any = None, task_id: str | None = None
 ) -> tuple[Any, Any, Any, str | None]:
     return args, kwargs, time, task_id

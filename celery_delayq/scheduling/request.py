@@ -6,7 +6,9 @@ other option passes, and is taken out where the message is complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +24,27 @@ from ..store import NewEntry
 PREFIX = "delayq_"
 OPTION = "delayq_request"
 AT, AFTER = "delayq_at", "delayq_after"
+
+# The ids of the messages that the call under way has sent, and not scheduled.
+_sent: ContextVar[list[str] | None] = ContextVar("celery_delayq_sent", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[list[str]]:
+    """Collect the ids of what is sent meanwhile, where it should have been scheduled."""
+    ids: list[str] = []
+    token = _sent.set(ids)
+    try:
+        yield ids
+    finally:
+        _sent.reset(token)
+
+
+def note_sent(task_id: str) -> None:
+    """A message goes to the broker; whoever watches learns of it."""
+    ids = _sent.get()
+    if ids is not None:
+        ids.append(task_id)
 
 
 @dataclass(frozen=True)
@@ -80,8 +103,9 @@ def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None
 
 
 def _captured(services: Services, eta: str | None) -> Request | None:
-    if not eta or not services.settings.capture_eta:
+    settings = services.settings if eta else None
+    if not eta or not settings or not settings.capture_eta:
         return None
     when = at(isoparse(eta), services.timezone)
     ahead = when.ms / 1000 - utc_now().timestamp()
-    return Request(when) if ahead >= services.settings.min_delay else None
+    return Request(when) if ahead >= settings.min_delay else None

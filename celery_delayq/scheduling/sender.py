@@ -32,10 +32,10 @@ from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, checked_id
 from ..store.record import LAST_MS, NewRecord, destination_for
-from .request import PREFIX, Ready, Request, requested
+from .request import PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
-MANY_TEMPLATES = 1000  # names of templates that a process remembers to have seen
+SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
 _ONCE = {"max_retries": 0}
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
@@ -55,7 +55,7 @@ class DecidedMessage(_TaskMessage):
 
 def decided(
     services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
-) -> DecidedMessage:
+) -> Any:
     """Decide, once, whether a message is to be scheduled; *args* and *options* made it.
 
     A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
@@ -74,6 +74,8 @@ def decided(
             envelope["expires"] = _expiry(request.expected_due(), expires).isoformat()
             # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
             message.headers[EXPIRES_HEADER] = round(expires * 1000)
+    if type(message) is not _TaskMessage:
+        return message  # an AMQP class has messages of its own: the sender decides on these
     made: DecidedMessage = DecidedMessage._make(message)
     made.request = request
     return made
@@ -101,6 +103,7 @@ class Sender:
         theirs["headers"] = _foreign(theirs.get("headers"))
         if request is None:
             message.headers.pop(EXPIRES_HEADER, None)
+            note_sent(message.properties["correlation_id"])
             return self._send(producer, name, message, **theirs)
         return self._schedule(request, name, message, theirs)
 
@@ -144,7 +147,7 @@ class Sender:
         if record.name is None or record.name in self._seen or EXPIRES_HEADER in message.headers:
             return record
         # Seen once, it may never come again, and then a template costs more than it saves.
-        if len(self._seen) >= MANY_TEMPLATES:
+        if len(self._seen) >= SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(record.name)
         return message.new_record(destination, share=False)

@@ -50,7 +50,7 @@ def write_one(services: Services, ready: Ready) -> Receipt:
         DelayQError: why it was not scheduled.
     """
     running = services.app.current_worker_task
-    # The running task schedules itself anew: what is still there under its id was delivered.
+    # The running task schedules itself anew: what may have brought it here gives way.
     supersede = running is not None and running.request.id == ready.new.task_id
     (answer,) = write(services, [ready.new], ready.policy, supersede=supersede)
     if isinstance(answer, DelayQError):

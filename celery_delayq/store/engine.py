@@ -14,7 +14,7 @@ from .record import Record
 from .scripts import Scripts
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
-CHUNK = 200  # entries per call of claim, ack and release: some 3 ms
+CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
 HEARTBEATS = 6  # that a scanner gives in the time for which one counts
 
 

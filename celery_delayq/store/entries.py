@@ -18,7 +18,7 @@ from .scripts import Scripts
 
 Row = tuple[float, bytes, Record, bytes | None]
 
-MANY_TEMPLATES = 1000  # names of templates that a process remembers to have sent
+SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
 PAGE = 200
 PAGE_BYTES = 4_000_000
 
@@ -97,8 +97,8 @@ class Entries:
             operation: 8 bytes that name this call. A repetition after a lost reply must bring
                 the same ones; it then changes nothing and gets the same answer.
             again: Whether this may be such a repetition; the first call need not look for it.
-            supersede: The caller is this very task, running: an entry of it that is still
-                in the store was delivered, and gives way.
+            supersede: The caller is this very task, running: an entry of its id that may have
+                been delivered gives way. One that has not left is another task, and stays.
 
         Returns:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
@@ -121,7 +121,7 @@ class Entries:
         answers = call(known)
         if _NO_TEMPLATE in answers:
             answers = call(())
-        if len(self._templates) < MANY_TEMPLATES:
+        if len(self._templates) < SENT_AT_MOST:
             self._templates.update(one.record.name for one in new if one.record.name)
         return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]
 
@@ -166,20 +166,25 @@ class Entries:
         found = self._scripts.call("find", id=task_id)
         return found[1] if found and found[0] == b"handed_over" else None
 
+    def cancelled_ms_ago(self, task_id: str) -> int | None:
+        """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
+        found = self._scripts.call("find", id=task_id)
+        return found[1] if found and found[0] == b"cancelled" else None
+
     def _look(self, task_id: str) -> Any:
         found = self._scripts.call("find", id=task_id)
         _refuse_unreadable(task_id, *found)
-        return [] if found and found[0] == b"handed_over" else found
+        return [] if found and found[0] in (b"handed_over", b"cancelled") else found
 
-    def waiting(self, after_ms: int, before_ms: int) -> Iterator[Entry]:
-        """Entries due from *after_ms* to just before *before_ms*, in due order, page by page.
+    def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
+        """Entries due from *earliest_ms* to just before *end_ms*, in due order, page by page.
 
         Entries that come or go meanwhile make it neither skip nor repeat another one, and one that
         is rescheduled does not come again: so it ends, whatever is done with what it gives. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
         given: set[int] = set()  # hashes, which take less than the members
-        indexes = (self._index(name, after_ms, before_ms) for name in ("due", "relay"))
+        indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
         for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
             if hash(member) in given:
                 continue
@@ -188,15 +193,15 @@ class Entries:
             with suppress(UnreadableRecord):
                 yield _entry(task_id, State.SCHEDULED, record, template)
 
-    def _index(self, name: str, after_ms: int, before_ms: int) -> Iterator[Row]:
-        score, order = str(after_ms - 1), 2**48
+    def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
+        score, order = str(earliest_ms - 1), 2**48
         while True:
             flat, known, shared = self._scripts.call(
                 "page",
                 index=name,
                 score=score,
                 order=order,
-                before=before_ms,
+                before=end_ms,
                 limit=PAGE,
                 max_bytes=PAGE_BYTES,
             )

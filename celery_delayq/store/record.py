@@ -36,7 +36,7 @@ from ..clock import from_ms
 NAME_BYTES = 12
 LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that each zone can name
 LINES = 10
-PARTS = 6  # what belongs between them, ids and due time apart
+DIFFERING = 6  # what belongs between them, ids and due time apart
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class Record:
         if name_of(template) != self.name:
             raise ValueError("template is damaged")
         line = template.split(b"\n")
-        differing = text[header_end + 41 + NAME_BYTES :].split(b"\n", PARTS - 1)
-        if len(line) != LINES or len(differing) != PARTS:
+        differing = text[header_end + 41 + NAME_BYTES :].split(b"\n", DIFFERING - 1)
+        if len(line) != LINES or len(differing) != DIFFERING:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing
         operation = text[header_end + 32 : header_end + 40]

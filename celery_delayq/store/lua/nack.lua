@@ -29,34 +29,23 @@ local returned = 0
 check_types({relay, leased, dead}, {records, claims, dead_reasons})
 allow_when_full(dead_reasons)
 
-local function due_again(id)
-  if verdict == 'refused' then return now + wait_ms end
-  local record = redis.call('HGET', records, id)
-  local header_end = header_end_of(record)
-  return header_end and due_of(record, header_end) or now
-end
-
 local function give_back(member)
   local id = id_of(member)
   local text = redis.call('HGET', claims, id)
   if not is_claimed(text, token) then return end
   local claim = parse_claim(text)
-  claim.token = ''
   claim.uncertain = claim.uncertain or verdict == 'unknown'
   if verdict ~= 'unsent' then claim.attempts = claim.attempts + 1 end
   if verdict == 'refused' or verdict == 'dead' then claim.refusals = claim.refusals + 1 end
   if verdict == 'dead' then
     bury(dead, dead_reasons, now, member, reason)
+    end_claim(claims, id, claim)
+    -- Last: a script that Redis stops half-way leaves the lease, which runs out.
+    redis.call('ZREM', leased, member)
   else
-    redis.call('ZADD', relay, whole(due_again(id)), member)
+    local due = verdict == 'refused' and whole(now + wait_ms) or due_as_before(records, id, now)
+    put_back(relay, due, leased, member, claims, claim)
   end
-  if claim.attempts == 0 and not claim.uncertain then
-    redis.call('HDEL', claims, id)
-  else
-    redis.call('HSET', claims, id, format_claim(claim))
-  end
-  -- Last: a script that Redis stops half-way leaves the lease, which runs out.
-  redis.call('ZREM', leased, member)
   returned = returned + 1
 end
 
