@@ -101,6 +101,11 @@ _OWN = (
     ),
     Leaning("celery.worker.control:Panel.data", "workers cancel what waits", has("revoke")),
     Leaning("celery.worker.control:revoke", "workers cancel what waits", takes("state", "task_id")),
+    Leaning(
+        "celery.worker.consumer.consumer:Consumer.update_strategies",
+        "workers recognise what was to be scheduled",
+        mentions("strategies"),
+    ),
     Leaning("celery.worker.components:Pool", "a worker's scanner starts after its pool"),
     Leaning("celery.bin.base:CeleryCommand", "the delayq command"),
     Leaning("celery.bin.base:CeleryOption", "the delayq command"),

@@ -17,8 +17,8 @@ from .registry import find, services_of
 
 logger = logging.getLogger(__name__)
 
-# All workers are told to revoke at the same moment, and the first of them cancels. Not for ever: later
-# on, another message may have been sent under the id.
+# All workers are told to revoke at the same moment, and the first of them cancels. Not for ever:
+# later on, another message may have been sent under the id.
 LATELY_MS = 60_000
 
 

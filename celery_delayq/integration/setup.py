@@ -10,6 +10,7 @@ from . import amqp, control, methods
 from .task import combine_with_django
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
+ADOPTING_STEP = "celery_delayq.integration.adoption:AdoptingStep"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 
@@ -22,6 +23,7 @@ def set_up(app: Celery) -> None:
     # A copy of the app, and one that travels to another process, is made with the same fixups.
     app.fixups = {*app.fixups, FIXUP}
     app.steps["worker"].add(SCANNER_STEP)
+    app.steps["consumer"].add(ADOPTING_STEP)
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)
     combine_with_django(app)
