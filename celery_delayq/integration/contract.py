@@ -99,6 +99,11 @@ _OWN = (
         "a result unsubscribes from what it subscribed to",
         mentions("subscribed_to"),
     ),
+    Leaning(
+        "celery.app.trace:TraceInfo.handle_retry",
+        "a retry that is cancelled stays REVOKED",
+        mentions("mark_as_retry", "task_retry"),
+    ),
     Leaning("celery.worker.control:Panel.data", "workers cancel what waits", has("revoke")),
     Leaning("celery.worker.control:revoke", "workers cancel what waits", takes("state", "task_id")),
     Leaning(

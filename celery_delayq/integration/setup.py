@@ -6,7 +6,7 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, methods
+from . import amqp, control, methods, signals
 from .task import combine_with_django
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
@@ -28,6 +28,7 @@ def set_up(app: Celery) -> None:
     canvas.register(app)
     combine_with_django(app)
     methods.install()
+    signals.listen()
 
 
 def _worker_option() -> Option:

@@ -104,10 +104,11 @@ def test_the_log_says_who_sent_it_and_what_to_do(stranger, consumer, delayq, red
     consumer.receive()
 
     assert delayq.get("a") is not None
-    assert caplog.messages == [
+    [said] = caplog.messages
+    assert said == (
         f"task a: scheduled on arrival; {origin} sent it at once, as its app has no DelayQ; "
         "make DelayQ(app) there"
-    ]
+    )
 
 
 def test_what_is_delivered_again_is_dropped_while_it_waits(stranger, consumer, delayq, caplog):
