@@ -8,9 +8,11 @@ from typing import Any
 
 from celery import Celery
 from celery.app.task import Context, Task
-from celery.signals import task_retry, task_revoked
+from celery.signals import task_prerun, task_retry, task_revoked
 
+from ..clock import from_ms
 from ..message.body import message_body
+from ..message.headers import DUE_HEADER
 from ..services import Hooks
 from .registry import find
 
@@ -29,6 +31,19 @@ def hooks(app: Celery) -> Hooks:
 def listen() -> None:
     """Let a worker that has stored RETRY look whether the retry is cancelled already."""
     task_retry.connect(_retried, dispatch_uid=__name__)
+
+
+def give_eta() -> None:
+    """Let a task that has waited in the store have the `eta` that Celery would have given it."""
+    task_prerun.connect(_give_eta, dispatch_uid=__name__)
+
+
+def _give_eta(task: Task, **_: Any) -> None:
+    # Not in the message: the worker that receives it would wait for its eta once more.
+    request = task.request
+    due_ms = request.get(DUE_HEADER)
+    if due_ms is not None and request.eta is None:
+        request.eta = from_ms(due_ms).isoformat()
 
 
 def _scheduled(app: Celery, task_id: str, _due_ms: int) -> None:
