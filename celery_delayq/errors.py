@@ -68,7 +68,7 @@ class NotScheduled(DelayQError):
 
 
 class InvalidDueTime(DelayQError, ValueError):
-    """A time that no task can be due at."""
+    """A value that no task can be due at."""
 
     def __init__(self, value: object, expected: str) -> None:
         super().__init__(value, expected)
@@ -84,7 +84,7 @@ class NotADueTime(InvalidDueTime, TypeError):
 
 
 class InvalidOption(DelayQError, ValueError):
-    """An option of a call that cannot be honoured."""
+    """An option, of a call or of the app, that cannot be honoured."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
         super().__init__(name, value, expected)
@@ -97,7 +97,7 @@ class InvalidOption(DelayQError, ValueError):
 
 
 class NotATask(InvalidOption, TypeError):
-    """Something to schedule that is neither a task nor a signature."""
+    """Something to schedule that is no task, and no signature that is taken there."""
 
 
 class InvalidSetting(InvalidOption):
@@ -165,11 +165,15 @@ class LibraryChanged(DelayQError):
 
 
 class BrokerDown(DelayQError):
-    """The broker cannot be reached; no entry is to blame."""
+    """The broker cannot be reached; no entry is to blame.
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    ``sent``: how many tasks it took before.
+    """
+
+    def __init__(self, why: str, sent: int = 0) -> None:
+        super().__init__(why, sent)
         self.why = why
+        self.sent = sent
 
     def sentence(self) -> str:
         return f"the broker cannot be reached: {self.why}"

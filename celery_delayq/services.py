@@ -9,8 +9,9 @@ This is what is handed down, in place of the app's ``DelayQ``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timezone, tzinfo
 from functools import cached_property
 from typing import Any
@@ -32,19 +33,34 @@ from .store import (
     Wakeup,
 )
 
-HEARTBEATS = 3  # safety intervals without a heartbeat after which a scanner counts as gone
+GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
 _KEYS = [setting.key for setting in SETTINGS]
+
+Hook = Callable[..., object]
+logger = logging.getLogger(__name__)
 
 
 def _nobody(*_: object) -> None:
     """What a hook does that nobody has set."""
 
 
+def _guarded(hook: Hook) -> Hook:
+    """*hook*, whose exceptions are logged: the step that it is told of is done."""
+
+    def told(*facts: Any) -> None:
+        try:
+            hook(*facts)
+        except Exception:
+            logger.exception("a hook failed; what it was told of is done")
+
+    return hook if hook is _nobody else told
+
+
 @dataclass(frozen=True)
 class Hooks:
     """Who is told of what happens to tasks; nobody, unless a function is given.
 
-    A hook is called after the step, in the thread that took it, and must not raise.
+    A hook is called after the step, in the thread that took it. What it raises is logged.
 
     Attributes:
         scheduled: With the task id and the due time in ms.
@@ -53,10 +69,14 @@ class Hooks:
         dead: With the task id and the reason.
     """
 
-    scheduled: Callable[[str, int], object] = _nobody
-    rescheduled: Callable[[str, int], object] = _nobody
-    cancelled: Callable[[str, bytes], object] = _nobody
-    dead: Callable[[str, str], object] = _nobody
+    scheduled: Hook = _nobody
+    rescheduled: Hook = _nobody
+    cancelled: Hook = _nobody
+    dead: Hook = _nobody
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, _guarded(getattr(self, one.name)))
 
 
 class Services:
@@ -131,7 +151,7 @@ class Services:
             scripts or Scripts(self.connect(), self.scripts.keys),
             batch_size=settings.batch_size,
             lease=settings.lease,
-            alive=settings.safety_interval * HEARTBEATS,
+            alive=settings.safety_interval * GONE_AFTER,
         )
 
     def wakeup(self) -> Wakeup:
@@ -190,8 +210,11 @@ class _Configured:
 
     def take_over(self, earlier: _Configured) -> None:
         """Go on with the store of earlier settings, or close it where it is another one."""
-        mine, theirs = self.settings, earlier.settings
-        if (mine.url, mine.prefix) == (theirs.url, theirs.prefix):
+        mine, theirs = (
+            (settings.url, settings.prefix, settings.timeout)
+            for settings in (self.settings, earlier.settings)
+        )
+        if mine == theirs:
             made = ("endpoint", "store_is_broker", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
         else:
@@ -212,7 +235,8 @@ class _Configured:
 
     @cached_property
     def scripts(self) -> Scripts:
-        return Scripts(PooledConnection(self.endpoint), Keys(self.settings.prefix))
+        connection = PooledConnection(self.endpoint, self.settings.timeout)
+        return Scripts(connection, Keys(self.settings.prefix))
 
     @cached_property
     def entries(self) -> Entries:

@@ -86,6 +86,14 @@ SETTINGS: tuple[Setting, ...] = (
         _number(0.1, 300),
     ),
     Setting(
+        "timeout",
+        5.0,
+        "seconds",
+        "a number of seconds from 0.1 to 60",
+        "How long a call, or a slice of a bulk, may wait for the store's Redis, retries included.",
+        _number(0.1, 60),
+    ),
+    Setting(
         "capture_eta",
         False,
         "true or false",
@@ -113,6 +121,7 @@ class Settings:
     batch_size: int
     lease: float
     safety_interval: float
+    timeout: float
     capture_eta: bool
     min_delay: float
 

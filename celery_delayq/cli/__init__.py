@@ -1,4 +1,12 @@
-"""``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure."""
+"""``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
+
+    reading   status, list, show ----+
+    changing  cancel, reschedule ----+--> operations, through the app's DelayQ
+    running   scan ------------------+
+    bench     bench ----------------------> bench
+
+A command that one of these files defines is found by itself. ``common`` has what they share.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +25,8 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
     """Look at scheduled tasks, cancel and reschedule them."""
 
 
-for _command in (
-    reading.status,
-    reading.list_,
-    reading.show,
-    changing.cancel,
-    changing.reschedule,
-    running.scan,
-    bench.bench,
-):
-    delayq.add_command(_command)
+# Whatever command one of these files defines.
+for _module in (reading, changing, running, bench):
+    for _command in vars(_module).values():
+        if isinstance(_command, click.Command):
+            delayq.add_command(_command)

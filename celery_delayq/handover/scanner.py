@@ -10,19 +10,19 @@ kombu: the store's engine, the wake-up and the relay are given to it.
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 
 from .. import clock
 from ..errors import BrokerDown, StoreUnavailable
+from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
 from .backoff import Backoff
 from .dead import tell
 from .relay import Relay
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 GRACE = 0.25  # seconds that a scanner gives the one whose timer is set for the next due time
 
@@ -113,6 +113,9 @@ class Scanner:
         try:
             batch = self._relay.batch(self._stopping.is_set)
         except BrokerDown as error:
+            # One that takes some, and then loses a reply, is up: its pauses must not grow.
+            if error.sent:
+                self._relay_backoff.reset()
             pause = self._relay_backoff.next()
             self._relay_again = clock.monotonic() + pause
             logger.warning("%s; next try in %.1f s", error, pause)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery.app.control import Control
@@ -10,12 +9,13 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.functional import maybe_list
 
 from ..errors import InvalidOption, StoreError
+from ..logs import logger_of
 from ..operations.changing import cancel
 from ..services import Services
 from ..store import Outcome
 from .registry import find, services_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 # All workers are told to revoke at the same moment, and the first of them cancels. Not for ever:
 # later on, another message may have been sent under the id.

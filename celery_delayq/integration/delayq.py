@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     R = TypeVar("R", default=Any)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
 
 
 class DelayQ:
@@ -227,7 +231,7 @@ class DelayQ:
 
         Raises:
             BrokerDown: the broker cannot be reached; what goes through it waits on.
-            StoreUnavailable: Redis cannot be reached.
+            StoreError: Redis cannot be reached, or refuses a step.
         """
         return handover.hand_over(self.services)
 

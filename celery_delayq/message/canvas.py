@@ -85,14 +85,14 @@ def _routing(sig: Signature) -> dict[str, Any]:
     return {name: sig.options[name] for name in ("queue", "priority") if sig.options.get(name)}
 
 
-def parts_of(body: Any, app: Celery) -> list[str]:
+def task_ids(body: Any, app: Celery) -> list[str]:
     """Ids of the tasks in a launching task's arguments."""
     (described,), *_ = body
-    return parts(signature(described, app=app).freeze())
+    return ids_of(signature(described, app=app).freeze())
 
 
-def parts(result: ResultBase) -> list[str]:
+def ids_of(result: ResultBase) -> list[str]:
     """Ids of the tasks that a caller may be waiting for."""
     if isinstance(result, GroupResult):
-        return [task_id for child in result.results for task_id in parts(child)]
+        return [task_id for child in result.results for task_id in ids_of(child)]
     return [result.id]

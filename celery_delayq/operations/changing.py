@@ -13,7 +13,8 @@ def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome
 
     With *revoke*, workers are told to drop it where it has left already, or may have.
     """
-    outcome, message = services.entries.cancel(checked_id(task_id))
+    task_id = checked_id(task_id)
+    outcome, message = services.entries.cancel(task_id)
     if message is not None:
         mark_revoked(services.app, task_id, message, outcome)
         services.hooks.cancelled(task_id, message)
@@ -24,7 +25,8 @@ def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome
 
 def reschedule(services: Services, task_id: str, when: When) -> tuple[Outcome, int | None]:
     """Give a scheduled task another due time; also returns it, in ms, where that was done."""
-    outcome, due_ms = services.entries.reschedule(checked_id(task_id), when)
+    task_id = checked_id(task_id)
+    outcome, due_ms = services.entries.reschedule(task_id, when)
     if due_ms is not None:
         services.hooks.rescheduled(task_id, due_ms)
     return outcome, due_ms

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery import Celery, states
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 
+from ..logs import logger_of
 from ..message.body import message_body
-from ..message.canvas import LAUNCH, parts_of
+from ..message.canvas import LAUNCH, task_ids
 from ..store import Outcome
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 def mark_revoked(app: Celery, task_id: str, message: bytes, outcome: Outcome) -> None:
@@ -40,7 +40,7 @@ def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, An
     if headers.get("task") == LAUNCH:
         return [
             (one, Context({"reply_to": reply_to, "correlation_id": one}))
-            for one in parts_of(body, app)
+            for one in task_ids(body, app)
         ]
     if headers.get("ignore_result"):
         return []

@@ -11,13 +11,14 @@ there: ``apply_async``, ``send_task``, signatures, retries, every part of a canv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 import celery.app.amqp
 from kombu import Message, Producer
 
+from ..clock import from_ms
 from ..errors import InvalidOption
 from ..message import native_delay
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
@@ -31,11 +32,11 @@ from ..message.outgoing import (
 from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, checked_id
-from ..store.record import NewRecord, destination_for
+from ..store.record import LAST_MS, NewRecord, destination_for
 from .request import AFTER, AT, PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
-MANY_TEMPLATES = 1000  # names of templates that a process remembers to have seen
+SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
 _ONCE = {"max_retries": 0}
 # Properties that speak of the delivery of a message.
@@ -57,7 +58,7 @@ class DecidedMessage(_TaskMessage):
 
 def decided(
     services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
-) -> DecidedMessage:
+) -> Any:
     """Decide, once, whether a message is to be scheduled; *args* and *options* made it.
 
     A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
@@ -73,10 +74,11 @@ def decided(
         checked_id(args[0])
         expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
-            ends = request.expected_due() + timedelta(seconds=expires)
-            envelope["expires"] = ends.isoformat()
+            envelope["expires"] = _expiry(request.expected_due(), expires).isoformat()
             # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
             message.headers[EXPIRES_HEADER] = round(expires * 1000)
+    if type(message) is not _TaskMessage:
+        return message  # an AMQP class has messages of its own: the sender decides on these
     made: DecidedMessage = DecidedMessage._make(message)
     made.request = request
     return made
@@ -112,7 +114,7 @@ class Sender:
         # The receiving worker would hold a message with an eta once more, in its memory.
         _envelope(message)["eta"] = None
         message = message._replace(sent_event=None)
-        task_id = message.properties["correlation_id"]
+        task_id = checked_id(message.properties["correlation_id"])
         native_delay.undo(options, self._services.app.amqp)
         # Celery counted it from now; whoever publishes the message counts anew.
         options.pop("expiration", None)
@@ -185,7 +187,7 @@ class Sender:
         if record.name is None or record.name in self._seen or EXPIRES_HEADER in message.headers:
             return record
         # Seen once, it may never come again, and then a template costs more than it saves.
-        if len(self._seen) >= MANY_TEMPLATES:
+        if len(self._seen) >= SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(record.name)
         return message.new_record(destination, share=False)
@@ -207,6 +209,14 @@ def asks_for_a_time(message: Message) -> bool:
 
 def _is_own(name: str) -> bool:
     return name.startswith(PREFIX)
+
+
+def _expiry(due: datetime, seconds: float) -> datetime:
+    last = from_ms(LAST_MS)
+    try:
+        return min(due + timedelta(seconds=seconds), last)
+    except OverflowError:  # Celery could add it to now, but the due time may be centuries later
+        return last
 
 
 def _known(policy: Mapping[str, Any]) -> dict[str, Any]:

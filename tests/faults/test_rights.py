@@ -1,21 +1,17 @@
-"""Redis users with few rights: those that the README names suffice, and one less loses nothing."""
-
-import re
+"""A scanner whose Redis user has few rights; each operation by itself is in operations/."""
 
 import pytest
 
-from celery_delayq.errors import StoreError
+from tests.operations.restricted import documented
 from tests.support.waiting import eventually
-from tests.support.worker import ROOT
 
 LONG_AGO = 1_000_000_000
 
 
 @pytest.fixture
 def rights():
-    """The rights in the README's line for ``ACL SETUSER``."""
-    text = (ROOT / "celery_delayq" / "README.md").read_text(encoding="utf-8")
-    return re.search(r"^ACL SETUSER delayq on >secret (.*)$", text, re.MULTILINE)[1].split()
+    """The rights in the README's line for ``ACL SETUSER``, without the password."""
+    return [right for right in documented() if right not in ("on", ">secret")]
 
 
 def complaints(caplog):
@@ -99,42 +95,3 @@ def test_without_the_right_to_the_queues_list_nothing_is_lost(server, as_user, r
     for number in range(3):
         delayq.reschedule(f"{number}", after=0)
     eventually(lambda: server.root.llen("celery") == 3)
-
-
-INNER = ["zadd", "zrem", "hset", "hdel", "lpush", "zremrangebyrank", "hlen", "zrange", "zcard"]
-
-
-@pytest.mark.parametrize("missing", INNER)
-def test_without_one_inner_right_nothing_is_lost(server, as_user, rights, missing):
-    """Lua does not roll back: what a script did before it met the missing right is done."""
-    full = [*rights, "~celery"]
-    delayq = as_user(full)
-    ids = {delayq.note.apply_async(task_id=f"{n}", delayq_at=LONG_AGO).id for n in range(5)}
-    server.root.execute_command("ACL", "SETUSER", "delayq", f"-{missing}")
-    engine = delayq.scanner()._engine
-    for _ in range(2):
-        try:
-            engine.hand_over()
-        except StoreError:
-            continue
-    server.root.execute_command("ACL", "SETUSER", "delayq", f"+{missing}")
-    engine.hand_over()
-    raw = server.root.lrange("celery", 0, -1)
-    arrived = {re.search(rb'"id": "(\d)"', one)[1].decode() for one in raw}
-    waiting = {one for one in ids if delayq.get(one)}
-    assert arrived | waiting == ids, "lost"
-
-
-@pytest.mark.parametrize("missing", ["zscore", "hget", "hlen", "hdel", "hincrby", "hset", "zrem"])
-def test_a_cancel_without_one_inner_right_says_so_and_loses_nothing(
-    server, as_user, rights, missing
-):
-    delayq = as_user([*rights, "~celery"])
-    for task_id in ("first", "held"):
-        delayq.note.apply_async(task_id=task_id, delayq_at=LONG_AGO)
-    server.root.execute_command("ACL", "SETUSER", "delayq", f"-{missing}")
-    with pytest.raises(StoreError):
-        delayq.cancel("held")
-    server.root.execute_command("ACL", "SETUSER", "delayq", f"+{missing}")
-    delayq.scanner()._engine.hand_over()
-    assert server.root.llen("celery") == 2

@@ -6,12 +6,11 @@ from functools import partial
 import pytest
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, PooledConnection, Wakeup
+from celery_delayq.store import PooledConnection, Wakeup
 from celery_delayq.store.connection import packed
 from celery_delayq.store.scripts import load
-from tests.readme.document import PACKAGE
-from tests.store.support import NOW_MS, Store
-from tests.store.test_every_redis import play
+from tests.operations.restricted import RestrictedStore, documented
+from tests.store.support import CLOCK
 
 # What is not called inside of a script.
 BY_CLIENT = {"eval", "evalsha", "blpop", "client|setname", "select"}
@@ -20,26 +19,7 @@ TOMBSTONES = 10_000  # after so many that left, theirs move on to another key
 
 @pytest.fixture(scope="module")
 def rule():
-    [line] = [
-        block.text.split()
-        for block in PACKAGE.written_in("text", "Access rights")
-        if block.text.startswith("ACL SETUSER")
-    ]
-    return line[3:]
-
-
-class RestrictedStore(Store):
-    """The store as the README's user has it."""
-
-    def __init__(self, server, rule):
-        server.client().execute_command("ACL", "SETUSER", "delayq", "reset", *rule)
-        self._where = Endpoint(path=server.socket, db=3, username="delayq", password="secret")
-        super().__init__(server)
-        self.raw = server.client(db=3)
-        self.set_ms(NOW_MS)
-
-    def _client(self):
-        return PooledConnection(self._where)
+    return documented()
 
 
 @pytest.fixture
@@ -53,18 +33,13 @@ def restricted_on(rule):
     made = []
 
     def make(server, *more, without=""):
-        # The queue's list, and the key in which these tests keep the time.
-        rights = [right for right in rule if right != without]
-        made.append(RestrictedStore(server, [*rights, "~celery", "~test:clock", *more]))
+        made.append(RestrictedStore(server, [right for right in rule if right != without]))
+        made[-1].allow(*more)
         return made[-1]
 
     yield make
     for store in made:
         store.close()
-
-
-def test_every_step_is_allowed(restricted):
-    play(restricted())
 
 
 def test_the_tombstones_may_move_on(restricted):
@@ -124,7 +99,7 @@ def test_a_scanner_cannot_do_without(restricted_on, redis_server, redis_url, rig
 
 
 def test_without_the_right_to_a_queue_s_list_a_task_is_dead_with_the_reason(restricted):
-    store = restricted("resetkeys", "~{delayq:*}:*", "~test:clock")
+    store = restricted("resetkeys", "~{delayq:*}:*", f"~{CLOCK}")
     store.schedule("a")
 
     [(task_id, reason)] = store.engine().hand_over().dead

@@ -10,14 +10,13 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
+from celery_delayq.cli import delayq
+from tests.operations.table import LINES
 from tests.readme.document import DOCUMENTS, README, written_in
 from tests.readme.shape import shape
 
 SECTION = "Command line"
-KNOWN = (
-    *("worker", "control", "revoke"),
-    *("delayq", "list", "show", "status", "cancel", "reschedule", "scan", "bench"),
-)
+KNOWN = ("worker", "control", "revoke", "delayq", *delayq.commands)
 CALL = re.compile(r"(?:^\$? ?|`)(celery (?!as|and)[^`#\n…]*\w)", re.MULTILINE)
 
 
@@ -87,11 +86,11 @@ def test_the_exit_status_is_1_when_an_id_is_not_scheduled(shop, run):
         assert given == status, command
 
 
-@pytest.mark.parametrize("command", ["list", "show order-42", "status"])
-def test_the_reading_commands_print_json(shop, run, command):
+@pytest.mark.parametrize("line", [line for line in LINES if "--json" in line])
+def test_the_reading_commands_print_json(shop, run, line):
     shop.remind.s(42).set(task_id="order-42").delay_for(1800)
 
-    said, _ = run(f"delayq {command} --json")
+    said, _ = run(f"delayq {line.format(id='order-42')}")
 
     assert said.startswith("{")
 

@@ -76,25 +76,12 @@ def test_what_is_due_is_claimed_and_settled(store, verdict):
     store.check()
 
 
-def test_a_lease_is_taken_back(store):
-    store.schedule_relayed("a")
-    engine = store.engine()
-    engine.claim(1)
-    store.lease_out()
-    fill(store)
-    assert engine.reclaim() == ["a"]
-    store.check()
-
-
-@pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
-def test_an_entry_can_be_cancelled_or_moved_and_read(store, hold):
+def test_a_relayed_entry_can_be_cancelled_and_rescheduled(store):
     for task_id in ("a", "b"):
-        getattr(store, hold)(task_id, FAR_MS, share=True)
+        store.schedule_relayed(task_id, FAR_MS, share=True)
     fill(store)
     assert store.entries.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
     assert store.entries.cancel("b")[0] is Outcome.DONE
-    assert store.entries.find("a").due_ms == NOW_MS + 1
-    assert store.entries.counts().scheduled == 1
     store.check()
 
 
@@ -106,12 +93,3 @@ def test_what_was_set_aside_can_be_brought_back(store):
     fill(store)
     assert store.entries.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
     assert store.entries.state("a") is State.SCHEDULED
-
-
-def test_a_scanner_can_leave(store):
-    store.schedule("a", FAR_MS)
-    engine = store.engine()
-    fill(store)
-    engine.hand_over()
-    engine.leave()
-    assert store.entries.counts().scanners == 0

@@ -6,6 +6,7 @@ import pytest
 
 from celery_delayq import clock
 from celery_delayq.clock import When
+from celery_delayq.errors import StoreError
 from celery_delayq.store.engine import MAX_BYTES
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
@@ -238,3 +239,16 @@ def test_what_is_set_aside_counts_as_well(store):
     while store.raw.zcard(store.keys["due"]):
         seen.append(len(engine.hand_over().dead))
     assert seen == [4, 4, 1]
+
+
+@pytest.mark.parametrize("key", ["dead", "dead_reasons"])
+def test_what_cannot_be_kept_as_dead_keeps_the_others_back_too(store, key):
+    store.schedule("good")
+    store.schedule("bad", to="strange")
+    store.raw.set("strange", "somebody's")
+    store.raw.set(store.keys[key], "somebody's")
+    before = store.contents()
+    with pytest.raises(StoreError):
+        store.engine().hand_over()
+    store.raw.delete(store.keys["scanners"])  # its heartbeat, given before
+    assert store.contents() == before

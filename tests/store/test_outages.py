@@ -1,7 +1,4 @@
-"""Redis away, read-only, busy, silent or killed: a typed error, nothing half-done, and recovery."""
-
-import contextlib
-import threading
+"""Redis away, silent or killed: a typed error, nothing half-done, and recovery."""
 
 import pytest
 import redis
@@ -15,67 +12,6 @@ from celery_delayq.store.scripts import Scripts
 from tests.store.support import FAR_MS, endpoint, operation
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
-
-STEPS = {
-    "schedule": lambda store: store.schedule("new", FAR_MS),
-    "cancel": lambda store: store.entries.cancel("a"),
-    "reschedule": lambda store: store.entries.reschedule("a", When("by", 1)),
-    "hand_over": lambda store: store.engine().hand_over(),
-    "claim": lambda store: store.engine().claim(1),
-}
-each_step = pytest.mark.parametrize("step", STEPS)
-
-
-@each_step
-def test_on_a_replica_a_step_is_unavailable_and_changes_nothing(start_redis, store_on, step):
-    server = start_redis()
-    store = store_on(server)
-    store.schedule("a")
-    store.schedule_relayed("b")
-    before = store.snapshot()
-    store.raw.execute_command("REPLICAOF", "127.0.0.1", free_port())
-    with pytest.raises(StoreUnavailable, match=r"^[\w ]+ failed: .*read only replica"):
-        STEPS[step](store)
-    assert store.entries.counts().scheduled == 2
-    store.raw.execute_command("REPLICAOF", "NO", "ONE")
-    assert store.snapshot() == before
-    STEPS[step](store)
-
-
-@contextlib.contextmanager
-def endless_script(server):
-    """Somebody's script that never ends; Redis says BUSY to all others, until it is killed."""
-    somebody, killer = server.client(socket_timeout=None), server.client()
-
-    def run():
-        with contextlib.suppress(redis.RedisError):
-            somebody.eval("while true do end", 0)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    eventually(lambda: _is_busy(killer), message="the script runs")
-    try:
-        yield
-    finally:
-        killer.script_kill()
-        thread.join(10)
-
-
-def _is_busy(client):
-    try:
-        return not client.ping()
-    except redis.ResponseError as error:
-        return "BUSY" in str(error)
-
-
-@each_step
-def test_while_somebody_keeps_redis_busy_a_step_is_unavailable(start_redis, store_on, step):
-    server = start_redis("--lua-time-limit", "1")
-    store = store_on(server)
-    store.schedule("a")
-    with endless_script(server), pytest.raises(StoreUnavailable, match=r"^[\w ]+ failed: .*BUSY"):
-        STEPS[step](store)
-    STEPS[step](store)
 
 
 def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away():

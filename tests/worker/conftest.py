@@ -16,12 +16,22 @@ from tests.support.worker import WorkerProcess
 from tests.worker.project import TASKS, Project
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def server():
-    """A Redis that is never emptied: every project has its own prefix and queue."""
-    with RedisServer() as one, no_collector():
+    """A Redis that is never emptied: every project has its own prefix and queue.
+
+    It outlives these tests: a result on the Redis backend talks to it when it is dropped, and what
+    a test's fixtures hold is dropped when the next test has begun.
+    """
+    with RedisServer() as one:
         yield one
-        # A result on the Redis backend talks to it when it is dropped.
+        gc.collect()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def results_end_together():
+    with no_collector():
+        yield
         gc.collect()
 
 

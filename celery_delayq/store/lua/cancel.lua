@@ -25,35 +25,25 @@ local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
 local claims, dead_reasons, tombstones, tombstones_old = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local id = ARGV[1]
 
-local record = redis.call('HGET', records, id)
-if not record then
-  return {was_handed_over(tombstones, tombstones_old, id) and 'handed_over' or 'not_found'}
-end
-local header_end, defect = header_end_of(record)
-if not header_end then return {'unreadable', defect} end
+local record, header_end, member, place, _, claim =
+  entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
+if not record then return header_end end
 
 -- All that can fail comes before the first step that matters: nothing is rolled back.
 local now = math.floor(clock_us() / 1000)
-local member = member_of(record, header_end, id)
-local place, score = place_of({due, relay, leased, dead}, member)
-if place == leased and tonumber(score) > now then return {'in_flight'} end
--- Nobody claims what is in `due`.
-local claim = place ~= due and redis.call('HGET', claims, id)
-local explained = place == dead and redis.call('HEXISTS', dead_reasons, id) == 1
 local name = template_of(record, header_end)
 local template = name and redis.call('HGET', templates, name)
 local rotates = is_full(tombstones, tombstones_old, 1)
 
--- A lease that ran out is an attempt whose outcome nobody knows.
-local uncertain = place == leased or claim and parse_claim(claim).uncertain
+local uncertain = claim and claim.uncertain
 
 allow_when_full(tombstones)
 if name then redis.call('HINCRBY', template_uses, name, 0) end
-redis.call('HSET', tombstones, id, tombstone_of(uncertain and 'u' or 'c', now, record, header_end))
+redis.call('HSET', tombstones, id, tombstone_of((uncertain and 'u' or 'c') .. whole(now), record, header_end))
 if place then redis.call('ZREM', place, member) end
 redis.call('HDEL', records, id)
 if claim then redis.call('HDEL', claims, id) end
-if explained then redis.call('HDEL', dead_reasons, id) end
+if place == dead then redis.call('HDEL', dead_reasons, id) end
 if name then drop_template(templates, template_uses, name, 1) end
 if rotates then rotate(tombstones, tombstones_old) end
 return {uncertain and 'uncertain' or 'done', record, header_end, template or ''}

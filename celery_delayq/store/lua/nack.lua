@@ -7,14 +7,15 @@ KEYS[4]  records       HASH  id -> record
 KEYS[5]  claims        HASH  id -> claim
 KEYS[6]  dead_reasons  HASH  id -> why it is dead
 
-ARGV[1]     token    the claim's fencing token
-ARGV[2]     verdict  unsent: it never left, nothing is counted
-                     unknown: the broker may have it
-                     refused: the broker said no
-                     dead: refused for the last time
-ARGV[3]     wait_ms  refused: how long until the next attempt, >= 0
-ARGV[4]     reason   dead: why
-ARGV[5...]  members  the entries
+ARGV[1]     token      the claim's fencing token
+ARGV[2]     verdict    unsent: it never left, nothing is counted
+                       unknown: the broker may have it
+                       refused: the broker said no
+                       dead: refused for the last time
+ARGV[3]     wait_ms    refused: how long until the next attempt, >= 0
+ARGV[4]     uncertain  1: a copy may be in some queue, although it was refused; or 0
+ARGV[5]     reason     dead: why
+ARGV[6...]  members    the entries
 
 Returns  how many were still leased under this token
 Cost     O(M log N)
@@ -22,43 +23,33 @@ Keeps    an entry is in exactly one of `relay`, `leased` and `dead`
 ]]
 local relay, leased, dead, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claims, dead_reasons = KEYS[5], KEYS[6]
-local token, verdict, wait_ms, reason = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local token, verdict, wait_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
 check_types({relay, leased, dead}, {records, claims, dead_reasons})
 allow_when_full(dead_reasons)
 
-local function due_again(id)
-  if verdict == 'refused' then return now + wait_ms end
-  local record = redis.call('HGET', records, id)
-  local header_end = header_end_of(record)
-  return header_end and due_of(record, header_end) or now
-end
-
 local function give_back(member)
   local id = id_of(member)
   local text = redis.call('HGET', claims, id)
   if not is_claimed(text, token) then return end
   local claim = parse_claim(text)
-  claim.token = ''
-  claim.uncertain = claim.uncertain or verdict == 'unknown'
+  claim.uncertain = claim.uncertain or uncertain or verdict == 'unknown'
   if verdict ~= 'unsent' then claim.attempts = claim.attempts + 1 end
   if verdict == 'refused' or verdict == 'dead' then claim.refusals = claim.refusals + 1 end
   if verdict == 'dead' then
     bury(dead, dead_reasons, now, member, reason)
+    end_claim(claims, id, claim)
+    -- Last: a script that Redis stops half-way leaves the lease, which runs out.
+    redis.call('ZREM', leased, member)
   else
-    redis.call('ZADD', relay, whole(due_again(id)), member)
+    local due = verdict == 'refused' and whole(now + wait_ms) or due_as_before(records, id, now)
+    put_back(relay, due, leased, member, claims, claim)
   end
-  if claim.attempts == 0 and not claim.uncertain then
-    redis.call('HDEL', claims, id)
-  else
-    redis.call('HSET', claims, id, format_claim(claim))
-  end
-  -- Last: a script that Redis stops half-way leaves the lease, which runs out.
-  redis.call('ZREM', leased, member)
   returned = returned + 1
 end
 
-for at = 5, #ARGV do give_back(ARGV[at]) end
+for at = 6, #ARGV do give_back(ARGV[at]) end
 return returned

@@ -21,13 +21,8 @@ allow_when_full(claims)
 
 local function take_back(member, claim)
   local id = id_of(member)
-  local record = redis.call('HGET', records, id)
-  local header_end = header_end_of(record)
-  claim.attempts, claim.uncertain, claim.token = claim.attempts + 1, true, ''
-  -- The new place first: a script that Redis stops half-way must not lose an entry.
-  redis.call('HSET', claims, id, format_claim(claim))
-  redis.call('ZADD', relay, whole(header_end and due_of(record, header_end) or now), member)
-  redis.call('ZREM', leased, member)
+  claim.attempts, claim.uncertain = claim.attempts + 1, true
+  put_back(relay, due_as_before(records, id, now), leased, member, claims, claim)
   reclaimed[#reclaimed + 1] = id
 end
 

@@ -27,17 +27,9 @@ local records, claims, dead_reasons = KEYS[5], KEYS[6], KEYS[7]
 local tombstones, tombstones_old, wake = KEYS[8], KEYS[9], KEYS[10]
 local id, mode, ms, latest = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
-local record = redis.call('HGET', records, id)
-if not record then
-  return {was_handed_over(tombstones, tombstones_old, id) and 'handed_over' or 'not_found'}
-end
-local header_end, defect = header_end_of(record)
-if not header_end then return {'unreadable', defect} end
-
--- All that can fail comes before the first write: nothing is rolled back.
-local member = member_of(record, header_end, id)
-local place, score = place_of({due, relay, leased, dead}, member)
-if place == leased and tonumber(score) > math.floor(clock_us() / 1000) then return {'in_flight'} end
+local record, header_end, member, place, score, claim =
+  entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
+if not record then return header_end end
 
 local when, text = tonumber(ms), ms
 if mode == 'after' then
@@ -53,23 +45,10 @@ local index = sub(record, 2, 2) == 'L' and due or relay
 -- What is only put off is no earlier than the head.
 local later = place == index and when >= tonumber(score)
 local token = not later and needs_token(wake, index, when)
--- Nobody claims what is in `due`.
-local claimed = place ~= due and redis.call('HGET', claims, id)
-local explained = place == dead and redis.call('HEXISTS', dead_reasons, id) == 1
-local claim = parse_claim(claimed)
-local uncertain = place == leased or claim.uncertain
 
 allow_when_full(records)
 redis.call('HSET', records, id, with_due(record, header_end, text))
-redis.call('ZADD', index, text, member)
-if place and place ~= index then redis.call('ZREM', place, member) end
-if uncertain then
-  if place == leased then claim.attempts = claim.attempts + 1 end
-  claim.refusals, claim.uncertain, claim.token = 0, true, ''
-  redis.call('HSET', claims, id, format_claim(claim))
-elseif claimed then
-  redis.call('HDEL', claims, id)
-end
-if explained then redis.call('HDEL', dead_reasons, id) end
+put_back(index, text, place, member, claims, claim)
+if place == dead then redis.call('HDEL', dead_reasons, id) end
 if token then redis.call('LPUSH', wake, '1') end
-return {uncertain and 'uncertain' or 'done', when}
+return {claim and claim.uncertain and 'uncertain' or 'done', when}

@@ -22,7 +22,7 @@ ARGV[5...] entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `ms` counts from
          ms           unix time, or milliseconds from now, >= 0
-         destination  the record's part before the header_end, from its second byte
+         destination  the record's header, from its second byte
          body         the record's part from the letter that tells its form
          template     the template that `body` shares; empty if it comes with an entry before this
                       one, or the caller believes it is here
@@ -91,7 +91,7 @@ local function next_order()
 end
 
 local function schedule(id, mode, ms, destination, body, template)
-  local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+  local name = name_in(body)
   if template ~= '' then brought[name] = template end
 
   local when = mode == 'after' and rounded_up + ms or tonumber(ms)
@@ -127,8 +127,7 @@ local function schedule(id, mode, ms, destination, body, template)
   end
 
   local index = sub(destination, 1, 1) == 'L' and due or relay
-  redis.call('HSET', records, id, FORMAT .. destination .. order .. padded(text) .. created
-    .. operation .. body)
+  redis.call('HSET', records, id, record_of(destination, order, text, created, operation, body))
   redis.call('ZADD', index, text, order .. id)
   if not token_waits and (heads[index] < 0 or when < heads[index]) then
     redis.call('LPUSH', wake, '1')

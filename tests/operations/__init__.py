@@ -1,0 +1,1 @@
+"""What must hold of every operation, each claim over one table of them."""

@@ -1,0 +1,32 @@
+"""The store as a Redis user reaches it who has the rights that the README names, and no more."""
+
+from celery_delayq.store import Endpoint, PooledConnection
+from tests.readme.document import PACKAGE
+from tests.store.support import CLOCK, NOW_MS, Store
+
+
+def documented() -> list[str]:
+    """The rights in the README's line for ``ACL SETUSER``."""
+    lines = [block.text for block in PACKAGE.written_in("text", "Access rights")]
+    [line] = [line for line in lines if line.startswith("ACL SETUSER")]
+    return line.split()[3:]
+
+
+class RestrictedStore(Store):
+    """A store that a user with *rule* reaches; the queue's list and the tests' clock are added."""
+
+    def __init__(self, server, rule):
+        self._root = server.client()
+        self._root.execute_command("ACL", "SETUSER", "delayq", "reset", *rule)
+        self.allow("~celery", f"~{CLOCK}")
+        self._where = Endpoint(path=server.socket, db=3, username="delayq", password="secret")
+        super().__init__(server)
+        self.raw = server.client(db=3)
+        self.set_ms(NOW_MS)
+
+    def allow(self, *rights: str) -> None:
+        """Change the user's rights: ``allow("-zadd")`` takes one away."""
+        self._root.execute_command("ACL", "SETUSER", "delayq", *rights)
+
+    def _client(self):
+        return PooledConnection(self._where)

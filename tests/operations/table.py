@@ -1,0 +1,200 @@
+"""Every operation there is, one row for each script: how it is taken, and what comes of it then.
+
+    store     Entries and Engine: what callers and what scanners do     Operation.take
+    face      the methods of DelayQ                                     Operation.face
+    terminal  celery delayq ...                                         Operation.cli
+
+A new operation gets its row here, and every claim of this folder is held against it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import pytest
+
+from celery_delayq import DelayQ, Outcome
+from celery_delayq.clock import When
+from celery_delayq.store import Engine
+from celery_delayq.store.engine import LeasedEntry
+from celery_delayq.store.scripts import load
+from tests.app.support import FAR
+from tests.store.support import FAR_MS, NOW_MS, Store
+
+Call = Callable[[DelayQ, str], object]
+
+# Methods of DelayQ that take no step of the store, and commands that are no operation.
+NO_OPERATIONS = {"close", "due_of", "scanner"}
+NO_OPERATION_COMMANDS = ("bench", "bench --json", "scan")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A store where there is something to do for each operation.
+
+    "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
+    "dead" is dead. The scanner gave its sign of life.
+    """
+
+    store: Store
+    engine: Engine
+    claimed: list[LeasedEntry]
+
+    ids = ("list", "claimed", "waiting", "dead")
+
+
+def prepare(store: Store) -> Prepared:
+    engine = store.engine(lease=1)
+    # Names and operations would be others the next time, and so what they leave.
+    engine.name = "scanner"
+    engine.hand_over()
+    store.schedule("list", share=True, operation=b"list....")
+    store.schedule_relayed("dead", share=True, operation=b"dead....")
+    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    store.schedule_relayed("claimed", share=True, operation=b"claimed.")
+    store.schedule_relayed("waiting", NOW_MS + 1, share=True, operation=b"waiting.")
+    claimed, _ = engine.claim(1)
+    store.set_ms(NOW_MS + 2000)
+    store.raw.delete(store.keys["wake"])
+    return Prepared(store, engine, claimed)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row.
+
+    Attributes:
+        script: The script's name.
+        by: Who takes it, ``"caller"`` or ``"scanner"``.
+        take: Takes it at the store's level, in a prepared store.
+        answer: What *take* then returns.
+        changes: Whether it changes anything in Redis.
+        refused_when_full: Whether a full Redis refuses it.
+        ends: The id whose entry it takes out of the store, to where no test looks.
+        face: Methods of ``DelayQ`` by which a user takes it, with a call of each for a task's id.
+        cli: Its lines after ``celery delayq``.
+    """
+
+    script: str
+    by: str
+    take: Callable[[Prepared], object]
+    answer: object
+    changes: bool = True
+    refused_when_full: bool = False
+    ends: str = ""
+    face: Mapping[str, Call] = field(default_factory=lambda: MappingProxyType({}))
+    cli: tuple[str, ...] = ()
+
+
+def _schedule(delayq: DelayQ, task_id: str) -> object:
+    return delayq.schedule(delayq.app.signature("t", task_id=task_id), at=FAR)
+
+
+def _schedule_many(delayq: DelayQ, task_id: str) -> object:
+    return delayq.schedule_many(delayq.app.signature("t"), [((), {}, FAR, task_id)])
+
+
+def _counted(ready: Prepared) -> tuple[int, ...]:
+    counts = ready.store.entries.counts()
+    return counts.scheduled, counts.in_flight, counts.dead, counts.scanners
+
+
+OPERATIONS = (
+    Operation(
+        "schedule",
+        "caller",
+        lambda ready: ready.store.schedule("new", share=True, operation=b"new....."),
+        NOW_MS,
+        refused_when_full=True,
+        face={"schedule": _schedule, "schedule_many": _schedule_many},
+    ),
+    Operation(
+        "cancel",
+        "caller",
+        lambda ready: ready.store.entries.cancel("list")[0],
+        Outcome.DONE,
+        ends="list",
+        face={"cancel": lambda delayq, task_id: delayq.cancel(task_id)},
+        cli=("cancel {id}",),
+    ),
+    Operation(
+        "reschedule",
+        "caller",
+        lambda ready: ready.store.entries.reschedule("list", When("at", FAR_MS)),
+        (Outcome.DONE, FAR_MS),
+        face={"reschedule": lambda delayq, task_id: delayq.reschedule(task_id, FAR)},
+        cli=("reschedule {id} +5m",),
+    ),
+    Operation(
+        "find",
+        "caller",
+        lambda ready: ready.store.entries.find("list").due_ms,
+        NOW_MS,
+        changes=False,
+        face={
+            "get": lambda delayq, task_id: delayq.get(task_id),
+            "state": lambda delayq, task_id: delayq.state(task_id),
+            "handed_over": lambda delayq, task_id: delayq.handed_over(task_id),
+        },
+        cli=("show {id}", "show {id} --json"),
+    ),
+    Operation(
+        "page",
+        "caller",
+        lambda ready: [one.task_id for one in ready.store.entries.waiting(0, FAR_MS)],
+        ["list", "waiting"],
+        changes=False,
+        face={"tasks": lambda delayq, _: list(delayq.tasks())},
+        cli=("list", "list --json"),
+    ),
+    Operation(
+        "counts",
+        "caller",
+        _counted,
+        (2, 1, 1, 1),
+        changes=False,
+        face={"counts": lambda delayq, _: delayq.counts()},
+        cli=("status", "status --json"),
+    ),
+    Operation(
+        "hand_over",
+        "scanner",
+        lambda ready: ready.engine.hand_over().handed_over,
+        1,
+        face={"hand_over": lambda delayq, _: delayq.hand_over()},
+    ),
+    Operation(
+        "claim",
+        "scanner",
+        lambda ready: [one.task_id for one in ready.engine.claim(5)[0]],
+        ["waiting"],
+    ),
+    Operation("ack", "scanner", lambda ready: ready.engine.ack(ready.claimed), 1, ends="claimed"),
+    Operation(
+        "nack",
+        "scanner",
+        lambda ready: ready.engine.nack("dead", ready.claimed, reason="NO_ROUTE"),
+        1,
+    ),
+    Operation("reclaim", "scanner", lambda ready: ready.engine.reclaim(), ["claimed"]),
+    Operation("leave", "scanner", lambda ready: ready.engine.leave(), None),
+)
+
+FACES = [(one, name) for one in OPERATIONS for name in one.face]
+LINES = [line for one in OPERATIONS for line in one.cli]
+
+each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.script)
+each_face = pytest.mark.parametrize(
+    ("operation", "method"), FACES, ids=[method for _, method in FACES]
+)
+
+
+def words(line: str, task_id: str = "a") -> list[str]:
+    """The arguments of a line of the table, for a task's id."""
+    return [word.format(id=task_id) for word in line.split()]
+
+
+def keys_of(operation: Operation) -> list[str]:
+    """Every key that its script may touch; where the caller chooses one, each that it can be."""
+    names = load()[operation.script].keys
+    return [key for name in names for key in (("due", "relay") if name == "index" else (name,))]

@@ -1,0 +1,116 @@
+"""Every command's line: what is wrong is one sentence and a status, never a traceback."""
+
+import unicodedata
+
+import pytest
+from celery.bin.celery import celery
+from click.testing import CliRunner
+
+from celery_delayq.cli import delayq
+from tests.app.support import FAR
+from tests.operations.table import LINES, NO_OPERATION_COMMANDS, words
+from tests.support.ports import free_port
+
+each_line = pytest.mark.parametrize("line", [*LINES, *NO_OPERATION_COMMANDS])
+# Those that end by themselves.
+each_line_but_scan = pytest.mark.parametrize(
+    "line", [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line != "scan"]
+)
+each_command = pytest.mark.parametrize("name", sorted(delayq.commands))
+
+HOSTILE = [
+    *("two\nlines", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "back\x08\x08\x08space"),
+    *("carriage\rreturn", "\x9b31m", "tab\there", "null\x00byte", "right\u202eleft"),
+    "line\u2028separator",
+]
+
+
+def printable(text):
+    """Whether nothing in a line moves a cursor, changes a colour, or turns the text around."""
+    return not [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")]
+
+
+def test_the_commands_are_found_by_celery_and_say_what_they_do():
+    result = CliRunner().invoke(celery, ["delayq", "--help"])
+
+    assert result.exit_code == 0
+    assert "Look at scheduled tasks" in result.output
+    for name, command in delayq.commands.items():
+        assert f"\n  {name} " in result.output
+        assert command.help.partition("\n")[0] in result.output
+
+
+@each_command
+def test_each_command_has_a_help(run, name):
+    result = run(name, "--help")
+
+    assert result.exit_code == 0
+    assert f"delayq {name}" in result.output
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_is_not_scheduled_is_one_line_and_status_1(run, line):
+    result = run(*words(line))
+
+    if "{id}" in line:
+        assert (result.exit_code, result.output.count("\n")) == (1, 1)
+        assert "task a is not scheduled" in result.output
+    else:
+        assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if "{id}" in line])
+def test_what_is_said_about_an_id_is_plain_text(app, run, line):
+    for text in HOSTILE:
+        unknown = run(*words(line, text))
+        app.send_task("t", task_id=text, delayq_at=FAR)
+        known = run(*words(line, text))
+
+        assert (unknown.exit_code, unknown.output.count("\n")) == (1, 1)
+        assert known.exit_code == 0, ascii(known.output)
+        said = (unknown.output + known.output).split("\n")
+        assert all(printable(one) for one in said), ascii(said)
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if "{id}" in line])
+def test_an_id_that_is_too_long_is_refused_in_one_line(refused, line):
+    [said] = refused(*words(line, "a" * 10_000))
+
+    assert said.startswith("Error: task_id is 'aaa")
+    assert said.endswith("; expected text of 1 to 512 bytes")
+
+
+@each_line_but_scan
+def test_an_app_without_delayq_is_told_what_to_do(make_app, url, refused, line):
+    *_, sentence = refused(*words(line), app=make_app(url))
+
+    assert sentence == "Error: the app 'tests' has no DelayQ; make one with DelayQ(app)"
+
+
+@each_line_but_scan
+def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
+    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
+
+    *_, sentence = refused(*words(line), app=app)
+
+    assert sentence.startswith("Error: ")
+    assert "refused" in sentence
+
+
+@each_line
+def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused, line):
+    app = delayq_app(url, delayq_prefix="no good")
+
+    *_, sentence = refused(*words(line), app=app)
+
+    assert sentence == (
+        "Error: delayq_prefix is 'no good'; expected 1 to 64 letters, digits, dots, dashes or "
+        "underscores"
+    )
+
+
+@each_line
+def test_no_redis_at_all_is_a_sentence(delayq_app, refused, line):
+    *_, sentence = refused(*words(line), app=delayq_app("memory://"))
+
+    assert sentence.startswith("Error: delayq_url is None; expected a redis:// URL")

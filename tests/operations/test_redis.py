@@ -1,0 +1,32 @@
+"""Every operation does what it is there for on each Redis, and nothing beside it."""
+
+from tests.operations.table import each_operation, prepare
+from tests.store.support import CLOCK, FakeStore
+
+
+def does_what_it_should(operation, store):
+    ready = prepare(store)
+    before = store.contents()
+    assert operation.take(ready) == operation.answer
+    store.check()
+    store.check_types()
+    assert (store.contents() != before) == operation.changes
+    own = store.keys["due"].removesuffix("due").encode()
+    foreign = {key for key in store.raw.scan_iter("*") if not key.startswith(own)}
+    assert foreign == {CLOCK.encode(), *([b"celery"] if operation.script == "hand_over" else [])}
+
+
+@each_operation
+def test_it_does_what_it_should_within_its_prefix_on_every_redis(each_redis, store_on, operation):
+    does_what_it_should(operation, store_on(each_redis, prefix="other.app"))
+
+
+@each_operation
+def test_it_does_what_it_should_on_fakeredis(operation):
+    does_what_it_should(operation, FakeStore())
+
+
+@each_operation
+def test_it_leaves_no_token_where_nothing_became_due_earlier(ready, operation):
+    operation.take(ready)
+    assert ready.store.raw.llen(ready.store.keys["wake"]) == 0

@@ -1,0 +1,63 @@
+"""A Redis user with few rights: the README's suffice for everything, and one less loses nothing."""
+
+import re
+
+import pytest
+
+from celery_delayq.errors import StoreError, StoreUnavailable
+from celery_delayq.store.scripts import load
+from tests.operations.restricted import RestrictedStore, documented
+from tests.operations.table import OPERATIONS, each_operation, prepare
+
+
+def commands_of(operation):
+    """What its script calls, or may call."""
+    text = load()[operation.script].text
+    return sorted(set(re.findall(r"redis\.p?call\('(\w+)'", text)))
+
+
+@pytest.fixture
+def restricted_on():
+    made = []
+
+    def make(server):
+        made.append(RestrictedStore(server, documented()))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@each_operation
+def test_the_documented_rights_suffice(each_redis, restricted_on, operation):
+    assert operation.take(prepare(restricted_on(each_redis))) == operation.answer
+
+
+@pytest.mark.parametrize(
+    ("operation", "command"),
+    [(one, command) for one in OPERATIONS for command in commands_of(one)],
+    ids=lambda value: getattr(value, "script", value),
+)
+def test_without_one_right_nothing_is_lost_and_a_caller_can_call_again(
+    redis_server, redis_url, restricted_on, operation, command
+):
+    """Lua does not roll back: what a script did before it met the missing right is done."""
+    store = restricted_on(redis_server)
+    ready, failed = prepare(store), True
+    store.allow(f"-{command}")
+    try:
+        answer = operation.take(ready)
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        # As whoever was told of an error does, once the right is there.
+        store.allow(f"+{command}")
+    else:
+        failed = False
+
+    gone = {one for one in ready.ids if not (store.record(one) and store.places(one))}
+    may_go = set() if failed and operation.by == "caller" else {operation.ends}
+    assert gone <= {*store.arrived(), *may_go}
+    if operation.by == "caller":
+        assert (operation.take(ready) if failed else answer) == operation.answer

@@ -1,0 +1,53 @@
+"""The table has every operation, and nothing else; the READMEs name them."""
+
+import re
+
+import pytest
+
+from celery_delayq import DelayQ
+from celery_delayq.cli import delayq
+from celery_delayq.store.scripts import load
+from tests.operations.table import (
+    LINES,
+    NO_OPERATION_COMMANDS,
+    NO_OPERATIONS,
+    OPERATIONS,
+    each_face,
+    each_operation,
+)
+from tests.readme.document import PACKAGE, README
+
+COMMANDS = sorted({line.split()[0] for line in (*LINES, *NO_OPERATION_COMMANDS)})
+
+
+def test_every_script_has_one_row():
+    assert sorted(one.script for one in OPERATIONS) == sorted(load())
+
+
+def test_every_method_of_delayq_is_in_a_row_or_no_operation():
+    methods = {
+        name for name, value in vars(DelayQ).items() if callable(value) and not name.startswith("_")
+    }
+    named = [name for one in OPERATIONS for name in one.face]
+    assert sorted([*named, *NO_OPERATIONS]) == sorted(methods)
+
+
+def test_every_command_is_in_a_row_or_no_operation():
+    assert sorted(delayq.commands) == COMMANDS
+
+
+@each_operation
+def test_only_what_a_caller_does_is_told_apart_by_a_task_s_id(operation):
+    assert operation.by in ("caller", "scanner")
+    assert operation.by == "caller" or "{id}" not in "".join(operation.cli)
+
+
+@each_face
+def test_a_readme_names_the_method(operation, method):
+    text = README.text + PACKAGE.text
+    assert re.search(rf"\.{method}\b|`{method}`", text)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_readme_names_the_command(command):
+    assert re.search(rf"\bdelayq {command}\b|`{command}\b", README.text)

@@ -1,0 +1,101 @@
+"""Redis is full, a replica, busy or silent: a typed error, nothing half-done, and recovery."""
+
+import contextlib
+import threading
+
+import pytest
+import redis
+
+from celery_delayq.errors import StoreFull, StoreUnavailable
+from tests.operations.table import each_operation
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+
+
+@each_operation
+def test_a_full_redis_refuses_only_what_takes_more_memory(on_spoilt, operation):
+    store = on_spoilt.store
+    before = store.snapshot()
+    store.raw.config_set("maxmemory", 1)
+    if operation.refused_when_full:
+        with pytest.raises(StoreFull, match=rf"^{operation.script} failed: .*maxmemory"):
+            operation.take(on_spoilt)
+        store.raw.config_set("maxmemory", 0)
+        assert store.snapshot() == before
+    else:
+        assert operation.take(on_spoilt) == operation.answer
+        store.check()
+
+
+@each_operation
+def test_on_a_replica_it_reads_or_is_unavailable_and_changes_nothing(on_spoilt, operation):
+    store = on_spoilt.store
+    before = store.snapshot()
+    store.raw.execute_command("REPLICAOF", "127.0.0.1", free_port())
+    if operation.changes:
+        with pytest.raises(StoreUnavailable, match=r"^[\w ]+ failed: .*read only replica"):
+            operation.take(on_spoilt)
+    else:
+        assert operation.take(on_spoilt) == operation.answer
+    store.raw.execute_command("REPLICAOF", "NO", "ONE")
+    assert store.snapshot() == before
+    assert operation.take(on_spoilt) == operation.answer
+
+
+@contextlib.contextmanager
+def endless_script(server):
+    """Somebody's script that never ends; Redis says BUSY to all others, until it is killed."""
+    somebody, killer = server.client(socket_timeout=None), server.client()
+
+    def run():
+        with contextlib.suppress(redis.RedisError):
+            somebody.eval("while true do end", 0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    eventually(lambda: _is_busy(killer), message="the script runs")
+    try:
+        yield
+    finally:
+        killer.script_kill()
+        thread.join(10)
+
+
+def _is_busy(client):
+    try:
+        return not client.ping()
+    except redis.ResponseError as error:
+        return "BUSY" in str(error)
+
+
+@each_operation
+def test_while_somebody_keeps_redis_busy_it_is_unavailable(spoilt_server, on_spoilt, operation):
+    busy = pytest.raises(StoreUnavailable, match=r"^[\w ]+ failed: .*BUSY")
+    with endless_script(spoilt_server), busy:
+        operation.take(on_spoilt)
+    assert operation.take(on_spoilt) == operation.answer
+
+
+@pytest.mark.usefixtures("short_timeout")
+@each_operation
+def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
+    spoilt_server, prepare_anew, operation
+):
+    ready = prepare_anew()
+    operation.take(ready)
+    once = ready.store.contents()
+
+    ready = prepare_anew()
+    spoilt_server.pause()
+    try:
+        with pytest.raises(StoreUnavailable):
+            operation.take(ready)
+    finally:
+        spoilt_server.resume()
+    # It runs now that the server goes on: before the second of these is answered, at the latest.
+    ready.store.raw.ping()
+    ready.store.raw.ping()
+    assert ready.store.contents() == once
+    operation.take(ready)
+
+    assert ready.store.contents() == once
