@@ -18,11 +18,9 @@ from typing import Any
 import celery.app.amqp
 from kombu import Message, Producer
 
-            most = self._services.settings.max_message
-            # Of what was captured, the size was looked at before: its call must not fail.
-            if new.record.size > most and not request.captured:
-                raise MessageTooLarge(task_id, new.record.size, most)
-            ready = Ready(new, message, destination, policy)
+from ..clock import from_ms, utc_now
+from ..errors import InvalidOption, MessageTooLarge
+from ..logs import logger_of
 from ..message import native_delay
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
 from ..message.outgoing import (
@@ -130,27 +128,26 @@ class Sender:
         options.pop("expiration", None)
         retry, policy = self._retry(options)
 
-        producer = self._intercepting(request, task_id, policy if retry else _ONCE)
+        # Of what was captured, the size was looked at before: its call must not fail.
+        most = None if request.captured else self._services.settings.max_message
+        producer = self._intercepting(request, task_id, policy if retry else _ONCE, most)
         # Retrying is this sender's: there is no broker connection here that Celery could revive.
         self._send(producer, name, message, retry=False, **options)
 
     def _intercepting(
-        self, request: Request, task_id: str, policy: Mapping[str, Any]
+        self, request: Request, task_id: str, policy: Mapping[str, Any], most: int | None
     ) -> InterceptingProducer:
-        """A producer that publishes nothing, and has what it is given written into the store."""
+        """A producer that publishes nothing, and has what it is given written into the store.
+
+        *most*: how many bytes it may be; ``None`` where no caller could be told.
+        """
 
         def take(message: OutgoingMessage) -> None:
             destination = self._destination(message)
             new = NewEntry(task_id, request.when, self._new_record(message, destination))
-<<<<<<< HEAD
-            most = self._services.settings.max_message
-            # Of what was captured, the size was looked at before: its call must not fail.
-            if new.record.size > most and not request.captured:
+            if most is not None and new.record.size > most:
                 raise MessageTooLarge(task_id, new.record.size, most)
-            ready = Ready(new, message, destination, policy if retry else _ONCE)
-=======
             ready = Ready(new, message, destination, policy)
->>>>>>> origin/main
             if request.take is not None:
                 request.take(ready)
             else:
@@ -176,7 +173,7 @@ class Sender:
         routing_key = message.delivery_info["routing_key"]
         queue = None if exchange else self._services.app.amqp.queues.get(routing_key)
         task_id = checked_id(properties["correlation_id"])
-        self._intercepting(request, task_id, _ONCE).publish(
+        self._intercepting(request, task_id, _ONCE, None).publish(
             message.body,
             exchange=exchange,
             routing_key=routing_key,

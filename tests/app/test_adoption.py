@@ -121,6 +121,16 @@ def test_what_is_delivered_again_is_dropped_while_it_waits(stranger, consumer, d
     assert caplog.messages[1] == "task a: waits already; this copy is dropped"
 
 
+def test_a_message_of_any_size_waits(stranger, consumer, app, delayq):
+    app.conf.delayq_max_message = 10_000
+    stranger.send_task("t", ("x" * 20_000,), task_id="a", delayq_at=FAR)
+
+    consumer.receive()
+
+    assert delayq.state("a") == "SCHEDULED"
+    assert (consumer.ran, consumer.acked) == ([], ["a"])
+
+
 @pytest.mark.parametrize("wrong", [{"delayq_at": "nonsense"}, {"delayq_eta": 5}])
 def test_what_cannot_be_honoured_runs_and_is_an_error(stranger, consumer, delayq, caplog, wrong):
     stranger.send_task("t", task_id="a", **wrong)
