@@ -197,7 +197,7 @@ class Engine:
 
     def reclaim(self) -> list[str]:
         """Take back leases that ran out; returns the ids."""
-        ids = self._scripts.call("reclaim", limit=self._batch_size)
+        ids = self._scripts.call("reclaim", limit=self._batch_size, max_bytes=MAX_BYTES)
         return [task_id.decode(errors="replace") for task_id in ids]
 
     def leave(self) -> None:

@@ -167,15 +167,15 @@ local function message_of(record, header_end, id, templates, cache)
     .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}', nil, name
 end
 
--- Add the template that a record shares to those sent along, {name, text, ...}, each once; or false
--- if it is gone.
+-- Add the template that a record shares to those sent along, {name, text, ...}, each once. Returns how
+-- many bytes that took, or false if it is gone.
 local function bring(templates, name, brought)
-  if not name or brought[name] then return true end
+  if not name or brought[name] then return 0 end
   local text = redis.call('HGET', templates, name)
   if not text then return false end
   brought[name] = true
   brought[#brought + 1], brought[#brought + 2] = name, text
-  return true
+  return #text
 end
 
 -- `count` records that shared a template are gone; the last one takes it along.
@@ -314,11 +314,12 @@ local function put_back(index, due, place, member, claims, claim)
   if place and place ~= index then redis.call('ZREM', place, member) end
 end
 
--- When an entry is due that goes back as it came; at once, where its record cannot be read.
+-- When an entry is due that goes back as it came; at once, where its record cannot be read. And how
+-- many bytes it took to find out.
 local function due_as_before(records, id, now)
   local record = redis.call('HGET', records, id)
   local header_end = header_end_of(record)
-  return whole(header_end and due_of(record, header_end) or now)
+  return whole(header_end and due_of(record, header_end) or now), #(record or '')
 end
 
 -- An entry that can still be changed: its record and header_end, its member, place and score, and of its

@@ -46,9 +46,9 @@ local function take(member)
   local header_end, defect = header_end_of(record)
   bytes = bytes + #(record or '')
   if not header_end then return die(member, id, defect) end
-  if not bring(templates, template_of(record, header_end), brought) then
-    return die(member, id, 'template is gone')
-  end
+  local shared = bring(templates, template_of(record, header_end), brought)
+  if not shared then return die(member, id, 'template is gone') end
+  bytes = bytes + shared
   local at = #claimed
   claimed[at + 1], claimed[at + 2] = member, record
   leases[at + 1], leases[at + 2] = until_ms, member

@@ -47,7 +47,7 @@ for at = 1, #rows, 2 do
   found[#found + 1], found[#found + 2] = member, header_end and record or ''
   -- Not as a whole number: behind a rounded score the next page might begin with this row again.
   known[#known + 1] = rows[at + 1] .. ' ' .. (header_end or 0)
-  if header_end then bring(templates, template_of(record, header_end), brought) end
-  bytes = bytes + #(record or '')
+  local shared = header_end and bring(templates, template_of(record, header_end), brought)
+  bytes = bytes + #(record or '') + (shared or 0)
 end
 return {found, table.concat(known, ' '), brought}

@@ -5,24 +5,27 @@ KEYS[2]  leased   ZSET  member -> lease deadline, ms
 KEYS[3]  records  HASH  id -> record
 KEYS[4]  claims   HASH  id -> claim
 
-ARGV[1]  limit  most entries to take back, 1..1000
+ARGV[1]  limit      most entries to take back, 1..1000
+ARGV[2]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
 Returns  {id, ...} that went back; whether they were published is not known
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
 local relay, leased, records, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local limit = tonumber(ARGV[1])
+local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)
-local reclaimed = {}
+local reclaimed, bytes = {}, 0
 check_types({relay, leased}, {records, claims})
 allow_when_full(claims)
 
 local function take_back(member, claim)
   local id = id_of(member)
   claim.attempts, claim.uncertain = claim.attempts + 1, true
-  put_back(relay, due_as_before(records, id, now), leased, member, claims, claim)
+  local due, read = due_as_before(records, id, now)
+  bytes = bytes + read
+  put_back(relay, due, leased, member, claims, claim)
   reclaimed[#reclaimed + 1] = id
 end
 
@@ -30,10 +33,12 @@ end
 -- clock was set back since, and a lease of 30 s would hold for as long as the clock was wrong.
 local over = redis.call('ZRANGEBYSCORE', leased, '-inf', whole(now), 'LIMIT', 0, limit)
 for _, member in ipairs(over) do
+  if bytes >= max_bytes then return reclaimed end
   take_back(member, parse_claim(redis.call('HGET', claims, id_of(member))))
 end
 local rows = redis.call('ZREVRANGE', leased, 0, limit - 1, 'WITHSCORES')
 for at = 1, #rows, 2 do
+  if bytes >= max_bytes then break end
   local claim = parse_claim(redis.call('HGET', claims, id_of(rows[at])))
   if tonumber(rows[at + 1]) - now > claim.lease_ms then take_back(rows[at], claim) end
 end

@@ -1,0 +1,170 @@
+"""A script reads no more than its bound of bytes and one entry, wherever the large ones stand.
+
+Counted in the script itself: what its calls of Redis answer. (Time would say the same, less exactly.)
+"""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.store import entries as entries_module
+from celery_delayq.store.connection import packed
+from celery_delayq.store.engine import MAX_BYTES
+from tests.store import support
+from tests.store.support import NOW_MS, ClockedScripts, Store
+
+METER = "test:bytes-read"
+COUNTING = f"""
+local plain = redis
+local function size_of(reply)
+  if type(reply) == 'string' then return #reply end
+  local size = 0
+  for _, part in ipairs(type(reply) == 'table' and reply or {{}}) do size = size + size_of(part) end
+  return size
+end
+local function counted(reply)
+  plain.call('INCRBY', '{METER}', size_of(reply))
+  return reply
+end
+local redis = {{
+  sha1hex = plain.sha1hex,
+  call = function(...) return counted(plain.call(...)) end,
+  pcall = function(...) return counted(plain.pcall(...)) end,
+}}
+"""
+LARGE = "x" * 600_000
+ENTRY = len(LARGE) + 1000
+SMALL_THINGS = 50_000  # members, scores, claims
+
+
+class MeteredScripts(ClockedScripts):
+    """The scripts, which note how many bytes they read, and the most that one call did."""
+
+    most = 0
+
+    def _prepare(self, name, index):
+        call = super()._prepare(name, index)
+        text = COUNTING + call.script.text
+        script = replace(call.script, text=text, sha=hashlib.sha1(text.encode()).hexdigest())
+        call = replace(call, script=script, by_sha=packed(["EVALSHA", script.sha]))
+        self._calls[name, index] = call
+        return call
+
+    def call(self, name, **arguments):
+        self.meter.delete(METER)
+        try:
+            return super().call(name, **arguments)
+        finally:
+            type(self).most = max(type(self).most, int(self.meter.get(METER) or 0))
+
+
+class MeteredStore(Store):
+    def new_scripts(self):
+        scripts = MeteredScripts(self._client(), self.keys)
+        scripts.meter = self.raw
+        return scripts
+
+
+@pytest.fixture
+def metered(redis_server):
+    redis_server.client().flushall()
+    made = MeteredStore(redis_server)
+    yield made
+    made.close()
+
+
+def most_of(step) -> int:
+    """The most bytes that a script read meanwhile."""
+    MeteredScripts.most = 0
+    step()
+    return MeteredScripts.most
+
+
+def mixed():
+    """Bodies: small ones, enough to be read many at a time, and then large ones."""
+    return ["x"] * 31 + [LARGE] * 17
+
+
+def until_empty(step):
+    """Step after step, until one does nothing."""
+
+    def drain():
+        while step():
+            pass
+
+    return drain
+
+
+@pytest.fixture
+def large_template(monkeypatch):
+    """Schedule entries that share nothing: each has a large template of its own."""
+
+    def schedule(schedule, count):
+        for at in range(count):
+            lines = [*support.LINES]
+            lines[3] = f', "headers": {{"large": "{at}{LARGE}", "id": "'
+            monkeypatch.setattr(support, "LINES", lines)
+            schedule(f"a{at}", share=True)
+
+    return schedule
+
+
+def test_the_meter_counts_what_is_read(metered):
+    metered.schedule("a", payload=LARGE)
+    assert ENTRY - 1000 < most_of(lambda: metered.entries.find("a")) < ENTRY
+
+
+def test_what_is_handed_over_with_large_templates(metered, large_template):
+    large_template(metered.schedule, 8)
+    engine = metered.engine()
+    read = most_of(until_empty(lambda: engine.hand_over().handed_over))
+    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+
+
+def test_what_is_claimed_acknowledged_and_given_back(metered):
+    for at, payload in enumerate(mixed()):
+        metered.schedule_relayed(f"a{at}", payload=payload)
+    engine = metered.engine()
+
+    def relay():
+        claimed, _ = engine.claim(20)
+        engine.nack("unsent", claimed)
+        claimed, _ = engine.claim(20)
+        return engine.ack(claimed)
+
+    read = most_of(until_empty(relay))
+    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+    metered.check()
+
+
+def test_what_is_claimed_with_large_templates(metered, large_template):
+    large_template(metered.schedule_relayed, 8)
+    engine = metered.engine()
+    read = most_of(until_empty(lambda: engine.ack(engine.claim(20)[0])))
+    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+
+
+@pytest.mark.parametrize("clock_ms", [NOW_MS + 30_000, NOW_MS - 3_600_000], ids=["over", "back"])
+def test_what_is_taken_back(metered, clock_ms):
+    for at, payload in enumerate(mixed()):
+        metered.schedule_relayed(f"a{at}", payload=payload)
+    engine = metered.engine()
+    while engine.claim(20)[0]:
+        pass
+    metered.set_ms(clock_ms)
+    read = most_of(until_empty(engine.reclaim))
+    assert metered.raw.zcard(metered.keys["leased"]) == 0
+    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+    metered.check()
+
+
+@pytest.mark.parametrize("share", [False, True], ids=["records", "templates"])
+def test_what_is_listed(metered, monkeypatch, large_template, share):
+    monkeypatch.setattr(entries_module, "PAGE_BYTES", MAX_BYTES)
+    if share:
+        large_template(metered.schedule, 8)
+    for at, payload in enumerate(() if share else mixed()):
+        metered.schedule(f"a{at}", payload=payload)
+    read = most_of(lambda: list(metered.entries.waiting(0, NOW_MS * 2)))
+    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
