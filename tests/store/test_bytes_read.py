@@ -1,6 +1,6 @@
 """A script reads no more than its bound of bytes and one entry, wherever the large ones stand.
 
-Counted in the script itself: what its calls of Redis answer. (Time would say the same, less exactly.)
+Counted in the script itself, of what Redis answers it. (Time would say the same, less exactly.)
 """
 
 import hashlib
