@@ -31,7 +31,7 @@ CASES = [
         (what, serializer)
         for what in ARGUMENTS
         for serializer in SERIALIZERS
-        if (what, serializer) != ("big-integers", "msgpack")  # of which msgpack knows none so big
+        if (what, serializer) != ("big-integers", "msgpack")  # which knows none of them
     ),
     # Not every serializer takes all of these.
     *((what, serializer) for what in MORE for serializer in ("json", "pickle")),
