@@ -13,7 +13,7 @@ the broker; publishers are the ways to send a window of messages.
 from __future__ import annotations
 
 from ..services import Services
-from .dead import tell
+from .dead import report
 from .link import Link
 from .relay import Relay
 from .scanner import Scanner
@@ -58,7 +58,7 @@ def hand_over(services: Services) -> int:
         went, more = 0, True
         while more:
             seen = engine.hand_over()
-            tell(services.hooks, seen.dead)
+            report(services.hooks, seen)
             went, more = went + seen.handed_over, seen.is_past(seen.due)
         more = seen.is_past(seen.relay)
         while more:
