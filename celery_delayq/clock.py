@@ -44,9 +44,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # Microseconds up to here are exact in a double, which is what a sorted set's score is: 2255-06-05.
 MAX_DUE_MS = 2**53 // 1000
 _MILLISECOND = timedelta(milliseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 _TIME = "an aware datetime, Unix time in seconds, or ISO 8601 text, before 2255-06-05"
 _DELAY = "a timedelta or a number of seconds that ends before 2255-06-05"
+_NOT_A_TIME = "; a delay goes to delay_for, or after="
+_NOT_A_DELAY = "; a time goes to delay_until, or at="
 
 
 @dataclass(frozen=True)
@@ -132,8 +135,9 @@ def to_ms(value: TimeInput, zone: tzinfo) -> int:
     if isinstance(value, str):
         value = _parsed(value)
     if isinstance(value, datetime):
-        aware = value if value.utcoffset() is not None else value.replace(tzinfo=zone)
-        return _ceil_ms(aware - EPOCH)
+        return _ceil_ms(_since_epoch(value, zone))
+    if isinstance(value, timedelta):
+        raise NotADueTime(value, _TIME + _NOT_A_TIME)
     return _seconds_to_ms(value, _TIME)
 
 
@@ -150,12 +154,31 @@ def _parsed(text: str) -> datetime:
     return parsed
 
 
+def _since_epoch(value: datetime, zone: tzinfo) -> timedelta:
+    # A class of somebody else's may do sums in its own way (pendulum's), or be no time at all
+    # (pandas.NaT): only its fields and its offset are asked for.
+    try:
+        offset = value.utcoffset()
+        moment = datetime(
+            value.year, value.month, value.day, value.hour, value.minute, value.second,
+            value.microsecond, timezone.utc if offset is not None else zone, fold=value.fold,
+        )  # fmt: skip
+        span = moment - EPOCH if offset is None else moment - EPOCH - offset
+        return span + _MICROSECOND if getattr(value, "nanosecond", 0) else span
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidDueTime(value, _TIME) from error
+
+
 def _delay_ms(value: DelayInput) -> int:
+    if isinstance(value, (datetime, str)):
+        raise NotADueTime(value, _DELAY + _NOT_A_DELAY)
     ms = _ceil_ms(value) if isinstance(value, timedelta) else _seconds_to_ms(value, _DELAY)
     return _not_too_late(ms, value, _DELAY)
 
 
 def _ceil_ms(span: timedelta) -> int:
+    # A plain one, of which a subclass (pendulum's Duration) cannot change the sums.
+    span = timedelta.__add__(span, timedelta(0))
     whole, rest = divmod(span, _MILLISECOND)
     return whole + bool(rest)
 

@@ -8,6 +8,7 @@ DelayQError
 ├── InvalidOption             (ValueError)
 │   ├── NotATask              (TypeError as well)
 │   └── InvalidSetting
+│       └── UnknownSetting
 ├── AlreadyScheduled          (ValueError)
 ├── UnreadableRecord
 ├── LibraryChanged
@@ -67,7 +68,7 @@ class NotScheduled(DelayQError):
 
 
 class InvalidDueTime(DelayQError, ValueError):
-    """A time that no task can be due at."""
+    """A value that no task can be due at."""
 
     def __init__(self, value: object, expected: str) -> None:
         super().__init__(value, expected)
@@ -83,7 +84,7 @@ class NotADueTime(InvalidDueTime, TypeError):
 
 
 class InvalidOption(DelayQError, ValueError):
-    """An option of a call that cannot be honoured."""
+    """An option, of a call or of the app, that cannot be honoured."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
         super().__init__(name, value, expected)
@@ -96,11 +97,23 @@ class InvalidOption(DelayQError, ValueError):
 
 
 class NotATask(InvalidOption, TypeError):
-    """Something to schedule that is neither a task nor a signature."""
+    """Something to schedule that is no task, and no signature that is taken there."""
 
 
 class InvalidSetting(InvalidOption):
     """A setting outside its range."""
+
+
+class UnknownSetting(InvalidSetting):
+    """A setting that does not exist."""
+
+    def __init__(self, name: str, nearest: str) -> None:
+        DelayQError.__init__(self, name, nearest)
+        self.name = name
+        self.nearest = nearest
+
+    def sentence(self) -> str:
+        return f"there is no setting {self.name}; did you mean {self.nearest}?"
 
 
 class AlreadyScheduled(DelayQError, ValueError):

@@ -59,9 +59,13 @@ class Leaning:
 
     def _is_wrapped(self, found: Any) -> bool:
         """Whether somebody else put a function there, which shows nothing of the library's."""
-        code = getattr(_function(found), "__code__", None) if callable(found) else None
-        library = os.sep + self.module.partition(".")[0] + os.sep
-        return code not in (None, _nothing.__code__) and library not in code.co_filename
+        if not callable(found):
+            return False
+        function, library = _function(found), self.module.partition(".")[0]
+        if function is _nothing:
+            # A stand-in of a test, for one; a class is of type `type`, Python's own.
+            return type(found).__module__.partition(".")[0] not in (library, "builtins")
+        return os.sep + library + os.sep not in function.__code__.co_filename
 
     def _module(self) -> Any:
         return sys.modules.get(self.module, MISSING)

@@ -1,6 +1,6 @@
 """One app's settings, broker and store, each made when it is first needed.
 
-    app.conf ---> settings
+    app.conf ---> settings      anew where one is changed
     broker URL -> broker ---+--> endpoint --> connection --> scripts --> entries
     delayq_url -------------+
 
@@ -9,15 +9,18 @@ This is what is handed down, in place of the app's ``DelayQ``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import tzinfo
+from dataclasses import dataclass, fields
+from datetime import timezone, tzinfo
 from functools import cached_property
+from typing import Any
 
 from celery import Celery
+from celery.utils import time
 
 from .message.broker import Broker, store_endpoint
-from .settings import Settings
+from .settings import SETTINGS, Settings
 from .store import (
     Connection,
     Endpoint,
@@ -30,30 +33,50 @@ from .store import (
     Wakeup,
 )
 
-HEARTBEATS = 3  # safety intervals without a heartbeat after which a scanner counts as gone
+GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
+_KEYS = [setting.key for setting in SETTINGS]
+
+Hook = Callable[..., object]
+logger = logging.getLogger(__name__)
 
 
 def _nobody(*_: object) -> None:
     """What a hook does that nobody has set."""
 
 
+def _guarded(hook: Hook) -> Hook:
+    """*hook*, whose exceptions are logged: the step that it is told of is done."""
+
+    def told(*facts: Any) -> None:
+        try:
+            hook(*facts)
+        except Exception:
+            logger.exception("a hook failed; what it was told of is done")
+
+    return hook if hook is _nobody else told
+
+
 @dataclass(frozen=True)
 class Hooks:
     """Who is told of what happens to tasks; nobody, unless a function is given.
 
-    A hook is called after the step, in the thread that took it, and must not raise.
+    A hook is called after the step, in the thread that took it. What it raises is logged.
 
     Attributes:
         scheduled: With the task id and the due time in ms.
         rescheduled: The same.
-        cancelled: With the task id.
+        cancelled: With the task id and its message.
         dead: With the task id and the reason.
     """
 
-    scheduled: Callable[[str, int], object] = _nobody
-    rescheduled: Callable[[str, int], object] = _nobody
-    cancelled: Callable[[str], object] = _nobody
-    dead: Callable[[str, str], object] = _nobody
+    scheduled: Hook = _nobody
+    rescheduled: Hook = _nobody
+    cancelled: Hook = _nobody
+    dead: Hook = _nobody
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, _guarded(getattr(self, one.name)))
 
 
 class Services:
@@ -67,59 +90,59 @@ class Services:
     def __init__(self, app: Celery, hooks: Hooks | None = None) -> None:
         self.app = app
         self.hooks = hooks or Hooks()
+        self._made: _Configured | None = None
 
-    @cached_property
+    @property
     def settings(self) -> Settings:
-        """The checked settings.
+        """The checked settings, as they are now.
 
         Raises:
-            InvalidSetting: one is out of its range.
+            InvalidSetting: one is out of its range, or there is none of that name.
         """
-        return Settings.load(self.app.conf)
+        return self._configured().settings
 
     @cached_property
     def broker(self) -> Broker:
         """What the app's broker is; nothing is connected."""
         return Broker.of(self.app.connection_for_write())
 
-    @cached_property
+    @property
     def endpoint(self) -> Endpoint:
         """Where the store is.
 
         Raises:
             InvalidSetting: there is no Redis to keep tasks in.
         """
-        return store_endpoint(self.settings.url, self.broker)
+        return self._configured().endpoint
 
-    @cached_property
+    @property
     def store_is_broker(self) -> bool:
         """Whether a script can push a message straight into the broker's lists."""
-        broker = self.broker
-        return (
-            broker.endpoint is not None
-            and not broker.failover
-            and broker.endpoint.same_database(self.endpoint)
-        )
+        return self._configured().store_is_broker
 
     @property
     def timezone(self) -> tzinfo:
         """The zone of naive times."""
-        zone: tzinfo = self.app.timezone
-        return zone
+        # Not the app's `timezone`, which is what it was when a message first asked for it.
+        conf = self.app.conf
+        if conf.timezone:
+            zone: tzinfo = time.timezone.get_timezone(conf.timezone)
+            return zone
+        return timezone.utc if conf.enable_utc else time.timezone.local
 
     def connect(self) -> Connection:
         """A connection to the store's Redis that nobody else uses; opened when first needed."""
         return PooledConnection(self.endpoint)
 
-    @cached_property
+    @property
     def scripts(self) -> Scripts:
         """The scripts on the store's keys, over the connection that callers share."""
-        return Scripts(self.connect(), Keys(self.settings.prefix))
+        return self._configured().scripts
 
-    @cached_property
+    @property
     def entries(self) -> Entries:
         """What callers do with the store."""
-        return Entries(self.scripts)
+        return self._configured().entries
 
     def engine(self, scripts: Scripts | None = None) -> Engine:
         """What a scanner does with the store, over a connection of its own unless one is given."""
@@ -128,7 +151,7 @@ class Services:
             scripts or Scripts(self.connect(), self.scripts.keys),
             batch_size=settings.batch_size,
             lease=settings.lease,
-            alive=settings.safety_interval * HEARTBEATS,
+            alive=settings.safety_interval * GONE_AFTER,
         )
 
     def wakeup(self) -> Wakeup:
@@ -149,5 +172,73 @@ class Services:
 
     def close(self) -> None:
         """Close the idle connections that callers share; the next call opens new ones."""
+        if self._made is not None:
+            self._made.close()
+
+    def _configured(self) -> _Configured:
+        """What was made of the settings; anew where one of them has been changed since."""
+        made = self._made
+        if made is None or made.is_outdated():
+            fresh = _Configured(self.app, lambda: self.broker)
+            if made is not None:
+                fresh.take_over(made)
+            self._made = made = fresh
+        return made
+
+
+class _Configured:
+    """What is made of the settings, and stays as long as they do."""
+
+    def __init__(self, app: Celery, broker: Callable[[], Broker]) -> None:
+        # What is read first makes a configuration that was pending a real one, another object.
+        app.conf.get(SETTINGS[0].key)
+        self._conf = app.conf
+        self.settings = Settings.load(self._conf)
+        self._app = app
+        self._broker = broker
+        self._changes = self._changed()
+
+    def is_outdated(self) -> bool:
+        """Whether a setting was given another value, or the app another configuration.
+
+        This is asked at each call, so it looks where a change is written, and reads no setting.
+        """
+        return self._app.conf is not self._conf or self._changed() != self._changes
+
+    def _changed(self) -> list[Any]:
+        return [*map(self._conf.changes.get, _KEYS)]
+
+    def take_over(self, earlier: _Configured) -> None:
+        """Go on with the store of earlier settings, or close it where it is not the same."""
+        mine, theirs = self.settings, earlier.settings
+        if (mine.url, mine.prefix, mine.timeout) == (theirs.url, theirs.prefix, theirs.timeout):
+            made = ("endpoint", "store_is_broker", "scripts", "entries")
+            vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
+        else:
+            earlier.close()
+
+    @cached_property
+    def endpoint(self) -> Endpoint:
+        return store_endpoint(self.settings.url, self._broker())
+
+    @cached_property
+    def store_is_broker(self) -> bool:
+        broker = self._broker()
+        return (
+            broker.endpoint is not None
+            and not broker.failover
+            and broker.endpoint.same_database(self.endpoint)
+        )
+
+    @cached_property
+    def scripts(self) -> Scripts:
+        connection = PooledConnection(self.endpoint, self.settings.timeout)
+        return Scripts(connection, Keys(self.settings.prefix))
+
+    @cached_property
+    def entries(self) -> Entries:
+        return Entries(self.scripts)
+
+    def close(self) -> None:
         if "scripts" in vars(self):
             self.scripts.connection.close()

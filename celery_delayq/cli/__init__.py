@@ -1,4 +1,12 @@
-"""``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure."""
+"""``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
+
+    reading   status, list, show ----+
+    changing  cancel, reschedule ----+--> operations, through the app's DelayQ
+    running   scan ------------------+
+    bench     bench ----------------------> bench
+
+A command that one of these files defines is found by itself. ``common`` has what they share.
+"""
 
 from __future__ import annotations
 

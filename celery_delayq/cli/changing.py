@@ -11,8 +11,9 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..errors import DelayQError, InvalidDueTime
+from ..logs import plain
 from ..store import Outcome
-from .common import REFUSED, Said, delayq_of, plain, time_of
+from .common import REFUSED, Said, delayq_of, time_of
 
 _RELATIVE = re.compile(r"\+(\d+(?:\.\d+)?)([smhd]?)")
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -35,7 +36,7 @@ def cancel(ctx: click.Context, /, ids: Sequence[str], revoke: bool, **_: Any) ->
 @click.argument("when")
 @click.pass_context
 def reschedule(ctx: click.Context, /, id: str, when: str, **_: Any) -> None:
-    """Move a scheduled task.
+    """Give a scheduled task another due time.
 
     WHEN is ISO 8601 text, Unix time in seconds, or from now: +90, +90s, +5m, +2h, +1d.
     """

@@ -12,6 +12,7 @@ from celery.bin.base import CeleryOption
 from ..errors import DelayQError
 from ..integration import registry
 from ..integration.delayq import DelayQ
+from ..logs import plain
 from ..store import Outcome
 
 _UNIX_TIME = re.compile(r"\d+(?:\.\d+)?")
@@ -45,13 +46,6 @@ def delayq_of(ctx: click.Context) -> DelayQ:
         registry.services_of(ctx.obj.app)  # says so where there is none
         delayq: DelayQ = ctx.obj.app.delayq
         return delayq
-
-
-def plain(text: object) -> str:
-    """Text for one row of a terminal: what could move its cursor is shown by its escape."""
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text)
-    )
 
 
 def time_of(text: str | None) -> Any:

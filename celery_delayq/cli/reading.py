@@ -10,9 +10,10 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..clock import from_ms
+from ..logs import plain
 from ..operations.task import ScheduledTask
 from ..store import Outcome
-from .common import REFUSED, Said, aligned, delayq_of, json_option, plain, time_of
+from .common import REFUSED, Said, aligned, delayq_of, json_option, time_of
 
 _NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 
@@ -100,8 +101,8 @@ def _facts(task: ScheduledTask) -> dict[str, Any]:
     return {
         "id": task.id,
         "task": task.task,
-        "args": None if task.args is None else repr(task.args),
-        "kwargs": None if task.kwargs is None else repr(task.kwargs),
+        "args": task.argsrepr,
+        "kwargs": task.kwargsrepr,
         "queue": task.queue,
         "due": task.due.isoformat(),
         "created": task.created.isoformat(),

@@ -10,10 +10,13 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from .common import Said, delayq_of
 
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
+
 
 @click.command(cls=CeleryCommand)
 @click.option(
-    "-l", "--loglevel", default="INFO", show_default=True,
+    "-l", "--loglevel", type=click.Choice(LEVELS, case_sensitive=False), default="INFO",
+    show_default=True,
     cls=CeleryOption, help_group="Scanner", help="Logging level.",
 )  # fmt: skip
 @click.pass_context

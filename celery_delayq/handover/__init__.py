@@ -12,7 +12,10 @@ the broker; publishers are the ways to send a window of messages.
 
 from __future__ import annotations
 
-from ..services import Services
+from contextlib import suppress
+
+from ..errors import StoreError, StoreUnavailable
+from ..services import Hooks, Services
 from .dead import report
 from .link import Link
 from .relay import Relay
@@ -54,18 +57,32 @@ def hand_over(services: Services) -> int:
     relay = new_relay(services)
     engine = relay.engine
     try:
-        engine.reclaim()
-        went, more = 0, True
-        while more:
-            seen = engine.hand_over()
-            report(services.hooks, seen)
-            went, more = went + seen.handed_over, seen.is_past(seen.due)
-        more = seen.is_past(seen.relay)
-        while more:
-            batch = relay.batch(lambda: False)
-            went, more = went + batch.sent, batch.claimed > 0
+        went = _hand_over_all(relay, services.hooks)
         engine.leave()
+    except StoreUnavailable:
+        raise
+    except Exception:
+        # It would count as alive, and others would leave the next due time to it.
+        with suppress(StoreError):
+            engine.leave()
+        raise
     finally:
         relay.close()
         engine.close()
+    return went
+
+
+def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
+    engine = relay.engine
+    while engine.reclaim():
+        pass
+    went, more = 0, True
+    while more:
+        seen = engine.hand_over()
+        report(hooks, seen)
+        went, more = went + seen.handed_over, seen.is_past(seen.due)
+    more = seen.is_past(seen.relay)
+    while more:
+        batch = relay.batch(lambda: False)
+        went, more = went + batch.sent, batch.claimed + batch.dead > 0
     return went

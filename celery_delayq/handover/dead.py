@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
+from ..logs import logger_of
 from ..services import Hooks
 from ..store import Seen
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 def tell(hooks: Hooks, dead: Iterable[tuple[str, str]]) -> None:

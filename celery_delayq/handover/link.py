@@ -6,7 +6,6 @@ somebody else may hold by then.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,11 +13,12 @@ from kombu import Connection
 
 from .. import clock
 from ..errors import BrokerDown
+from ..logs import logger_of
 from ..store import LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 CONNECT_TIMEOUT = 5.0  # seconds
 IDLE = 10.0  # seconds after which a connection is not trusted to be alive any more

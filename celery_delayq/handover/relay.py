@@ -7,13 +7,13 @@ so what another scanner took over meanwhile is not touched.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import clock
 from ..errors import BrokerDown
+from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, LeasedEntry
 from ..store.engine import LONGEST_WAIT, MAX_REFUSALS
@@ -21,17 +21,18 @@ from .dead import tell
 from .link import Link
 from .publishers import Verdict
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 BATCH = 1000  # entries under one lease: what a crash between publish and ack may repeat
 LEASE_MARGIN = 0.5  # part of a lease after which nothing more is published under it
 
 
 class Batch(NamedTuple):
-    """How many entries were claimed, and how many of them the broker has."""
+    """How many entries were claimed, how many of them the broker has, and how many are dead."""
 
     claimed: int
     sent: int
+    dead: int = 0
 
 
 class Relay:
@@ -57,7 +58,7 @@ class Relay:
         tell(self._hooks, dead)
         until = started + self._lease * LEASE_MARGIN
         sent = self._publish_all(claimed, lambda: stopping() or clock.monotonic() > until)
-        return Batch(len(claimed), sent)
+        return Batch(len(claimed), sent, len(dead))
 
     def _publish_all(self, claimed: list[LeasedEntry], out_of_time: Callable[[], bool]) -> int:
         verdicts: dict[str, list[tuple[LeasedEntry, Verdict]]] = defaultdict(list)

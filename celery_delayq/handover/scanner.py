@@ -10,19 +10,19 @@ kombu: the store's engine, the wake-up and the relay are given to it.
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 
 from .. import clock
 from ..errors import BrokerDown, StoreUnavailable
+from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
 from .backoff import Backoff
 from .dead import report
 from .relay import Relay
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 GRACE = 0.25  # seconds that a scanner gives the one whose timer is set for the next due time
 

@@ -42,6 +42,8 @@ class SchedulingAMQP(SchedulingMixin, AMQP):
 def scheduling_amqp(base: Any) -> Any:
     """The app's AMQP class *base*, able to schedule; by name if it can be, as apps get pickled."""
     base = symbol_by_name(base)
+    if issubclass(base, SchedulingMixin):  # of a copied app
+        return base
     if base is AMQP:
         return f"{__name__}:{SchedulingAMQP.__name__}"
     return type(base.__name__, (SchedulingMixin, base), {})

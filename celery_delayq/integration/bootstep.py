@@ -7,7 +7,7 @@ from typing import Any
 from celery import bootsteps
 
 from ..handover import new_scanner
-from . import contract, control
+from . import contract, control, signals
 from .delayq import DelayQ
 from .registry import find
 
@@ -28,9 +28,13 @@ class ScannerStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         # Settings are read here, so a wrong one keeps the worker from starting.
         self._services = find(worker.app) or DelayQ(worker.app).services
-        self._services.check()
+        # A worker that does not scan needs no store: one inside of a test may have none.
+        if not no_delayq or self._services.settings.url is not None:
+            self._services.check()
         self._scanner: Any = None
         self.enabled = not no_delayq
+        if self._services.settings.capture_eta:
+            signals.give_eta()
         contract.check()  # with what only a worker has loaded
         control.wrap_panel()
 

@@ -14,6 +14,7 @@ where something is missing, Celery makes every message.
 from __future__ import annotations
 
 from importlib import metadata
+from typing import Any
 
 from ..errors import LibraryChanged
 from ..handover import libraries as handover
@@ -29,6 +30,14 @@ TRIED = {
     "amqp": ("5.2", "5.4"),
     "redis": ("5.3", "8.1"),
 }
+
+
+def _checks_arguments_as_known(apply_async: Any) -> str:
+    # Celery before 5.5 knows nothing of pydantic. A bulk goes by this one attribute of a task.
+    names = {name for name in apply_async.__code__.co_names if "pydantic" in name}
+    unknown = sorted(names - {"_dump_pydantic_arguments"})
+    return f"uses {', '.join(unknown)}" if unknown else mentions("__header__")(apply_async)
+
 
 _OWN = (
     Leaning("celery.app.base:Celery.amqp", "an app's AMQP class is replaced", is_cached_property),
@@ -70,12 +79,24 @@ _OWN = (
     Leaning("celery.app.defaults:DEFAULTS", "how deep arguments are described in logs"),
     Leaning(
         "celery.app.task:Task.apply_async",
-        "a bulk's arguments are checked",
-        mentions("__header__"),
+        "a bulk's arguments are checked; those that are pydantic models are left to Celery",
+        _checks_arguments_as_known,
+    ),
+    Leaning("celery.app.base:Celery.current_worker_task", "a running task schedules itself anew"),
+    Leaning(
+        "celery.utils.collections:ConfigurationView.clear",
+        "a setting that is changed later is honoured",
+        mentions("changes"),
+    ),
+    Leaning(
+        "celery.app.base:Celery.__reduce_keys__",
+        "a copy of an app has a DelayQ",
+        mentions("fixups"),
     ),
     Leaning("celery.app.base:Celery._fixups", "whether Django's tasks are wanted"),
     Leaning("celery.fixups.django:DjangoFixup", "whether Django's tasks are wanted"),
     Leaning("celery.result:AsyncResult._get_task_meta", "a result's state", takes()),
+    Leaning("celery.result:AsyncResult.__del__", "a result takes its subscription back", takes()),
     Leaning("celery.result:AsyncResult.__reduce_args__", "a result is pickled", takes()),
     Leaning("celery.result:GroupResult.__reduce_args__", "a group's result is pickled", takes()),
     Leaning(
@@ -89,8 +110,23 @@ _OWN = (
         "a result unsubscribes from what it subscribed to",
         mentions("subscribed_to"),
     ),
+    Leaning(
+        "celery.app.trace:TraceInfo.handle_retry",
+        "a retry that is cancelled stays REVOKED",
+        mentions("mark_as_retry", "task_retry"),
+    ),
+    Leaning(
+        "celery.backends.base:BaseKeyValueStoreBackend.get_key_for_task",
+        "a result takes its subscription back",
+        takes("task_id"),
+    ),
     Leaning("celery.worker.control:Panel.data", "workers cancel what waits", has("revoke")),
     Leaning("celery.worker.control:revoke", "workers cancel what waits", takes("state", "task_id")),
+    Leaning(
+        "celery.worker.consumer.consumer:Consumer.update_strategies",
+        "workers recognise what was to be scheduled",
+        mentions("strategies"),
+    ),
     Leaning("celery.worker.components:Pool", "a worker's scanner starts after its pool"),
     Leaning("celery.bin.base:CeleryCommand", "the delayq command"),
     Leaning("celery.bin.base:CeleryOption", "the delayq command"),

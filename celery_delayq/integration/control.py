@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery.app.control import Control
@@ -10,11 +9,17 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.functional import maybe_list
 
 from ..errors import InvalidOption, StoreError
+from ..logs import logger_of
 from ..operations.changing import cancel
 from ..services import Services
+from ..store import Outcome
 from .registry import find, services_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
+
+# All workers are told to revoke at the same moment, and the first of them cancels. Not for ever:
+# later on, another message may have been sent under the id.
+LATELY_MS = 60_000
 
 
 class RevokingMixin:
@@ -36,6 +41,8 @@ class RevokingControl(RevokingMixin, Control):
 def revoking_control(base: Any) -> Any:
     """*base*, the app's Control class, that does; by name where it can be, as apps get pickled."""
     base = symbol_by_name(base)
+    if issubclass(base, RevokingMixin):  # of a copied app
+        return base
     if base is Control:
         return f"{__name__}:{RevokingControl.__name__}"
     return type(base.__name__, (RevokingMixin, base), {})
@@ -52,7 +59,7 @@ def wrap_panel() -> None:
 
     def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
         services = find(state.app)
-        left = _cancel(services, task_id) if services else task_id
+        left = _cancel(services, task_id, lately=True) if services else task_id
         if not left:
             return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
         return plain(state, left, *args, **options)
@@ -61,16 +68,23 @@ def wrap_panel() -> None:
     Panel.data["revoke"] = revoke
 
 
-def _cancel(services: Services, task_id: Any) -> Any:
-    """Cancel what waits; returns the id, or the ids, that workers have to be told of."""
+def _cancel(services: Services, task_id: Any, *, lately: bool = False) -> Any:
+    """Cancel what waits; returns the id, or the ids, that workers have to be told of.
+
+    With *lately*, none of what somebody else has cancelled a moment ago, either.
+    """
     if not isinstance(task_id, (list, tuple, set)):
-        return None if _was_cancelled(services, task_id) else task_id
-    return [one for one in task_id if not _was_cancelled(services, one)]
+        return None if _was_cancelled(services, task_id, lately) else task_id
+    return [one for one in task_id if not _was_cancelled(services, one, lately)]
 
 
-def _was_cancelled(services: Services, task_id: str) -> bool:
+def _was_cancelled(services: Services, task_id: str, lately: bool) -> bool:
     try:
-        return bool(cancel(services, task_id))
+        outcome = cancel(services, task_id)
+        if outcome is Outcome.NOT_FOUND and lately:
+            ago = services.entries.cancelled_ms_ago(task_id)
+            return ago is not None and ago < LATELY_MS
+        return bool(outcome)
     except InvalidOption:
         return False  # an id that cannot be scheduled; Celery may know it
     except StoreError as error:

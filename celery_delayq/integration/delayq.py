@@ -22,7 +22,7 @@ from ..scheduling.bulk import Bulk, Item
 from ..scheduling.times import Spread
 from ..services import Services
 from ..store import Counts, Outcome, State
-from . import contract, registry
+from . import contract, registry, signals
 from .calls import call_signature
 from .results import ScheduledResult
 from .setup import set_up
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     R = TypeVar("R", default=Any)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
 
 
 class DelayQ:
@@ -51,7 +55,7 @@ class DelayQ:
     def __init__(self, app: Celery[Any]) -> None:
         contract.check()
         self.app = app
-        self.services = registry.find(app) or Services(app)
+        self.services = registry.find(app) or Services(app, signals.hooks(app))
         if registry.find(app) is None:
             registry.attach(app, self)
             set_up(app)
@@ -227,7 +231,7 @@ class DelayQ:
 
         Raises:
             BrokerDown: the broker cannot be reached; what goes through it waits on.
-            StoreUnavailable: Redis cannot be reached.
+            StoreError: Redis cannot be reached, or refuses a step.
         """
         return handover.hand_over(self.services)
 

@@ -91,5 +91,5 @@ def combine_with_django(app: Celery[Any]) -> None:
     from celery.fixups.django import DjangoFixup
 
     # The app keeps what its fixups made; one that is not at work made nothing.
-    if any(isinstance(fixup, DjangoFixup) for fixup in app._fixups):
+    if any(isinstance(fixup, DjangoFixup) for fixup in app._fixups or ()):
         app.task_cls = _DJANGO_TASK

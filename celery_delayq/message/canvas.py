@@ -39,14 +39,27 @@ def freeze(sig: Signature, app: Celery) -> tuple[ResultBase, Signature]:
     """The result of *sig*, and a signature of the task that applies it, with the result's id."""
     fresh = _copy(sig.group() if isinstance(sig, chunks) else sig, app)
     result = _bound_to(app, fresh.freeze(sig.options.get("task_id")))
-    launch = app.signature(LAUNCH, args=(fresh,))
+    launch = app.signature(LAUNCH, args=(_plain(fresh),))
     return result, launch.set(task_id=result.id, **_routing(sig))
 
 
 def _copy(sig: Signature, app: Celery) -> Signature:
     # Freezing writes ids into all parts; the caller's may be scheduled again, under new ones.
-    content_type, encoding, data = dumps(sig, serializer=app.conf.task_serializer)
+    content_type, encoding, data = dumps(_plain(sig), serializer=app.conf.task_serializer)
     return signature(loads(data, content_type, encoding, accept=[content_type]), app=app)
+
+
+def _plain(value: Any) -> Any:
+    """*value* with dicts in the place of signatures.
+
+    A serializer may take a signature for what it is not: a group has as many keys as any other one,
+    but the length of its tasks.
+    """
+    if isinstance(value, Signature) or type(value) is dict:
+        return {key: _plain(one) for key, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_plain(one) for one in value)
+    return value
 
 
 def _bound_to(app: Celery, result: Any) -> Any:
@@ -72,14 +85,14 @@ def _routing(sig: Signature) -> dict[str, Any]:
     return {name: sig.options[name] for name in ("queue", "priority") if sig.options.get(name)}
 
 
-def parts_of(body: Any, app: Celery) -> list[str]:
+def task_ids(body: Any, app: Celery) -> list[str]:
     """Ids of the tasks in a launching task's arguments."""
     (described,), *_ = body
-    return parts(signature(described, app=app).freeze())
+    return ids_of(signature(described, app=app).freeze())
 
 
-def parts(result: ResultBase) -> list[str]:
+def ids_of(result: ResultBase) -> list[str]:
     """Ids of the tasks that a caller may be waiting for."""
     if isinstance(result, GroupResult):
-        return [task_id for child in result.results for task_id in parts(child)]
+        return [task_id for child in result.results for task_id in ids_of(child)]
     return [result.id]

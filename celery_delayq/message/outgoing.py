@@ -215,10 +215,10 @@ def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
     return f"{queue}{separator}{step}" if step else queue
 
 
-def needs_relay(captured: OutgoingMessage) -> bool:
+def needs_relay(message: OutgoingMessage) -> bool:
     """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
-    return bool(captured.exchange) or any(
+    return bool(message.exchange) or any(
         "x-expires" in (entity.queue_arguments or {}) or entity.expires
-        for entity in captured.declare
+        for entity in message.declare
         if isinstance(entity, Queue)
     )

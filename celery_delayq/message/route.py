@@ -15,24 +15,24 @@ from .outgoing import OutgoingMessage, dumps
 
 
 def relay_route(
-    captured: OutgoingMessage, queues: Mapping[str, Queue], key: str | None = None
+    message: OutgoingMessage, queues: Mapping[str, Queue], key: str | None = None
 ) -> str:
     """Where a relay publishes to, as the JSON text that stands in a record as its destination.
 
     Args:
-        captured: The message.
+        message: The message.
         queues: The app's queues. Those of the exchange that a message names are declared before
             it is published, as they would be by a worker.
         key: The list in the broker's Redis that it may be pushed to as it is, if there is one.
     """
-    named = [queue for queue in queues.values() if _exchange_name(queue) == captured.exchange]
-    entities = list(captured.declare)
-    if captured.exchange:
+    named = [queue for queue in queues.values() if _exchange_name(queue) == message.exchange]
+    entities = list(message.declare)
+    if message.exchange:
         entities += [queue for queue in named if queue not in entities]
     exchanges = [entity if isinstance(entity, Exchange) else entity.exchange for entity in entities]
     route = {
-        "exchange": captured.exchange,
-        "routing_key": captured.routing_key,
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
         "declare": [_described(entity) for entity in entities],
         # A queue that is missing counts as a failure, but nobody need listen to a fanout.
         "mandatory": not any(exchange and exchange.type == "fanout" for exchange in exchanges),

@@ -13,10 +13,11 @@ def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome
 
     With *revoke*, workers are told to drop it where it has left already, or may have.
     """
-    outcome, message = services.entries.cancel(checked_id(task_id))
+    task_id = checked_id(task_id)
+    outcome, message = services.entries.cancel(task_id)
     if message is not None:
         mark_revoked(services.app, task_id, message, outcome)
-        services.hooks.cancelled(task_id)
+        services.hooks.cancelled(task_id, message)
     if revoke and not outcome:
         services.app.control.broadcast("revoke", arguments={"task_id": task_id, "terminate": False})
     return outcome
@@ -24,7 +25,8 @@ def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome
 
 def reschedule(services: Services, task_id: str, when: When) -> tuple[Outcome, int | None]:
     """Give a scheduled task another due time; also returns it, in ms, where that was done."""
-    outcome, due_ms = services.entries.reschedule(checked_id(task_id), when)
+    task_id = checked_id(task_id)
+    outcome, due_ms = services.entries.reschedule(task_id, when)
     if due_ms is not None:
         services.hooks.rescheduled(task_id, due_ms)
     return outcome, due_ms

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
+from sys import maxsize
 
 from .. import clock
 from ..clock import TimeInput
-from ..errors import InvalidOption, UnreadableRecord
+from ..errors import InvalidOption
 from ..services import Services
 from ..store import Counts, State, checked_id
 from .task import ScheduledTask
-
-logger = logging.getLogger(__name__)
 
 
 def find(services: Services, task_id: str) -> ScheduledTask | None:
@@ -34,17 +32,12 @@ def waiting(
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise InvalidOption("limit", limit, "a whole number of tasks from 0")
     zone = services.timezone
-    after_ms = 0 if after_due is None else clock.at(after_due, zone).ms
-    before_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
-    return islice(_readable(services, after_ms, before_ms), limit)
-
-
-def _readable(services: Services, after_ms: int, before_ms: int) -> Iterator[ScheduledTask]:
-    for entry in services.entries.waiting(after_ms, before_ms):
-        try:
-            yield ScheduledTask.of(entry, services.app)
-        except UnreadableRecord as error:
-            logger.warning("%s", error)
+    earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
+    end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
+    entries = services.entries.waiting(earliest_ms, end_ms)
+    tasks = (ScheduledTask.of(entry, services.app) for entry in entries)
+    # More than islice can count to is more than there can be.
+    return islice(tasks, None if limit is None else min(limit, maxsize))
 
 
 def counts(services: Services) -> Counts:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery import Celery, states
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 
+from ..logs import logger_of
 from ..message.body import message_body
-from ..message.canvas import LAUNCH, parts_of
+from ..message.canvas import LAUNCH, task_ids
 from ..store import Outcome
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 def mark_revoked(app: Celery, task_id: str, message: bytes, outcome: Outcome) -> None:
@@ -33,11 +33,18 @@ def mark_revoked(app: Celery, task_id: str, message: bytes, outcome: Outcome) ->
 
 
 def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, Any]]:
-    headers, body = message_body(message, app.conf.accept_content)
+    headers, properties, body = message_body(message, app.conf.accept_content)
+    # Where the rpc:// backend sends a result to, as a worker has it of the message's properties.
+    # The parts of a canvas are answered where it was called.
+    reply_to = properties.get("reply_to")
     if headers.get("task") == LAUNCH:
-        return [(one, None) for one in parts_of(body, app)]
+        return [
+            (one, Context({"reply_to": reply_to, "correlation_id": one}))
+            for one in task_ids(body, app)
+        ]
     if headers.get("ignore_result"):
         return []
     embedded = body[2] if isinstance(body, (list, tuple)) else {}
     # With its chord, which has to fail now instead of waiting for a part that never comes.
-    return [(task_id, Context({**headers, "chord": embedded.get("chord")}))]
+    told = {"reply_to": reply_to, "correlation_id": task_id, "chord": embedded.get("chord")}
+    return [(task_id, Context({**headers, **told}))]

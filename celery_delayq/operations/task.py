@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from celery import Celery
+from celery.utils.saferepr import saferepr
 from kombu.utils.json import loads
 
 from ..clock import from_ms
-from ..errors import UnreadableRecord
 from ..message.body import body_of
 from ..store import Entry, State
+
+MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
 
 
 @dataclass(frozen=True)
@@ -32,48 +34,72 @@ class ScheduledTask:
 
     @classmethod
     def of(cls, entry: Entry, app: Celery) -> ScheduledTask:
-        """Read an entry.
-
-        Raises:
-            UnreadableRecord: its message is not one of Celery's.
-        """
+        """Read an entry. Where its message is none of Celery's, its ``reason`` says so."""
+        made = cls(
+            id=entry.task_id,
+            task="",
+            queue="",
+            due=from_ms(entry.due_ms),
+            created=from_ms(entry.created_ms),
+            state=entry.state,
+            reason=entry.reason,
+            _app=app,
+        )
         try:
             envelope = loads(entry.message)
-            headers, properties = envelope["headers"], envelope["properties"]
-            made = cls(
-                id=entry.task_id,
-                task=headers.get("task", ""),
-                queue=properties["delivery_info"]["routing_key"],
-                due=from_ms(entry.due_ms),
-                created=from_ms(entry.created_ms),
-                state=entry.state,
-                reason=entry.reason,
+            made = replace(
+                made,
+                task=envelope["headers"].get("task", ""),
+                queue=envelope["properties"]["delivery_info"]["routing_key"],
                 _envelope=envelope,
-                _app=app,
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UnreadableRecord(entry.task_id, repr(error)) from error
+        except Exception as error:  # what is not JSON fails in many ways, RecursionError among them
+            why = f"its message cannot be read: {error!r}"
+            return replace(made, reason=f"{entry.reason}; {why}" if entry.reason else why)
         # Protocol 1 keeps the task's name with its arguments.
         return made if made.task else replace(made, task=made._call.get("task", ""))
 
     @property
     def args(self) -> tuple[Any, ...] | None:
-        """The positional arguments.
+        """The positional arguments, also where ``argsrepr`` hides them from logs.
 
-        ``None`` when their serializer is not among the app's ``accept_content``: reading a list
-        must not unpickle what the app would refuse to run.
+        ``None`` when they cannot be read, have more than 32 MB, or their serializer is not among
+        the app's ``accept_content``: reading a list must not unpickle what the app would refuse to
+        run.
         """
         args = self._call.get("args")
-        return None if args is None else tuple(args)
+        return tuple(args) if isinstance(args, (list, tuple)) else None
 
     @property
     def kwargs(self) -> dict[str, Any] | None:
         """The keyword arguments; ``None`` as for :attr:`args`."""
-        return self._call.get("kwargs")
+        kwargs = self._call.get("kwargs")
+        return kwargs if isinstance(kwargs, dict) else None
+
+    @property
+    def argsrepr(self) -> str | None:
+        """The positional arguments as Celery's logs show them, or as the caller wants them shown.
+
+        So a call's ``argsrepr="***"`` hides them here as well.
+        """
+        return self._shown("argsrepr", self.args)
+
+    @property
+    def kwargsrepr(self) -> str | None:
+        """The keyword arguments, as :attr:`argsrepr`."""
+        return self._shown("kwargsrepr", self.kwargs)
+
+    def _shown(self, header: str, value: Any) -> str | None:
+        given = self._envelope.get("headers", {}).get(header)
+        if isinstance(given, str):
+            return given
+        # Protocol 1 has no such header.
+        return None if value is None else saferepr(value, MAX_SHOWN)
 
     @cached_property
     def _call(self) -> dict[str, Any]:
         body = body_of(self._envelope, self._app and self._app.conf.accept_content)
         if isinstance(body, dict):
             return body
-        return dict(zip(("args", "kwargs"), body or (), strict=False))
+        parts = body if isinstance(body, (list, tuple)) else ()
+        return dict(zip(("args", "kwargs"), parts, strict=False))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from celery.canvas import Signature
@@ -14,16 +14,18 @@ from kombu.exceptions import OperationalError
 
 from ..clock import DelayInput, TimeInput, When
 from ..errors import DelayQError, InvalidOption, NotATask, NotScheduled, StoreError
+from ..logs import logger_of
 from ..message import canvas
 from ..services import Services
 from ..store import NewEntry, checked_id
+from .calls import refuse_sent
 from .prepared import Preparation
-from .request import OPTION, Ready, Request
+from .request import OPTION, Ready, Request, watching
 from .times import Spread, own_time, times_for
 from .untouched import touched
 from .writing import write
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
@@ -99,13 +101,34 @@ class Loader:
             for item, when in zip(items, times, strict=False):
                 self._add(self._outcome(item, when))
             self._flush()
-        except (OperationalError, StoreError, NotScheduled) as error:
-            error.so_far = self.bulk
+            self._refuse_all_of_one_wrong_shape()
+        except BaseException as error:  # KeyboardInterrupt and time limits among them
+            with suppress(AttributeError, TypeError):  # one of somebody's that takes none
+                error.so_far = self.bulk  # type: ignore[attr-defined]
             raise
+        self._warn()
         return self.bulk
 
+    def _refuse_all_of_one_wrong_shape(self) -> None:
+        # A time that was forgotten, or tuples of arguments in place of items: the call is wrong.
+        refused = self.bulk.refused
+        if refused and len(refused) == len(self.bulk.ids) and all(map(_is_shape, refused.values())):
+            raise refused[0]
+
+    def _warn(self) -> None:
+        if self.bulk.refused:
+            place, error = next(iter(self.bulk.refused.items()))
+            logger.warning(
+                "%d of %d items of a bulk of %s were refused; the first is number %d, with %s",
+                len(self.bulk.refused),
+                len(self.bulk.ids),
+                self._signature.get("task"),
+                place,
+                type(error).__name__,  # its text may have the item's arguments
+            )
+
     def _outcome(self, item: Item, when: When | None) -> NewEntry | str | Exception:
-        """Of one item its entry, the id of a task that has run, or why neither."""
+        """Of one item its entry, the id of a task that has run or was there, or why neither."""
         try:
             return self._new(*self._read(item, when))
         except (OperationalError, StoreError, SoftTimeLimitExceeded, NotScheduled):
@@ -127,13 +150,15 @@ class Loader:
             return
         new = [outcome for outcome in self._slice if isinstance(outcome, NewEntry)]
         answers = iter(write(self._services, new, self._policy) if new else ())
+        outcomes: list[str | Exception] = []
         for outcome in self._slice:
             if isinstance(outcome, NewEntry):
                 answer = next(answers)
-                self._note(answer if isinstance(answer, DelayQError) else outcome.task_id)
+                outcomes.append(answer if isinstance(answer, DelayQError) else outcome.task_id)
             else:
-                self._note(outcome)
+                outcomes.append(outcome)
         self._slice, self._bytes = [], 0
+        self._note(outcomes)
         if self._progress:
             self._progress(self.bulk)
         self._look_around()
@@ -148,14 +173,18 @@ class Loader:
         elif self._preparation is None:
             self._preparation = Preparation(self._services.app)
 
-    def _note(self, outcome: str | Exception) -> None:
-        if isinstance(outcome, Exception):
-            self.bulk.refused[len(self.bulk.ids)] = outcome
-        self.bulk.ids.append(None if isinstance(outcome, Exception) else outcome)
+    def _note(self, outcomes: list[str | Exception]) -> None:
+        first = len(self.bulk.ids)
+        refused = {
+            place: one for place, one in enumerate(outcomes, first) if isinstance(one, Exception)
+        }
+        # In one go, so that an interruption finds all of a slice, or nothing.
+        self.bulk.refused.update(refused)
+        self.bulk.ids += [None if isinstance(one, Exception) else one for one in outcomes]
 
     def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str]:
         try:
-            args, kwargs, brought, task_id = _parts(*item)
+            args, kwargs, brought, task_id = _item(*item)
         except TypeError:
             raise InvalidOption("item", item, _ITEM) from None
         if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
@@ -180,12 +209,13 @@ class Loader:
     def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | str:
         got: list[Ready] = []
         options = {OPTION: Request(when, got.append), "add_to_parent": False}
-        result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
+        with watching() as sent:
+            result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
         if not got:
             if not isinstance(result, EagerResult):
-                raise NotScheduled(result.id)
-            ran: str = result.id
-            return ran
+                refuse_sent(result, sent)
+            known: str = result.id  # it has run, or was called before
+            return known
         (ready,) = got
         self._policy = ready.policy
         if self._preparation:
@@ -193,10 +223,14 @@ class Loader:
         return ready.new
 
 
-def _parts(
+def _item(
     args: Any, kwargs: Any, time: Any = None, task_id: str | None = None
 ) -> tuple[Any, Any, Any, str | None]:
     return args, kwargs, time, task_id
+
+
+def _is_shape(error: Exception) -> bool:
+    return isinstance(error, InvalidOption) and error.name in ("item", "time")
 
 
 def _bare(error: Exception) -> Exception:

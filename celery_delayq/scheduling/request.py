@@ -6,7 +6,9 @@ other option passes, and is taken out where the message is complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,8 +22,30 @@ from ..services import Services
 from ..store import NewEntry
 
 PREFIX = "delayq_"
+_NEAR = "delay"  # what begins like this is meant for this package, and mistyped
 OPTION = "delayq_request"
 AT, AFTER = "delayq_at", "delayq_after"
+
+# The ids of the messages that the call under way has sent, and not scheduled.
+_sent: ContextVar[list[str] | None] = ContextVar("celery_delayq_sent", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[list[str]]:
+    """Collect the ids of what is sent meanwhile, where it should have been scheduled."""
+    ids: list[str] = []
+    token = _sent.set(ids)
+    try:
+        yield ids
+    finally:
+        _sent.reset(token)
+
+
+def note_sent(task_id: str) -> None:
+    """A message goes to the broker; whoever watches learns of it."""
+    ids = _sent.get()
+    if ids is not None:
+        ids.append(task_id)
 
 
 @dataclass(frozen=True)
@@ -65,8 +89,10 @@ def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None
     given = {
         name: value
         for name, value in options.items()
-        if name.startswith(PREFIX) and value is not None
+        if name.startswith(_NEAR) and value is not None
     }
+    for stamp in options.get("stamped_headers") or ():
+        given.pop(stamp, None)  # a header of the user's own, that travels as an option
     for name, value in given.items():
         if name not in (OPTION, AT, AFTER):
             raise InvalidOption(name, value, f"no such option; there are {AT} and {AFTER}")
@@ -80,8 +106,9 @@ def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None
 
 
 def _captured(services: Services, eta: str | None) -> Request | None:
-    if not eta or not services.settings.capture_eta:
+    settings = services.settings if eta else None
+    if not eta or not settings or not settings.capture_eta:
         return None
     when = at(isoparse(eta), services.timezone)
     ahead = when.ms / 1000 - utc_now().timestamp()
-    return Request(when) if ahead >= services.settings.min_delay else None
+    return Request(when) if ahead >= settings.min_delay else None

@@ -11,13 +11,15 @@ there: ``apply_async``, ``send_task``, signatures, retries, every part of a canv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 import celery.app.amqp
-from kombu import Producer
+from kombu import Message, Producer
 
+from ..clock import from_ms
+from ..errors import InvalidOption
 from ..message import native_delay
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
 from ..message.outgoing import (
@@ -30,13 +32,15 @@ from ..message.outgoing import (
 from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, checked_id
-from ..store.record import NewRecord, destination_for
-from .request import PREFIX, Ready, Request, requested
+from ..store.record import LAST_MS, NewRecord, destination_for
+from .request import AFTER, AT, PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
-MANY_TEMPLATES = 1000  # names of templates that a process remembers to have seen
+SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
 _ONCE = {"max_retries": 0}
+# Properties that speak of the delivery of a message.
+_OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 Send = Callable[..., Any]
@@ -54,7 +58,7 @@ class DecidedMessage(_TaskMessage):
 
 def decided(
     services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
-) -> DecidedMessage:
+) -> Any:
     """Decide, once, whether a message is to be scheduled; *args* and *options* made it.
 
     A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
@@ -70,10 +74,11 @@ def decided(
         checked_id(args[0])
         expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
-            ends = request.expected_due() + timedelta(seconds=expires)
-            envelope["expires"] = ends.isoformat()
+            envelope["expires"] = _expiry(request.expected_due(), expires).isoformat()
             # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
             message.headers[EXPIRES_HEADER] = round(expires * 1000)
+    if type(message) is not _TaskMessage:
+        return message  # an AMQP class has messages of its own: the sender decides on these
     made: DecidedMessage = DecidedMessage._make(message)
     made.request = request
     return made
@@ -101,6 +106,7 @@ class Sender:
         theirs["headers"] = _foreign(theirs.get("headers"))
         if request is None:
             message.headers.pop(EXPIRES_HEADER, None)
+            note_sent(message.properties["correlation_id"])
             return self._send(producer, name, message, **theirs)
         return self._schedule(request, name, message, theirs)
 
@@ -108,24 +114,61 @@ class Sender:
         # The receiving worker would hold a message with an eta once more, in its memory.
         _envelope(message)["eta"] = None
         message = message._replace(sent_event=None)
-        task_id = message.properties["correlation_id"]
+        task_id = checked_id(message.properties["correlation_id"])
         native_delay.undo(options, self._services.app.amqp)
         # Celery counted it from now; whoever publishes the message counts anew.
         options.pop("expiration", None)
         retry, policy = self._retry(options)
 
+        producer = self._intercepting(request, task_id, policy if retry else _ONCE)
+        # Retrying is this sender's: there is no broker connection here that Celery could revive.
+        self._send(producer, name, message, retry=False, **options)
+
+    def _intercepting(
+        self, request: Request, task_id: str, policy: Mapping[str, Any]
+    ) -> InterceptingProducer:
+        """A producer that publishes nothing, and has what it is given written into the store."""
+
         def take(message: OutgoingMessage) -> None:
             destination = self._destination(message)
             new = NewEntry(task_id, request.when, self._new_record(message, destination))
-            ready = Ready(new, message, destination, policy if retry else _ONCE)
+            ready = Ready(new, message, destination, policy)
             if request.take is not None:
                 request.take(ready)
             else:
                 write_one(self._services, ready)
 
-        # Retrying is this sender's: there is no broker connection here that Celery could revive.
-        self._send(
-            InterceptingProducer(self._producer, take), name, message, retry=False, **options
+        return InterceptingProducer(self._producer, take)
+
+    def adopt(self, message: Message) -> None:
+        """Schedule a message that a broker delivered, as the options say that came along with it.
+
+        Raises:
+            DelayQError: why it was not scheduled.
+        """
+        properties = dict(message.properties)
+        asked = {name: properties.pop(name) for name in message.properties if _is_own(name)}
+        request = requested(self._services, asked, None)
+        if request is None:
+            raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
+        for name in _OF_THE_WAY:
+            properties.pop(name, None)
+        headers = {**message.headers, "eta": None}
+        exchange = message.delivery_info.get("exchange") or ""
+        routing_key = message.delivery_info["routing_key"]
+        queue = None if exchange else self._services.app.amqp.queues.get(routing_key)
+        task_id = checked_id(properties["correlation_id"])
+        self._intercepting(request, task_id, _ONCE).publish(
+            message.body,
+            exchange=exchange,
+            routing_key=routing_key,
+            declare=[queue] if queue is not None else [],
+            content_type=message.content_type,
+            content_encoding=message.content_encoding,
+            # A message that was received is not compressed any more.
+            compression=headers.pop("compression", None),
+            headers=headers,
+            **properties,
         )
 
     def _destination(self, message: OutgoingMessage) -> bytes:
@@ -144,7 +187,7 @@ class Sender:
         if record.name is None or record.name in self._seen or EXPIRES_HEADER in message.headers:
             return record
         # Seen once, it may never come again, and then a template costs more than it saves.
-        if len(self._seen) >= MANY_TEMPLATES:
+        if len(self._seen) >= SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(record.name)
         return message.new_record(destination, share=False)
@@ -154,6 +197,26 @@ class Sender:
         retry, policy = options.pop("retry", None), options.pop("retry_policy", None)
         wanted = conf.task_publish_retry if retry is None else retry
         return wanted, _known({**conf.task_publish_retry_policy, **(policy or {})})
+
+
+def asks_for_a_time(message: Message) -> bool:
+    """Whether a message that a broker delivered still carries an option of this package's.
+
+    No process that has a ``DelayQ`` sends one; one without lets it pass, as a property.
+    """
+    return any(map(_is_own, message.properties))
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(PREFIX)
+
+
+def _expiry(due: datetime, seconds: float) -> datetime:
+    last = from_ms(LAST_MS)
+    try:
+        return min(due + timedelta(seconds=seconds), last)
+    except OverflowError:  # Celery could add it to now, but the due time may be centuries later
+        return last
 
 
 def _known(policy: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,21 +10,17 @@ library that renames it makes bulks slower, and no message wrong.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from types import FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import celery.app.amqp
 import celery.app.routes
-import kombu.messaging
 from celery.app.amqp import AMQP
 from celery.canvas import Signature
 from celery.signals import after_task_publish, before_task_publish, task_sent
-from kombu import Producer
-from kombu.transport import virtual
 
 from ..message.outgoing import DIFFERING
+from ..message.untouched import IN_KOMBU, Place
 
 _SIGNALS = (before_task_publish, after_task_publish, task_sent)
 
@@ -37,49 +33,13 @@ _Router = getattr(celery.app.routes, "Router", None)
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
-class Place(NamedTuple):
-    """A function on the way of a message, and the modules that may define it, or how they begin."""
-
-    owner: Any
-    name: str
-    modules: tuple[str, ...]
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether one of the modules defines it: not overridden, wrapped, replaced or rewritten."""
-        found = getattr(self.owner, self.name, None)
-        function = found.__func__ if type(found) is MethodType else found
-        # A wrapper is of another type, or marked, or its globals are another module's.
-        if type(function) is not FunctionType or function.__dict__:
-            return False
-        module = function.__globals__["__name__"]
-        # A function that was given other code has the code of another file.
-        return (
-            module.startswith(self.modules)
-            and module.replace(".", os.sep) in function.__code__.co_filename
-        )
-
-    def __str__(self) -> str:
-        owner = self.owner if isinstance(self.owner, (type, ModuleType)) else type(self.owner)
-        return f"{owner.__name__}.{self.name}"
-
-
 # Where the way is the same for every app.
 _EVERYWHERE = (
     *(Place(AMQP, name, ("celery.app.amqp",)) for name in ("as_task_v2", "_create_task_sender")),
     Place(celery.app.amqp, "saferepr", ("celery.utils.saferepr",)),
     Place(_MapRoute, "__call__", ("celery.app.routes",)),
     *(Place(signal, "send", ("celery.utils.dispatch.signal",)) for signal in _SIGNALS),
-    *(
-        Place(Producer, name, ("kombu.messaging",))
-        for name in ("publish", "_publish", "_prepare", "_delivery_details")
-    ),
-    Place(kombu.messaging, "dumps", ("kombu.serialization",)),
-    Place(kombu.messaging, "compress", ("kombu.compression",)),
-    *(
-        Place(virtual.Channel, name, ("kombu.transport.virtual.base",))
-        for name in ("prepare_message", "encode_body", "_inplace_augment_message")
-    ),
+    *IN_KOMBU,
 )
 
 _ROUTER = ("route", "expand_destination", "lookup_route", "query_router")

@@ -16,7 +16,7 @@ from .record import Record
 from .scripts import Scripts
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
-CHUNK = 200  # entries per call of claim, ack and release: some 3 ms
+CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
 HEARTBEATS = 6  # that a scanner gives in the time for which one counts
 MAX_REFUSALS = 8  # after which an entry is dead
 LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
@@ -217,7 +217,7 @@ class Engine:
     def reclaim(self) -> list[str]:
         """Take back leases that ran out; returns the ids."""
         ids = self._scripts.call("reclaim", limit=self._batch_size)
-        return [task_id.decode() for task_id in ids]
+        return [task_id.decode(errors="replace") for task_id in ids]
 
     def leave(self) -> None:
         """Stop counting as alive."""

@@ -16,9 +16,9 @@ from .outcome import Outcome
 from .record import NewRecord, Record
 from .scripts import Scripts
 
-Row = tuple[int, bytes, Record, bytes | None]
+Row = tuple[float, bytes, Record, bytes | None]
 
-MANY_TEMPLATES = 1000  # names of templates that a process remembers to have sent
+SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
 PAGE = 200
 PAGE_BYTES = 4_000_000
 
@@ -89,6 +89,7 @@ class Entries:
         operation: bytes,
         again: bool = True,
         supersede: bool = False,
+        until: float | None = None,
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, all of them in one step of Redis's; the caller bounds how many.
 
@@ -97,8 +98,9 @@ class Entries:
             operation: 8 bytes that name this call. A repetition after a lost reply must bring
                 the same ones; it then changes nothing and gets the same answer.
             again: Whether this may be such a repetition; the first call need not look for it.
-            supersede: The caller is this very task, running: an entry of it that is still
-                in the store was delivered, and gives way.
+            supersede: The caller is this very task, running: an entry of its id that may have
+                been delivered gives way. One that has not left is another task, and stays.
+            until: When to give up, by the monotonic clock.
 
         Returns:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
@@ -112,7 +114,8 @@ class Entries:
         }
 
         def call(known: Container[bytes]) -> list[int]:
-            answer = self._scripts.call("schedule", entries=_arguments(new, known), **options)
+            entries = _arguments(new, known)
+            answer = self._scripts.call("schedule", until=until, entries=entries, **options)
             return [int(word) for word in answer.split()]
 
         # A template that this process has sent before is there, as a rule: not once more, unless it
@@ -121,7 +124,7 @@ class Entries:
         answers = call(known)
         if _NO_TEMPLATE in answers:
             answers = call(())
-        if len(self._templates) < MANY_TEMPLATES:
+        if len(self._templates) < SENT_AT_MOST:
             self._templates.update(one.record.name for one in new if one.record.name)
         return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]
 
@@ -166,43 +169,53 @@ class Entries:
         found = self._scripts.call("find", id=task_id)
         return found[1] if found and found[0] == b"handed_over" else None
 
+    def cancelled_ms_ago(self, task_id: str) -> int | None:
+        """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
+        found = self._scripts.call("find", id=task_id)
+        return found[1] if found and found[0] == b"cancelled" else None
+
     def _look(self, task_id: str) -> Any:
         found = self._scripts.call("find", id=task_id)
         _refuse_unreadable(task_id, *found)
-        return [] if found and found[0] == b"handed_over" else found
+        return [] if found and found[0] in (b"handed_over", b"cancelled") else found
 
-    def waiting(self, after_ms: int, before_ms: int) -> Iterator[Entry]:
-        """Entries due from *after_ms* to just before *before_ms*, in due order, page by page.
+    def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
+        """Entries due from *earliest_ms* to just before *end_ms*, in due order, page by page.
 
-        Entries that come or go meanwhile make it neither skip nor repeat another one. What
+        Entries that come or go meanwhile make it neither skip nor repeat another one, and one that
+        is rescheduled does not come again: so it ends, whatever is done with what it gives. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
-        indexes = (self._index(name, after_ms, before_ms) for name in ("due", "relay"))
+        given: set[int] = set()  # hashes, which take less than the members
+        indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
         for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
+            if hash(member) in given:
+                continue
+            given.add(hash(member))
             task_id = member[6:].decode(errors="replace")
             with suppress(UnreadableRecord):
                 yield _entry(task_id, State.SCHEDULED, record, template)
 
-    def _index(self, name: str, after_ms: int, before_ms: int) -> Iterator[Row]:
-        score, order = after_ms - 1, 2**48
+    def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
+        score, order = str(earliest_ms - 1), 2**48
         while True:
             flat, known, shared = self._scripts.call(
                 "page",
                 index=name,
                 score=score,
                 order=order,
-                before=before_ms,
+                before=end_ms,
                 limit=PAGE,
                 max_bytes=PAGE_BYTES,
             )
             templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            numbers = iter(map(int, known.split()))
+            words = iter(known.decode().split())
             for member, text in zip(flat[::2], flat[1::2], strict=True):
-                score, header_end = next(numbers), next(numbers)
-                order = int.from_bytes(member[:6], "big")
+                score, header_end = next(words), int(next(words))
+                order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
                 if text:
                     record = Record(text, header_end)
-                    yield score, member, record, templates.get(record.name)
+                    yield float(score), member, record, templates.get(record.name)
             if not flat:
                 return
 
@@ -220,9 +233,9 @@ def _entry(
 ) -> Entry:
     try:
         message = record.message(task_id.encode(), template)
+        return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
-    return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
 
 
 def _message(task_id: str, text: bytes, header_end: int, template: bytes) -> bytes | None:

@@ -6,17 +6,25 @@ from ..errors import InvalidOption
 
 LONGEST_ID = 512  # bytes; a task id is part of every index
 
+_EXPECTED = f"text of 1 to {LONGEST_ID} bytes"
+
 
 def checked_id(task_id: str) -> str:
-    """*task_id*, if it can be one.
+    """*task_id*, if it can be one, as plain text.
+
+    Of a ``(str, Enum)`` that is its value, which is also what JSON makes of it; ``str`` of one may
+    be its name.
 
     Raises:
         InvalidOption: not text, empty, or longer than 512 bytes.
     """
+    if not isinstance(task_id, str):
+        of_it = "; it is the id of a result, .id" if hasattr(task_id, "id") else ""
+        raise InvalidOption("task_id", task_id, _EXPECTED + of_it)
     try:
         size = len(task_id.encode())
-    except (AttributeError, UnicodeEncodeError):
+    except UnicodeEncodeError:
         size = 0
     if not 0 < size <= LONGEST_ID:
-        raise InvalidOption("task_id", task_id, f"text of 1 to {LONGEST_ID} bytes")
-    return task_id
+        raise InvalidOption("task_id", task_id, _EXPECTED)
+    return str.__str__(task_id)

@@ -28,15 +28,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from functools import lru_cache
 
-from ..clock import EPOCH
+from ..clock import from_ms
 
 NAME_BYTES = 12
+LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that each zone can name
 LINES = 10
-PARTS = 6  # what belongs between them, ids and due time apart
+DIFFERING = 6  # what belongs between them, ids and due time apart
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,12 @@ def whole(destination: bytes, message: str) -> NewRecord:
     return NewRecord(destination, b"I" + message.encode())
 
 
+@lru_cache(maxsize=64)
+def name_of(text: bytes) -> bytes:
+    """The name of a template: a hash of it that a script can take as well."""
+    return hashlib.sha1(text, usedforsecurity=False).digest()[:NAME_BYTES]
+
+
 @dataclass(frozen=True)
 class Template:
     """What the messages of one task share, in :data:`LINES` lines, and its name.
@@ -77,7 +83,7 @@ class Template:
     @classmethod
     def of(cls, lines: list[str]) -> Template:
         text = "\n".join(lines).encode()
-        return cls(text, hashlib.blake2b(text, digest_size=NAME_BYTES).digest())
+        return cls(text, name_of(text))
 
     def new_record(self, destination: bytes, differing: Iterable[str]) -> NewRecord:
         """A record that shares it; *differing* belongs between the lines."""
@@ -124,16 +130,19 @@ class Record:
             template: The text of the template that it shares, if it does.
 
         Raises:
-            ValueError: the template is gone, or the record does not fit it.
+            ValueError: the template is gone, or not what its name says, or the record does not fit
+                it.
         """
         text, header_end = self.text, self.header_end
         if text[header_end + 40 : header_end + 41] != b"T":
             return b"%s%s}}" % (text[header_end + 41 :], self._due)
         if not template:
             raise ValueError("template is gone")
+        if name_of(template) != self.name:
+            raise ValueError("template is damaged")
         line = template.split(b"\n")
-        differing = text[header_end + 41 + NAME_BYTES :].split(b"\n", PARTS - 1)
-        if len(line) != LINES or len(differing) != PARTS:
+        differing = text[header_end + 41 + NAME_BYTES :].split(b"\n", DIFFERING - 1)
+        if len(line) != LINES or len(differing) != DIFFERING:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing
         operation = text[header_end + 32 : header_end + 40]
@@ -150,11 +159,10 @@ class Record:
         if not expires.startswith((b"+", b"-")):
             return expires
         # It counts from the due time, and so follows it.
-        with suppress(OverflowError):
-            if expires[1:].isdigit():
-                moment = EPOCH + timedelta(milliseconds=self.due_ms + int(expires))
-                return b'"%s"' % moment.isoformat(timespec="microseconds").encode()
-        raise ValueError("record does not fit its template")
+        if not expires[1:].isdigit():
+            raise ValueError("record does not fit its template")
+        moment = from_ms(max(0, min(self.due_ms + int(expires), LAST_MS)))
+        return b'"%s"' % moment.isoformat(timespec="microseconds").encode()
 
     @property
     def _due(self) -> bytes:

@@ -26,7 +26,7 @@ class Refusal(Enum):
 # script's error.
 _CODES = re.compile(
     r"(?:^|\s-)(?:(?P<full>OOM)"
-    r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|TRYAGAIN)"
+    r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|TRYAGAIN|UNBLOCKED)"
     r"|(?P<rights>NOAUTH|WRONGPASS))\b"
 )
 

@@ -9,7 +9,7 @@ from celery import Task, chain, chord, group
 from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import AlreadyScheduled, InvalidDueTime
-from celery_delayq.errors import InvalidOption, InvalidSetting, NotScheduled
+from celery_delayq.errors import InvalidOption, InvalidSetting, NotATask, NotScheduled
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists, templates
 
@@ -144,7 +144,7 @@ def test_an_id_that_comes_twice_is_held_once_with_its_first_arguments(remind, de
 
 
 def test_where_every_item_is_bad_each_has_its_reason_and_nothing_is_written(remind, delayq, redis):
-    bulk = delayq.schedule_many(remind, [None] * 450, at=FAR)
+    bulk = delayq.schedule_many(remind, [((), {}, "soon")] * 450, at=FAR)
 
     assert bulk.ids == [None] * 450
     assert [*bulk.refused] == [*range(450)]
@@ -181,14 +181,14 @@ CANVASES = {
 
 @pytest.mark.parametrize("kind", CANVASES)
 def test_a_canvas_is_refused(remind, delayq, redis, kind):
-    with pytest.raises(TypeError, match="expected a plain task; schedule takes a canvas"):
+    with pytest.raises(NotATask, match="expected a plain task; schedule takes a canvas"):
         delayq.schedule_many(CANVASES[kind](remind), numbered(3), at=FAR)
     assert redis.keys() == []
 
 
 @pytest.mark.parametrize("what", ["add", 5, None, print])
 def test_what_is_no_task_is_refused(delayq, redis, what):
-    with pytest.raises(TypeError, match="expected a signature, or a task"):
+    with pytest.raises(NotATask, match="expected a signature, or a task"):
         delayq.schedule_many(what, numbered(3), at=FAR)
     assert redis.keys() == []
 

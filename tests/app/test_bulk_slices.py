@@ -37,7 +37,7 @@ def test_no_items_are_no_step_at_all(remind, delayq, connections):
 def test_items_that_are_all_refused_are_no_step_either(remind, delayq, connections):
     before = connections()
 
-    delayq.schedule_many(remind, [None] * 300, at=FAR)
+    delayq.schedule_many(remind, [((), {}, "soon")] * 300, at=FAR)
 
     assert connections() == before
 

@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+from celery import group
 from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
 
@@ -168,3 +169,16 @@ def test_workers_are_told_nothing_of_what_was_cancelled_in_time(app, add, delayq
 
     # Messages arrive in order: had there been a "revoke", it would be the first.
     assert method(said) == "ping"
+
+
+@pytest.mark.parametrize("canvas", [False, True])
+def test_with_the_rpc_backend_whoever_waits_learns_of_it(delayq_app, url, canvas):
+    app = delayq_app("memory://", "rpc://", delayq_url=url)
+    task = app.signature("t")
+    signature = group(task, task.clone()) if canvas else task
+    result = signature.delay_until(FAR)
+
+    assert result.cancel() is Outcome.DONE
+
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=5)

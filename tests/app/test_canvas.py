@@ -1,5 +1,6 @@
 """A canvas is held as one entry; its parts' ids are known to the caller at once."""
 
+import importlib.util
 import json
 import pickle
 
@@ -60,9 +61,34 @@ def test_applying_it_gives_the_ids_that_the_caller_has(app, add, delayq, redis, 
     assert applied
 
 
-def received(app):
+# What is installed takes part.
+SERIALIZERS = ["pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
+
+
+@pytest.mark.parametrize("serializer", SERIALIZERS)
+@pytest.mark.parametrize("what", ["group", "chord", "group of chains", "chain"])
+def test_another_serializer_brings_every_part_along(app, delayq, redis, serializer, what):
+    app.conf.update(task_serializer=serializer, accept_content=[serializer])
+    add = app.task(name="add")(number_of)
+    result = CANVASES[what](add).delay_until(LONG_AGO)
+    delayq.hand_over()
+    [body] = received(app, serializer)
+    redis.flushall()
+
+    app.tasks[LAUNCH](*body[0])
+
+    applied = {message["headers"]["id"] for message in pushed(redis)}
+    assert applied <= known_ids(result)
+    assert len(applied) == (1 if what == "chain" else 2)
+
+
+def number_of(*numbers):
+    return len(numbers)
+
+
+def received(app, serializer="json"):
     with app.connection_for_read() as connection:
-        simple = connection.SimpleQueue("celery", no_ack=True)
+        simple = connection.SimpleQueue("celery", no_ack=True, accept=[serializer])
         bodies = [simple.get_nowait().payload for _ in range(simple.qsize())]
         simple.close()
     return bodies

@@ -161,3 +161,21 @@ def test_a_task_without_expiry_gets_none(add, delayq):
     held = envelope(delayq, result.id)
     assert held.headers["expires"] is None
     assert "expiration" not in json.dumps(held.properties)
+
+
+@pytest.mark.parametrize("text", ["", "long " * 2000], ids=["short", "long"])
+def test_an_expiry_in_thousands_of_years_stays_a_date_that_a_worker_can_read(
+    add, delayq, redis, text
+):
+    add.s(text).set(expires=86_400 * 365 * 7950, task_id="a").delay_until(DUE)
+    seen = [envelope(delayq, "a").headers["expires"]]
+    delayq.reschedule("a", "2255-01-01")
+    seen.append(envelope(delayq, "a").headers["expires"])
+    delayq.reschedule("a", 0)
+    delayq.hand_over()
+    seen.append(json.loads(redis.lrange("celery", 0, -1)[0])["headers"]["expires"])
+
+    for one in seen:
+        for hours in (-12, 14):
+            assert isoparse(one).astimezone(timezone(timedelta(hours=hours))).year > 9900
+    assert seen[1] == "9999-12-31T00:00:00.000000+00:00"

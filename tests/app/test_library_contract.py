@@ -14,6 +14,8 @@ from unittest import mock
 import amqp
 import pytest
 from celery import Celery
+from celery.app.amqp import AMQP
+from celery.app.task import Task
 
 import celery_delayq
 from celery_delayq import DelayQ
@@ -131,6 +133,8 @@ def test_what_somebody_wrapped_is_taken_for_what_it_was(make_app, monkeypatch):
     monkeypatch.setattr(Celery, "send_task", wrapper)
     monkeypatch.setattr(amqp.Channel, "_on_basic_ack", wrapper)
     monkeypatch.setattr(amqp.Channel, "confirm_select", mock.Mock())
+    monkeypatch.setattr(Task, "apply_async", mock.Mock())
+    monkeypatch.setattr(AMQP, "as_task_v2", mock.MagicMock())
 
     DelayQ(app).close()
 

@@ -105,7 +105,9 @@ def test_bounds_are_times_as_everywhere(schedule, delayq):
         assert ids(delayq.tasks(before_due=bound)) == ["m0"]
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (3, 3), (99, 4), (None, 4)])
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(0, 0), (1, 1), (3, 3), (99, 4), (2**63, 4), (10**30, 4), (None, 4)]
+)
 def test_a_limit_is_the_most_that_comes(schedule, delayq, limit, expected):
     schedule([1, 2], relayed=[3, 4])
 
@@ -168,3 +170,15 @@ def test_large_bodies_are_listed_without_holding_redis_with_one_giant_reply(app,
         app.send_task("t", ("x" * 1_000_000,), task_id=str(number), delayq_at=FAR + number)
 
     assert [len(task.args[0]) for task in delayq.tasks()] == [1_000_000] * 12
+
+
+def test_a_loop_that_puts_off_what_it_lists_ends(schedule, delayq):
+    schedule([1, 2, 3], relayed=[4])
+    put_off = []
+
+    for task in delayq.tasks(limit=99):
+        put_off.append(task.id)
+        delayq.reschedule(task.id, by=timedelta(hours=1))
+
+    assert put_off == ["m1", "m2", "m3", "r4"]
+    assert [task.due.timestamp() - FAR for task in delayq.tasks()] == [3601, 3602, 3603, 3604]

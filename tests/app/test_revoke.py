@@ -2,12 +2,16 @@
 
 import base64
 import json
+from types import SimpleNamespace
 
 import pytest
 from celery.result import AsyncResult
+from celery.worker import state as worker_state
+from celery.worker.control import Panel, revoke
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome
+from celery_delayq.integration import control
 from tests.app.support import FAR, LONG_AGO, claim, lists
 
 
@@ -153,3 +157,59 @@ def test_discarding_a_queue_does_not_touch_what_is_held(app, add, delayq, redis)
 
     assert lists(redis) == {}
     assert delayq.get(held.id) is not None
+
+
+@pytest.fixture
+def panel(monkeypatch):
+    """A worker's remote control: ``panel(app)`` is told to revoke; it remembers in ``revoked``."""
+    monkeypatch.setitem(Panel.data, "revoke", revoke)
+    control.wrap_panel()
+
+    def tell(app, task_id):
+        state = SimpleNamespace(app=app, consumer=SimpleNamespace())
+        return Panel.data["revoke"](state, task_id)
+
+    yield tell
+    worker_state.revoked.clear()
+
+
+def test_of_several_workers_none_remembers_what_one_of_them_has_cancelled(app, add, delayq, panel):
+    add.s(1).set(task_id="a").delay_until(FAR)
+
+    answers = [panel(app, "a") for _ in range(3)]
+
+    assert answers == [{"ok": "tasks ['a'] cancelled before they were due"}] * 3
+    assert "a" not in worker_state.revoked
+
+
+def test_a_worker_remembers_what_it_never_heard_of_and_what_was_handed_over(
+    app, add, delayq, panel
+):
+    add.s(1).set(task_id="gone").delay_until(LONG_AGO)
+    delayq.hand_over()
+
+    panel(app, ["gone", "never"])
+
+    assert {*worker_state.revoked} == {"gone", "never"}
+
+
+def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeypatch):
+    # Another message may have been sent under its id since.
+    monkeypatch.setattr(control, "LATELY_MS", 0)
+    add.s(1).set(task_id="a").delay_until(FAR).cancel()
+
+    panel(app, "a")
+
+    assert "a" in worker_state.revoked
+
+
+def test_every_worker_remembers_what_may_have_been_delivered(app, add, delayq, panel, redis):
+    add.s(1).set(task_id="a", exchange="mail", routing_key="m").delay_until(LONG_AGO)
+    claim(delayq)
+    for member in redis.zrange("{delayq:0}:leased", 0, -1):
+        redis.zadd("{delayq:0}:leased", {member: 1})  # the lease ran out
+    assert delayq.cancel("a") is Outcome.UNCERTAIN
+
+    panel(app, "a")
+
+    assert "a" in worker_state.revoked

@@ -3,8 +3,9 @@
 import pytest
 
 from celery_delayq import DelayQ, ScannerStep
-from celery_delayq.errors import InvalidSetting
+from celery_delayq.errors import InvalidSetting, UnknownSetting
 from celery_delayq.settings import SETTINGS
+from tests.app.support import FAR
 
 EXPECTED = {
     "delayq_url": "a redis:// or rediss:// URL",
@@ -12,6 +13,7 @@ EXPECTED = {
     "delayq_batch_size": "a whole number of tasks from 1 to 1000",
     "delayq_lease": "a number of seconds from 1 to 3600",
     "delayq_safety_interval": "a number of seconds from 0.1 to 300",
+    "delayq_timeout": "a number of seconds from 0.1 to 60",
     "delayq_capture_eta": "true or false",
     "delayq_min_delay": "a number of seconds from 0 to 86400",
 }
@@ -23,6 +25,7 @@ WRONG = [
     ("delayq_batch_size", 1001),
     ("delayq_lease", True),
     ("delayq_safety_interval", float("nan")),
+    ("delayq_timeout", 0),
     ("delayq_capture_eta", "no"),
     ("delayq_min_delay", None),
 ]
@@ -31,6 +34,7 @@ RIGHT = [
     ("delayq_batch_size", 1000),
     ("delayq_lease", 3600),
     ("delayq_safety_interval", 0.1),
+    ("delayq_timeout", 60),
     ("delayq_capture_eta", True),
     ("delayq_min_delay", 0),
 ]
@@ -75,6 +79,20 @@ def test_a_wrong_value_keeps_a_worker_from_starting(make_app, key, value):
     for no_delayq in (False, True):
         with pytest.raises(InvalidSetting, match=key):
             ScannerStep(worker, no_delayq=no_delayq)
+
+
+def test_without_a_redis_a_worker_starts_that_does_not_scan(make_app):
+    app = make_app("memory://")
+    DelayQ(app)
+
+    worker = app.WorkController(pool="solo", no_delayq=True)
+
+    assert not any(isinstance(one, ScannerStep) for one in worker.steps)
+    with pytest.raises(InvalidSetting, match="delayq_url is None"):
+        app.WorkController(pool="solo")
+    app.conf.delayq_url = "memory://"
+    with pytest.raises(InvalidSetting, match="delayq_url is 'memory://'"):
+        app.WorkController(pool="solo", no_delayq=True)
 
 
 def test_a_wrong_value_is_an_error_at_the_first_call_in_any_process(make_app):
@@ -203,3 +221,101 @@ def test_settings_may_be_set_until_they_are_first_needed(bare_app):
     bare_app.conf.delayq_prefix = "two"
 
     assert delayq.services.settings.prefix == "two"
+
+
+def test_a_setting_that_is_changed_later_is_honoured(app, add, delayq, redis):
+    add.apply_async((1,), countdown=60)
+    assert delayq.counts().scheduled == 0
+
+    app.conf.delayq_capture_eta = True
+    add.apply_async((2,), countdown=60)
+    app.conf.delayq_min_delay = 100
+    add.apply_async((3,), countdown=60)
+
+    assert [task.args for task in delayq.tasks()] == [(2,)]
+    assert redis.llen("celery") == 2
+
+
+def test_a_store_that_is_changed_later_is_used_from_then_on(app, add, delayq):
+    first = add.delay_until(FAR, 1)
+    kept = delayq.services.entries
+    app.conf.delayq_lease = 60
+    assert delayq.services.entries is kept
+
+    app.conf.delayq_prefix = "other"
+    assert delayq.get(first.id) is None
+    add.delay_until(FAR, 2)
+
+    assert [task.args for task in delayq.tasks()] == [(2,)]
+    app.conf.delayq_prefix = "delayq"
+    assert [task.args for task in delayq.tasks()] == [(1,)]
+
+
+def test_a_store_in_another_database_gets_no_messages_for_lists_of_its_own(
+    app, add, delayq, redis_server
+):
+    add.delay_until(FAR, 1)
+
+    app.conf.delayq_url = redis_server.url(7)
+    result = add.delay_until(FAR, 2)
+
+    with redis_server.client(db=7) as client:
+        [record] = client.hvals("{delayq:0}:records")
+    assert record.startswith(b"1R")
+    assert delayq.get(result.id).args == (2,)
+
+
+def test_a_wrong_value_is_an_error_whenever_it_is_set(app, add, delayq):
+    add.delay_until(FAR, 1)
+
+    app.conf.delayq_lease = 0
+
+    with pytest.raises(InvalidSetting, match="delayq_lease is 0"):
+        add.delay_until(FAR, 2)
+
+
+def test_another_configuration_replaces_the_first_one(bare_app):
+    bare_app.config_from_object(Plain)
+    delayq = DelayQ(bare_app)
+    assert delayq.services.settings.batch_size == 7
+
+    bare_app.config_from_object({"broker_url": "redis://", "delayq_batch_size": 8})
+
+    assert delayq.services.settings.batch_size == 8
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [
+        ("delayq_batchsize", "delayq_batch_size"),
+        ("delayq_capture", "delayq_capture_eta"),
+        ("delayq_redis_url", "delayq_url"),
+    ],
+)
+def test_an_unknown_setting_is_an_error_that_names_the_nearest_one(make_app, wrong, nearest):
+    app = make_app("redis://", **{wrong: 1})
+    delayq = DelayQ(app)
+
+    with pytest.raises(UnknownSetting) as caught:
+        delayq.services.check()
+
+    assert str(caught.value).startswith(f"there is no setting {wrong}; did you mean delayq_")
+    assert caught.value.nearest == nearest
+
+
+def test_with_a_namespace_only_what_it_begins_is_a_setting(bare_app):
+    delayq = DelayQ(bare_app)
+    bare_app.config_from_object({"DELAYQ_NONE": 1, "CELERY_DELAYQ_NONE": 2}, namespace="CELERY")
+
+    with pytest.raises(UnknownSetting, match="no setting delayq_none;"):
+        _ = delayq.services.settings
+
+
+def test_a_time_zone_that_is_set_later_is_the_one_of_naive_times(app, add):
+    add.delay_until("2100-01-01T00:00:00", 1)
+    add.apply_async((1,), countdown=60)
+
+    app.conf.timezone = "Asia/Tokyo"
+    result = add.delay_until("2100-01-01T00:00:00", 1)
+
+    assert result.due.isoformat() == "2099-12-31T15:00:00+00:00"

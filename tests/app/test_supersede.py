@@ -2,10 +2,10 @@
 
 import pytest
 from celery._state import _task_stack
-from celery.exceptions import Retry
+from celery.exceptions import Reject, Retry
 
 from celery_delayq import AlreadyScheduled
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, claim
 
 
 @pytest.fixture
@@ -36,8 +36,9 @@ def running(task):
 
 
 def test_a_retry_takes_the_place_of_an_entry_that_brought_the_running_copy(app, task, running):
-    # Delivered, and still held: its acknowledgement was lost.
-    task.s(1).set(task_id="a").delay_until(FAR)
+    # Published, and still in the store: its acknowledgement was lost. (An exchange needs a relay.)
+    task.s(1).set(task_id="a", exchange="mail", routing_key="m").delay_until(LONG_AGO)
+    claim(app.delayq)
     running("a")
 
     with pytest.raises(Retry):
@@ -45,6 +46,17 @@ def test_a_retry_takes_the_place_of_an_entry_that_brought_the_running_copy(app, 
 
     assert app.delayq.get("a").args == (5,)
     assert app.delayq.counts().scheduled == 1
+
+
+def test_a_retry_leaves_a_task_alone_that_was_scheduled_meanwhile(app, task, running):
+    task.s(1).set(task_id="a").delay_until(FAR)
+    running("a")
+
+    with pytest.raises(Reject) as refused:
+        task.retry(countdown=3600)
+
+    assert isinstance(refused.value.reason, AlreadyScheduled)
+    assert app.delayq.get("a").args == (1,)
 
 
 def test_a_running_task_may_schedule_itself_again(app, task, running):

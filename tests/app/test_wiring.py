@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from celery import Celery
-from celery.app.amqp import AMQP
+from celery.app.amqp import AMQP, task_message
 from celery.app.control import Control
 
 import celery_delayq
@@ -263,3 +263,37 @@ def test_a_signature_of_an_app_without_delayq_is_not_sent_by_accident(
 
     assert lists(redis) == {}
     assert result is None or result.cancel()
+
+
+def test_a_message_of_an_app_s_own_type_stays_what_it_is(make_app, url, redis):
+    class Message(task_message):
+        tenant = None
+
+    seen = []
+
+    class OwnAMQP(AMQP):
+        def as_task_v2(self, *args, **options):
+            message = Message(*super().as_task_v2(*args, **options))
+            message.tenant = "acme"
+            return message
+
+        def _create_task_sender(self):
+            send = super()._create_task_sender()
+
+            def noted(producer, name, message, **options):
+                seen.append((name, message.tenant))
+                return send(producer, name, message, **options)
+
+            return noted
+
+    app = make_app(url)
+    app.amqp_cls = OwnAMQP
+    delayq = DelayQ(app)
+
+    app.send_task("sent")
+    app.send_task("scheduled", delayq_at=FAR)
+
+    assert seen[0] == ("sent", "acme")
+    assert [task.task for task in delayq.tasks()] == ["scheduled"]
+    assert redis.llen("celery") == 1
+    delayq.close()

@@ -50,10 +50,29 @@ def test_show_as_json_is_an_object(one, said):
     assert json.loads(line)["due"] == "2100-01-01T00:00:00+00:00"
 
 
-def test_arguments_that_may_not_be_decoded_are_none(app, said):
+def test_arguments_that_may_not_be_decoded_are_shown_as_celery_logs_them(app, said):
     app.send_task("t", (1,), task_id="one", serializer="pickle", delayq_at=FAR)
 
-    assert "args     None" in said("show", "one")
+    assert "args     (1,)" in said("show", "one")
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_arguments_of_either_protocol_are_shown(delayq_app, url, run, protocol):
+    app = delayq_app(url, task_protocol=protocol)
+    app.send_task("t", ("a",), {"b": None}, task_id="one", delayq_at=FAR)
+
+    lines = run("show", "one", app=app).output.splitlines()
+
+    assert {"args     ('a',)", "kwargs   {'b': None}"} <= {*lines}
+
+
+def test_what_a_call_hides_from_logs_is_not_shown(app, said):
+    hiding = {"argsrepr": "(***)", "kwargsrepr": "{'card': ***}"}
+    app.send_task("t", ("s3cret",), {"card": "s3cret"}, task_id="one", delayq_at=FAR, **hiding)
+
+    for lines in (said("show", "one"), said("show", "one", "--json"), said("list", "--json")):
+        assert "s3cret" not in "".join(lines)
+        assert "{'card': ***}" in "".join(lines)
 
 
 @pytest.mark.parametrize("command", [["show"], ["show", "--json"], ["cancel"]])

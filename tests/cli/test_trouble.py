@@ -26,6 +26,20 @@ def test_an_unknown_command_is_an_error_of_usage(run):
     assert run("explode").exit_code == 2
 
 
+def test_an_unknown_level_of_logging_is_an_error_of_usage(run):
+    result = run("scan", "-l", "NOPE")
+
+    assert result.exit_code == 2
+    assert "'NOPE' is not one of" in result.output
+
+
+@pytest.mark.parametrize("number", [2**63, 10**30])
+def test_any_limit_may_be_given(app, said, number):
+    app.send_task("t", task_id="one", delayq_at=FAR)
+
+    assert len(said("list", "--limit", str(number))) == 2
+
+
 @pytest.fixture
 def shop(tmp_path, url):
     """A project on disk, as a user has it; runs ``celery -A shop delayq …`` in a process."""

@@ -57,7 +57,7 @@ class Shelf:
         held = self.tasks.get(task_id)
         if held and held.operation == operation:
             return held.due_ms
-        if held and not supersede:
+        if held and not (supersede and (held.uncertain or held.place == LEASED)):
             return None
         self.numbers += 1
         self.tasks[task_id] = Task(

@@ -243,7 +243,8 @@ class FakeStore(Store):
 
     def _client(self) -> PooledConnection:
         client = PooledConnection(self.endpoint)
-        client._pool = fakeredis.FakeRedis(server=self._fake).connection_pool
+        pool = fakeredis.FakeRedis(server=self._fake).connection_pool
+        client._new = lambda _: pool.make_connection()
         return client
 
 

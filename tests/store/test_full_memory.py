@@ -21,7 +21,8 @@ def fill(store):
 @pytest.mark.parametrize("supersede", [False, True])
 @pytest.mark.parametrize("share", [False, True])
 def test_scheduling_is_refused_and_nothing_is_written(store, share, supersede):
-    store.schedule("held", FAR_MS)
+    store.schedule_relayed("held")
+    store.engine().claim(1)
     before = store.snapshot()
     fill(store)
     with pytest.raises(StoreFull, match=r"^schedule failed: .*maxmemory"):

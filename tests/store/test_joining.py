@@ -8,7 +8,7 @@ from celery_delayq.clock import MAX_DUE_MS
 from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
 from celery_delayq.store.record import Template, destination_for
-from tests.store.support import LINES, NOW_MS
+from tests.store.support import LINES, NOW_MS, ROUTE, new_record
 
 LIST = destination_for("L", "celery")
 TEXTS = st.text(st.characters(blacklist_characters="\n", blacklist_categories=("Cs",)), max_size=30)
@@ -57,11 +57,32 @@ def test_both_refuse_what_does_not_fit(store, parts, count):
     assert joined_by_move(store) == here
 
 
-def test_an_expiry_past_all_dates_cannot_be_read(store):
-    parts = ["", "null", f"+{10**18}", "", "", ""]
+@pytest.mark.parametrize(
+    ("expires", "seen"),
+    [(f"+{10**18}", b'"9999-12-31T00:00:00'), (f"-{10**18}", b'"1970-01-01T00:00:00')],
+)
+def test_an_expiry_past_all_dates_is_the_last_or_the_first_one(store, expires, seen):
+    parts = ["", "null", expires, '""', '""', '""']
     store.hold("a", Template.of(LINES).new_record(LIST, parts), NOW_MS)
-    with pytest.raises(UnreadableRecord, match="does not fit"):
-        store.entries.find("a")
+    [here] = joined_here(store, "a")
+    assert seen in here
+    assert joined_by_move(store) == [here]
+
+
+@pytest.mark.parametrize("spoilt", [LINES[0], "\n".join(LINES).replace("tests", "other")])
+def test_a_template_that_is_not_what_its_name_says_is_not_used(store, spoilt):
+    for task_id, to in (("list", LIST), ("relayed", destination_for("R", ROUTE))):
+        store.hold(task_id, new_record(task_id, to, share=True), NOW_MS)
+    [name] = store.raw.hkeys(store.keys["templates"])
+    store.raw.hset(store.keys["templates"], name, spoilt)
+    with pytest.raises(UnreadableRecord, match="template is damaged"):
+        store.entries.find("list")
+    engine = store.engine()
+    assert engine.hand_over().dead == [("list", "template is damaged")]
+    assert store.raw.llen("celery") == 0
+    [claimed], _ = engine.claim(1)
+    with pytest.raises(ValueError, match="template is damaged"):
+        _ = claimed.message
 
 
 def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):

@@ -133,6 +133,43 @@ def test_entries_that_come_and_go_make_a_listing_neither_skip_nor_repeat_another
     assert len(seen) == len(set(seen))
 
 
+@pytest.mark.parametrize("span", [1, 1000, 10**9])
+def test_a_listing_ends_though_each_task_of_it_is_rescheduled(store, monkeypatch, span):
+    small_pages(monkeypatch)
+    expected = [f"a{step}" for step in range(20)]
+    for step, task_id in enumerate(expected):
+        (store.schedule if step % 3 else store.schedule_relayed)(task_id, FAR_MS + step)
+    listed = []
+    for entry in itertools.islice(store.entries.waiting(*ALL), 100):
+        listed.append(entry.task_id)
+        store.entries.reschedule(entry.task_id, When("by", span))
+    assert sorted(listed, key=expected.index) == expected
+
+
+@pytest.mark.parametrize("fraction", [0.25, 0.5, 0.75])
+def test_a_listing_ends_where_somebody_wrote_a_fraction_of_a_millisecond(
+    store, monkeypatch, fraction
+):
+    small_pages(monkeypatch)
+    for step in range(10):
+        store.schedule(f"a{step}", FAR_MS + step)
+    for member, score in store.raw.zrange(store.keys["due"], 2, 6, withscores=True):
+        store.raw.zadd(store.keys["due"], {member: score + fraction})
+    listed = ids(itertools.islice(store.entries.waiting(*ALL), 100))
+    assert listed == [f"a{step}" for step in range(10)]
+
+
+def test_a_member_of_somebody_else_s_hides_no_entry(store, monkeypatch):
+    small_pages(monkeypatch)
+    for step in range(10):
+        store.schedule(f"a{step}", FAR_MS)
+    strangers = ["", "x", b"\0\0\0\0\0", b"\xff\xff\xff\xff\xff", b"\xff" * 6, "somebody else's"]
+    store.raw.zadd(store.keys["due"], dict.fromkeys(strangers, FAR_MS))
+    store.raw.zadd(store.keys["due"], {"before": "-inf", "behind": "+inf"})
+    listed = ids(itertools.islice(store.entries.waiting(*ALL), 100))
+    assert listed == [f"a{step}" for step in range(10)]
+
+
 def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, monkeypatch):
     monkeypatch.setattr(entries, "PAGE_BYTES", 5000)
     for step in range(20):

@@ -65,3 +65,15 @@ def test_a_lease_without_a_claim_is_taken_back(store):
     assert store.engine().reclaim() == ["a"]
     assert store.score("relay", "a") == NOW_MS - 5
     store.check()
+
+
+def test_an_id_that_is_no_text_is_taken_back_with_the_others(store):
+    for task_id in "abc":
+        store.schedule_relayed(task_id)
+    store.engine().claim(3)
+    member = store.raw.zrange(store.keys["leased"], 1, 1)[0]
+    store.raw.zrem(store.keys["leased"], member)
+    store.raw.zadd(store.keys["leased"], {member[:6] + b"\xff\xfe": 0})
+    store.lease_out()
+    assert sorted(store.engine().reclaim()) == ["a", "c", "\ufffd\ufffd"]
+    assert store.raw.zcard(store.keys["leased"]) == 0

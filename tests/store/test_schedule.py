@@ -194,13 +194,44 @@ def test_a_running_task_that_retries_replaces_an_entry_of_its_own(store, hold):
     assert store.entries.find("a").due_ms == FAR_MS
 
 
-def test_a_running_task_replaces_an_entry_that_was_set_aside(store):
+def test_a_running_task_replaces_an_entry_whose_attempt_had_no_answer(store):
+    engine = store.engine()
+    store.schedule_relayed("a")
+    engine.nack("unknown", engine.claim(1)[0])
+    store.schedule("a", FAR_MS, supersede=True)
+    assert store.places("a") == ["due"]
+    store.check()
+
+
+def test_a_running_task_replaces_a_dead_entry_that_may_have_been_delivered(store):
     engine = store.engine()
     store.schedule_relayed("a", share=True)
-    claimed, _ = engine.claim(1)
-    engine.nack("dead", claimed, reason="NO_ROUTE")
+    engine.nack("unknown", engine.claim(1)[0])
+    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
     store.schedule("a", FAR_MS, supersede=True, share=True)
     assert store.places("a") == ["due"]
+    store.check()
+
+
+@both_kinds
+def test_a_running_task_replaces_no_entry_that_has_not_left(store, hold):
+    getattr(store, hold)("a", FAR_MS, payload="tomorrow")
+    store.schedule_relayed("other")
+    store.engine().claim(1)  # so that there is a claim, of another task
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("a", supersede=True)
+    assert b'"tomorrow"' in store.entries.find("a").message
+    store.check()
+
+
+@pytest.mark.parametrize("verdict", ["refused", "dead"])
+def test_a_running_task_replaces_no_entry_that_its_broker_refused(store, verdict):
+    engine = store.engine()
+    store.schedule_relayed("a", payload="tomorrow")
+    engine.nack(verdict, engine.claim(1)[0], wait=60, reason="NO_ROUTE")
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("a", supersede=True)
+    assert b'"tomorrow"' in store.entries.find("a").message
     store.check()
 
 

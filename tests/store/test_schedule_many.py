@@ -178,7 +178,8 @@ def test_a_call_that_names_itself_otherwise_meets_what_the_first_one_holds(store
 
 
 def test_superseding_replaces_each_entry_that_is_held(store):
-    schedule(store, new("a"), new("b", to=RELAY, share=False), new("c"))
+    schedule(store, new("a", NOW_MS, to=RELAY), new("b", NOW_MS, to=RELAY, share=False), new("c"))
+    store.engine().claim(2)
 
     answers = schedule(
         store,
@@ -247,7 +248,7 @@ def test_templates_that_this_process_sent_and_redis_forgot_are_sent_again(
 
 
 def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(store, monkeypatch):
-    monkeypatch.setattr(entries, "MANY_TEMPLATES", 2)
+    monkeypatch.setattr(entries, "SENT_AT_MOST", 2)
     for number in range(5):
         another_template(monkeypatch, number)
         schedule(store, new(f"{number}a"), new(f"{number}b"), operation=operation())

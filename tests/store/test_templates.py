@@ -80,7 +80,8 @@ def test_a_batch_counts_every_template_down_by_its_own_records(store, monkeypatc
 
 @pytest.mark.parametrize("share", [False, True])
 def test_a_superseded_record_gives_its_template_back(store, share):
-    store.schedule("a", FAR_MS, share=True)
+    store.schedule_relayed("a", share=True)
+    store.engine().claim(1)
     store.schedule("a", FAR_MS, share=share, supersede=True)
     assert list(templates(store).values()) == [1] * share
 

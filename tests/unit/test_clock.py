@@ -182,7 +182,6 @@ def test_an_impossible_time_is_refused_by_value(value):
         [],
         {},
         date(2027, 1, 1),
-        timedelta(1),
         object,
     ],
     ids=repr,
@@ -211,10 +210,30 @@ def test_an_impossible_delay_is_refused_by_value(relative, value):
 @pytest.mark.parametrize("relative", [after, by])
 @pytest.mark.parametrize(
     "value",
-    [None, True, "5", "", b"1", 1j, [1], datetime(2027, 1, 1, tzinfo=UTC), Decimal(1)],
+    [None, True, b"1", 1j, [1], Decimal(1)],
     ids=repr,
 )
 def test_what_is_no_delay_is_refused_by_type(relative, value):
     with pytest.raises(NotADueTime) as caught:
         relative(value)
     assert str(caught.value) == f"{value!r} is not a due time; expected {DELAY}"
+
+
+def test_a_delay_in_place_of_a_time_is_told_where_it_belongs():
+    with pytest.raises(NotADueTime) as caught:
+        at(timedelta(1), UTC)
+    assert str(caught.value) == (
+        f"{timedelta(1)!r} is not a due time; expected {TIME}; a delay goes to delay_for, or after="
+    )
+
+
+@pytest.mark.parametrize("relative", [after, by])
+@pytest.mark.parametrize(
+    "value", ["5", "", "2027-01-01", datetime(2027, 1, 1, tzinfo=UTC)], ids=repr
+)
+def test_a_time_in_place_of_a_delay_is_told_where_it_belongs(relative, value):
+    with pytest.raises(NotADueTime) as caught:
+        relative(value)
+    assert str(caught.value) == (
+        f"{value!r} is not a due time; expected {DELAY}; a time goes to delay_until, or at="
+    )

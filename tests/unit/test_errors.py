@@ -1,10 +1,15 @@
 """Every error's whole sentence, what it carries, and what it can be caught as."""
 
+import importlib
 import pickle
+import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 from kombu.exceptions import OperationalError
 
+import celery_delayq
 from celery_delayq import errors
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -21,8 +26,11 @@ from celery_delayq.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    UnknownSetting,
     UnreadableRecord,
 )
+
+TESTS = Path(__file__).parents[1]
 
 SENTENCES = [
     (
@@ -44,6 +52,11 @@ SENTENCES = [
         InvalidSetting("delayq_batch_size", 1.5, "a whole number of tasks from 1 to 1000"),
         "delayq_batch_size is 1.5; expected a whole number of tasks from 1 to 1000",
         (InvalidOption,),
+    ),
+    (
+        UnknownSetting("delayq_batchsize", "delayq_batch_size"),
+        "there is no setting delayq_batchsize; did you mean delayq_batch_size?",
+        (InvalidSetting,),
     ),
     (
         NotATask("signature", 1, "a task or a signature"),
@@ -98,13 +111,63 @@ def test_an_error_says_its_sentence_and_can_be_caught_as(error, sentence, kinds)
         assert isinstance(error, kind)
 
 
+def all_errors():
+    """Every error of this package, wherever it is defined."""
+    for module in pkgutil.walk_packages(celery_delayq.__path__, "celery_delayq."):
+        importlib.import_module(module.name)
+    found, classes = [DelayQError], [DelayQError]
+    while classes:
+        classes = [each for one in classes for each in one.__subclasses__()]
+        # Classes of tests, and those that a test library made, are not the package's.
+        found += [each for each in classes if each.__module__.startswith("celery_delayq")]
+    return sorted(set(found), key=lambda one: one.__name__)
+
+
+each_error = pytest.mark.parametrize("error", all_errors(), ids=lambda one: one.__name__)
+
+
 def test_every_error_is_among_those_tested_here():
-    declared = {
-        each
-        for each in vars(errors).values()
-        if isinstance(each, type) and issubclass(each, DelayQError) and each is not DelayQError
-    }
-    assert declared == {type(error) for error, _, _ in SENTENCES}
+    assert {*all_errors()} == {DelayQError, *(type(error) for error, _, _ in SENTENCES)}
+
+
+@each_error
+def test_every_error_is_importable_from_one_place(error):
+    assert getattr(errors, error.__name__) is error
+
+
+def test_the_tree_that_is_drawn_is_that_of_the_classes():
+    path, drawn = [], {}
+    for branch, name, note in re.findall(
+        r"^([│├└─ ]*)(\w+) *(.*)$", errors.__doc__.partition("\n\n")[2], re.MULTILINE
+    ):
+        path = [*path[: len(branch) // 4], name]
+        drawn[name] = (path[-2:-1], set(re.findall(r"\w+Error\b", note)))
+    assert drawn == {one.__name__: bases_of(one) for one in all_errors()}
+
+
+def bases_of(error):
+    """The name of the error of this package that it derives from, and the foreign ones."""
+    own = [base.__name__ for base in error.__bases__ if base in all_errors()]
+    foreign = {base.__name__ for base in error.__bases__ if base not in all_errors()}
+    return own, foreign - {"Exception"}
+
+
+@each_error
+def test_every_error_is_documented(error):
+    assert vars(error)["__doc__"].partition("\n")[0].endswith(".")
+
+
+@pytest.mark.parametrize("error", [one for one in all_errors() if one.__subclasses__()])
+def test_a_base_says_nothing_that_one_derived_from_it_denies(error):
+    # Whether anything was done is known of the one, and unknown of the other.
+    assert not re.search(r"\b(nothing|never|always|unchanged)\b", error.__doc__)
+
+
+@each_error
+def test_every_error_is_met_by_a_test_of_what_raises_it(error):
+    raised = re.compile(rf"raises\([^)]*\b{error.__name__}\b")
+    tests = [path for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
+    assert any(raised.search(path.read_text("utf-8")) for path in tests)
 
 
 def test_errors_carry_their_facts():

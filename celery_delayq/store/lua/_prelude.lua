@@ -13,6 +13,7 @@ record   1 byte    format version, '1'; a script leaves a record of another form
          41        I: the message follows, as JSON up to the due time at its end
                    T: it shares a template: 12 bytes that name it, then what differs, in 6 lines
 template the message's JSON, in 10 lines: between two of them belongs what differs; see message_of
+         Its name is the first 12 bytes of its text's SHA-1: one that was spoilt is not pushed.
 
 A message is bytes to a script: it is put together and cut, never parsed.
 ]]
@@ -21,6 +22,8 @@ local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; the
 local FRESH = 20 -- ms for which what fell due counts as fresh, see due_members
 local SOUND = '^%d+ *' .. string.rep('%d', 13) .. '........[IT]$'
 local DIGITS = '^' .. string.rep('%d', 26)
+local LAST = 253402214400000 -- an expiry is no later: 9999-12-31 in UTC, a day that each zone can name
+local HEX = string.rep('%02x', 12)
 local sub = string.sub
 
 local function clock_us()
@@ -79,6 +82,16 @@ local function padded(text)
   return text .. string.rep(' ', 13 - #text)
 end
 
+-- A new record; `body` is its part from the letter that tells its form.
+local function record_of(destination, order, due, created, operation, body)
+  return FORMAT .. destination .. order .. padded(due) .. created .. operation .. body
+end
+
+-- The name of the template that the body of a new record shares, or false.
+local function name_in(body)
+  return sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+end
+
 local function with_due(record, header_end, text)
   return sub(record, 1, header_end + 6) .. padded(text) .. sub(record, header_end + 20)
 end
@@ -92,13 +105,17 @@ local function template_of(record, header_end)
   if sub(record, header_end + 41, header_end + 41) == 'T' then return sub(record, header_end + 42, header_end + 53) end
 end
 
--- The lines of a template, kept in `cache` for the length of a script; or nil if it is gone. (Not by
--- gmatch, which looks at every byte by itself.)
+-- The lines of a template, kept in `cache` for the length of a script; or nil, and what is wrong with
+-- it. (Not by gmatch, which looks at every byte by itself.)
 local function lines_of(templates, name, cache)
   local lines = cache[name]
   if lines then return lines end
   local text = redis.call('HGET', templates, name)
-  if not text then return nil end
+  if not text then return nil, 'template is gone' end
+  -- fakeredis has no sha1hex.
+  if redis.sha1hex and string.format(HEX, string.byte(name, 1, 12)) ~= sub(redis.sha1hex(text), 1, 24) then
+    return nil, 'template is damaged'
+  end
   lines = {}
   local from, to = 1, string.find(text, '\n', 1, true)
   while to do
@@ -133,8 +150,8 @@ local function message_of(record, header_end, id, templates, cache)
   local due = sub(record, header_end + 7, header_end + 19)
   local name = template_of(record, header_end)
   if not name then return sub(record, header_end + 42) .. due .. '}}' end
-  local line = lines_of(templates, name, cache)
-  if not line then return nil, 'template is gone' end
+  local line, defect = lines_of(templates, name, cache)
+  if not line then return nil, defect end
   local root, parent, expires, args, kwargs, body_at =
     string.match(record, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n()', header_end + 54)
   if not body_at or #line ~= 10 then return nil, 'record does not fit its template' end
@@ -143,7 +160,7 @@ local function message_of(record, header_end, id, templates, cache)
   -- An expiry that counts from the due time moves with it.
   if expires ~= 'null' and string.find(expires, '^[+-]') then
     if not string.find(expires, '^[+-]%d+$') then return nil, 'record does not fit its template' end
-    expires = iso_of(tonumber(due) + tonumber(expires))
+    expires = iso_of(math.max(0, math.min(tonumber(due) + tonumber(expires), LAST)))
   end
   return line[1] .. id .. line[2] .. id .. operation_of(record, header_end) .. line[3] .. sub(record, body_at)
     .. line[4] .. id .. line[5] .. quote .. root .. quote .. line[6] .. parent .. line[7] .. expires
@@ -169,11 +186,12 @@ local function drop_template(templates, template_uses, name, count)
   end
 end
 
--- What is remembered of an entry that left: 'h' handed over or 'c' cancelled, when, and of its record
--- due time, time of scheduling and operation. So a late cancel is told the truth, and a call that is
--- repeated because its reply was lost does not schedule again.
-local function tombstone_of(how, now, record, header_end)
-  return how .. whole(now) .. sub(record, header_end + 7, header_end + 40)
+-- What is remembered of an entry that left: `stamp` ('h' handed over, 'c' cancelled, or 'u'
+-- cancelled where a copy may have been delivered; and when), then of its record due time, time of
+-- scheduling and operation. So a late cancel is told the truth, and a
+-- call that is repeated because its reply was lost does not schedule again.
+local function tombstone_of(stamp, record, header_end)
+  return stamp .. sub(record, header_end + 7, header_end + 40)
 end
 
 -- The first of some indexes that holds a member, and the text of its score there; or nil.

@@ -30,7 +30,7 @@ local function forget(member, claim, record)
   local header_end = header_end_of(record)
   if not header_end then return end
   local at = #stones
-  stones[at + 1], stones[at + 2] = id, tombstone_of('h', now, record, header_end)
+  stones[at + 1], stones[at + 2] = id, tombstone_of('h' .. whole(now), record, header_end)
   local name = template_of(record, header_end)
   if name then shared[name] = (shared[name] or 0) + 1 end
 end

@@ -35,13 +35,19 @@ local name = template_of(record, header_end)
 local template = name and redis.call('HGET', templates, name)
 local rotates = is_full(tombstones, tombstones_old, 1)
 
+local uncertain = claim and claim.uncertain
+
 allow_when_full(tombstones)
 if name then redis.call('HINCRBY', template_uses, name, 0) end
-redis.call('HSET', tombstones, id, tombstone_of('c', now, record, header_end))
+redis.call('HSET', tombstones, id, tombstone_of((uncertain and 'u' or 'c') .. whole(now), record, header_end))
 if place then redis.call('ZREM', place, member) end
 redis.call('HDEL', records, id)
 if claim then redis.call('HDEL', claims, id) end
 if place == dead then redis.call('HDEL', dead_reasons, id) end
 if name then drop_template(templates, template_uses, name, 1) end
-if rotates then rotate(tombstones, tombstones_old) end
-return {claim and claim.uncertain and 'uncertain' or 'done', record, header_end, template or ''}
+-- It is done, and its caller is told so, also where he may not begin another generation; whoever
+-- hands over will.
+if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then
+  redis.pcall('RENAME', tombstones, tombstones_old)
+end
+return {uncertain and 'uncertain' or 'done', record, header_end, template or ''}

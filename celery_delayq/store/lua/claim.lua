@@ -29,7 +29,7 @@ check_types({relay, leased, dead}, {records, templates, claims, dead_reasons})
 allow_when_full(dead_reasons)
 
 local members, fresh = due_members(relay, now, limit)
-local claimed, known, brought, aside = {}, {}, {}, {}
+local claimed, known, brought, killed = {}, {}, {}, {}
 local ids, leases, attempts = {}, {}, {} -- what HMGET, ZADD and HSET take, once for all
 local taken, bytes = 0, 0
 local until_ms = whole(now + lease_ms)
@@ -37,7 +37,7 @@ local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, tok
 
 local function die(member, id, reason)
   bury(dead, dead_reasons, now, member, reason)
-  aside[#aside + 1], aside[#aside + 2] = id, reason
+  killed[#killed + 1], killed[#killed + 2] = id, reason
 end
 
 local function take(member)
@@ -79,4 +79,4 @@ if #ids > 0 then
   redis.call('HSET', claims, unpack(attempts))
 end
 remove_taken(relay, members, fresh, taken)
-return {now_us, claimed, table.concat(known, ' '), brought, aside}
+return {now_us, claimed, table.concat(known, ' '), brought, killed}

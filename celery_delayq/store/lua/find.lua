@@ -12,7 +12,8 @@ KEYS[8]  tombstones_old  HASH  the same, older
 ARGV[1]  id  the task's id
 
 Returns  {state, record, its header_end, the template that it shares or '', reason or ''}, state one of
-         scheduled | in_flight | dead; {'unreadable', why}; {'handed_over', when in ms}; or {}
+         scheduled | in_flight | dead; {'unreadable', why}; {'handed_over', when in ms};
+         {'cancelled', how many ms ago}, if no copy of it can have been delivered; or {}
 Cost     O(log N)
 Keeps    changes nothing
 ]]
@@ -22,8 +23,11 @@ local id = ARGV[1]
 
 local record = redis.call('HGET', records, id)
 if not record then
-  if not was_handed_over(tombstones, tombstones_old, id) then return {} end
-  return {'handed_over', tonumber(sub(find_tombstone(tombstones, tombstones_old, id), 2, 14))}
+  local tombstone = find_tombstone(tombstones, tombstones_old, id)
+  if not tombstone then return {} end
+  local how, when = sub(tombstone, 1, 1), tonumber(sub(tombstone, 2, 14))
+  if how == 'h' then return {'handed_over', when} end
+  return how == 'c' and {'cancelled', math.floor(clock_us() / 1000) - when} or {}
 end
 local header_end, defect = header_end_of(record)
 if not header_end then return {'unreadable', defect} end

@@ -49,13 +49,13 @@ end
 
 local members, fresh = due_members(due, now, limit)
 local stamp = 'h' .. whole(now) -- of a tombstone, see tombstone_of: the same for the whole batch
-local lists, cache, aside, refused = {}, {}, {}, {}
+local lists, cache, killed, refused = {}, {}, {}, {}
 local taken, bytes = 0, 0
 
 local function die(member, reason)
   bury(dead, dead_reasons, now, member, reason)
-  aside[#aside + 1] = id_of(member)
-  aside[#aside + 1] = reason
+  killed[#killed + 1] = id_of(member)
+  killed[#killed + 1] = reason
 end
 
 local function list_for(key)
@@ -67,7 +67,7 @@ local function list_for(key)
   return list
 end
 
--- Neighbours mostly go to the same list, so what precedes the header_end is compared, not parsed again.
+-- Neighbours mostly go to the same list, so headers are compared, not parsed again.
 local prefix, header_end, list = false, 0, nil
 
 local function take(member, id, record)
@@ -88,7 +88,7 @@ local function take(member, id, record)
   local at, stones = list.size + 1, list.stones
   list.size = at
   list.messages[at], list.ids[at], list.members[at] = message, id, member
-  stones[at * 2 - 1], stones[at * 2] = id, stamp .. sub(record, header_end + 7, header_end + 40)
+  stones[at * 2 - 1], stones[at * 2] = id, tombstone_of(stamp, record, header_end)
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
 end
 
@@ -132,16 +132,18 @@ if #members > 0 then
   -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
   redis.call('ZREM', due, '')
+  redis.call('HSET', tombstones, '', '')
+  redis.call('HDEL', tombstones, '')
 end
 
 local ahead = 1
 while taken < #members and bytes < max_bytes do
   local before = bytes
-  local ids, records = read_ahead(ahead)
+  local ids, found = read_ahead(ahead)
   for at, id in ipairs(ids) do
     if bytes >= max_bytes then break end
     taken = taken + 1
-    take(members[taken], id, records[at])
+    take(members[taken], id, found[at])
   end
   ahead = bytes - before > LARGE * #ids and 1 or math.min(ahead * 2, AHEAD)
 end
@@ -150,13 +152,12 @@ end
 -- rolled back, and must not lose what it pushed.
 local handed_over = 0
 for _, full in ipairs(lists) do
-  if full.size > 0 then redis.call('HSET', tombstones, unpack(full.stones)) end
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
-    redis.call('HDEL', tombstones, unpack(full.ids))
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
+    redis.call('HSET', tombstones, unpack(full.stones))
     redis.call('HDEL', records, unpack(full.ids))
     if known then redis.call('HDEL', claims, unpack(full.ids)) end
     for name, count in pairs(full.shared) do
@@ -192,4 +193,4 @@ elseif by == scanner then
   redis.call('DEL', timer)
 end
 
-return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer and 1 or 0, aside, refused}
+return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer and 1 or 0, killed, refused}

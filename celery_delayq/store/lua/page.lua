@@ -4,14 +4,14 @@ KEYS[1]  index      ZSET  member -> due time, ms
 KEYS[2]  records    HASH  id -> record
 KEYS[3]  templates  HASH  name -> template
 
-ARGV[1]  score      continue behind this due time, ms, -1 for the start
+ARGV[1]  score      continue behind this due time, ms, as the last row had it; -1 for the start
 ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
 ARGV[3]  before     only entries due before this, unix ms
 ARGV[4]  limit      most entries, 1..1000
 ARGV[5]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
 Returns  {{member, record or '' if it cannot be read, ...}, a text of what else is known of each: score
-         in ms and header_end, blanks between; {name, template, ...} they share}
+         in ms, as Redis prints it, and header_end, blanks between; {name, template, ...} they share}
 Cost     O(log(N)^2 + M)
 Keeps    changes nothing; entries that come and go make it neither skip nor repeat another
 ]]
@@ -22,7 +22,8 @@ local limit, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
 local function order_of(rank)
   local member = redis.call('ZRANGE', index, rank, rank)[1]
   local number = 0
-  for at = 1, 6 do number = number * 256 + string.byte(member, at) end
+  -- A member of somebody else's may be shorter.
+  for at = 1, 6 do number = number * 256 + (string.byte(member, at) or 0) end
   return number
 end
 
@@ -44,7 +45,8 @@ for at = 1, #rows, 2 do
   local record = redis.call('HGET', records, id)
   local header_end = header_end_of(record)
   found[#found + 1], found[#found + 2] = member, header_end and record or ''
-  known[#known + 1] = whole(when) .. ' ' .. (header_end or 0)
+  -- Not as a whole number: behind a rounded score the next page might begin with this row again.
+  known[#known + 1] = rows[at + 1] .. ' ' .. (header_end or 0)
   if header_end then bring(templates, template_of(record, header_end), brought) end
   bytes = bytes + #(record or '')
 end

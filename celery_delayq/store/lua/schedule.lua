@@ -17,12 +17,12 @@ KEYS[13]  meta            HASH  seq -> last insertion number
 ARGV[1]  latest       greatest due time allowed, unix ms
 ARGV[2]  operation    8 bytes, the same when the caller repeats a call whose reply it lost
 ARGV[3]  again        1: an earlier call may have run; what left is searched for the operation
-ARGV[4]  supersede    1: the caller is this very task, running, so an earlier entry was delivered
+ARGV[4]  supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
 ARGV[5...] entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `ms` counts from
          ms           unix time, or milliseconds from now, >= 0
-         destination  the record's part before the header_end, from its second byte
+         destination  the record's header, from its second byte
          body         the record's part from the letter that tells its form
          template     the template that `body` shares; empty if it comes with an entry before this
                       one, or the caller believes it is here
@@ -73,6 +73,12 @@ local function clear(id, record, header_end, place)
   drop_template(templates, template_uses, shared, 1)
 end
 
+-- Whether the running task may be a copy of this entry. What has not left is another task.
+local function may_be_delivered(id, place)
+  if not place or place == leased then return true end
+  return place ~= due and parse_claim(redis.call('HGET', claims, id)).uncertain
+end
+
 local function next_order()
   if not seq then
     local most = (#ARGV - 4) / FIELDS
@@ -85,7 +91,7 @@ local function next_order()
 end
 
 local function schedule(id, mode, ms, destination, body, template)
-  local name = sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+  local name = name_in(body)
   if template ~= '' then brought[name] = template end
 
   local when = mode == 'after' and rounded_up + ms or tonumber(ms)
@@ -101,7 +107,8 @@ local function schedule(id, mode, ms, destination, body, template)
     place = header_end and place_of({due, relay, leased, dead}, member_of(present, header_end, id))
     local repeated = header_end and operation_of(present, header_end) == operation
     if repeated and place then return due_of(present, header_end) end
-    if not header_end or not (supersede or repeated) then return CONFLICT end
+    if not header_end then return CONFLICT end
+    if not repeated and not (supersede and may_be_delivered(id, place)) then return CONFLICT end
   end
 
   local known = not name or sharing[name] or redis.call('HEXISTS', templates, name) == 1
@@ -120,8 +127,7 @@ local function schedule(id, mode, ms, destination, body, template)
   end
 
   local index = sub(destination, 1, 1) == 'L' and due or relay
-  redis.call('HSET', records, id, FORMAT .. destination .. order .. padded(text) .. created
-    .. operation .. body)
+  redis.call('HSET', records, id, record_of(destination, order, text, created, operation, body))
   redis.call('ZADD', index, text, order .. id)
   if not token_waits and (heads[index] < 0 or when < heads[index]) then
     redis.call('LPUSH', wake, '1')

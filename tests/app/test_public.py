@@ -1,0 +1,33 @@
+"""The face of `DelayQ`: what is public there is documented, and nothing else is public."""
+
+import inspect
+
+import pytest
+
+from celery_delayq import DelayQ
+
+METHODS = sorted(name for name in vars(DelayQ) if not name.startswith("_"))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_what_it_does(name):
+    method = vars(DelayQ)[name]
+    says = inspect.getdoc(method) or ""
+    assert says.partition("\n")[0].endswith(".")
+    asked = set(inspect.signature(method).parameters) - {"self"}
+    told = [one for one in asked if f"\n    {one}: " in says or f"*{one}*" in says]
+    # One that takes a task's id, or a request, and no more, says so in its first line.
+    assert len(asked) <= 1 or set(told) == asked
+
+
+def test_every_attribute_is_named_in_the_docstring(make_app):
+    attributes = {name for name in vars(DelayQ(make_app("redis://"))) if not name.startswith("_")}
+    told = inspect.getdoc(DelayQ).partition("Attributes:\n")[2]
+    assert attributes == {line.strip().partition(":")[0] for line in told.splitlines()}
+
+
+def test_nothing_else_is_public(make_app):
+    delayq = DelayQ(make_app("redis://"))
+    public = {name for name in dir(delayq) if not name.startswith("_")}
+    assert public == {*METHODS, *vars(delayq)}
+    assert all(callable(vars(DelayQ)[name]) for name in METHODS)

@@ -1,0 +1,69 @@
+"""Task ids of one's own: kept under the text that is delivered; what is none is told what is."""
+
+import json
+from enum import Enum
+
+import pytest
+
+from celery_delayq.errors import InvalidOption
+from tests.app.support import FAR, LONG_AGO, only_message
+
+
+class Job(str, Enum):  # StrEnum is its own value in every respect
+    """What ``str`` makes of its members is their name."""
+
+    NIGHTLY = "nightly-report"
+
+
+@pytest.fixture(params=["apply_async", "signature", "send_task", "bulk"])
+def schedule(request, add, app, delayq):
+    """Each way to give a task an id."""
+    ways = {
+        "apply_async": lambda name, at: add.apply_async((1,), task_id=name, delayq_at=at),
+        "signature": lambda name, at: add.s(1).set(task_id=name).delay_until(at),
+        "send_task": lambda name, at: app.send_task("add", (1,), task_id=name, delayq_at=at),
+        "bulk": lambda name, at: delayq.schedule_many(add, [((1,), {}, at, name)]),
+    }
+    return ways[request.param]
+
+
+def test_an_enum_s_value_is_the_id_in_the_store_and_in_the_queue(schedule, delayq, redis):
+    schedule(Job.NIGHTLY, FAR)
+    assert [task.id for task in delayq.tasks()] == ["nightly-report"]
+    assert delayq.get("nightly-report").id == delayq.get(Job.NIGHTLY).id == "nightly-report"
+    assert delayq.reschedule(Job.NIGHTLY, LONG_AGO)
+
+    delayq.hand_over()
+
+    message = json.loads(only_message(redis)[1])
+    assert message["headers"]["id"] == message["properties"]["correlation_id"] == "nightly-report"
+    assert message["headers"]["root_id"] == "nightly-report"
+
+
+def test_an_enum_cancels_what_its_value_scheduled(schedule, delayq):
+    schedule("nightly-report", FAR)
+
+    assert delayq.cancel(Job.NIGHTLY)
+
+
+def test_a_result_in_place_of_an_id_is_told_where_its_id_is(add, delayq):
+    result = add.delay_until(FAR, 1)
+
+    for step in (delayq.cancel, delayq.get, delayq.state, lambda one: delayq.reschedule(one, FAR)):
+        with pytest.raises(
+            InvalidOption, match=r"expected text of 1 to 512 bytes; .* result, \.id$"
+        ):
+            step(result)
+
+    assert delayq.get(result.id)
+
+
+def test_an_id_of_two_lines_is_one_line_of_the_log(app, delayq, redis, caplog):
+    redis.set("no\nlist", "not a list")
+    app.send_task("t", task_id="a\nERROR forged\x1b[31m", queue="no\nlist", delayq_at=LONG_AGO)
+
+    delayq.hand_over()
+
+    [line] = caplog.messages
+    assert line.startswith(r"task a\nERROR forged\x1b[31m is dead: no\nlist: ")
+    assert line.isprintable()

@@ -1,0 +1,126 @@
+"""A message that is none of Celery's, in a sound record: listed, shown, rescheduled, cancelled."""
+
+import zlib
+from base64 import b64encode
+
+import pytest
+
+from celery_delayq.message import body
+from celery_delayq.store import Outcome
+from tests.app.support import FAR, LONG_AGO
+
+# What stands before the due time and two closing braces.
+MESSAGES = {
+    "RecursionError": b'{"headers": {"x": ' + b"[" * 100_000,
+    "JSONDecodeError": b'{"headers": {"x" ',
+    "UnicodeDecodeError": b'{"headers": {"x": "\xff\xfe", "y": ',
+    "no headers": b'{"properties": {"x": ',
+    "headers are a number": b'{"headers": 5, "properties": {"x": ',
+    "properties are a list": b'{"properties": [], "headers": {"x": ',
+    "no delivery_info": b'{"properties": {}, "headers": {"task": "t", "x": ',
+    "a huge number": b'{"headers": {"x": ' + b"9" * 10_000,
+}
+PROPERTIES = b'"properties": {"delivery_info": {"routing_key": "q"}, "body_encoding": null}'
+BODIES = [b"5", b'"text"', b"null", b"[5, 5]", b'{"args": 5, "kwargs": 5}', b"[" * 100_000]
+
+
+@pytest.fixture
+def put(app, redis):
+    """Put another message into a record."""
+
+    def put(task_id, message):
+        record = redis.hget("{delayq:0}:records", task_id)
+        header_end = record.index(b":") + 1 + len("celery")
+        redis.hset("{delayq:0}:records", task_id, record[: header_end + 40] + b"I" + message)
+
+    for number, task_id in enumerate("abc"):
+        app.send_task("t", (number,), task_id=task_id, delayq_at=FAR + number)
+    return put
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
+def test_it_is_listed_and_shown_with_what_is_known_of_it(delayq, put, message):
+    put("b", message)
+
+    listed = [*delayq.tasks()]
+
+    assert [task.id for task in listed] == ["a", "b", "c"]
+    assert [task.args for task in listed] == [(0,), None, (2,)]
+    shown = delayq.get("b")
+    assert shown == listed[1]
+    assert (shown.due.timestamp(), shown.task, shown.argsrepr) == (FAR + 1, "", None)
+    assert shown.reason.startswith("its message cannot be read: ")
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
+def test_it_can_be_rescheduled_and_cancelled(delayq, put, message):
+    put("b", message)
+
+    assert delayq.reschedule("b", FAR + 9)
+    assert delayq.cancel("b") is Outcome.DONE
+
+    assert [task.id for task in delayq.tasks()] == ["a", "c"]
+
+
+@pytest.mark.parametrize("text", BODIES, ids=lambda text: text[:20])
+def test_a_body_that_has_no_arguments_has_none(delayq, put, text):
+    envelope = b'{"body": %s, "content-type": "application/json", "content-encoding": "utf-8", %s'
+    quoted = text.replace(b'"', b'\\"')
+    put("b", envelope % (b'"%s"' % quoted, PROPERTIES) + b', "headers": {"x": ')
+
+    task = delayq.get("b")
+
+    assert (task.queue, task.args, task.kwargs, task.argsrepr) == ("q", None, None, None)
+    assert [one.id for one in delayq.tasks()] == ["a", "b", "c"]
+
+
+def test_a_dead_one_says_why_it_is_dead_and_that_it_cannot_be_read(delayq, put, redis):
+    put("b", MESSAGES["no headers"])
+    redis.delete("celery")
+    redis.set("celery", "not a list")
+    delayq.reschedule("b", LONG_AGO)
+    delayq.hand_over()
+
+    reason = delayq.get("b").reason
+
+    assert reason.startswith("celery: ")
+    assert "; its message cannot be read: KeyError('headers')" in reason
+
+
+@pytest.mark.parametrize("compression", ["zlib", "bzip2", "lzma"])
+def test_a_compressed_body_is_read_as_far_as_the_limit_and_no_further(
+    app, delayq, monkeypatch, compression
+):
+    app.send_task("t", ("x" * 5000,), task_id="a", compression=compression, delayq_at=FAR)
+    size = len('[["' + "x" * 5000 + '"], {}, ') + len(
+        '{"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
+    )
+    monkeypatch.setattr(body, "LARGEST", size)
+    assert delayq.get("a").args == ("x" * 5000,)
+
+    monkeypatch.setattr(body, "LARGEST", size - 1)
+
+    assert delayq.get("a").args is None
+
+
+def test_no_more_is_inflated_than_the_limit(monkeypatch):
+    bomb = b64encode(zlib.compress(bytes(10_000_000))).decode()
+    made = []
+    inflate = body._INFLATE["application/x-gzip"]
+
+    def noting(text, most):
+        made.append(inflate(text, most))
+        return made[-1]
+
+    monkeypatch.setitem(body._INFLATE, "application/x-gzip", noting)
+    monkeypatch.setattr(body, "LARGEST", 1000)
+    envelope = {
+        "properties": {"body_encoding": "base64"},
+        "headers": {"compression": "application/x-gzip"},
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "body": bomb,
+    }
+
+    assert body.body_of(envelope, ["json"]) is None
+    assert len(made[0]) == 1001

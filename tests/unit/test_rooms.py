@@ -1,0 +1,29 @@
+"""What import-linter cannot see: which modules of other libraries a room may import."""
+
+import re
+from pathlib import Path
+
+import celery_delayq
+
+PACKAGE = Path(celery_delayq.__file__).parent
+INSIDES = re.compile(
+    r"^(?:from|import) kombu\.(?:transport|messaging|serialization|compression|json)"
+)
+
+
+def test_kombu_s_insides_are_known_to_message_and_hand_over_alone():
+    rooms = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in PACKAGE.glob("**/*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if INSIDES.match(line)
+    }
+
+    assert rooms == {"message", "handover"}
+
+
+def test_each_room_opens_with_its_picture():
+    rooms = [path for path in PACKAGE.glob("*/__init__.py") if path.parent.name != "contrib"]
+
+    assert len(rooms) >= 8
+    assert [room.parent.name for room in rooms if "\n    " not in room.read_text("utf-8")] == []
