@@ -6,17 +6,17 @@ does so: AMQP drops such a property.) A worker sees it here, and schedules the m
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from celery import bootsteps
 
 from ..errors import AlreadyScheduled, DelayQError, StoreError
+from ..logs import logger_of
 from ..scheduling.sender import Sender, asks_for_a_time
 from .registry import find
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 Strategy = Callable[..., Any]
 

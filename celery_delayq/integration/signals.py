@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Any
 
@@ -11,12 +10,13 @@ from celery.app.task import Context, Task
 from celery.signals import task_prerun, task_retry, task_revoked
 
 from ..clock import from_ms
+from ..logs import logger_of
 from ..message.body import message_body
 from ..message.headers import DUE_HEADER
 from ..services import Hooks
 from .registry import find
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 # Of a running task's request, once its next run is scheduled.
