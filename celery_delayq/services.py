@@ -209,9 +209,12 @@ class _Configured:
         return [*map(self._conf.changes.get, _KEYS)]
 
     def take_over(self, earlier: _Configured) -> None:
-        """Go on with the store of earlier settings, or close it where it is not the same."""
-        mine, theirs = self.settings, earlier.settings
-        if (mine.url, mine.prefix, mine.timeout) == (theirs.url, theirs.prefix, theirs.timeout):
+        """Go on with the store of earlier settings, or close it where it is another one."""
+        mine, theirs = (
+            (settings.url, settings.prefix, settings.timeout)
+            for settings in (self.settings, earlier.settings)
+        )
+        if mine == theirs:
             made = ("endpoint", "store_is_broker", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
         else:
