@@ -244,8 +244,20 @@ class FakeStore(Store):
     def _client(self) -> PooledConnection:
         client = PooledConnection(self.endpoint)
         pool = fakeredis.FakeRedis(server=self._fake).connection_pool
-        client._new = lambda _: pool.make_connection()
+        client._new = lambda _: _with_time(pool.make_connection())
         return client
+
+
+def _with_time(connection):
+    """A connection of fakeredis, whose sockets know no time-out, and need none."""
+    connect = connection.connect
+
+    def connected():
+        connect()
+        connection._sock.settimeout = lambda _: None
+
+    connection.connect = connected
+    return connection
 
 
 def new_record(

@@ -131,7 +131,7 @@ class Interruption:
     def _theirs(self, frame, event, _):
         if event == "opcode":
             self._foreign += 1
-            if self._foreign % 25 == 0:
+            if self._foreign % 60 == 0:
                 self._step()
         return self._theirs
 
