@@ -45,5 +45,9 @@ redis.call('HDEL', records, id)
 if claim then redis.call('HDEL', claims, id) end
 if place == dead then redis.call('HDEL', dead_reasons, id) end
 if name then drop_template(templates, template_uses, name, 1) end
-if rotates then rotate(tombstones, tombstones_old) end
+-- It is done, and its caller is told so, also where he may not begin another generation; whoever
+-- hands over will.
+if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then
+  redis.pcall('RENAME', tombstones, tombstones_old)
+end
 return {uncertain and 'uncertain' or 'done', record, header_end, template or ''}
