@@ -9,7 +9,6 @@ This is what is handed down, in place of the app's ``DelayQ``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timezone, tzinfo
@@ -19,6 +18,7 @@ from typing import Any
 from celery import Celery
 from celery.utils import time
 
+from .logs import logger_of
 from .message.broker import Broker, store_endpoint
 from .settings import SETTINGS, Settings
 from .store import (
@@ -37,7 +37,7 @@ GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not 
 _KEYS = [setting.key for setting in SETTINGS]
 
 Hook = Callable[..., object]
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 def _nobody(*_: object) -> None:

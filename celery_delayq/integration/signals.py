@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Any
 
@@ -10,10 +9,11 @@ from celery import Celery
 from celery.app.task import Context
 from celery.signals import task_revoked
 
+from ..logs import logger_of
 from ..message.body import message_body
 from ..services import Hooks
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 def hooks(app: Celery) -> Hooks:
