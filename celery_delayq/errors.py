@@ -165,11 +165,15 @@ class LibraryChanged(DelayQError):
 
 
 class BrokerDown(DelayQError):
-    """The broker cannot be reached; no entry is to blame."""
+    """The broker cannot be reached; no entry is to blame.
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    ``sent``: how many tasks it took before.
+    """
+
+    def __init__(self, why: str, sent: int = 0) -> None:
+        super().__init__(why, sent)
         self.why = why
+        self.sent = sent
 
     def sentence(self) -> str:
         return f"the broker cannot be reached: {self.why}"

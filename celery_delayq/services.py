@@ -209,9 +209,9 @@ class _Configured:
         return [*map(self._conf.changes.get, _KEYS)]
 
     def take_over(self, earlier: _Configured) -> None:
-        """Go on with the store of earlier settings, or close it where it is another one."""
+        """Go on with the store of earlier settings, or close it where it is not the same."""
         mine, theirs = self.settings, earlier.settings
-        if (mine.url, mine.prefix) == (theirs.url, theirs.prefix):
+        if (mine.url, mine.prefix, mine.timeout) == (theirs.url, theirs.prefix, theirs.timeout):
             made = ("endpoint", "store_is_broker", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
         else:
@@ -232,7 +232,8 @@ class _Configured:
 
     @cached_property
     def scripts(self) -> Scripts:
-        return Scripts(PooledConnection(self.endpoint), Keys(self.settings.prefix))
+        connection = PooledConnection(self.endpoint, self.settings.timeout)
+        return Scripts(connection, Keys(self.settings.prefix))
 
     @cached_property
     def entries(self) -> Entries:

@@ -7,7 +7,7 @@ second; with a window of them on the way, and one wait, it is three to five time
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kombu import Producer
@@ -35,6 +35,7 @@ class Confirming(OneByOne):
         self._producer = Producer(channel, auto_declare=False)
         self._sent = 0
         self._waiting: dict[int, int] = {}  # delivery tag -> place in the window
+        self._window: Sequence[LeasedEntry] = ()
         self._verdicts: list[Verdict] = []
         self._places: dict[str, int] = {}  # task id -> place in the window
 
@@ -43,6 +44,7 @@ class Confirming(OneByOne):
         # can get is confirmed all the same, and gone.
         # Twice, because the first one it gets through a new connection it still takes.
         until = clock.monotonic() + self._timeout
+        self._window = ()
         for _ in range(2):
             self._verdicts = [Verdict(UNKNOWN)]
             self._producer.publish(b"", routing_key=f"delayq.probe.{os.urandom(8).hex()}")
@@ -56,14 +58,17 @@ class Confirming(OneByOne):
                 raise OperationalError(f"it confirms nothing: {self._verdicts[0].reason}")
         return None
 
-    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
+    def publish(
+        self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
+    ) -> list[Verdict]:
         until = clock.monotonic() + self._timeout
         refused = self._declare_all(window)
         self._waiting.clear()
+        self._window = window
         self._verdicts = [Verdict(UNSENT)] * len(window)
         self._places = {entry.task_id: place for place, entry in enumerate(window)}
         for place, entry in enumerate(window):
-            if self.lost or clock.monotonic() > until:
+            if self.lost or clock.monotonic() > until or out_of_time():
                 break
             attempt = refused.get(entry.destination) or self._attempt(entry)
             self._verdicts[place] = attempt
@@ -122,13 +127,20 @@ class Confirming(OneByOne):
     def _on_nack(self, tag: int, multiple: bool) -> None:
         self._settle(tag, multiple, Verdict(REFUSED, "the broker would not take it (nack)"))
 
+    def _is_partial(self, place: int) -> bool:
+        """Whether a nack may be the word of one queue of several: an exchange is named."""
+        if place >= len(self._window):
+            return False
+        return bool(Route.parse(self._window[place].destination).exchange)
+
     def _settle(self, tag: int, multiple: bool, verdict: Verdict) -> None:
         tags = [one for one in self._waiting if one <= tag] if multiple else [tag]
         for one in tags:
             place = self._waiting.pop(one, None)
             # A message that was returned is confirmed as well: it stays refused.
             if place is not None and self._verdicts[place].word != REFUSED:
-                self._verdicts[place] = verdict
+                partly = verdict.word == REFUSED and self._is_partial(place)
+                self._verdicts[place] = verdict._replace(uncertain=partly)
 
     def _on_return(self, error: Any, _exchange: str, _routing_key: str, message: Any) -> None:
         place = self._places.get(message.properties.get("correlation_id"))

@@ -83,6 +83,8 @@ class Link:
     ) -> Iterator[tuple[LeasedEntry, Verdict]]:
         """Publish entries, window by window; yields what became of each.
 
+        Nothing more is sent once *out_of_time* says so: somebody else may hold the rest by then.
+
         Raises:
             BrokerDown: at the end, when the broker was lost on the way.
         """
@@ -92,20 +94,21 @@ class Link:
             if not broken:
                 try:
                     self.prepare()
-                    if not out_of_time():
-                        verdicts, lost = self._publish(window)
-                        broken = BrokerDown(lost) if lost else None
+                    verdicts, lost = self._publish(window, out_of_time)
+                    broken = BrokerDown(lost) if lost else None
                 except BrokerDown as error:
                     broken = error
             yield from zip(window, verdicts, strict=True)
         if broken:
             raise broken
 
-    def _publish(self, window: Sequence[LeasedEntry]) -> tuple[list[Verdict], str]:
+    def _publish(
+        self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
+    ) -> tuple[list[Verdict], str]:
         publisher = self._publisher
         assert publisher is not None  # noqa: S101 (prepare made it)
         started = clock.monotonic()
-        verdicts = publisher.publish(window)
+        verdicts = publisher.publish(window, out_of_time)
         self._used = clock.monotonic()
         if any(verdict.word not in (SENT, DEAD) for verdict in verdicts):
             self.close()

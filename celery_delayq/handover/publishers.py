@@ -1,7 +1,8 @@
 """Ways to publish a window of entries; each gets a verdict.
 
 sent      the broker has it (it confirmed, where the transport can)
-refused   the broker, or the message itself, says no: counts against the entry
+refused   the broker, or the message itself, says no: counts against the entry; where it is one of
+          several queues that says no, the others may have it
 dead      the record cannot be read
 unknown   the link broke or timed out after sending began: it may have arrived
 unsent    it was not tried
@@ -10,8 +11,9 @@ unsent    it was not tried
 from __future__ import annotations
 
 import inspect
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from amqp.exceptions import MessageNacked
@@ -20,31 +22,25 @@ from kombu import Producer
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 
-from .. import clock
 from ..message.headers import ATTEMPT_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-from ..store import LeasedEntry
+from ..store import LeasedEntry, refusal_of
 
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
 
 # kombu 5.5 gave the wait for a confirm a time-out of its own.
 _CONFIRM_TIMEOUT = "confirm_timeout" in inspect.signature(Producer.publish).parameters
 
-# Names of redis-py's errors: a full server, a replica, a cluster that is down.
-_BROKER_REFUSES = {
-    "OutOfMemoryError",
-    "ReadOnlyError",
-    "ClusterDownError",
-    "MasterDownError",
-    "TryAgainError",
-}
-
 
 class Verdict(NamedTuple):
-    """What became of one entry, and why."""
+    """What became of one entry, and why.
+
+    ``uncertain``: it was refused, but by one of several queues: another may have it.
+    """
 
     word: str
     reason: str = ""
+    uncertain: bool = False
 
 
 class OneByOne:
@@ -70,12 +66,18 @@ class OneByOne:
     def probe(self) -> None:
         """Raise unless the broker takes a message; where that can be found out."""
 
-    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
-        """Publish in order; returns a verdict for each."""
+    def publish(
+        self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
+    ) -> list[Verdict]:
+        """Publish in order; returns a verdict for each.
+
+        *out_of_time* is asked before each message, not once for all: a scanner may be stopped for
+        minutes between two of them, and come after the one that took over what it held.
+        """
         verdicts: list[Verdict] = []
         for entry in window:
-            failed = verdicts and verdicts[-1].word not in (SENT, DEAD)
-            verdicts.append(Verdict(UNSENT) if failed else self._attempt(entry))
+            over = verdicts and verdicts[-1].word not in (SENT, DEAD)
+            verdicts.append(Verdict(UNSENT) if over or out_of_time() else self._attempt(entry))
         return verdicts
 
     def _attempt(self, entry: LeasedEntry) -> Verdict:
@@ -87,33 +89,37 @@ class OneByOne:
         except Exception as error:
             return Verdict(DEAD, f"record cannot be read: {error!r}")
         try:
-            self._send(relayed)
+            self._declare(relayed.route)
         except Exception as error:
             return self._verdict_of(error)
+        try:
+            self._send(entry, relayed)
+        except Exception as error:
+            return self._verdict_of(error, partly=self._goes_in_parts(relayed.route))
         return Verdict(SENT)
 
-    def _verdict_of(self, error: Exception) -> Verdict:
+    def _verdict_of(self, error: Exception, *, partly: bool = False) -> Verdict:
+        """What an error says; *partly*: some queue may have the message in spite of it."""
         reason = f"{type(error).__name__}: {error}"
         # A nack is among the errors that py-amqp calls recoverable, and for other transports those
         # of the channel are. What is irrecoverable, or no error of the connection, is about this
         # message as well: it cannot be encoded, it has no queue.
         own = isinstance(error, (MessageNacked, ChannelError, *self._channel_errors))
-        if type(error).__name__ in _BROKER_REFUSES:
+        if refusal_of(error):
             self.lost = reason
-            return Verdict(UNSENT, reason)  # by the broker's own word it did nothing
+            # By the broker's own word it did nothing; of what it was asked last.
+            return Verdict(UNKNOWN if partly else UNSENT, reason)
         if own or not isinstance(error, self._broken):
-            return Verdict(REFUSED, reason)
+            return Verdict(REFUSED, reason, partly)
         self.lost = reason
         return Verdict(UNKNOWN, reason)
 
-    def _send(self, relayed: Relayed) -> None:
-        self._declare(relayed.route)
+    def _send(self, entry: LeasedEntry, relayed: Relayed) -> None:
         options = dict(relayed.options)
         options.pop("expiration", None)
         expires = options["headers"].get("expires")
         if expires:
-            left = isoparse(expires) - clock.utc_now()
-            options["expiration"] = max(0.0, left.total_seconds())
+            options["expiration"] = max(0.0, entry.seconds_until(isoparse(expires)))
         if _CONFIRM_TIMEOUT:
             options["confirm_timeout"] = self._timeout
         self._producer.publish(
@@ -142,21 +148,36 @@ class OneByOne:
             return True
         return bool(channel._lookup(route.exchange, route.routing_key))
 
+    def _goes_in_parts(self, route: Route) -> bool:
+        """Whether a publish that failed may have reached some of several queues.
+
+        kombu's own exchanges put a message into one queue after the other.
+        """
+        channel = self._producer.channel
+        if not route.exchange or not isinstance(channel, virtual.Channel):
+            return False
+        try:
+            return len(channel._lookup(route.exchange, route.routing_key)) > 1
+        except Exception:
+            return True
+
 
 class Pushing(OneByOne):
     """Redis: what is bound for a list is pushed as it stands, all for one list at once."""
 
-    def publish(self, window: Sequence[LeasedEntry]) -> list[Verdict]:
+    def publish(
+        self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
+    ) -> list[Verdict]:
         verdicts = [Verdict(UNSENT)] * len(window)
         lists: dict[str, dict[int, bytes]] = defaultdict(dict)
         for place, entry in enumerate(window):
             key, message = self._pushed(entry)
             if key:
                 lists[key][place] = message
-            elif not self.lost:
+            elif not self.lost and not out_of_time():
                 verdicts[place] = self._attempt(entry)
         for key, messages in lists.items():
-            if self.lost:
+            if self.lost or out_of_time():
                 break
             verdict = self._push(key, messages.values())
             for place in messages:
@@ -179,8 +200,17 @@ class Pushing(OneByOne):
 
 
 def _with_attempt(entry: LeasedEntry) -> bytes:
+    message = entry.message if entry.is_first else _with_own_tag(entry.message, entry.attempts + 1)
     # Its headers stand last in a message, and are closed by two braces.
     text = f', "{ATTEMPT_HEADER}": {entry.attempts + 1}'
     if entry.uncertain:
         text += f', "{REDELIVERED_HEADER}": true'
-    return entry.message[:-2] + text.encode() + b"}}"
+    return message[:-2] + text.encode() + b"}}"
+
+
+def _with_own_tag(message: bytes, attempt: int) -> bytes:
+    # kombu keeps what a worker has not acknowledged yet under its delivery tag. Of two copies with
+    # the same one, acknowledging either would forget the other.
+    tag = json.loads(message)["properties"]["delivery_tag"]
+    old, new = (b'"delivery_tag": ' + json.dumps(one).encode() for one in (tag, f"{tag}-{attempt}"))
+    return message.replace(old, new, 1)

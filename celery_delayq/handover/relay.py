@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import clock
+from ..errors import BrokerDown
 from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, LeasedEntry
 from .dead import tell
 from .link import Link
+from .publishers import Verdict
 
 logger = logger_of(__name__)
 
@@ -60,33 +62,35 @@ class Relay:
         return Batch(len(claimed), sent, len(dead))
 
     def _publish_all(self, claimed: list[LeasedEntry], out_of_time: Callable[[], bool]) -> int:
-        verdicts: dict[str, list[tuple[LeasedEntry, str]]] = defaultdict(list)
+        verdicts: dict[str, list[tuple[LeasedEntry, Verdict]]] = defaultdict(list)
         try:
             for entry, verdict in self._link.publish(claimed, out_of_time):
-                verdicts[verdict.word].append((entry, verdict.reason))
+                verdicts[verdict.word].append((entry, verdict))
+        except BrokerDown as error:
+            raise BrokerDown(error.why, len(verdicts["sent"])) from error
         finally:
             # Whatever happened: what was sent and is not acked would be sent again.
             self._settle(verdicts)
         return len(verdicts["sent"])
 
-    def _settle(self, verdicts: dict[str, list[tuple[LeasedEntry, str]]]) -> None:
+    def _settle(self, verdicts: dict[str, list[tuple[LeasedEntry, Verdict]]]) -> None:
         sent = [entry for entry, _ in verdicts["sent"]]
         if self.engine.ack(sent) < len(sent):
             logger.warning("a lease ran out before its tasks were acknowledged; some may run twice")
-        for verdict in ("unknown", "unsent"):
-            for entry, reason in verdicts[verdict]:
-                if reason:
-                    logger.warning(
-                        "task %s: whether it was sent is unknown: %s", entry.task_id, reason
-                    )
-            self.engine.nack(verdict, [entry for entry, _ in verdicts[verdict]])
-        for verdict in ("refused", "dead"):
-            for entry, reason in verdicts[verdict]:
-                self._refuse(entry, verdict, reason)
+        for entry, verdict in verdicts["unknown"]:
+            logger.warning(
+                "task %s: whether it was sent is unknown: %s", entry.task_id, verdict.reason
+            )
+        for word in ("unknown", "unsent"):
+            self.engine.nack(word, [entry for entry, _ in verdicts[word]])
+        for word in ("refused", "dead"):
+            for entry, verdict in verdicts[word]:
+                self._refuse(entry, verdict)
 
-    def _refuse(self, entry: LeasedEntry, verdict: str, reason: str) -> None:
-        if verdict == "dead" or entry.refusals + 1 >= MAX_REFUSALS:
-            self.engine.nack("dead", [entry], reason=reason)
+    def _refuse(self, entry: LeasedEntry, verdict: Verdict) -> None:
+        uncertain, reason = verdict.uncertain, verdict.reason
+        if verdict.word == "dead" or entry.refusals + 1 >= MAX_REFUSALS:
+            self.engine.nack("dead", [entry], uncertain=uncertain, reason=reason)
             tell(self._hooks, [(entry.task_id, reason)])
             return
         wait = min(LONGEST_WAIT, 2.0 ** (entry.refusals + 1))
@@ -97,7 +101,7 @@ class Relay:
             wait,
             reason,
         )
-        self.engine.nack("refused", [entry], wait=wait)
+        self.engine.nack("refused", [entry], wait=wait, uncertain=uncertain)
 
     def close(self) -> None:
         self._link.close()

@@ -113,6 +113,9 @@ class Scanner:
         try:
             batch = self._relay.batch(self._stopping.is_set)
         except BrokerDown as error:
+            # One that takes some, and then loses a reply, is up: its pauses must not grow.
+            if error.sent:
+                self._relay_backoff.reset()
             pause = self._relay_backoff.next()
             self._relay_again = clock.monotonic() + pause
             logger.warning("%s; next try in %.1f s", error, pause)

@@ -40,8 +40,8 @@ LEANS_ON = (
     ),
     Leaning(
         "kombu:Connection.__init__",
-        "which transport a broker has, and whether it has alternates",
-        mentions("alt", "_init_params"),
+        "which transport a broker has, whether it has alternates, and what was said of TLS",
+        mentions("alt", "_init_params", "_initial_params"),
     ),
     Leaning("kombu:Connection._init_params", "where a broker is", mentions("transport_cls")),
     Leaning("kombu:Queue.as_dict", "a relay declares queues", takes("recurse=")),

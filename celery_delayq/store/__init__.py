@@ -17,6 +17,7 @@ from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
 from .outcome import Outcome
+from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .wakeup import Wakeup
@@ -34,10 +35,12 @@ __all__ = [
     "Outcome",
     "PooledConnection",
     "Receipt",
+    "Refusal",
     "ScratchKeys",
     "Scripts",
     "Seen",
     "State",
     "Wakeup",
     "checked_id",
+    "refusal_of",
 ]

@@ -2,39 +2,32 @@
 
 Scripts ---> Connection.execute ---> one of a pool, never shared with a forked child
 Wakeup ----> Connection.dedicated -> one to block on, outside of the pool
+
+A connection goes back to the pool with its answer read, or not at all. So nobody reads the answer
+to another's command, wherever a call is interrupted.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, Protocol
 
 import redis
 
+from .. import clock
 from ..errors import StoreError, StoreFull, StoreUnavailable
+from . import endpoint as defaults
 from .endpoint import Endpoint
+from .pool import Pool, seconds_left
+from .refusals import Refusal, refusal_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
-    redis.exceptions.ReadOnlyError,
-    redis.exceptions.TryAgainError,
-    redis.exceptions.ClusterDownError,
-    redis.exceptions.MasterDownError,
     OSError,
-)
-
-# Error codes as they stand in a reply: at its beginning or, before Redis 7, inside the report of a
-# script's error. Some have a class in redis-py, which strips them.
-_REFUSALS = re.compile(
-    r"(?:^|-)(?:(?P<full>OOM)"
-    r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|TRYAGAIN))\b"
 )
 
 
@@ -50,12 +43,14 @@ def packed(parts: Iterable[bytes | str | int]) -> list[bytes]:
 class Connection(Protocol):
     """What the store needs of a way to Redis."""
 
-    def execute(self, step: str, command: list[bytes]) -> Any:
+    def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         """Send one command, once.
 
         Args:
             step: What it is for, as an error shall say.
             command: From :func:`packed`.
+            until: When to give up, by the monotonic clock; by default after the time that this
+                connection allows a call.
 
         Raises:
             StoreUnavailable: no connection, or no answer in time; whether it ran is unknown.
@@ -72,44 +67,66 @@ class Connection(Protocol):
 
 
 class PooledConnection:
-    """One Redis, through a lazily made pool, never shared with a forked child."""
+    """One Redis, through a lazily made pool, never shared with a forked child.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    Args:
+        endpoint: Where it is.
+        timeout: Seconds that a call takes at most: waiting for a free connection, connecting,
+            sending and reading.
+    """
+
+    def __init__(self, endpoint: Endpoint, timeout: float | None = None) -> None:
         self._endpoint = endpoint
-        self._pool: redis.ConnectionPool | None = None
+        self._timeout = timeout
+        self._pool: Pool | None = None
         _OPEN.add(self)
 
     @property
-    def pool(self) -> redis.ConnectionPool:
+    def pool(self) -> Pool:
         if self._pool is None:
-            self._pool = redis.ConnectionPool(
-                connection_class=self._endpoint.connection_class(), **self._endpoint.options()
-            )
+            self._pool = Pool(self._new)
         return self._pool
 
-    def execute(self, step: str, command: list[bytes]) -> Any:
+    def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
+        if until is None:
+            until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
         with translated(step):
             pool = self.pool
-            connection = pool.get_connection(*_purpose())
+            connection = pool.take(until)
             try:
+                connection._sock.settimeout(seconds_left(until))
                 text = b"*%d\r\n%s" % (len(command), b"".join(command))
-                connection.send_packed_command([text], check_health=False)  # type: ignore[no-untyped-call]
-                return connection.read_response()
-            finally:
-                pool.release(connection)
+                connection.send_packed_command([text], check_health=False)
+                answer = connection.read_response()
+            except redis.ResponseError:
+                pool.give(connection)  # an answer as well
+                raise
+            except BaseException:
+                pool.drop(connection)
+                raise
+            # Not to be touched from here on: another call may have it already.
+            pool.give(connection)
+            return answer
 
     def dedicated(self) -> Any:
-        connection = self._endpoint.connection_class()(**self._endpoint.options())
-        connection.connect()
+        connection = self._new(defaults.TIMEOUT)
+        try:
+            connection.connect()
+        except BaseException:
+            connection.disconnect()
+            raise
         return connection
+
+    def _new(self, timeout: float) -> Any:
+        return self._endpoint.connection_class()(**self._endpoint.options(timeout))
 
     def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
-            pool.disconnect()
+            pool.close()
 
     def forget(self) -> None:
-        """Drop the pool without touching its sockets or its lock; they are the parent's."""
+        """Drop the pool without touching its sockets; they are the parent's."""
         self._pool = None
 
 
@@ -121,17 +138,9 @@ def _forget_all() -> None:
         connection.forget()
 
 
-# A prefork child may inherit the pool's lock as some other thread held it, and wait for ever.
+# A prefork child would read its parent's answers.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
-
-
-@cache
-def _purpose() -> tuple[str, ...]:
-    # redis-py before 5.3 wants to know what a connection is for; later it warns when it is told.
-    parameters = inspect.signature(redis.ConnectionPool.get_connection).parameters
-    name = parameters.get("command_name")
-    return ("EVALSHA",) if name is not None and name.default is inspect.Parameter.empty else ()
 
 
 @contextmanager
@@ -143,12 +152,10 @@ def translated(step: str) -> Iterator[None]:
         raise
     except _AWAY as error:
         raise StoreUnavailable(step, str(error)) from error
-    except redis.exceptions.OutOfMemoryError as error:
-        raise StoreFull(step, str(error)) from error
     except redis.exceptions.RedisError as error:
-        kind = _REFUSALS.search(str(error))
-        if kind and kind.lastgroup == "full":
+        refusal = refusal_of(error)
+        if refusal is Refusal.FULL:
             raise StoreFull(step, str(error)) from error
-        if kind:
+        if refusal is Refusal.AWAY:
             raise StoreUnavailable(step, str(error)) from error
         raise StoreError(step, str(error)) from error

@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-TIMEOUT = 5.0  # seconds: for connecting, and for any answer
+TIMEOUT = 5.0  # seconds: for connecting, and for any answer, where nothing else is said
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,16 @@ class Endpoint:
         host = "localhost" if self.host == "127.0.0.1" else self.host
         return (host, self.port, self.db)
 
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments for redis-py's connection."""
+    def options(self, timeout: float | None = None) -> dict[str, Any]:
+        """Keyword arguments for redis-py's connection; *timeout* is in seconds."""
+        timeout = timeout or TIMEOUT
         where: dict[str, Any] = {"path": self.path}
         if not self.path:
             where = {
                 "host": self.host,
                 "port": self.port,
                 "socket_keepalive": True,
-                "socket_connect_timeout": TIMEOUT,
+                "socket_connect_timeout": timeout,
                 **(self.tls or {}),
             }
         return {
@@ -55,7 +56,7 @@ class Endpoint:
             "db": self.db,
             "username": self.username,
             "password": self.password,
-            "socket_timeout": TIMEOUT,
+            "socket_timeout": timeout,
             "retry": Retry(NoBackoff(), 0),
             "retry_on_timeout": False,
             "protocol": 2,

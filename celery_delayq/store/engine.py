@@ -7,8 +7,10 @@ import os
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from .. import clock
+from ..clock import EPOCH
 from ..errors import StoreUnavailable
 from .record import Record
 from .scripts import Scripts
@@ -52,6 +54,7 @@ class LeasedEntry:
 
     ``attempts`` were made at it, ``refusals`` of them ended in a no of the broker;
     ``uncertain``: of some it is not known how they ended.
+    ``ahead``: Unix time by Redis's clock, less this process's monotonic one, in seconds.
     """
 
     token: str
@@ -61,6 +64,7 @@ class LeasedEntry:
     attempts: int
     refusals: int
     uncertain: int
+    ahead: float
 
     @property
     def task_id(self) -> str:
@@ -78,6 +82,10 @@ class LeasedEntry:
             ValueError: the record cannot be read.
         """
         return self.record.message(self.member[6:], self.template)
+
+    def seconds_until(self, moment: datetime) -> float:
+        """From now by Redis's clock; that of this machine may be wrong."""
+        return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
 
     @property
     def is_first(self) -> bool:
@@ -135,16 +143,19 @@ class Engine:
 
     def _claim(self, limit: int) -> tuple[list[LeasedEntry], list[tuple[str, str]]]:
         token = f"{self.name}:{next(self._tokens)}"
-        flat, known, shared, dead = self._scripts.call(
+        asked = clock.monotonic()
+        now_us, flat, known, shared, dead = self._scripts.call(
             "claim", token=token, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
         )
+        ahead = now_us / 1_000_000 - (asked + clock.monotonic()) / 2
         templates = dict(zip(shared[::2], shared[1::2], strict=True))
         numbers = iter(map(int, known.split()))
         claimed = []
         for member, text in zip(flat[::2], flat[1::2], strict=True):
             record = Record(text, next(numbers))
             counts = next(numbers), next(numbers), next(numbers)
-            claimed.append(LeasedEntry(token, member, record, templates.get(record.name), *counts))
+            template = templates.get(record.name)
+            claimed.append(LeasedEntry(token, member, record, template, *counts, ahead))
         return claimed, _pairs(dead)
 
     def ack(self, claimed: Iterable[LeasedEntry]) -> int:
@@ -155,13 +166,20 @@ class Engine:
         )
 
     def nack(
-        self, verdict: str, claimed: Iterable[LeasedEntry], *, wait: float = 0, reason: str = ""
+        self,
+        verdict: str,
+        claimed: Iterable[LeasedEntry],
+        *,
+        wait: float = 0,
+        uncertain: bool = False,
+        reason: str = "",
     ) -> int:
         """Give back, or declare dead; returns how many were still ours.
 
         Args:
             verdict: See ``nack.lua``.
             wait: Seconds until the next attempt, where it was refused.
+            uncertain: Whether some queue may have it although it was refused.
             reason: Why, where it is dead.
         """
         return sum(
@@ -170,6 +188,7 @@ class Engine:
                 token=token,
                 verdict=verdict,
                 wait_ms=round(wait * 1000),
+                uncertain=int(uncertain),
                 reason=reason,
                 members=members,
             )

@@ -89,6 +89,7 @@ class Entries:
         operation: bytes,
         again: bool = True,
         supersede: bool = False,
+        until: float | None = None,
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, all of them in one step of Redis's; the caller bounds how many.
 
@@ -99,6 +100,7 @@ class Entries:
             again: Whether this may be such a repetition; the first call need not look for it.
             supersede: The caller is this very task, running: an entry of its id that may have
                 been delivered gives way. One that has not left is another task, and stays.
+            until: When to give up, by the monotonic clock.
 
         Returns:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
@@ -112,7 +114,8 @@ class Entries:
         }
 
         def call(known: Container[bytes]) -> list[int]:
-            answer = self._scripts.call("schedule", entries=_arguments(new, known), **options)
+            entries = _arguments(new, known)
+            answer = self._scripts.call("schedule", until=until, entries=entries, **options)
             return [int(word) for word in answer.split()]
 
         # A template that this process has sent before is there, as a rule: not once more, unless it

@@ -5,12 +5,9 @@ from __future__ import annotations
 from ..libraries import Leaning, has, mentions, takes
 
 LEANS_ON = (
-    Leaning(
-        "redis:ConnectionPool.get_connection",
-        "every step of the store takes its connection there",
-        takes(),
-    ),
-    Leaning("redis:ConnectionPool.release", "gives a connection back", takes("connection")),
+    Leaning("redis:Connection.can_read", "a connection that is idle is looked at", takes()),
+    Leaning("redis:Connection.connect", "a connection is opened", takes()),
+    Leaning("redis:Connection.disconnect", "a connection is closed", takes()),
     Leaning(
         "redis:Connection.send_packed_command",
         "a command is sent as it was packed here",
@@ -20,7 +17,7 @@ LEANS_ON = (
     Leaning("redis:Connection.send_command", "a scanner's blocking pop", takes("name", "key", "s")),
     Leaning(
         "redis.connection:AbstractConnection.__init__",
-        "a scanner waits for a socket beside its timer",
+        "a call bounds its socket's time, and a scanner waits for one beside its timer",
         mentions("_sock"),
     ),
     Leaning(

@@ -108,12 +108,15 @@ class Scripts:
         self._calls: dict[tuple[str, str], _Call] = {}
         self._sent: set[str] = set()
 
-    def call(self, name: str, *, index: str = "", **arguments: Any) -> Any:
+    def call(
+        self, name: str, *, index: str = "", until: float | None = None, **arguments: Any
+    ) -> Any:
         """Run one script; load it first where the server does not know it.
 
         Args:
             name: The file's name without ``.lua``.
             index: Which key is meant where the script's header says ``index``.
+            until: When to give up; as :meth:`Connection.execute`.
             arguments: The script's ARGV, by the names that its header gives them.
 
         Raises:
@@ -125,11 +128,11 @@ class Scripts:
         try:
             # Not asked for before: sent whole, which loads it; that saves an answer of NOSCRIPT.
             if call.script.sha in self._sent:
-                return self.connection.execute(name, call.by_sha + tail)
+                return self.connection.execute(name, call.by_sha + tail, until)
         except redis.exceptions.NoScriptError:
             # Flushed, restarted, or failed over to a server that never saw it. It did not run.
             pass
-        answer = self.connection.execute(name, packed(["EVAL", call.script.text]) + tail)
+        answer = self.connection.execute(name, packed(["EVAL", call.script.text]) + tail, until)
         self._sent.add(call.script.sha)
         return answer
 

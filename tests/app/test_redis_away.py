@@ -1,5 +1,7 @@
 """The store cannot be reached: what `apply_async` raises, after as many tries as it was told."""
 
+import time
+
 import pytest
 from kombu.exceptions import OperationalError
 
@@ -8,6 +10,8 @@ from celery_delayq.errors import InvalidOption, StoreUnavailable
 from tests.app.network import QUICK
 from tests.app.support import FAR, lists
 from tests.support.ports import free_port
+
+FOREVER = {"max_retries": None, "interval_start": 0.01, "interval_step": 0, "interval_max": 0.01}
 
 
 @pytest.fixture
@@ -177,3 +181,62 @@ def test_a_redis_that_comes_back_is_used_again(delayq_app, start_redis):
 
     app.send_task("t", task_id="c", delayq_at=FAR)
     assert [task.id for task in app.delayq.tasks()] == ["a", "c"]
+
+
+@pytest.fixture
+def within():
+    """The seconds that a call took which raised ``OperationalError``."""
+
+    def seconds(call):
+        began = time.monotonic()
+        with pytest.raises(OperationalError):
+            call()
+        return time.monotonic() - began
+
+    return seconds
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_redis_that_hangs_ends_a_call_in_its_time_whatever_the_policy(
+    delayq_app, start_redis, within, connected
+):
+    server = start_redis()
+    app = delayq_app(server.url(), delayq_timeout=0.3, task_publish_retry_policy=FOREVER)
+    if connected:
+        app.send_task("t", delayq_after=60)
+    server.pause()
+
+    assert 0.3 <= within(lambda: app.send_task("t", delayq_after=60)) < 2
+    assert 0.3 <= within(lambda: app.delayq.get("a")) < 2
+    server.resume()
+
+
+def test_a_time_that_is_changed_later_counts(delayq_app, start_redis, within):
+    server = start_redis()
+    app = delayq_app(server.url(), delayq_timeout=60)
+    app.send_task("t", delayq_after=60)
+    server.pause()
+
+    app.conf.delayq_timeout = 0.2
+
+    assert within(lambda: app.delayq.get("a")) < 5
+    server.resume()
+
+
+def test_a_redis_that_hangs_up_is_asked_again_until_the_time_is_over(
+    delayq_app, hanging_up, within
+):
+    url = f"redis://127.0.0.1:{hanging_up.port}/0"
+    app = delayq_app(url, delayq_timeout=0.3, task_publish_retry_policy=FOREVER)
+
+    assert within(lambda: app.send_task("t", delayq_after=60)) < 2
+    assert hanging_up.connections > 2
+
+
+def test_a_pause_that_is_longer_than_what_is_left_is_not_begun(delayq_app, hanging_up, within):
+    url = f"redis://127.0.0.1:{hanging_up.port}/0"
+    policy = {"max_retries": 3, "interval_start": 30}
+    app = delayq_app(url, delayq_timeout=5, task_publish_retry_policy=policy)
+
+    assert within(lambda: app.send_task("t", delayq_after=60)) < 2
+    assert hanging_up.connections == 1

@@ -13,6 +13,7 @@ EXPECTED = {
     "delayq_batch_size": "a whole number of tasks from 1 to 1000",
     "delayq_lease": "a number of seconds from 1 to 3600",
     "delayq_safety_interval": "a number of seconds from 0.1 to 300",
+    "delayq_timeout": "a number of seconds from 0.1 to 60",
     "delayq_capture_eta": "true or false",
     "delayq_min_delay": "a number of seconds from 0 to 86400",
 }
@@ -24,6 +25,7 @@ WRONG = [
     ("delayq_batch_size", 1001),
     ("delayq_lease", True),
     ("delayq_safety_interval", float("nan")),
+    ("delayq_timeout", 0),
     ("delayq_capture_eta", "no"),
     ("delayq_min_delay", None),
 ]
@@ -32,6 +34,7 @@ RIGHT = [
     ("delayq_batch_size", 1000),
     ("delayq_lease", 3600),
     ("delayq_safety_interval", 0.1),
+    ("delayq_timeout", 60),
     ("delayq_capture_eta", True),
     ("delayq_min_delay", 0),
 ]

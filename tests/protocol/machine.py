@@ -130,13 +130,13 @@ class Shelf:
             self._leave(task_id, "tombstones")
         return len(acked)
 
-    def nack(self, holder, task_ids, verdict, wait_ms) -> int:
+    def nack(self, holder, task_ids, verdict, wait_ms, uncertain) -> int:
         tasks = self.held_by(holder, task_ids)
         for task in tasks:
             task.holder, task.place = None, DEAD if verdict == "dead" else WAITING
             task.attempts += verdict != "unsent"
             task.refusals += verdict in ("refused", "dead")
-            task.uncertain |= verdict == "unknown"
+            task.uncertain |= uncertain or verdict == "unknown"
             task.ready_ms = self.now_ms + wait_ms if verdict == "refused" else task.due_ms
             task.reason = "NO_ROUTE" if verdict == "dead" else ""
         return len(tasks)

@@ -140,12 +140,17 @@ class Machine(RuleBasedStateMachine):
         expected = self.model.ack(holder, [each.task_id for each in claimed])
         assert engine.ack(claimed) == expected
 
-    @rule(batch=batches, verdict=st.sampled_from(["unsent", "unknown", "refused", "dead"]))
-    def release(self, batch, verdict):
+    @rule(
+        batch=batches,
+        verdict=st.sampled_from(["unsent", "unknown", "refused", "dead"]),
+        uncertain=st.sampled_from([False, False, True]),
+    )
+    def release(self, batch, verdict, uncertain):
         engine, claimed, holder = batch
         task_ids = [each.task_id for each in claimed]
-        expected = self.model.nack(holder, task_ids, verdict, 1000)
-        assert engine.nack(verdict, claimed, wait=1, reason="NO_ROUTE") == expected
+        expected = self.model.nack(holder, task_ids, verdict, 1000, uncertain)
+        options = {"wait": 1, "reason": "NO_ROUTE", "uncertain": uncertain}
+        assert engine.nack(verdict, claimed, **options) == expected
 
     @precondition(lambda self: self.model.count(LEASED))
     @rule(who=st.integers(0, 1))

@@ -7,7 +7,7 @@ import redis
 from celery.utils import uuid
 from kombu import VERSION, Exchange, Queue
 
-from celery_delayq.errors import UnreadableRecord
+from celery_delayq.errors import BrokerDown, UnreadableRecord
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
@@ -165,6 +165,44 @@ def test_a_lost_reply_makes_one_marked_copy_and_not_ten(make_house, start_redis)
         assert second.headers["delayq_redelivered"] is True
         assert house.counts() == (0, 0, 0)
         assert house.ids() == []
+
+
+@pytest.mark.parametrize("earlier", [0, 2], ids=["whole", "template"])
+def test_each_attempt_has_a_delivery_tag_of_its_own(other_redis, earlier):
+    """Acknowledging one of two copies leaves the other one in kombu's care."""
+    mine = {"delivery_tag": "mine"}
+    for number in range(earlier):
+        other_redis.due_now(mine, task_id=f"{number}", headers=mine)
+    other_redis.relay_once()
+    other_redis.client.flushall()
+    other_redis.due_now(mine, task_id="a", headers=mine)
+    for verdict in ("unknown", "unknown", "sent"):
+        relay = other_redis.relay()
+        [claimed], _ = relay.engine.claim(1)
+        assert bool(claimed.template) == bool(earlier)
+        relay._link.prepare()
+        [(_, sent)] = relay._link.publish([claimed], lambda: False)
+        assert sent.word == "sent"
+        relay.engine.ack([claimed]) if verdict == "sent" else relay.engine.nack(verdict, [claimed])
+    with other_redis.channel() as channel:
+        copies = [channel.basic_get(other_redis.queue) for _ in range(3)]
+        assert len({copy.delivery_tag for copy in copies}) == 3
+        copies[1].ack()
+        assert other_redis.client.hlen("unacked") == 2
+    assert {copy.headers["delivery_tag"] for copy in copies} == {"mine"}
+    assert [copy.headers["delayq_attempt"] for copy in copies] == [1, 2, 3]
+
+
+def test_what_went_before_a_reply_was_lost_is_told(make_house, start_redis):
+    server = start_redis()
+    with Proxy(server.port) as proxy:
+        house = make_house(f"redis://127.0.0.1:{proxy.port}/0", where=server.url())
+        for number in range(5):
+            house.due_now(task_id=f"{number}", queue="first" if number < 3 else "second")
+        proxy.cut_after = b"second"
+        with pytest.raises(BrokerDown) as caught:
+            house.relay_once()
+    assert caught.value.sent == 3
 
 
 def test_a_hung_redis_costs_one_time_out_and_not_one_per_queue(make_house, start_redis):

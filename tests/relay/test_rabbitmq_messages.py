@@ -7,6 +7,7 @@ import pytest
 from celery.utils import uuid
 from kombu import Exchange, Queue
 
+from celery_delayq import clock
 from tests.relay.house import LONG_AGO, new_name
 
 OWN = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_expires_ms")
@@ -89,6 +90,16 @@ def test_expiration_counts_from_the_hand_over(rabbit):
     left = (expires - datetime.now(timezone.utc)).total_seconds()
     assert left * 1000 <= int(message.properties["expiration"]) <= 600_000
     assert message.headers["expires"] == expires.isoformat()
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_the_clock_of_the_scanners_machine_has_no_say_in_the_expiration(rabbit, monkeypatch, hours):
+    rabbit.due_now(expires=datetime.now(timezone.utc) + timedelta(seconds=600))
+    wrong = clock.utc_now() + timedelta(hours=hours)
+    monkeypatch.setattr(clock, "utc_now", lambda: wrong)
+    rabbit.relay_once()
+    [message] = rabbit.take()
+    assert 570_000 < int(message.properties["expiration"]) <= 600_000
 
 
 def test_one_that_expired_while_it_waited_is_not_refused(rabbit):

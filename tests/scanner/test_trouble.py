@@ -121,3 +121,12 @@ def test_an_empty_claim_is_no_reason_to_spin(world):
     made.run(waits=2)
     assert made.log[:5] == ["hand_over", "relay", "wait", "hand_over", "wait"]
     assert made.waits[1] >= 4.0
+
+
+def test_a_broker_that_takes_some_before_each_loss_is_asked_again_soon(world):
+    made = world()
+    made.engine.relay = [START_MS - 1]
+    made.relay.on_batch = failing(24, BrokerDown("a reply was lost", sent=1))
+    made.run(waits=60)
+    assert made.relay.published == [START_MS - 1]
+    assert max(made.waits[:24]) <= 0.5

@@ -5,6 +5,7 @@ from itertools import groupby
 
 import pytest
 
+from celery_delayq.clock import from_ms
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.store import engine as engine_module
 from tests.store.support import NOW_MS, ROUTE, tally
@@ -31,6 +32,13 @@ def test_an_entry_is_not_claimed_one_microsecond_early(store):
     assert store.engine().claim(1)[0] == []
     store.set_us(NOW_MS * 1000)
     assert len(store.engine().claim(1)[0]) == 1
+
+
+def test_what_is_claimed_counts_by_redis_clock(store):
+    store.schedule_relayed("a", NOW_MS)
+    store.set_ms(NOW_MS + 86_400_000)
+    (entry,), _ = store.engine().claim(1)
+    assert entry.seconds_until(from_ms(NOW_MS + 86_460_000)) == pytest.approx(60, abs=5)
 
 
 def test_claims_follow_due_time_and_equal_times_insertion(store):

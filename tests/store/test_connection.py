@@ -4,6 +4,7 @@ import os
 import signal
 import socketserver
 import threading
+import time
 
 import pytest
 
@@ -12,7 +13,9 @@ from celery_delayq.store import Endpoint, PooledConnection
 from celery_delayq.store import connection as module
 from celery_delayq.store.connection import packed
 from celery_delayq.store.endpoint import TIMEOUT
+from celery_delayq.store.pool import MOST, Pool
 from tests.store.support import FAR_MS, endpoint
+from tests.support.waiting import eventually
 
 PING = packed(["PING"])
 
@@ -137,6 +140,100 @@ def test_calls_at_once_use_a_connection_each(connect):
     assert answers == [True] * 250
 
 
+@pytest.fixture
+def few(connect):
+    """A client that may have so many connections."""
+
+    def make(most):
+        client = connect()
+        client._pool = Pool(client._new, most)
+        return client
+
+    return make
+
+
+@pytest.fixture
+def waiting():
+    """Start a call in a thread, and return when it is in line for a connection."""
+    threads = []
+
+    def start(client, call=lambda client: client.execute("ping", PING)):
+        before = len(client.pool._line)
+        thread = threading.Thread(target=call, args=(client,))
+        thread.start()
+        threads.append(thread)
+        eventually(lambda: len(client.pool._line) > before)
+        return thread
+
+    yield start
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_more_callers_than_connections_wait_and_all_are_answered(few, raw):
+    client, gate, answers = few(2), threading.Barrier(20), []
+
+    def call(number):
+        gate.wait(10)
+        echo = packed(["ECHO", number])
+        answers.extend(client.execute("echo", echo) == b"%d" % number for _ in range(20))
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert answers == [True] * 400
+    assert sum(one["name"] == "celery_delayq" for one in raw.client_list()) <= 2
+
+
+def test_who_waits_longest_is_served_first(few, waiting):
+    client, served = few(1), []
+    held = client.pool.take(time.monotonic() + 5)
+
+    def note(number):
+        connection = client.pool.take(time.monotonic() + 5)
+        served.append(number)
+        client.pool.give(connection)
+
+    threads = [waiting(client, lambda _, number=number: note(number)) for number in range(4)]
+
+    client.pool.give(held)
+
+    for thread in threads:
+        thread.join(10)
+    assert served == [0, 1, 2, 3]
+
+
+def test_a_connection_that_breaks_makes_room_for_who_waits(few, waiting):
+    client = few(1)
+    broken = client.pool.take(time.monotonic() + 5)
+    thread = waiting(client)
+
+    client.pool.drop(broken)
+
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_caller_waits_no_longer_for_a_connection_than_its_call_may_take(few):
+    client = few(1)
+    held = client.pool.take(time.monotonic() + 5)
+
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable) as caught:
+        client.execute("a step", PING, until=began + 0.05)
+
+    assert str(caught.value) == ("a step failed: all 1 connections of this process were in use")
+    assert 0.05 <= time.monotonic() - began < 2
+    client.pool.give(held)
+
+
+def test_a_hundred_connections_are_the_most(connect):
+    assert connect().pool._most == MOST == 100
+
+
 def test_close_closes_every_connection_and_the_next_call_opens_one(connect, redis_server):
     def ours():
         return [
@@ -188,23 +285,14 @@ def test_a_forked_child_uses_no_connection_of_its_parent(connect):
     assert client.execute("id", packed(["CLIENT", "ID"])) == mine
 
 
-def test_a_child_forked_while_the_pool_is_locked_is_not_locked_out(connect):
-    client = connect()
-    client.execute("ping", PING)
-    locked, over = threading.Event(), threading.Event()
-
-    def hold_lock():
-        with client.pool._lock:
-            locked.set()
-            over.wait(20)
-
-    thread = threading.Thread(target=hold_lock)
-    thread.start()
-    locked.wait(10)
+def test_a_child_forked_while_every_connection_is_in_use_makes_its_own(few, waiting):
+    client = few(1)
+    held = client.pool.take(time.monotonic() + 5)
+    thread = waiting(client)
     try:
         assert in_child(lambda: client.execute("ping", PING)) == b"PONG"
     finally:
-        over.set()
+        client.pool.give(held)
         thread.join(10)
 
 

@@ -238,6 +238,18 @@ def test_silence_does_not_keep_a_short_wait_from_ending(wakeup_on, start_redis):
     server.resume()
 
 
+def test_a_master_that_becomes_a_replica_is_unavailable(wakeup_on, start_redis):
+    server = start_redis()
+    client, waiting = server.client(), Waiting(wakeup_on(server))
+    eventually(lambda: blocked(client) == 1)
+
+    client.replicaof("127.0.0.1", 1)
+
+    error = waiting.result()
+    assert isinstance(error, StoreUnavailable)
+    assert "UNBLOCKED" in str(error)
+
+
 def test_a_token_of_another_type_is_an_error_of_the_store(wakeup, raw):
     raw.set(KEY, "x")
     with pytest.raises(StoreError) as caught:

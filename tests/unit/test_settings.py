@@ -11,6 +11,7 @@ DEFAULTS = {
     "batch_size": 200,
     "lease": 30.0,
     "safety_interval": 5.0,
+    "timeout": 5.0,
     "capture_eta": False,
     "min_delay": 0.0,
 }
@@ -20,6 +21,7 @@ EXPECTED = {
     "batch_size": "a whole number of tasks from 1 to 1000",
     "lease": "a number of seconds from 1 to 3600",
     "safety_interval": "a number of seconds from 0.1 to 300",
+    "timeout": "a number of seconds from 0.1 to 60",
     "capture_eta": "true or false",
     "min_delay": "a number of seconds from 0 to 86400",
 }
@@ -29,6 +31,7 @@ ACCEPTED = [
     *(("batch_size", number) for number in (1, 200, 1000)),
     *(("lease", number) for number in (1, 1.5, 3600)),
     *(("safety_interval", number) for number in (0.1, 1, 300)),
+    *(("timeout", number) for number in (0.1, 1, 60)),
     *(("capture_eta", choice) for choice in (True, False)),
     *(("min_delay", number) for number in (0, 0.5, 86_400)),
 ]
@@ -42,6 +45,7 @@ REFUSED = [
     *(("batch_size", value) for value in (0, 1001, -1, 1.5, 200.0, *NOT_NUMBERS)),
     *(("lease", value) for value in (0, 0.999, 3600.1, -1, *NOT_NUMBERS)),
     *(("safety_interval", value) for value in (0, 0.09, 300.1, -1, *NOT_NUMBERS)),
+    *(("timeout", value) for value in (0, 0.09, 60.1, -1, *NOT_NUMBERS)),
     *(("capture_eta", value) for value in (0, 1, None, "true", "no")),
     *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
 ]

@@ -13,8 +13,8 @@ ARGV[2]  lease_ms   how long the caller may hold what it claims, > 0
 ARGV[3]  limit      most entries to claim, 1..1000
 ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
-Returns  {{member, record, ...}, a text of what else is known of each: header_end, attempts made, refusals
-         and uncertain 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} dead}
+Returns  {now in us, {member, record, ...}, a text of what else is known of each: header_end, attempts made,
+         refusals and uncertain 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} dead}
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
@@ -23,7 +23,8 @@ local templates, claims, dead_reasons = KEYS[5], KEYS[6], KEYS[7]
 local token, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes = tonumber(ARGV[4])
 
-local now = math.floor(clock_us() / 1000)
+local now_us = clock_us()
+local now = math.floor(now_us / 1000)
 check_types({relay, leased, dead}, {records, templates, claims, dead_reasons})
 allow_when_full(dead_reasons)
 
@@ -78,4 +79,4 @@ if #ids > 0 then
   redis.call('HSET', claims, unpack(attempts))
 end
 remove_taken(relay, members, fresh, taken)
-return {claimed, table.concat(known, ' '), brought, killed}
+return {now_us, claimed, table.concat(known, ' '), brought, killed}

@@ -7,14 +7,15 @@ KEYS[4]  records       HASH  id -> record
 KEYS[5]  claims        HASH  id -> claim
 KEYS[6]  dead_reasons  HASH  id -> why it is dead
 
-ARGV[1]     token    the claim's fencing token
-ARGV[2]     verdict  unsent: it never left, nothing is counted
-                     unknown: the broker may have it
-                     refused: the broker said no
-                     dead: refused for the last time
-ARGV[3]     wait_ms  refused: how long until the next attempt, >= 0
-ARGV[4]     reason   dead: why
-ARGV[5...]  members  the entries
+ARGV[1]     token      the claim's fencing token
+ARGV[2]     verdict    unsent: it never left, nothing is counted
+                       unknown: the broker may have it
+                       refused: the broker said no
+                       dead: refused for the last time
+ARGV[3]     wait_ms    refused: how long until the next attempt, >= 0
+ARGV[4]     uncertain  1: a copy may be in some queue, although it was refused; or 0
+ARGV[5]     reason     dead: why
+ARGV[6...]  members    the entries
 
 Returns  how many were still leased under this token
 Cost     O(M log N)
@@ -22,7 +23,8 @@ Keeps    an entry is in exactly one of `relay`, `leased` and `dead`
 ]]
 local relay, leased, dead, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claims, dead_reasons = KEYS[5], KEYS[6]
-local token, verdict, wait_ms, reason = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local token, verdict, wait_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
@@ -34,7 +36,7 @@ local function give_back(member)
   local text = redis.call('HGET', claims, id)
   if not is_claimed(text, token) then return end
   local claim = parse_claim(text)
-  claim.uncertain = claim.uncertain or verdict == 'unknown'
+  claim.uncertain = claim.uncertain or uncertain or verdict == 'unknown'
   if verdict ~= 'unsent' then claim.attempts = claim.attempts + 1 end
   if verdict == 'refused' or verdict == 'dead' then claim.refusals = claim.refusals + 1 end
   if verdict == 'dead' then
@@ -49,5 +51,5 @@ local function give_back(member)
   returned = returned + 1
 end
 
-for at = 5, #ARGV do give_back(ARGV[at]) end
+for at = 6, #ARGV do give_back(ARGV[at]) end
 return returned

@@ -1,0 +1,57 @@
+"""What a Redis that refuses a command means by it: the one list of its error codes.
+
+    full      it is at maxmemory
+    away      it serves nobody at present: starting, busy, a replica, unable to write to its disk
+    rights    this user may not do that at all
+    (none)    it is about this command: the type of this key, the right to this key
+
+The first three are the server's own trouble. It did nothing, and no entry is to blame.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+
+class Refusal(Enum):
+    """The server's own trouble."""
+
+    FULL = "full"
+    AWAY = "away"
+    RIGHTS = "rights"
+
+
+# Codes as they stand in a reply: at its beginning or, before Redis 7, inside the report of a
+# script's error.
+_CODES = re.compile(
+    r"(?:^|\s-)(?:(?P<full>OOM)"
+    r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|TRYAGAIN|UNBLOCKED)"
+    r"|(?P<rights>NOAUTH|WRONGPASS))\b"
+)
+
+# NOPERM is said of a command and of a key, in other words by each version of Redis.
+_NO_COMMAND = re.compile(r"no permissions to run the |can't run this command")
+
+# Codes that redis-py strips, as their errors have a class: by its name, lest this depend on it.
+_CLASSES = {
+    "OutOfMemoryError": Refusal.FULL,
+    "BusyLoadingError": Refusal.AWAY,
+    "ClusterDownError": Refusal.AWAY,
+    "MasterDownError": Refusal.AWAY,
+    "ReadOnlyError": Refusal.AWAY,
+    "TryAgainError": Refusal.AWAY,
+    "AuthenticationError": Refusal.RIGHTS,
+}
+
+
+def refusal_of(error: BaseException) -> Refusal | None:
+    """What trouble of the server's own an error of redis-py tells of, if it does."""
+    by_class = _CLASSES.get(type(error).__name__)
+    if by_class:
+        return by_class
+    text = str(error)
+    found = _CODES.search(text)
+    if found and found.lastgroup:
+        return Refusal(found.lastgroup)
+    return Refusal.RIGHTS if _NO_COMMAND.search(text) else None

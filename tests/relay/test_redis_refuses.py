@@ -1,0 +1,85 @@
+"""A broker's Redis that refuses: its own trouble costs no task an attempt, a list's backs off."""
+
+import pytest
+
+from celery_delayq.errors import BrokerDown
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+
+
+def wants_replicas(house):
+    """NOREPLICAS"""
+    house.client.config_set("min-replicas-to-write", 1)
+    return lambda: house.client.config_set("min-replicas-to-write", 0)
+
+
+def cannot_save(house):
+    """MISCONF: the last snapshot failed, as there is a folder where it belongs."""
+    place = house.server.folder / "dump.rdb"
+    place.mkdir()
+    house.client.config_set("save", "3600 1")
+    house.client.bgsave()
+    eventually(lambda: house.client.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+    def mend():
+        house.client.config_set("save", "")
+        place.rmdir()
+
+    return mend
+
+
+def is_a_replica(house):
+    """READONLY"""
+    house.client.replicaof("127.0.0.1", free_port())
+    return lambda: house.client.replicaof("NO", "ONE")
+
+
+def is_full(house):
+    """OOM"""
+    house.client.config_set("maxmemory", 1)
+    return lambda: house.client.config_set("maxmemory", 0)
+
+
+def may_not_push(house):
+    """NOPERM, of the command: no list of it can be pushed to."""
+    house.client.execute_command("ACL", "SETUSER", "default", "-lpush")
+    return lambda: house.client.execute_command("ACL", "SETUSER", "default", "+lpush")
+
+
+TROUBLES = [wants_replicas, cannot_save, is_a_replica, is_full, may_not_push]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+def test_the_servers_own_trouble_costs_no_task_an_attempt(other_redis, trouble):
+    relay = other_redis.relay()
+    relay.batch(lambda: False)  # a connection is open when the trouble comes
+    mend = trouble(other_redis)
+    for number in range(3):
+        other_redis.due_now(task_id=f"{number}", queue="ab"[number % 2])
+    for _ in range(10):
+        with pytest.raises(BrokerDown):
+            relay.batch(lambda: False)
+    assert other_redis.counts() == (3, 0, 0)
+
+    mend()
+    relay.batch(lambda: False)
+
+    arrived = other_redis.take("a", 2) + other_redis.take("b", 1)
+    assert [message.headers["id"] for message in arrived] == ["0", "2", "1"]
+    assert {message.headers["delayq_attempt"] for message in arrived} == {1}
+    assert not any("delayq_redelivered" in message.headers for message in arrived)
+
+
+def test_without_the_right_to_one_list_only_what_is_bound_for_it_waits(other_redis, caplog):
+    other_redis.client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~good")
+    for number in range(20):
+        other_redis.due_now(task_id=f"{number}", queue=("good", "bad")[number % 2])
+    other_redis.relay_once()
+    assert other_redis.counts() == (10, 0, 0)
+    assert any("attempt 1 was refused, next in 2 s" in message for message in caplog.messages)
+    other_redis.client.execute_command("ACL", "SETUSER", "default", "allkeys")
+    assert other_redis.left("good") == 10
+    for number in range(1, 20, 2):
+        assert other_redis.delayq.reschedule(f"{number}", after=0)
+    other_redis.relay_once()
+    assert other_redis.left("bad") == 10

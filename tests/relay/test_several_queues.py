@@ -1,0 +1,107 @@
+"""An exchange with several queues, of which one refuses: the others may have the task."""
+
+import pytest
+from kombu import Exchange, Queue
+
+from celery_delayq import Outcome
+from celery_delayq.errors import BrokerDown
+from celery_delayq.handover import relay as relaying
+from tests.relay.house import new_name
+
+FULL = {"x-max-length": 0, "x-overflow": "reject-publish"}
+
+
+@pytest.fixture
+def on_rabbitmq(make_house, rabbitmq_server):
+    exchange = Exchange(new_name("topic"), "topic")
+    good = Queue(new_name(), exchange, routing_key="#")
+    bad = Queue(new_name(), exchange, routing_key="#", queue_arguments=FULL)
+    house = make_house(rabbitmq_server.url, task_queues=[good, bad], task_default_queue=good.name)
+    house.queues = [good.name]
+    return house, {"exchange": exchange.name, "routing_key": "k"}
+
+
+@pytest.fixture
+def on_redis(make_house, start_redis):
+    """The queue that kombu puts a message into last is a key of another type."""
+    server = start_redis()
+    exchange = Exchange("orders", "direct")
+    queues = [Queue(name, exchange, routing_key="k") for name in ("a", "b", "c")]
+    # The app knows none of them, so that none is declared anew: that would meet the key first.
+    house = make_house(server.url())
+    house.declare(*queues)
+    with house.channel() as channel:
+        *_, last = channel._lookup("orders", "k")
+    server.client().set(last, "not a list")
+    house.queues = sorted({"a", "b", "c"} - {last})
+    return house, {"exchange": "orders", "routing_key": "k"}
+
+
+@pytest.fixture(params=["on_rabbitmq", "on_redis"])
+def several(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_what_comes_after_the_first_copy_is_marked(several):
+    house, where = several
+    house.due_now(task_id="a", **where)
+    for _ in range(3):
+        house.relay_once()
+        # What was refused waits; sooner would not change what it is.
+        house.delayq.reschedule("a", after=0)
+    for queue in house.queues:
+        copies = house.take(queue, 3)
+        marks = [copy.headers.get("delayq_redelivered", False) for copy in copies]
+        assert marks == [False, True, True]
+
+
+def test_cancelling_it_is_uncertain(several):
+    house, where = several
+    house.due_now(task_id="a", **where)
+    house.relay_once()
+    assert house.counts() == (1, 0, 0)
+    assert house.delayq.cancel("a") is Outcome.UNCERTAIN
+
+
+def test_cancelling_it_when_it_is_dead_is_uncertain(several, monkeypatch):
+    monkeypatch.setattr(relaying, "MAX_REFUSALS", 1)
+    house, where = several
+    house.due_now(task_id="a", **where)
+    house.relay_once()
+    assert house.counts() == (0, 0, 1)
+    assert house.delayq.cancel("a") is Outcome.UNCERTAIN
+
+
+def test_a_full_redis_in_the_midst_of_them_is_uncertain_as_well(make_house, start_redis):
+    server = start_redis()
+    exchange = Exchange("orders", "topic")
+    queues = [Queue(name, exchange, routing_key="#") for name in ("a", "b")]
+    house = make_house(server.url(), task_queues=queues, task_default_queue="a")
+    relay = house.relay()
+    house.due_now(task_id="first", exchange="orders", routing_key="k")
+    relay.batch(lambda: False)  # which declares the queues
+    house.due_now(task_id="a", exchange="orders", routing_key="k")
+    server.client().config_set("maxmemory", 1)
+    with pytest.raises(BrokerDown):
+        relay.batch(lambda: False)
+    server.client().config_set("maxmemory", 0)
+    assert house.delayq.cancel("a") is Outcome.UNCERTAIN
+
+
+def test_one_queue_alone_that_refuses_has_no_copy(make_house, start_redis):
+    server = start_redis()
+    house = make_house(server.url())
+    house.declare(Queue("a", Exchange("orders", "direct"), routing_key="k"))
+    server.client().set("a", "not a list")
+    house.due_now(task_id="a", exchange="orders", routing_key="k")
+    house.relay_once()
+    assert house.delayq.cancel("a") is Outcome.DONE
+
+
+def test_what_was_sent_back_as_nobody_hears_it_has_no_copy(make_house, rabbitmq_server):
+    exchange = Exchange(new_name("topic"), "topic")
+    house = make_house(rabbitmq_server.url)
+    house.declare(exchange)
+    house.due_now(task_id="a", exchange=exchange, routing_key="nobody")
+    house.relay_once()
+    assert house.delayq.cancel("a") is Outcome.DONE

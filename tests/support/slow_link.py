@@ -1,0 +1,66 @@
+"""A proxy on loopback that passes each answer on a little later."""
+
+import contextlib
+import socket
+import threading
+
+
+class SlowLink:
+    """Connections through it reach a port of this machine; answers take *seconds* longer."""
+
+    def __init__(self, port, seconds):
+        self._far_port, self._seconds = port, seconds
+        self._over = threading.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port = self._socket.getsockname()[1]
+        self._open = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        # shutdown() wakes the thread that is blocked in accept(); close() alone does not.
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+        for one in tuple(self._open):
+            _shut(one)
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._socket.accept()
+                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+
+    def _serve(self, near):
+        self._open.append(near)
+        with (
+            near,
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", self._far_port)) as far,
+        ):
+            far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=self._answers, args=(far, near), daemon=True)
+            back.start()
+            with contextlib.suppress(OSError):
+                while request := near.recv(1 << 16):
+                    far.sendall(request)
+            _shut(far)
+            back.join()
+        self._open.remove(near)
+
+    def _answers(self, far, near):
+        with contextlib.suppress(OSError):
+            while answer := far.recv(1 << 16):
+                self._over.wait(self._seconds)
+                near.sendall(answer)
+        _shut(near)
+
+
+def _shut(one):
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
