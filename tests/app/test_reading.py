@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import pytest
 
 from celery_delayq import DelayQ, ScheduledTask, State
-from tests.app.support import FAR, LONG_AGO, redis_ms, to_ms
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms, to_ms
 
 UTC = timezone.utc
 
@@ -142,7 +142,7 @@ def test_counts_are_by_state(delayq_app, url, redis):
     app.send_task("t", delayq_at=FAR)
     app.send_task("t", delayq_at=FAR + 1)
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
-    app.delayq.hand_over()
+    hand_over_until_dead(app.delayq, redis)
 
     counts = app.delayq.counts()
 
