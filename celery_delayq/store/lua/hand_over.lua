@@ -70,6 +70,7 @@ local function take(member, id, record)
   if not record or sub(record, 1, header_end) ~= prefix or not is_sound(record, header_end) then
     local found
     found, defect = header_end_of(record)
+    if is_leftover(member, record, found, tombstones, tombstones_old) then return end
     if not found then
       bytes = bytes + #(record or '')
       return die(member, defect)
@@ -77,6 +78,7 @@ local function take(member, id, record)
     prefix, header_end = sub(record, 1, found), found
     list = list_for(destination_of(record, found))
   end
+  if sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6) then return end
   message, defect, name = message_of(record, header_end, id, templates, cache)
   if not message then return die(member, defect) end
   bytes = bytes + #message
@@ -95,13 +97,12 @@ local function read_ahead(count)
   return ids, redis.call('HMGET', records, unpack(ids))
 end
 
-local rotates = false
 if #members > 0 then
-  rotates = is_full(tombstones, tombstones_old, #members)
   check_types({dead}, {template_uses, dead_reasons})
   -- A step that changes nothing, to find out before anything is pushed whether it is allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
   if fresh > 0 then redis.call('ZREM', due, '') end
+  if is_full(tombstones, tombstones_old) then rotate(tombstones, tombstones_old) end
 end
 
 local ahead = 1
@@ -136,7 +137,6 @@ for _, full in ipairs(lists) do
   end
 end
 remove_taken(due, members, fresh, taken)
-if rotates then rotate(tombstones, tombstones_old) end
 
 -- One scanner is up for the head; were it all of them, a hundred scanners would call a hundred times
 -- for each due time. Another sets its timer where none is set, or one for later, or one that is overdue.
