@@ -45,7 +45,7 @@ def restricted_on(rule):
 def test_the_tombstones_may_move_on(restricted):
     store = restricted()
     engine = store.engine(batch_size=1000)
-    store.flood(TOMBSTONES)
+    store.flood(TOMBSTONES + 1)
 
     while engine.hand_over().handed_over:
         pass
