@@ -9,7 +9,6 @@ This is what is handed down, in place of the app's ``DelayQ``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timezone, tzinfo
@@ -19,6 +18,7 @@ from typing import Any
 from celery import Celery
 from celery.utils import time
 
+from .logs import logger_of
 from .message.broker import Broker, store_endpoint
 from .settings import SETTINGS, Settings
 from .store import (
@@ -37,7 +37,7 @@ GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not 
 _KEYS = [setting.key for setting in SETTINGS]
 
 Hook = Callable[..., object]
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 def _nobody(*_: object) -> None:
@@ -209,12 +209,9 @@ class _Configured:
         return [*map(self._conf.changes.get, _KEYS)]
 
     def take_over(self, earlier: _Configured) -> None:
-        """Go on with the store of earlier settings, or close it where it is another one."""
-        mine, theirs = (
-            (settings.url, settings.prefix, settings.timeout)
-            for settings in (self.settings, earlier.settings)
-        )
-        if mine == theirs:
+        """Go on with the store of earlier settings, or close it where it is not the same."""
+        mine, theirs = self.settings, earlier.settings
+        if (mine.url, mine.prefix, mine.timeout) == (theirs.url, theirs.prefix, theirs.timeout):
             made = ("endpoint", "store_is_broker", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
         else:

@@ -13,7 +13,10 @@ from .errors import InvalidSetting, UnknownSetting
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: ``delayq_<name>`` in the app's configuration."""
+    """One setting: ``delayq_<name>`` in the app's configuration.
+
+    ``shown`` is what an error shows of a value.
+    """
 
     name: str
     default: Any
@@ -21,6 +24,7 @@ class Setting:
     expected: str
     says: str
     valid: Callable[[Any], bool]
+    shown: Callable[[Any], Any] = lambda value: value
 
     @property
     def key(self) -> str:
@@ -29,7 +33,7 @@ class Setting:
     def read(self, conf: Mapping[str, Any]) -> Any:
         value = conf.get(self.key, self.default)
         if not self.valid(value):
-            raise InvalidSetting(self.key, value, self.expected)
+            raise InvalidSetting(self.key, self.shown(value), self.expected)
         return value
 
 
@@ -44,6 +48,33 @@ def _matches(pattern: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
+# What may stand in a URL's query and is no secret.
+_OPEN = ("virtual_host", "ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_ca_path")
+
+
+def without_secrets(url: Any) -> Any:
+    """*url*, right or wrong, without what may be a user's name, a password or a key."""
+    text = str(url)
+    if not any(sign in text for sign in "@?="):
+        return url
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "", text
+    place, question, query = rest.partition("?")
+    # A question mark in a password, or an @ in the query? One of the two is no secret.
+    if "@" in query or "=" in place or not re.fullmatch(r"[\w+]*", scheme):
+        return "***"
+    pairs = "&".join(map(_without_secret, query.split("&"))) if query else ""
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{question}{pairs}"
+
+
+def _without_secret(pair: str) -> str:
+    name, equals, value = pair.partition("=")
+    if not equals:
+        return "***"
+    return pair if name in _OPEN and re.fullmatch(r"[\w./-]*", value) else f"{name}=***"
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "url",
@@ -52,6 +83,7 @@ SETTINGS: tuple[Setting, ...] = (
         "a redis:// or rediss:// URL",
         "The Redis in which scheduled tasks wait; by default the broker, when that is a Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
+        without_secrets,
     ),
     Setting(
         "prefix",

@@ -55,11 +55,11 @@ def summary(show):
     """One sentence on a show without problems."""
     ran = [visit for visit in show.visits if visit.told]
     latest = max(visit.late for visit in ran)
-    moved = [visit.user for visit in ran if len(visit.dues) > 1]
+    rescheduled = [visit.user for visit in ran if len(visit.dues) > 1]
     cancelled = [visit.user for visit in show.visits if visit.cancelled]
     return (
         f"All as it should be: {len(ran)} reminders ran, each once, none early,\n"
-        f"the latest {ms(latest)} late; {_and(moved)} at their new times;\n"
+        f"the latest {ms(latest)} late; {_and(rescheduled)} at their new times;\n"
         f"{_and(cancelled)} was cancelled and never ran."
     )
 

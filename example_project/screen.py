@@ -9,7 +9,7 @@ from rich.text import Text
 from story import ms
 
 COLOURS = {
-    "waiting": "cyan", "moved": "magenta", "queued": "blue",
+    "waiting": "cyan", "rescheduled": "magenta", "queued": "blue",
     "ran": "green", "cancelled": "yellow", "failed": "red",
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ def _cells(show, visit):
     if not visit.dues:
         return "", Text("not here yet", style="dim"), "", ""
     state = visit.state
-    if state in ("waiting", "moved"):
+    if state in ("waiting", "rescheduled"):
         left = max(0.0, show.since_start(visit.due) - show.now)
         state = f"{state:<7} {left:>4.1f} s"
     ran = late = "-" if visit.cancelled else ""

@@ -2,7 +2,7 @@
 
 visit opened --> waiting --> queued --> ran
                  |  ^
-                 |  +-- moved: reschedule(), earlier or later
+                 |  +-- rescheduled: reschedule(), earlier or later
                  +--> cancelled: paid
 """
 
@@ -168,7 +168,7 @@ class Show:
     def _look(self, visit):
         visit.state = STATES.get(visit.reminder.state, "queued")
         if visit.state == "waiting" and len(visit.dues) > 1:
-            visit.state = "moved"
+            visit.state = "rescheduled"
         if visit.state == "ran":
             visit.told = visit.reminder.result
             self._tell(visit, f"ran at {self.since_start(visit.ran):.3f}, {ms(visit.late)} late")

@@ -7,7 +7,7 @@ from typing import Any
 from celery import bootsteps
 
 from ..handover import new_scanner
-from . import contract, control
+from . import contract, control, signals
 from .delayq import DelayQ
 from .registry import find
 
@@ -33,6 +33,8 @@ class ScannerStep(bootsteps.StartStopStep):
             self._services.check()
         self._scanner: Any = None
         self.enabled = not no_delayq
+        if self._services.settings.capture_eta:
+            signals.give_eta()
         contract.check()  # with what only a worker has loaded
         control.wrap_panel()
 

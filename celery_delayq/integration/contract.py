@@ -111,12 +111,22 @@ _OWN = (
         mentions("subscribed_to"),
     ),
     Leaning(
+        "celery.app.trace:TraceInfo.handle_retry",
+        "a retry that is cancelled stays REVOKED",
+        mentions("mark_as_retry", "task_retry"),
+    ),
+    Leaning(
         "celery.backends.base:BaseKeyValueStoreBackend.get_key_for_task",
         "a result takes its subscription back",
         takes("task_id"),
     ),
     Leaning("celery.worker.control:Panel.data", "workers cancel what waits", has("revoke")),
     Leaning("celery.worker.control:revoke", "workers cancel what waits", takes("state", "task_id")),
+    Leaning(
+        "celery.worker.consumer.consumer:Consumer.update_strategies",
+        "workers recognise what was to be scheduled",
+        mentions("strategies"),
+    ),
     Leaning("celery.worker.components:Pool", "a worker's scanner starts after its pool"),
     Leaning("celery.bin.base:CeleryCommand", "the delayq command"),
     Leaning("celery.bin.base:CeleryOption", "the delayq command"),

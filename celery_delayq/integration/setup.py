@@ -6,10 +6,11 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, methods
+from . import amqp, control, methods, signals
 from .task import combine_with_django
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
+ADOPTING_STEP = "celery_delayq.integration.adoption:AdoptingStep"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 
@@ -22,10 +23,12 @@ def set_up(app: Celery) -> None:
     # A copy of the app, and one that travels to another process, is made with the same fixups.
     app.fixups = {*app.fixups, FIXUP}
     app.steps["worker"].add(SCANNER_STEP)
+    app.steps["consumer"].add(ADOPTING_STEP)
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)
     combine_with_django(app)
     methods.install()
+    signals.listen()
 
 
 def _worker_option() -> Option:

@@ -1,24 +1,72 @@
-"""Celery's signals of what becomes of a scheduled task."""
+"""Celery's signals: one that tells of a scheduled task, and one that is listened to."""
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Any
 
 from celery import Celery
-from celery.app.task import Context
-from celery.signals import task_revoked
+from celery.app.task import Context, Task
+from celery.signals import task_prerun, task_retry, task_revoked
 
+from ..clock import from_ms
+from ..logs import logger_of
 from ..message.body import message_body
+from ..message.headers import DUE_HEADER
 from ..services import Hooks
+from .registry import find
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
+
+
+# Of a running task's request, once its next run is scheduled.
+_RETRIED = "delayq_retried"
 
 
 def hooks(app: Celery) -> Hooks:
     """What tells the app's handlers: ``task_revoked`` of a scheduled task that is cancelled."""
-    return Hooks(cancelled=partial(_revoked, app))
+    return Hooks(scheduled=partial(_scheduled, app), cancelled=partial(_revoked, app))
+
+
+def listen() -> None:
+    """Let a worker that has stored RETRY look whether the retry is cancelled already."""
+    task_retry.connect(_retried, dispatch_uid=__name__)
+
+
+def give_eta() -> None:
+    """Let a task that has waited in the store have the `eta` that Celery would have given it."""
+    task_prerun.connect(_give_eta, dispatch_uid=__name__)
+
+
+def _give_eta(task: Task, **_: Any) -> None:
+    # Not in the message: the worker that receives it would wait for its eta once more.
+    request = task.request
+    due_ms = request.get(DUE_HEADER)
+    if due_ms is not None and request.eta is None:
+        request.eta = from_ms(due_ms).isoformat()
+
+
+def _scheduled(app: Celery, task_id: str, _due_ms: int) -> None:
+    running = app.current_worker_task
+    if running is not None and running.request.id == task_id:
+        setattr(running.request, _RETRIED, True)
+
+
+def _retried(sender: Task, request: Context, **_: Any) -> None:
+    """Store REVOKED once more, for a retry that was cancelled before the worker stored RETRY.
+
+    Whoever cancels after this look stores REVOKED after RETRY.
+    """
+    services = find(sender.app)
+    if services is None or not getattr(request, _RETRIED, False) or request.ignore_result:
+        return
+    try:
+        if services.entries.cancelled_ms_ago(request.id) is not None:
+            # Its chord has been told by whoever cancelled, and counts.
+            told = Context({**vars(request), "chord": None})
+            sender.backend.mark_as_revoked(request.id, "cancelled", request=told)
+    except Exception:
+        logger.warning("task %s: REVOKED could not be stored", request.id, exc_info=True)
 
 
 def _revoked(app: Celery, task_id: str, message: bytes) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kombu import Connection
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
+from ..settings import without_secrets
 from ..store import Endpoint
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
+_REQUIREMENTS = {
+    name: requirement
+    for requirement in ssl.VerifyMode
+    for name in (requirement, requirement.name, requirement.name.removeprefix("CERT_").lower())
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,8 @@ class Broker:
         options = connection.transport_options or {}
         try:
             endpoint = _endpoint(connection)
+        except InvalidSetting:
+            raise
         except ValueError:
             # kombu will say so when it connects; here it is not a Redis that tasks could wait in.
             endpoint = None
@@ -49,13 +58,12 @@ def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
         return broker.endpoint
     try:
         endpoint = _endpoint(Connection(url))
-        if endpoint and endpoint.tls is not None and "ssl_cert_reqs" not in url:
-            # kombu takes silence for "check no certificate"; this setting is ours, and does not.
-            endpoint = replace(endpoint, tls={**endpoint.tls, "ssl_cert_reqs": "required"})
+    except InvalidSetting:
+        raise
     except (KeyError, TypeError, ValueError):
-        endpoint = None
+        endpoint = None  # also where a word for TLS is one that kombu does not know
     if endpoint is None:
-        raise InvalidSetting("delayq_url", _without_password(url), "a redis:// or rediss:// URL")
+        raise InvalidSetting("delayq_url", without_secrets(url), "a redis:// or rediss:// URL")
     return endpoint
 
 
@@ -69,18 +77,34 @@ def _endpoint(connection: Connection) -> Endpoint | None:
         database = parts.query.get("virtual_host", "0")
         login = {"username": parts.username, "password": parts.password}
         return Endpoint(path="/" + parts.path.lstrip("/"), db=_database(database), **login)
-    tls = connection.ssl or ({} if connection.transport_cls == "rediss" else None)
     return Endpoint(
         host=host,
         port=connection.port or 6379,
         db=_database(connection.virtual_host),
-        tls=None if tls is None else _tls(tls),
+        tls=_tls(connection),
         **login,
     )
 
 
-def _tls(options: Any) -> dict[str, Any]:
-    return dict(options) if isinstance(options, Mapping) else {}
+def _tls(connection: Connection) -> dict[str, Any] | None:
+    """What redis-py shall do about TLS; certificates and names are checked unless the app says no.
+
+    Raises:
+        InvalidSetting: the app says something that is neither.
+    """
+    if not connection.ssl and connection.transport_cls != "rediss":
+        return None
+    # kombu takes silence for "check no certificate". What the app said is what it was made with.
+    said = connection._initial_params["ssl"]
+    options = dict(said) if isinstance(said, Mapping) else {}
+    word = options.get("ssl_cert_reqs", "required")
+    requirement = ssl.CERT_NONE if word is None else _REQUIREMENTS.get(word)
+    if requirement is None:
+        raise InvalidSetting("ssl_cert_reqs", word, "none, optional or required")
+    names = str(options.get("ssl_check_hostname", True)).lower() != "false"
+    options["ssl_cert_reqs"] = requirement
+    options["ssl_check_hostname"] = names and requirement is not ssl.CERT_NONE
+    return options
 
 
 def _database(path: str | int | None) -> int:
@@ -88,8 +112,3 @@ def _database(path: str | int | None) -> int:
     if number < 0:
         raise ValueError(number)
     return number
-
-
-def _without_password(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -12,7 +12,8 @@ def _names_the_exchange(send_task: Any) -> str:
     # Celery before 5.5 delays nothing in the broker.
     if mentions("calculate_routing_key")(send_task):
         return ""
-    return mentions(EXCHANGE)(send_task)
+    # By its name; or by what makes it of a prefix.
+    return mentions("level_name")(send_task) and mentions(EXCHANGE)(send_task)
 
 
 LEANS_ON = (
@@ -40,8 +41,8 @@ LEANS_ON = (
     ),
     Leaning(
         "kombu:Connection.__init__",
-        "which transport a broker has, and whether it has alternates",
-        mentions("alt", "_init_params"),
+        "which transport a broker has, whether it has alternates, and what was said of TLS",
+        mentions("alt", "_init_params", "_initial_params"),
     ),
     Leaning("kombu:Connection._init_params", "where a broker is", mentions("transport_cls")),
     Leaning("kombu:Queue.as_dict", "a relay declares queues", takes("recurse=")),

@@ -22,6 +22,7 @@ from ..services import Services
 from ..store import NewEntry
 
 PREFIX = "delayq_"
+_NEAR = "delay"  # what begins like this is meant for this package, and mistyped
 OPTION = "delayq_request"
 AT, AFTER = "delayq_at", "delayq_after"
 
@@ -88,8 +89,10 @@ def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None
     given = {
         name: value
         for name, value in options.items()
-        if name.startswith(PREFIX) and value is not None
+        if name.startswith(_NEAR) and value is not None
     }
+    for stamp in options.get("stamped_headers") or ():
+        given.pop(stamp, None)  # a header of the user's own, that travels as an option
     for name, value in given.items():
         if name not in (OPTION, AT, AFTER):
             raise InvalidOption(name, value, f"no such option; there are {AT} and {AFTER}")

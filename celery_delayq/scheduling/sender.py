@@ -16,9 +16,10 @@ from functools import cached_property
 from typing import Any
 
 import celery.app.amqp
-from kombu import Producer
+from kombu import Message, Producer
 
 from ..clock import from_ms
+from ..errors import InvalidOption
 from ..message import native_delay
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
 from ..message.outgoing import (
@@ -32,12 +33,14 @@ from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, checked_id
 from ..store.record import LAST_MS, NewRecord, destination_for
-from .request import PREFIX, Ready, Request, note_sent, requested
+from .request import AFTER, AT, PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
 SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
 _ONCE = {"max_retries": 0}
+# Properties that speak of the delivery of a message.
+_OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 Send = Callable[..., Any]
@@ -117,18 +120,55 @@ class Sender:
         options.pop("expiration", None)
         retry, policy = self._retry(options)
 
+        producer = self._intercepting(request, task_id, policy if retry else _ONCE)
+        # Retrying is this sender's: there is no broker connection here that Celery could revive.
+        self._send(producer, name, message, retry=False, **options)
+
+    def _intercepting(
+        self, request: Request, task_id: str, policy: Mapping[str, Any]
+    ) -> InterceptingProducer:
+        """A producer that publishes nothing, and has what it is given written into the store."""
+
         def take(message: OutgoingMessage) -> None:
             destination = self._destination(message)
             new = NewEntry(task_id, request.when, self._new_record(message, destination))
-            ready = Ready(new, message, destination, policy if retry else _ONCE)
+            ready = Ready(new, message, destination, policy)
             if request.take is not None:
                 request.take(ready)
             else:
                 write_one(self._services, ready)
 
-        # Retrying is this sender's: there is no broker connection here that Celery could revive.
-        self._send(
-            InterceptingProducer(self._producer, take), name, message, retry=False, **options
+        return InterceptingProducer(self._producer, take)
+
+    def adopt(self, message: Message) -> None:
+        """Schedule a message that a broker delivered, as the options say that came along with it.
+
+        Raises:
+            DelayQError: why it was not scheduled.
+        """
+        properties = dict(message.properties)
+        asked = {name: properties.pop(name) for name in message.properties if _is_own(name)}
+        request = requested(self._services, asked, None)
+        if request is None:
+            raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
+        for name in _OF_THE_WAY:
+            properties.pop(name, None)
+        headers = {**message.headers, "eta": None}
+        exchange = message.delivery_info.get("exchange") or ""
+        routing_key = message.delivery_info["routing_key"]
+        queue = None if exchange else self._services.app.amqp.queues.get(routing_key)
+        task_id = checked_id(properties["correlation_id"])
+        self._intercepting(request, task_id, _ONCE).publish(
+            message.body,
+            exchange=exchange,
+            routing_key=routing_key,
+            declare=[queue] if queue is not None else [],
+            content_type=message.content_type,
+            content_encoding=message.content_encoding,
+            # A message that was received is not compressed any more.
+            compression=headers.pop("compression", None),
+            headers=headers,
+            **properties,
         )
 
     def _destination(self, message: OutgoingMessage) -> bytes:
@@ -157,6 +197,18 @@ class Sender:
         retry, policy = options.pop("retry", None), options.pop("retry_policy", None)
         wanted = conf.task_publish_retry if retry is None else retry
         return wanted, _known({**conf.task_publish_retry_policy, **(policy or {})})
+
+
+def asks_for_a_time(message: Message) -> bool:
+    """Whether a message that a broker delivered still carries an option of this package's.
+
+    No process that has a ``DelayQ`` sends one; one without lets it pass, as a property.
+    """
+    return any(map(_is_own, message.properties))
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(PREFIX)
 
 
 def _expiry(due: datetime, seconds: float) -> datetime:

@@ -4,12 +4,15 @@ import pytest
 
 from celery_delayq import AlreadyScheduled, DelayQError, InvalidDueTime
 from celery_delayq.errors import InvalidOption
-from tests.app.support import LONG_AGO
+from tests.app.support import LONG_AGO, envelope
 
 FAR_AWAY = 4_000_000_000
 
 
-@pytest.mark.parametrize("name", ["delayq_eta", "delayq_key", "delayq_AT", "delayq_"])
+@pytest.mark.parametrize(
+    "name",
+    ["delayq_eta", "delayq_key", "delayq_AT", "delayq_", "delay", "delayq", "delay_until"],
+)
 def test_an_unknown_option_is_an_error_that_names_it(add, redis, name):
     with pytest.raises(InvalidOption) as caught:
         add.apply_async((1,), **{name: 5})
@@ -18,6 +21,16 @@ def test_an_unknown_option_is_an_error_that_names_it(add, redis, name):
         f"{name} is 5; expected no such option; there are delayq_at and delayq_after"
     )
     assert redis.keys() == []
+
+
+def test_a_stamp_may_have_any_name(add, delayq, redis):
+    stamped = {"delay_reason": "rain", "stamped_headers": ["delay_reason"]}
+
+    add.apply_async((1,), **stamped)
+    held = add.apply_async((1,), delayq_after=60, **stamped)
+
+    assert redis.llen("celery") == 1
+    assert envelope(delayq, held.id).headers["stamps"] == {"delay_reason": "rain"}
 
 
 def test_a_typo_beside_a_right_option_is_an_error_too(add, redis):

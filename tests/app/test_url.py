@@ -141,12 +141,36 @@ def test_what_is_no_redis_url_is_an_error_at_start_up(make_app, url):
     assert str(caught.value) == f"delayq_url is {url!r}; expected a redis:// or rediss:// URL"
 
 
-def test_the_error_about_a_url_does_not_show_its_password(make_app):
-    for url in ("amqp://me:secret@host//", "redis://:secret@host/database", "x://a:secret@b@c"):
-        with pytest.raises(InvalidSetting) as caught:
-            DelayQ(make_app("memory://", delayq_url=url)).services.check()
-        assert "secret" not in str(caught.value)
-        assert "secret" not in repr(caught.value.value)
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("amqp://me:secret@host//", "amqp://host//"),
+        ("redis://:secret@host/database", "redis://host/database"),
+        ("x://a:secret@b@c", "x://c"),
+        ("redis:/:secret@host:6379/0", "host:6379/0"),
+        ("me:secret@host", "host"),
+        ("redis://host/x?password=secret", "redis://host/x?password=***"),
+        (
+            "rediss://host/0?ssl_cert_reqs=CERT_SOME&ssl_password=secret",
+            "rediss://host/0?ssl_cert_reqs=CERT_SOME&ssl_password=***",
+        ),
+        ("redis://host/x?secret", "redis://host/x?***"),
+        ("redis://host/x?virtual_host=0;password=secret", "redis://host/x?virtual_host=***"),
+        ("redis://:se?secret@host/0", "***"),
+        ("redis://:se://secret@host/database", "redis://host/database"),
+        ("redis://host/x#password=secret", "***"),
+        ("me:secret@redis://host/0", "***"),
+        (["redis://:secret@host/0"], "***"),
+        (b"redis://:secret@host/0", "***"),
+    ],
+)
+def test_the_error_about_a_url_does_not_show_what_is_secret(make_app, url, shown):
+    with pytest.raises(InvalidSetting) as caught:
+        DelayQ(make_app("memory://", delayq_url=url)).services.check()
+
+    assert caught.value.value == shown
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def test_a_list_of_brokers_for_failover_is_relayed_to(delayq_app, redis_server, redis):

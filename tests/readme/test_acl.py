@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import PooledConnection, Wakeup
+from celery_delayq.store import Outcome, PooledConnection, Wakeup
 from celery_delayq.store.connection import packed
 from celery_delayq.store.scripts import load
 from tests.operations.restricted import RestrictedStore, documented
@@ -45,7 +45,7 @@ def restricted_on(rule):
 def test_the_tombstones_may_move_on(restricted):
     store = restricted()
     engine = store.engine(batch_size=1000)
-    store.flood(TOMBSTONES + 1)
+    store.flood(TOMBSTONES)
 
     while engine.hand_over().handed_over:
         pass
@@ -96,6 +96,21 @@ def test_a_scanner_cannot_do_without(restricted_on, redis_server, redis_url, rig
             scan()
     finally:
         wakeup.close()
+
+
+@pytest.mark.parametrize("right", ["+unlink", "+rename"])
+def test_a_cancel_without_the_right_to_move_the_tombstones_on_is_done_and_says_so(
+    restricted, right
+):
+    store = restricted(without=right)
+    store.raw.hset(store.keys["tombstones"], mapping=dict.fromkeys(range(TOMBSTONES), "c"))
+    store.schedule("a")
+
+    outcome, message = store.entries.cancel("a")
+
+    assert outcome is Outcome.DONE
+    assert b'"a"' in message
+    assert store.record("a") is None
 
 
 def test_without_the_right_to_a_queue_s_list_a_task_is_dead_with_the_reason(restricted):

@@ -244,7 +244,7 @@ class FakeStore(Store):
     def _client(self) -> PooledConnection:
         client = PooledConnection(self.endpoint)
         pool = fakeredis.FakeRedis(server=self._fake).connection_pool
-        client._new = lambda _: pool.make_connection()
+        client._new = lambda _: _untimed(pool.make_connection())
         return client
 
 
@@ -269,3 +269,15 @@ def template_of(record: bytes) -> bytes | None:
 def tally(entry) -> tuple[int, int, bool]:
     """What was made of a claimed entry so far: attempts, refusals, whether one is uncertain."""
     return entry.attempts, entry.refusals, bool(entry.uncertain)
+
+
+def _untimed(connection):
+    """A connection of fakeredis, which answers at once, and whose socket knows no time-out."""
+    connect = connection.connect
+
+    def connected():
+        connect()
+        connection._sock.settimeout = lambda _: None
+
+    connection.connect = connected
+    return connection

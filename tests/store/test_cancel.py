@@ -175,8 +175,8 @@ def test_only_done_is_true():
 def test_the_trace_of_what_was_cancelled_is_bounded(store):
     store.schedule("a", FAR_MS)
     store.schedule("b", FAR_MS)
-    store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(9_999)})
-    for task_id, kept in (("a", [10_000, 0]), ("b", [1, 10_000])):
+    store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(9_998)})
+    for task_id, kept in (("a", [9_999, 0]), ("b", [0, 10_000])):
         store.entries.cancel(task_id)
         assert [
             store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")

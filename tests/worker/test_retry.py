@@ -1,6 +1,7 @@
 """`self.retry` and `autoretry_for`, with `eta` left to Celery and with it held."""
 
 import itertools
+from datetime import datetime
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_captured_retry_has_a_due_time_of_its_own(capturing):
     first, second = capturing.wait_runs(result, 2)
     assert first["due"] == pytest.approx(result.due.timestamp(), abs=0.0001)
     assert 0.25 < second["due"] - first["at"] < 5
-    assert second["eta"] is None
+    assert datetime.fromisoformat(second["eta"]).timestamp() == second["due"]
 
 
 def test_a_retry_that_is_left_to_celery_has_no_due_time(crew):
@@ -67,3 +68,9 @@ def test_a_plain_countdown_is_captured(capturing):
     assert capturing.delayq.get(result.id)
     [run] = capturing.wait_runs(result)
     assert run["due"] is not None
+    assert datetime.fromisoformat(run["eta"]).timestamp() == run["due"]
+
+
+def test_without_capture_a_task_has_no_eta(crew):
+    [run] = crew.wait_runs(crew.tasks["note"].delay_for(0))
+    assert run["eta"] is None

@@ -1,6 +1,7 @@
 """How the scanner comes into a worker, and how not."""
 
 import pytest
+from celery import Celery
 
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
@@ -55,3 +56,15 @@ def test_two_workers_have_two_scanners(make_project, start_worker):
     for _ in range(2):
         start_worker(TASKS, "-P", "solo", env=project.env)
     eventually(lambda: project.scanners() == 2)
+
+
+def test_a_worker_schedules_what_an_app_without_a_delayq_sent_at_once(make_project, start_worker):
+    project = make_project()
+    worker = start_worker(TASKS, "-P", "solo", env=project.env)
+    conf = {name: value for name, value in project.conf.items() if "delayq" not in name}
+    with Celery("stranger", set_as_current=False) as stranger:
+        stranger.conf.update(conf)
+        result = stranger.send_task("note", delayq_after=0.3)
+    [run] = project.wait_runs(result)
+    assert run["at"] >= run["due"]
+    worker.wait_log(rf"task {result.id}: scheduled on arrival; .* make DelayQ\(app\) there")

@@ -41,7 +41,7 @@ local claimed = redis.call('HMGET', claims, unpack(asked))
 local found = redis.call('HMGET', records, unpack(asked))
 for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
-if is_full(tombstones, tombstones_old) then rotate(tombstones, tombstones_old) end
+if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #stones > 0 then redis.call('HSET', tombstones, unpack(stones)) end
 if #ids > 0 then
   -- The record before its place: a script that Redis stops half-way leaves no record without one.

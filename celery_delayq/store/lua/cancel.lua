@@ -37,14 +37,18 @@ local uncertain = claim and claim.uncertain
 -- Nothing is rolled back: all that can fail comes before the record goes, and the record before its
 -- place, which the next hand-over clears.
 check_types({}, {template_uses})
-local rotates = is_full(tombstones, tombstones_old)
+local rotates = is_full(tombstones, tombstones_old, 1)
 allow_when_full(tombstones)
 redis.call('ZREM', due, '')
-if rotates then rotate(tombstones, tombstones_old) end
 redis.call('HSET', tombstones, id, tombstone_of((uncertain and 'u' or 'c') .. whole(now), record, header_end))
 redis.call('HDEL', records, id)
 if place then redis.call('ZREM', place, member) end
 if claim then redis.call('HDEL', claims, id) end
 if place == dead then redis.call('HDEL', dead_reasons, id) end
 if name then drop_template(templates, template_uses, name, 1) end
+-- It is done, and its caller is told so, also where he may not begin another generation; whoever
+-- hands over will.
+if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then
+  redis.pcall('RENAME', tombstones, tombstones_old)
+end
 return {uncertain and 'uncertain' or 'done', record, header_end, template or ''}

@@ -1,0 +1,83 @@
+"""Messages that should have been scheduled, and were sent by a process without ``DelayQ(app)``.
+
+Celery lets an option that it does not know pass, as a property of the message. (Not every broker
+does so: AMQP drops such a property.) A worker sees it here, and schedules the message then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import bootsteps
+
+from ..errors import AlreadyScheduled, DelayQError, StoreError
+from ..logs import logger_of
+from ..scheduling.sender import Sender, asks_for_a_time
+from .registry import find
+
+logger = logger_of(__name__)
+
+Strategy = Callable[..., Any]
+
+
+class AdoptingStep(bootsteps.Step):
+    """Lets a worker's consumer look at each message before its task does."""
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        services = find(consumer.app)
+        if services is None:
+            return
+        sender = Sender(services, _never)
+        plain = consumer.update_strategies
+
+        def update_strategies() -> None:
+            plain()
+            for name, strategy in consumer.strategies.items():
+                consumer.strategies[name] = adopting(sender, strategy, consumer)
+
+        consumer.update_strategies = update_strategies
+
+
+def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:
+    """*strategy*, of which a message that should have been scheduled is kept."""
+
+    def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
+        if not asks_for_a_time(message):
+            return strategy(message, body, ack, *rest)
+        try:
+            _schedule(sender, message)
+        except StoreError as error:
+            # It must neither run now nor be lost, so the broker keeps it, and delivers it again.
+            logger.error("task %s: left to its broker, not scheduled: %s", _id(message), error)
+        except (DelayQError, KeyError) as error:
+            logger.error("task %s: runs at once: %s; %s", _id(message), error, _blame(message))
+            return strategy(message, body, ack, *rest)
+        else:
+            ack(logger, consumer.connection_errors)
+        return None
+
+    return received
+
+
+def _schedule(sender: Sender, message: Any) -> None:
+    try:
+        sender.adopt(message)
+    except AlreadyScheduled:
+        # Delivered once more: its acknowledgement was lost.
+        logger.warning("task %s: waits already; this copy is dropped", _id(message))
+    else:
+        logger.warning("task %s: scheduled on arrival; %s", _id(message), _blame(message))
+
+
+def _blame(message: Any) -> str:
+    where = message.headers.get("origin", "some process")
+    return f"{where} sent it at once, as its app has no DelayQ; make DelayQ(app) there"
+
+
+def _id(message: Any) -> Any:
+    return message.properties.get("correlation_id")
+
+
+def _never(*_: Any, **__: Any) -> None:
+    """What a sender is made with that sends nothing."""

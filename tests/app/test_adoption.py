@@ -1,0 +1,170 @@
+"""What a process without `DelayQ(app)` sent at once, a worker schedules when it arrives."""
+
+import json
+import logging
+from datetime import datetime, timezone
+from types import SimpleNamespace
+
+import pytest
+from celery import Celery
+
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.integration.adoption import AdoptingStep
+from tests.app.support import FAR, LONG_AGO, comparable, lists, only_message, to_ms
+
+DUE = datetime.fromtimestamp(FAR, timezone.utc)
+
+
+@pytest.fixture
+def stranger(url):
+    """An app in whose process nobody made a DelayQ."""
+    with Celery("stranger", broker=url, set_as_current=False) as app:
+        yield app
+
+
+class Consumer:
+    """As much of a worker's consumer as the step needs."""
+
+    connection_errors = ()
+
+    def __init__(self, app):
+        self.app = app
+        self.strategies = {}
+        self.ran, self.acked = [], []
+        AdoptingStep(self)
+        self.update_strategies()
+
+    def update_strategies(self):
+        self.strategies["t"] = lambda message, *_: self.ran.append(message.properties)
+
+    def receive(self, queue="celery"):
+        with self.app.connection_for_read() as connection:
+            simple = connection.SimpleQueue(queue, no_ack=True, accept=["json", "pickle"])
+            message = simple.get_nowait()
+            simple.close()
+        ack = lambda *_: self.acked.append(message.properties["correlation_id"])  # noqa: E731
+        self.strategies["t"](message, None, ack, None, [])
+
+
+@pytest.fixture
+def consumer(app):
+    return Consumer(app)
+
+
+OPTIONS = [
+    {},
+    {"priority": 4},
+    {"headers": {"trace": "ü"}},
+    {"serializer": "pickle"},
+    {"compression": "zlib"},
+    {"eta": DUE},
+    {"expires": DUE},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=repr)
+def test_it_waits_and_then_arrives_as_it_was_sent(stranger, consumer, delayq, redis, options):
+    plain = {name: value for name, value in options.items() if name != "eta"}
+    stranger.send_task("t", (1,), {"x": "ü"}, task_id="a", **plain)
+    key, sent = only_message(redis)
+    redis.flushall()
+
+    stranger.send_task("t", (1,), {"x": "ü"}, task_id="a", delayq_at=LONG_AGO, **options)
+    consumer.receive(key.decode())
+    assert (consumer.ran, consumer.acked) == ([], ["a"])
+    assert delayq.hand_over() == 1
+
+    arrived_in, arrived = only_message(redis)
+    assert arrived_in == key
+    assert without_origin(arrived) == without_origin(sent)
+
+
+def without_origin(raw):
+    message = comparable(raw)
+    message["headers"].pop("origin")
+    return message
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("when", [{"delayq_at": DUE}, {"delayq_at": FAR}])
+def test_it_is_due_when_its_sender_wanted(stranger, consumer, delayq, protocol, when):
+    stranger.conf.task_protocol = protocol
+
+    stranger.send_task("t", (1,), task_id="a", **when)
+    consumer.receive()
+
+    assert to_ms(delayq.get("a").due) == FAR * 1000
+    assert delayq.get("a").args == (1,)
+
+
+def test_the_log_says_who_sent_it_and_what_to_do(stranger, consumer, delayq, redis, caplog):
+    stranger.send_task("t", task_id="a", delayq_after=3600)
+    origin = json.loads(only_message(redis)[1])["headers"]["origin"]
+
+    consumer.receive()
+
+    assert delayq.get("a") is not None
+    [said] = caplog.messages
+    assert said == (
+        f"task a: scheduled on arrival; {origin} sent it at once, as its app has no DelayQ; "
+        "make DelayQ(app) there"
+    )
+
+
+def test_what_is_delivered_again_is_dropped_while_it_waits(stranger, consumer, delayq, caplog):
+    for _ in range(2):
+        stranger.send_task("t", task_id="a", delayq_at=FAR)
+        consumer.receive()
+
+    assert delayq.counts().scheduled == 1
+    assert (consumer.ran, consumer.acked) == ([], ["a", "a"])
+    assert caplog.messages[1] == "task a: waits already; this copy is dropped"
+
+
+@pytest.mark.parametrize("wrong", [{"delayq_at": "nonsense"}, {"delayq_eta": 5}])
+def test_what_cannot_be_honoured_runs_and_is_an_error(stranger, consumer, delayq, caplog, wrong):
+    stranger.send_task("t", task_id="a", **wrong)
+
+    consumer.receive()
+
+    assert len(consumer.ran) == 1
+    assert delayq.counts().scheduled == 0
+    assert caplog.records[0].levelno == logging.ERROR
+    assert caplog.messages[0].startswith("task a: runs at once: ")
+
+
+def test_what_the_store_does_not_take_is_left_to_the_broker(
+    stranger, consumer, app, monkeypatch, caplog
+):
+    def away(*_, **__):
+        raise StoreUnavailable("schedule", "refused")
+
+    monkeypatch.setattr(type(app.delayq.services.entries), "schedule", away)
+    stranger.send_task("t", task_id="a", delayq_at=FAR)
+
+    consumer.receive()
+
+    assert (consumer.ran, consumer.acked) == ([], [])
+    assert caplog.messages == [
+        "task a: left to its broker, not scheduled: schedule failed: refused"
+    ]
+
+
+def test_what_asks_for_nothing_runs_at_once(stranger, consumer, app, add, redis):
+    stranger.send_task("t", task_id="plain")
+    app.send_task("t", task_id="handed over", delayq_at=LONG_AGO)
+    app.delayq.hand_over()
+
+    for _ in range(2):
+        consumer.receive()
+
+    assert [one["correlation_id"] for one in consumer.ran] == ["plain", "handed over"]
+    assert lists(redis) == {}
+
+
+def test_an_app_without_a_delayq_is_left_alone(stranger):
+    consumer = SimpleNamespace(app=stranger, update_strategies=len)
+
+    AdoptingStep(consumer)
+
+    assert consumer.update_strategies is len
