@@ -373,8 +373,8 @@ def one_stop(store, case, nth, side, commands):
     ready, before, failed, _ = stop_at(store, case, nth, side)
     new = (ids_of(store) | set(store.arrived())) - before
 
-    # Redis cannot push and delete in one command. What follows a push, to the removal of its records,
-    # was tried on the same keys before it, so nothing can keep it from that.
+    # Redis has no command that pushes and deletes. What follows a push, to the removal of its
+    # records, was tried on the same keys before it, so nothing can keep it from that.
     pushed = {_text(one) for one in store.arrived()}
     both = {one for one in before & pushed if is_kept(store, one)}
     just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 3 : nth]
