@@ -1,6 +1,7 @@
 """``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
 
     reading   status, list, show ----+
+    checking  check -----------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     running   scan ------------------+
     bench     bench ----------------------> bench
@@ -15,7 +16,7 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from . import bench, changing, reading, running
+from . import bench, changing, checking, reading, running
 
 
 @click.group(name="delayq")
@@ -26,7 +27,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 
 # Whatever command one of these files defines.
-for _module in (reading, changing, running, bench):
+for _module in (reading, checking, changing, running, bench):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)

@@ -15,13 +15,13 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import changing, reading
+from ..operations import changing, checking, reading
 from ..operations.task import ScheduledTask
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk, Item
 from ..scheduling.times import Spread
 from ..services import Services
-from ..store import Counts, Outcome, State
+from ..store import Counts, Finding, Outcome, State
 from . import contract, registry, signals
 from .calls import call_signature
 from .results import ScheduledResult
@@ -217,6 +217,17 @@ class DelayQ:
     def handed_over(self, task_id: str) -> datetime | None:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
         return reading.handed_over(self.services, task_id)
+
+    def check(self) -> Iterator[Finding]:
+        """What in the store does not fit together, read slice by slice while one iterates.
+
+        It changes nothing, and reports nothing that is merely under way. A template that counts
+        too many records is found only while nothing is scheduled.
+
+        Returns:
+            Findings with ``kind``, ``id`` and ``sentence``; none where all is well.
+        """
+        return checking.check(self.services)
 
     def due_of(self, request: Context) -> datetime | None:
         """When the task of *request* (``self.request`` in a bound task) was due, if scheduled."""

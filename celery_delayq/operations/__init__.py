@@ -1,7 +1,8 @@
 """Meanwhile: what one can do with a task that waits; one function an operation.
 
     results, control, CLI, DelayQ ---> reading    find, waiting, counts, state, handed_over
-                                  ---> changing   cancel, reschedule
+                                  ---> checking   check
+                  ---> changing   cancel, reschedule
                                           |
                                           +-----> revoked: REVOKED in the result backend
 

@@ -10,6 +10,7 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
+from .checking import Finding
 from .connection import Connection, PooledConnection
 from .endpoint import Endpoint
 from .engine import Engine, LeasedEntry, Seen
@@ -29,6 +30,7 @@ __all__ = [
     "Engine",
     "Entries",
     "Entry",
+    "Finding",
     "Keys",
     "LeasedEntry",
     "NewEntry",

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
+from . import checking
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .scripts import Scripts
@@ -218,6 +219,10 @@ class Entries:
                     yield float(score), member, record, templates.get(record.name)
             if not flat:
                 return
+
+    def check(self) -> Iterator[checking.Finding]:
+        """What in the store does not fit together."""
+        return checking.check(self._scripts)
 
     def counts(self) -> Counts:
         """All counts at one instant."""

@@ -157,6 +157,15 @@ OPERATIONS = (
         cli=("status", "status --json"),
     ),
     Operation(
+        "check",
+        "caller",
+        lambda ready: [one.kind for one in ready.store.entries.check()],
+        [],
+        changes=False,
+        face={"check": lambda delayq, _: list(delayq.check())},
+        cli=("check", "check --json"),
+    ),
+    Operation(
         "hand_over",
         "scanner",
         lambda ready: ready.engine.hand_over().handed_over,

@@ -178,9 +178,11 @@ local function bring(templates, name, brought)
   return #text
 end
 
--- `count` records that shared a template are gone; the last one takes it along.
+-- `count` records that shared a template are gone; the last one takes it along. Where the count is no
+-- number, the template stays: what left has left, and nobody is to be told of an error.
 local function drop_template(templates, template_uses, name, count)
-  if redis.call('HINCRBY', template_uses, name, -count) <= 0 then
+  local left = redis.pcall('HINCRBY', template_uses, name, -count)
+  if type(left) == 'number' and left <= 0 then
     redis.call('HDEL', template_uses, name)
     redis.call('HDEL', templates, name)
   end
@@ -231,6 +233,13 @@ end
 
 local function find_tombstone(tombstones, tombstones_old, id)
   return redis.call('HGET', tombstones, id) or redis.call('HGET', tombstones_old, id)
+end
+
+-- Whether a due member is no entry, but what a script left that Redis stopped half-way: its entry has
+-- left, or its id stands elsewhere. What has neither record nor tombstone lost its record.
+local function is_leftover(member, record, header_end, tombstones, tombstones_old)
+  if not record then return find_tombstone(tombstones, tombstones_old, id_of(member)) end
+  return header_end and sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
 end
 
 local function was_handed_over(tombstones, tombstones_old, id)

@@ -41,12 +41,13 @@ local claimed = redis.call('HMGET', claims, unpack(asked))
 local found = redis.call('HMGET', records, unpack(asked))
 for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
+if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #stones > 0 then redis.call('HSET', tombstones, unpack(stones)) end
 if #ids > 0 then
+  -- The record before its place: a script that Redis stops half-way leaves no record without one.
+  redis.call('HDEL', records, unpack(ids))
   redis.call('ZREM', leased, unpack(mine))
   redis.call('HDEL', claims, unpack(ids))
-  redis.call('HDEL', records, unpack(ids))
 end
 for name, count in pairs(shared) do drop_template(templates, template_uses, name, count) end
-if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 return #ids

@@ -29,19 +29,20 @@ local record, header_end, member, place, _, claim =
   entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
 if not record then return header_end end
 
--- All that can fail comes before the first step that matters: nothing is rolled back.
 local now = math.floor(clock_us() / 1000)
 local name = template_of(record, header_end)
 local template = name and redis.call('HGET', templates, name)
-local rotates = is_full(tombstones, tombstones_old, 1)
-
 local uncertain = claim and claim.uncertain
 
+-- Nothing is rolled back: all that can fail comes before the record goes, and the record before its
+-- place, which the next hand-over clears.
+check_types({}, {template_uses})
+local rotates = is_full(tombstones, tombstones_old, 1)
 allow_when_full(tombstones)
-if name then redis.call('HINCRBY', template_uses, name, 0) end
+redis.call('ZREM', due, '')
 redis.call('HSET', tombstones, id, tombstone_of((uncertain and 'u' or 'c') .. whole(now), record, header_end))
-if place then redis.call('ZREM', place, member) end
 redis.call('HDEL', records, id)
+if place then redis.call('ZREM', place, member) end
 if claim then redis.call('HDEL', claims, id) end
 if place == dead then redis.call('HDEL', dead_reasons, id) end
 if name then drop_template(templates, template_uses, name, 1) end

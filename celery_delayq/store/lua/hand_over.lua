@@ -75,6 +75,7 @@ local function take(member, id, record)
   if not record or sub(record, 1, header_end) ~= prefix or not is_sound(record, header_end) then
     local found
     found, defect = header_end_of(record)
+    if is_leftover(member, record, found, tombstones, tombstones_old) then return end
     if not found then
       bytes = bytes + #(record or '')
       return die(member, defect)
@@ -82,6 +83,7 @@ local function take(member, id, record)
     prefix, header_end = sub(record, 1, found), found
     list = list_for(destination_of(record, found))
   end
+  if sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6) then return end
   message, defect, name = message_of(record, header_end, id, templates, cache)
   if not message then return die(member, defect) end
   bytes = bytes + #message

@@ -53,30 +53,38 @@ local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local rounded_up = math.ceil(now_us / 1000)
 local created = string.format('%013.0f', now)
-local sharing = {} -- name of a template that is here -> records that came to share it, uncounted yet
+local sharing = {} -- name of a template that is here -> uses that are counted, and not made yet
 local brought = {} -- templates that came along, be their entry refused or not
 local seq -- last insertion number used
 
-local function count_uses()
-  for name, count in pairs(sharing) do
-    if count > 0 then redis.call('HINCRBY', template_uses, name, count) end
-    sharing[name] = 0
+-- Count a use of a template before it is made, and with the first those of all that may follow: a
+-- script that Redis stops half-way must not leave too low a count.
+local function count_use(name, most)
+  if not sharing[name] then
+    redis.call('HINCRBY', template_uses, name, most)
+    sharing[name] = most
   end
+  sharing[name] = sharing[name] - 1
 end
 
 -- Take back what is left of an earlier entry under this id.
 local function clear(id, record, header_end, place)
   if place then redis.call('ZREM', place, member_of(record, header_end, id)) end
   local shared = template_of(record, header_end)
-  if not shared then return end
-  count_uses()
-  drop_template(templates, template_uses, shared, 1)
+  if shared then drop_template(templates, template_uses, shared, 1) end
 end
 
 -- Whether the running task may be a copy of this entry. What has not left is another task.
 local function may_be_delivered(id, place)
   if not place or place == leased then return true end
   return place ~= due and parse_claim(redis.call('HGET', claims, id)).uncertain
+end
+
+-- Whoever holds the lease of the earlier entry must not acknowledge this one.
+local function revoke_claim(id)
+  local claim = parse_claim(redis.call('HGET', claims, id))
+  claim.uncertain = true
+  end_claim(claims, id, claim)
 end
 
 local function next_order()
@@ -90,7 +98,7 @@ local function next_order()
     floor(seq / 2^16) % 256, floor(seq / 2^8) % 256, seq % 256)
 end
 
-local function schedule(id, mode, ms, destination, body, template)
+local function schedule(at, id, mode, ms, destination, body, template)
   local name = name_in(body)
   if template ~= '' then brought[name] = template end
 
@@ -117,18 +125,20 @@ local function schedule(id, mode, ms, destination, body, template)
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local order = next_order()
   if name then
+    count_use(name, (#ARGV + 1 - at) / FIELDS)
     if not known then redis.call('HSET', templates, name, brought[name]) end
-    sharing[name] = (sharing[name] or 0) + 1
   end
-  if present then clear(id, present, header_end, place) end
+
+  local index = sub(destination, 1, 1) == 'L' and due or relay
+  -- The place before its record, so that no record is without one.
+  redis.call('ZADD', index, text, order .. id)
+  if place == leased then revoke_claim(id) end
+  redis.call('HSET', records, id, record_of(destination, order, text, created, operation, body))
   if leftovers then
     redis.call('HDEL', claims, id)
     redis.call('HDEL', dead_reasons, id)
   end
-
-  local index = sub(destination, 1, 1) == 'L' and due or relay
-  redis.call('HSET', records, id, record_of(destination, order, text, created, operation, body))
-  redis.call('ZADD', index, text, order .. id)
+  if present then clear(id, present, header_end, place) end
   if not token_waits and (heads[index] < 0 or when < heads[index]) then
     redis.call('LPUSH', wake, '1')
     token_waits = true
@@ -141,10 +151,12 @@ for at = 5, #ARGV, FIELDS do
   local id = ARGV[at]
   -- An id that comes twice: by its operation, the first one's entry would look like the second's.
   local answer = taken[id] and CONFLICT
-    or schedule(id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+    or schedule(at, id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
   taken[id] = answer ~= LATE
   answers[#answers + 1] = answer
 end
-count_uses()
+for name, unused in pairs(sharing) do
+  if unused > 0 then drop_template(templates, template_uses, name, unused) end
+end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
 return table.concat(answers, ' ')

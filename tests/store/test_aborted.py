@@ -1,0 +1,417 @@
+"""A script that Redis stops half-way, at each of its writes: nothing is lost, and nothing doubled.
+
+Redis undoes nothing that a script did before it met a missing right, a key of another type or a
+value that is no number. Here each write of a script's text, the prelude's included, is replaced by
+one that can be made to fail, or to be the last that the script gets to.
+"""
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.errors import DelayQError, StoreError, StoreUnavailable
+from celery_delayq.store import NewEntry
+from celery_delayq.store.connection import packed
+from celery_delayq.store.record import destination_for
+from celery_delayq.store.scripts import load
+from tests.operations.table import OPERATIONS, prepare
+from tests.store.support import FAR_MS, NOW_MS, ClockedScripts, Store, new_record, template_of
+
+TRACE = "test:trace"
+CALL = re.compile(r"redis\.(p?call)\('(\w+)'")
+STOPPED = """
+local writes = 0
+local function at_write(site, how, command, ...)
+  writes = writes + 1
+  if writes == {nth} and '{side}' == 'before' then
+    if how == 'pcall' then return {{err = 'ERR stopped'}} end
+    error('stopped')
+  end
+  local answer = redis[how](command, ...)
+  redis.call('RPUSH', '{trace}', site .. ' ' .. command)
+  if writes == {nth} then error('stopped') end
+  return answer
+end
+"""
+
+
+def writing(raw) -> set[str]:
+    """The commands of our scripts that write, as Redis itself tells them from the others."""
+    names = sorted({command for one in load().values() for _, command in CALL.findall(one.text)})
+    known = raw.command()
+    return {name for name in names if "write" in map(_text, known[name.lower()]["flags"])}
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def sites_of(text: str, writes: set[str]) -> tuple[str, list[str]]:
+    """The text with each write made stoppable, and the commands of these places."""
+    sites = []
+
+    def numbered(match):
+        if match[2] not in writes:
+            return match[0]
+        sites.append(match[2])
+        return f"at_write({len(sites) - 1}, '{match[1]}', '{match[2]}'"
+
+    return CALL.sub(numbered, text), sites
+
+
+class StoppableScripts(ClockedScripts):
+    """The scripts; one of them stops at its *nth* write, on that *side* of it."""
+
+    name, nth, side, writes = "", 0, "", frozenset()
+
+    def stop(self, name, nth, side):
+        self.name, self.nth, self.side = name, nth, side
+        self._calls.clear()
+
+    def _prepare(self, name, index):
+        call = super()._prepare(name, index)
+        if name != self.name:
+            return call
+        text, _ = sites_of(call.script.text, self.writes)
+        text = STOPPED.format(nth=self.nth, side=self.side, trace=TRACE) + text
+        script = replace(call.script, text=text, sha=f"{name}-{self.nth}-{self.side}")
+        # Never known by that digest, so it is sent whole each time.
+        call = replace(call, script=script, by_sha=packed(["EVALSHA", "0" * 40]))
+        self._calls[name, index] = call
+        return call
+
+
+class StoppableStore(Store):
+    def __init__(self, server):
+        self._server_writes = writing(server.client())
+        super().__init__(server)
+
+    def new_scripts(self):
+        made = StoppableScripts(self._client(), self.keys)
+        made.writes = self._server_writes
+        return made
+
+
+@dataclass
+class Case:
+    """A way to take a script's step: what is there before, and the step, by its script."""
+
+    script: str
+    name: str
+    take: object
+    before: object = lambda _: None
+    ends: str = ""
+
+
+def fill_tombstones(ready):
+    store = ready.store
+    store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(10_000)})
+
+
+def backlog(ready):
+    """More than a batch is overdue, some of it since a moment."""
+    store, now = ready.store, NOW_MS + 2000
+    for step in range(8):
+        store.schedule(f"old{step}", NOW_MS, share=True)
+        store.schedule(f"fresh{step}", now - 5, share=True)
+    ready.engine._batch_size = 8
+
+
+def spoil(*ids):
+    def change(ready):
+        store = ready.store
+        for task_id in ids:
+            record = store.record(task_id)
+            store.raw.hset(store.keys["records"], task_id, b"9" + record[1:])
+
+    return change
+
+
+def alone(*kept):
+    """Only these entries are there; a template goes with the last of them."""
+
+    def change(ready):
+        for task_id in ready.ids:
+            if task_id not in kept:
+                ready.store.entries.cancel(task_id)
+
+    return change
+
+
+def relayed_backlog(ready):
+    now = NOW_MS + 2000
+    for step in range(8):
+        ready.store.schedule_relayed(f"old{step}", NOW_MS, share=True)
+        ready.store.schedule_relayed(f"fresh{step}", now - 5, share=True)
+
+
+def no_heads(ready):
+    """The scanner's timer is set for what it hands over now."""
+    alone("list")(ready)
+    ready.store.raw.set(ready.store.keys["timer"], f"{NOW_MS}:scanner")
+
+
+def heart(ready):
+    ready.engine._beat_again = 0
+
+
+def foreign_list(ready):
+    ready.store.schedule("foreign", to="somebodys", share=True)
+    ready.store.raw.set("somebodys", "text")
+
+
+def own_timer(ready):
+    ready.store.schedule("later", FAR_MS)
+    ready.engine.hand_over()
+
+
+def clock_back(ready):
+    ready.store.set_ms(NOW_MS - 3_600_000)
+
+
+def _schedule_many(ready):
+    record = new_record("m0", destination_for("L", "celery"), "")
+    shared = new_record("m", destination_for("L", "celery"), "", share=True)
+    new = [NewEntry(f"m{n}", When("at", NOW_MS - 9), (record, shared, shared)[n]) for n in range(3)]
+    ready.store.entries.schedule(new, operation=b"many....")
+
+
+def _schedule_one(ready):
+    ready.store.schedule("new", NOW_MS - 9, operation=b"new.....")
+
+
+def _schedule_first(ready):
+    ready.store.entries._templates.clear()
+    ready.store.schedule("new", share=True, operation=b"new.....")
+
+
+def _schedule_late(ready):
+    """The second of two is due too late, so one of the uses counted is not made."""
+    record = new_record("late0", destination_for("L", "celery"), "", share=True)
+    times = [("late0", NOW_MS), ("late1", 2**52)]
+    new = [NewEntry(task_id, When("at", ms), record) for task_id, ms in times]
+    ready.store.entries.schedule(new, operation=b"late....")
+
+
+def _supersede_plain(task_id):
+    return lambda ready: ready.store.schedule(task_id, operation=b"super...", supersede=True)
+
+
+def _supersede(task_id):
+    return lambda ready: ready.store.schedule(
+        task_id, share=True, operation=b"super...", supersede=True
+    )
+
+
+def _nack(verdict):
+    return lambda ready: ready.engine.nack(verdict, ready.claimed, wait=1, reason="NO_ROUTE")
+
+
+def _cancel(task_id):
+    return lambda ready: ready.store.entries.cancel(task_id)
+
+
+def _reschedule(task_id, ms=NOW_MS - 1):
+    return lambda ready: ready.store.entries.reschedule(task_id, When("at", ms))
+
+
+def uncertain(ready):
+    ready.store.set_ms(NOW_MS)
+    ready.engine.nack("unknown", ready.claimed)
+    ready.store.set_ms(NOW_MS + 2000)
+
+
+def _hand_over(ready):
+    return ready.engine.hand_over()
+
+
+# What a claim ends with where no attempt was made at it; these two know of one.
+NEVER = {"reclaim": ["HDEL"], "schedule": ["HDEL"]}
+
+CASES = [
+    *(Case(one.script, "plain", one.take, ends=one.ends) for one in OPERATIONS if one.changes),
+    Case("schedule", "one by one", _schedule_one),
+    Case("schedule", "many", _schedule_many),
+    Case("schedule", "late ones", _schedule_late),
+    Case(
+        "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"
+    ),
+    Case("schedule", "over a lease", _supersede("claimed"), ends="claimed"),
+    Case("schedule", "over an attempt", _supersede("claimed"), uncertain, ends="claimed"),
+    Case("cancel", "full", _cancel("list"), fill_tombstones, ends="list"),
+    Case("cancel", "last", _cancel("list"), alone("list"), ends="list"),
+    Case("hand_over", "heartbeat", _hand_over, heart),
+    Case("schedule", "first of a template", _schedule_first, alone()),
+    Case("hand_over", "last", _hand_over, no_heads),
+    Case("claim", "backlog", lambda ready: ready.engine.claim(8), relayed_backlog),
+    Case("ack", "last", lambda ready: ready.engine.ack(ready.claimed), alone("claimed"), "claimed"),
+    Case("cancel", "dead", _cancel("dead"), ends="dead"),
+    Case("cancel", "claimed", _cancel("claimed"), ends="claimed"),
+    Case("reschedule", "earlier", _reschedule("list")),
+    Case("reschedule", "dead", _reschedule("dead")),
+    Case("reschedule", "claimed", _reschedule("claimed")),
+    Case("reschedule", "attempted", _reschedule("claimed"), uncertain),
+    Case("hand_over", "backlog", _hand_over, backlog),
+    Case("hand_over", "full", _hand_over, fill_tombstones),
+    Case("hand_over", "damaged", _hand_over, spoil("list")),
+    Case("hand_over", "foreign list", _hand_over, foreign_list),
+    Case("hand_over", "timer", _hand_over, own_timer),
+    Case("claim", "damaged", lambda ready: ready.engine.claim(5), spoil("waiting")),
+    Case("claim", "attempted", lambda ready: ready.engine.claim(5), uncertain),
+    Case("ack", "full", lambda ready: ready.engine.ack(ready.claimed), fill_tombstones, "claimed"),
+    *(Case("nack", verdict, _nack(verdict)) for verdict in ("unsent", "unknown", "refused")),
+    Case("reclaim", "clock back", lambda ready: ready.engine.reclaim(), clock_back),
+    Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),
+]
+
+
+@pytest.fixture
+def store(redis_server, redis_url):
+    made = StoppableStore(redis_server)
+    yield made
+    made.close()
+
+
+def prepared(store, case):
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    ready = prepare(store)
+    case.before(ready)
+    return ready
+
+
+def ids_of(store):
+    return {_text(one) for one in store.raw.hkeys(store.keys["records"])}
+
+
+def is_kept(store, task_id):
+    return store.record(task_id) is not None and store.places(task_id) != []
+
+
+def no_count_is_too_low(store):
+    records = store.raw.hvals(store.keys["records"])
+    shared = Counter(filter(None, (template_of(one) for one in records if one[:1] == b"1")))
+    uses = {name: int(one) for name, one in store.raw.hgetall(store.keys["template_uses"]).items()}
+    return all(uses.get(name, 0) >= count for name, count in shared.items()) and (
+        set(shared) <= set(store.raw.hkeys(store.keys["templates"]))
+    )
+
+
+def take_again(ready, case):
+    """As whoever was told of an error does; a caller whose entry has gone is told that."""
+    try:
+        return case.take(ready)
+    except DelayQError as error:
+        raise AssertionError(f"cannot be taken again: {error}") from error
+
+
+def drain(ready):
+    """Let time pass, and everything go that can; the published ids, with their marks."""
+    store, published = ready.store, []
+    store.set_ms(FAR_MS + 1)
+    engine = store.engine()
+    for _ in range(3):
+        engine.reclaim()
+        while (seen := engine.hand_over()).handed_over or seen.is_past(seen.due):
+            pass
+        for entry in engine.claim(50)[0]:
+            message = json.loads(entry.message)
+            assert message["headers"]["id"] == entry.task_id
+            published.append((entry.task_id, bool(entry.uncertain)))
+            engine.ack([entry])
+    return published
+
+
+def left_over(store):
+    return {one.kind for one in store.entries.check()}
+
+
+def stop_at(store, case, nth, side):
+    """Take the step until its *nth* write; returns what is there, if that failed, and the trace."""
+    ready = prepared(store, case)
+    before = ids_of(store)
+    for scripts in (ready.store.scripts, ready.engine._scripts):
+        scripts.stop(case.script, nth, side)
+    failed = False
+    try:
+        case.take(ready)
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        failed = True
+    for scripts in (ready.store.scripts, ready.engine._scripts):
+        scripts.stop("", 0, "")
+    trace = [one.decode().split() for one in store.raw.lrange(TRACE, 0, -1)]
+    store.raw.delete(TRACE)
+    return ready, before, failed, trace
+
+
+def trace_of(store, case):
+    _, _, failed, trace = stop_at(store, case, 0, "")
+    assert not failed
+    return trace
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.script}-{case.name}")
+def test_stopped_at_any_write_it_loses_nothing_and_can_be_taken_again(store, case):
+    trace = trace_of(store, case)
+    commands = [command for _, command in trace]
+    for nth in range(1, len(trace) + 1):
+        for side in ("before", "after"):
+            try:
+                one_stop(store, case, nth, side, commands)
+            except AssertionError as error:
+                where = " ".join(commands[: nth - 1]) + f" | {side} {commands[nth - 1]}"
+                raise AssertionError(f"{where}: {error}") from error
+
+
+def one_stop(store, case, nth, side, commands):
+    ready, before, failed, _ = stop_at(store, case, nth, side)
+    new = (ids_of(store) | set(store.arrived())) - before
+
+    # Redis has no command that pushes and deletes. What follows a push, to the removal of its
+    # records, was tried on the same keys before it, so nothing can keep it from that.
+    pushed = {_text(one) for one in store.arrived()}
+    both = {one for one in before & pushed if is_kept(store, one)}
+    just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 3 : nth]
+    assert not both or just_pushed, f"in the list, and here: {both}"
+    if both:
+        store.raw.hdel(store.keys["records"], *both)
+    gone = {one for one in before - pushed if not is_kept(store, one)}
+    assert gone <= {case.ends}, f"lost {gone}"
+    for task_id in ids_of(store):
+        assert store.places(task_id), f"{task_id} has no place"
+    assert no_count_is_too_low(store), "a count is too low"
+    unreadable = {one for one in before if (store.record(one) or b"1")[:1] != b"1"}
+
+    if failed:
+        take_again(ready, case)
+    assert no_count_is_too_low(store), "a count is too low"
+    published = drain(ready)
+    delivered = Counter([*store.arrived(), *(task_id for task_id, _ in published)])
+    dead = {member[6:].decode() for member in store.raw.zrange(store.keys["dead"], 0, -1)}
+    wanted = (before | new) - unreadable - {case.ends}
+    # What its list refuses waits, longer each time.
+    kept = (dead | {"foreign"}) & ids_of(store)
+    assert wanted <= {*delivered, *kept}, "lost"
+    assert max(delivered.values(), default=0) <= 1, f"doubled: {delivered}"
+    kinds = left_over(store)
+    allowed = {"count_too_high", "template_without_count", "claim_without_record"}
+    allowed |= {"reason_without_dead", "dead_without_record"}
+    assert kinds - ({"unreadable_record"} if unreadable else set()) <= allowed, kinds
+    if not kinds:
+        store.check()
+
+
+@pytest.mark.parametrize("script", sorted({case.script for case in CASES}))
+def test_every_write_in_its_text_is_tried(store, script):
+    _, sites = sites_of(load()[script].text, store.scripts.writes)
+    tried = {
+        int(site) for case in CASES if case.script == script for site, _ in trace_of(store, case)
+    }
+    missed = [command for site, command in enumerate(sites) if site not in tried]
+    assert missed == NEVER.get(script, [])
