@@ -90,9 +90,10 @@ def test_the_exit_status_is_1_when_an_id_is_not_scheduled(shop, run):
 def test_the_reading_commands_print_json(shop, run, line):
     shop.remind.s(42).set(task_id="order-42").delay_for(1800)
 
-    said, _ = run(f"delayq {line.format(id='order-42')}")
+    said, status = run(f"delayq {line.format(id='order-42')}")
 
-    assert said.startswith("{")
+    # A check has a line for each finding, and here there is nothing to be found.
+    assert said.startswith("{") or (line.startswith("check"), said, status) == (True, "", 0)
 
 
 @pytest.mark.parametrize("command", commands())
