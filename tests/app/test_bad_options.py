@@ -135,7 +135,7 @@ def test_an_unknown_serializer_is_refused_as_celery_refuses_it(add, redis):
     assert redis.keys() == []
 
 
-def test_a_priority_that_is_no_number_is_held_as_kombu_takes_it(add, delayq, redis):
+def test_a_priority_that_is_no_number_is_scheduled_as_kombu_takes_it(add, delayq, redis):
     add.s(1).set(priority="high").delay_until(LONG_AGO)
 
     delayq.hand_over()

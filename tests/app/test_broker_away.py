@@ -74,7 +74,7 @@ def test_scheduling_opens_no_connection_to_the_broker(delayq_app, url, transport
         assert broker.connections == 0
 
 
-def test_what_is_due_while_the_broker_is_down_stays_held_and_counts_no_attempt(away, redis):
+def test_what_is_due_while_the_broker_is_down_stays_scheduled_and_counts_no_attempt(away, redis):
     away.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     with pytest.raises(BrokerDown, match="the broker cannot be reached"):
@@ -85,7 +85,7 @@ def test_what_is_due_while_the_broker_is_down_stays_held_and_counts_no_attempt(a
     assert away.delayq.cancel("a")
 
 
-def test_revoke_of_what_is_held_needs_no_broker(away):
+def test_revoke_of_what_is_scheduled_needs_no_broker(away):
     away.send_task("t", task_id="a", delayq_at=FAR)
 
     away.control.revoke("a")

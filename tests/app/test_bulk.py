@@ -23,7 +23,7 @@ def numbered(count):
     return (((number,), {}) for number in range(count))
 
 
-def test_each_item_is_held_and_its_id_stands_in_its_place(remind, delayq):
+def test_each_item_is_scheduled_and_its_id_stands_in_its_place(remind, delayq):
     bulk = delayq.schedule_many(remind, numbered(450), at=FAR)
 
     assert [delayq.get(task_id).args for task_id in bulk.ids] == [(n,) for n in range(450)]
@@ -73,7 +73,7 @@ def test_items_for_a_list_and_for_the_relay_stand_in_one_bulk(delayq_app, url, r
 
 def test_a_template_is_counted_by_those_who_share_it_and_goes_with_the_last(remind, delayq, redis):
     bulk = delayq.schedule_many(remind, numbered(300), at=FAR)
-    # The first may be the only one of its kind, and is held whole.
+    # The first may be the only one of its kind, and is scheduled whole.
     assert templates(redis) == (1, 299)
 
     delayq.schedule_many(remind, [((1,), {}), ((2,), {})], at=LONG_AGO)
@@ -132,7 +132,7 @@ def test_a_bad_item_is_refused_and_spoils_no_other(remind, delayq, name, place):
 
 
 @pytest.mark.parametrize("between", [0, 300])
-def test_an_id_that_comes_twice_is_held_once_with_its_first_arguments(remind, delayq, between):
+def test_an_id_that_comes_twice_is_scheduled_once_with_its_first_arguments(remind, delayq, between):
     items = [((1,), {}, None, "a"), *numbered(between), ((2,), {}, None, "a")]
 
     bulk = delayq.schedule_many(remind, items, at=FAR)
@@ -236,7 +236,7 @@ def test_a_time_limit_that_strikes_meanwhile_ends_the_bulk(app, delayq):
         delayq.schedule_many(plain_task(app, base=Struck), numbered(3), at=FAR)
 
 
-def test_tasks_of_another_app_are_held_by_it(delayq_app, redis_server, redis):
+def test_tasks_of_another_app_are_scheduled_by_it(delayq_app, redis_server, redis):
     here, there = (
         delayq_app(redis_server.url()),
         delayq_app(redis_server.url(7), timezone="Asia/Tokyo"),
@@ -260,7 +260,7 @@ def eager(delayq_app, url):
     return delayq_app(url, task_always_eager=True)
 
 
-def test_with_eager_tasks_each_item_runs_and_nothing_is_held(eager, redis):
+def test_with_eager_tasks_each_item_runs_and_nothing_is_scheduled(eager, redis):
     seen, progress = [], []
 
     @eager.task(name="note")

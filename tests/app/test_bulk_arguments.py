@@ -42,7 +42,8 @@ CASES = [
 def test_arguments_of_an_item_are_in_its_message_as_in_a_call_s(
     delayq_app, url, redis, serializer, what
 ):
-    app = delayq_app(url, task_serializer=serializer, accept_content=SERIALIZERS)
+    conf = {"task_serializer": serializer, "accept_content": SERIALIZERS}
+    app = delayq_app(url, delayq_max_message=10_000_000, **conf)
     task = plain_task(app, typing=False)
 
     singly, together = both_ways(redis, task.s(), [((), {}), EVERYTHING[what], EVERYTHING[what]])

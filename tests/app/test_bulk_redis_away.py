@@ -1,4 +1,4 @@
-"""Redis goes away before a bulk or in the middle of it: what is raised, and what is held then."""
+"""Redis goes away before a bulk or in the middle of it: what is raised, what is scheduled."""
 
 import pytest
 from kombu.exceptions import OperationalError
@@ -72,7 +72,7 @@ def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(through, swallo
 
 @pytest.mark.parametrize("slice_", ["first", "second", "third"])
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_slice_whose_answer_was_lost_is_repeated_and_held_once(
+def test_a_slice_whose_answer_was_lost_is_repeated_and_scheduled_once(
     through, swallowing, redis, slice_, times
 ):
     proxy = swallowing(slice_.encode(), times)

@@ -42,7 +42,7 @@ def test_items_that_are_all_refused_are_no_step_either(remind, delayq, connectio
     assert connections() == before
 
 
-def test_a_slice_is_held_before_the_next_one_is_read(remind, delayq, redis):
+def test_a_slice_is_scheduled_before_the_next_one_is_read(remind, delayq, redis):
     held_when_read = []
 
     def items():
@@ -91,7 +91,7 @@ def test_what_progress_raises_ends_the_bulk_after_a_whole_slice(remind, delayq, 
 
 
 @pytest.mark.parametrize("error", [ValueError, AlreadyScheduled, KeyboardInterrupt])
-def test_an_error_of_the_items_ends_the_bulk_and_what_was_held_stays(remind, delayq, error):
+def test_an_error_of_the_items_ends_the_bulk_and_what_was_scheduled_stays(remind, delayq, error):
     told = []
 
     def items():
@@ -111,7 +111,7 @@ def test_items_that_are_none_are_the_call_s_error(remind, delayq, redis):
     assert redis.keys() == []
 
 
-def test_large_messages_are_held_in_smaller_slices(remind, delayq):
+def test_large_messages_are_scheduled_in_smaller_slices(remind, delayq):
     delayq.app.conf.delayq_max_message = 2_000_000
     told = []
     megabyte = (("x" * 1_000_000,), {})
@@ -138,7 +138,7 @@ def test_a_bulk_keeps_its_ids_and_nothing_else(remind, delayq):
     finally:
         tracemalloc.stop()
 
-    # A text of 36 characters and a place in a list are some 93 bytes; what is held, 1,500.
+    # A text of 36 characters and a place in a list are some 93 bytes; what is scheduled, 1,500.
     assert bulk.scheduled == 5000
     assert kept < 5000 * 120
     assert peak - kept < 2_000_000

@@ -1,4 +1,4 @@
-"""A canvas is held as one entry; its parts' ids are known to the caller at once."""
+"""A canvas is scheduled as one entry; its parts' ids are known to the caller at once."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""`delayq_capture_eta`: what Celery would have sent with an eta is held, by unchanged code."""
+"""`delayq_capture_eta`: what Celery would have sent with an eta is scheduled, by unchanged code."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -38,7 +38,7 @@ def task(capturing):
         lambda task: task.app.send_task("t", (1,), eta=DUE),
     ],
 )
-def test_an_eta_is_held(task, capturing, redis, call):
+def test_an_eta_is_scheduled(task, capturing, redis, call):
     result = call(task)
 
     held = capturing.delayq.get(result.id)
@@ -48,7 +48,7 @@ def test_an_eta_is_held(task, capturing, redis, call):
 
 
 @pytest.mark.parametrize("countdown", [3600, 3600.5])
-def test_a_countdown_is_held(task, capturing, redis, countdown):
+def test_a_countdown_is_scheduled(task, capturing, redis, countdown):
     before = redis_ms(redis)
 
     result = task.apply_async((1,), countdown=countdown)
@@ -129,7 +129,7 @@ def retry(task, **options):
         task.pop_request()
 
 
-def test_a_retry_is_held_under_the_same_id(task, capturing, redis):
+def test_a_retry_is_scheduled_under_the_same_id(task, capturing, redis):
     retry(task)
 
     held = capturing.delayq.get("r")
@@ -160,13 +160,13 @@ def test_an_eta_that_no_store_can_keep_is_refused(task, redis):
     assert redis.keys() == []
 
 
-def test_parts_of_a_group_are_held_one_by_one(task, capturing):
+def test_parts_of_a_group_are_scheduled_one_by_one(task, capturing):
     result = group(task.s(1), task.s(2)).apply_async(countdown=3600)
 
     assert [capturing.delayq.get(part.id).args for part in result] == [(1,), (2,)]
 
 
-def test_only_the_first_link_of_a_chain_is_held(task, capturing, redis):
+def test_only_the_first_link_of_a_chain_is_scheduled(task, capturing, redis):
     result = chain(task.s(1), task.si(2), task.si(3)).apply_async(countdown=3600)
 
     [held] = capturing.delayq.tasks()
@@ -175,7 +175,7 @@ def test_only_the_first_link_of_a_chain_is_held(task, capturing, redis):
     assert lists(redis) == {}
 
 
-def test_a_later_link_with_a_countdown_of_its_own_is_held_when_it_is_sent(task, capturing):
+def test_a_later_link_with_a_countdown_of_its_own_is_scheduled_when_it_is_sent(task, capturing):
     signature = task.si(2).set(countdown=3600)
 
     task.apply_async((1,), link=signature)

@@ -103,7 +103,7 @@ def test_an_entry_that_was_moved_carries_the_due_time_that_it_had_last(app, rece
     assert received(app).headers["delayq_due"] == LONG_AGO * 1000
 
 
-def test_what_is_held_is_the_message_that_is_moved(app, delayq, redis):
+def test_what_is_scheduled_is_the_message_that_is_moved(app, delayq, redis):
     ids = ["a", "b", "c"]
     for task_id in ids:
         app.send_task("add", (1,), task_id=task_id, delayq_at=LONG_AGO)

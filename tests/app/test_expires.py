@@ -108,7 +108,7 @@ def test_the_broker_s_time_to_live_counts_from_the_hand_over(delayq_app, url, re
     assert 60_000 < float(json.loads(raw)["properties"]["expiration"]) <= 90_000
 
 
-def test_an_expiry_before_the_due_time_is_kept_and_the_task_is_held_all_the_same(add, delayq):
+def test_an_expiry_before_the_due_time_is_kept_and_the_task_is_scheduled_all_the_same(add, delayq):
     result = add.s(1).set(expires=DUE - timedelta(days=1)).delay_until(DUE)
 
     expires = envelope(delayq, result.id).headers["expires"]

@@ -146,7 +146,7 @@ def test_what_is_due_and_not_handed_over_yet_is_listed(app, delayq):
     assert ids(delayq.tasks()) == []
 
 
-def test_what_was_set_aside_is_not_waiting(app, delayq, redis):
+def test_what_is_dead_is_not_waiting(app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(delayq, redis)

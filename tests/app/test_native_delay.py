@@ -1,6 +1,6 @@
 """Celery's own delayed delivery, where quorum queues are used: a held message undoes it.
 
-Celery 5.5 and later rewrite exchange and routing key of what has an eta; what is held is to go
+Celery 5.5 and later rewrite exchange and routing key of what has an eta; what is scheduled is to go
 where it would have gone without one.
 """
 

@@ -1,4 +1,4 @@
-"""Every option of `apply_async`, through every door: what is held is what the worker will see."""
+"""Every option of `apply_async`, through every door: it is what the worker will see."""
 
 import json
 
@@ -185,7 +185,7 @@ def test_signals_of_sending_are_sent_as_celery_sends_them(app, add, delayq):
     assert seen == [("add", result.id)] * 2
 
 
-def test_headers_that_a_signal_handler_adds_are_held(app, add, delayq):
+def test_headers_that_a_signal_handler_adds_are_scheduled(app, add, delayq):
     from celery.signals import before_task_publish
 
     def on_signal(headers=None, **_):

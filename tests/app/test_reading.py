@@ -48,12 +48,12 @@ def test_when_it_was_scheduled_does_not_change_when_it_is_moved(add, delayq):
 
 
 @pytest.mark.parametrize("task_id", ["nobody", "*", "a" * 512])
-def test_an_id_that_is_not_held_gives_none(delayq, task_id):
+def test_an_id_that_is_not_scheduled_gives_none(delayq, task_id):
     assert delayq.get(task_id) is None
     assert delayq.state(task_id) is None
 
 
-def test_what_was_handed_over_is_not_held(add, delayq):
+def test_what_was_handed_over_is_not_scheduled(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 

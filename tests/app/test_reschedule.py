@@ -138,7 +138,7 @@ def test_what_was_cancelled_or_never_there_is_not_found_and_not_made(add, delayq
     assert delayq.counts().scheduled == 0
 
 
-def test_what_was_set_aside_is_scheduled_again(app, delayq, redis):
+def test_what_is_dead_is_scheduled_again(app, delayq, redis):
     redis.set("mail", "not a list")
     app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
     hand_over_until_dead(delayq, redis)

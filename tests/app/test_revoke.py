@@ -1,4 +1,4 @@
-"""Celery's own `revoke` reaches what is held, with every worker offline."""
+"""Celery's own `revoke` reaches what is scheduled, with every worker offline."""
 
 import base64
 import json
@@ -149,7 +149,7 @@ def test_cancel_after_revoke_finds_nothing(app, add, delayq):
     assert result.cancel() is Outcome.NOT_FOUND
 
 
-def test_discarding_a_queue_does_not_touch_what_is_held(app, add, delayq, redis):
+def test_discarding_a_queue_does_not_touch_what_is_scheduled(app, add, delayq, redis):
     held = add.delay_until(FAR, 1)
     add.delay(2)
 

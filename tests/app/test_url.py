@@ -12,7 +12,7 @@ PASSWORD, OTHER_PASSWORD = "p@ss:/w?rd#%ü &=+", "//@:%25?"
 
 
 def store_of(app):
-    """Where a task is held, to be found by looking: schedule one."""
+    """Where a task is scheduled, to be found by looking: schedule one."""
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     return app.delayq
 

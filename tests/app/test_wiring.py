@@ -234,7 +234,7 @@ def test_what_is_no_app_is_refused(what):
     assert str(caught.value) == f"DelayQ takes a Celery app, DelayQ(app); got {what!r}"
 
 
-def test_a_signature_of_another_app_is_held_where_its_result_says(delayq_app, make_app, url):
+def test_a_signature_of_another_app_is_scheduled_where_its_result_says(delayq_app, make_app, url):
     one = delayq_app(url, delayq_prefix="one")
     two = delayq_app(url, delayq_prefix="two")
 

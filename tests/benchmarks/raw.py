@@ -1,6 +1,6 @@
 """The raw limit: the barest script and pipeline that could do the same work.
 
-No format, no trace, no sign of life, no destination, no failure: ids in a ZSET, messages in a
+No format, no trace, no heartbeat, no destination, no failure: ids in a ZSET, messages in a
 HASH, and one list. What these reach, a scanner cannot pass.
 """
 

@@ -32,7 +32,7 @@ def test_show_says_all_about_a_task(one, said, app):
     ]
 
 
-def test_show_says_why_a_task_was_set_aside(app, redis, said):
+def test_show_says_why_a_task_is_dead(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="one", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(app.delayq, redis)

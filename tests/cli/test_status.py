@@ -44,7 +44,7 @@ def test_an_empty_store_has_nothing_next(said):
     assert "next due   -" in said("status")
 
 
-def test_what_was_set_aside_is_counted(app, redis, said):
+def test_what_is_dead_is_counted(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(app.delayq, redis)

@@ -4,7 +4,7 @@
     face      the methods of DelayQ                                     Operation.face
     terminal  celery delayq ...                                         Operation.cli
 
-A new operation gets its row here, and every claim of this folder is held against it.
+A new operation gets its row here, and every claim of this folder is scheduled against it.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ class Prepared:
     """A store where there is something to do for each operation.
 
     "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
-    "dead" is dead. The scanner gave its sign of life.
+    "dead" is dead. The scanner gave its heartbeat.
     """
 
     store: Store

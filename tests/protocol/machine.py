@@ -14,7 +14,7 @@ WAITING, LEASED, DEAD = "waiting", "leased", "dead"
 
 @dataclass
 class Task:
-    """One task that is held."""
+    """One task that is scheduled."""
 
     number: int  # of insertion
     kind: str  # "list" or "relay"

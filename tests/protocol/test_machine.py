@@ -90,14 +90,14 @@ class Machine(RuleBasedStateMachine):
             "supersede": call["supersede"],
         }
         if call["kind"] == "list":
-            hold, options["to"] = self.store.schedule, call["queue"]
+            put, options["to"] = self.store.schedule, call["queue"]
         else:
-            hold = self.store.schedule_relayed
+            put = self.store.schedule_relayed
         if expected is None:
             with pytest.raises(AlreadyScheduled):
-                hold(call["task_id"], **options)
+                put(call["task_id"], **options)
         else:
-            assert hold(call["task_id"], **options) == expected
+            assert put(call["task_id"], **options) == expected
 
     @precondition(lambda self: self.model.tasks)
     @rule(task_id=ids)

@@ -237,7 +237,7 @@ def test_a_full_redis_is_no_fault_of_the_tasks(other_redis):
     assert {message.headers.get("delayq_attempt", 1) for message in messages} == {1}
 
 
-def test_what_cannot_be_put_together_is_set_aside_and_the_others_go_on(other_redis):
+def test_what_cannot_be_put_together_becomes_dead_and_the_others_go_on(other_redis):
     # The second of a kind shares a template; cut off behind its name, it does not fit it.
     for task_id in ("first", "bad", "good"):
         other_redis.due_now(task_id=task_id)

@@ -98,7 +98,7 @@ def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, thre
     assert told(house.take(count=3)) == SECOND
     eventually(lambda: house.delayq.counts().scanners == 1)
     first.resume()
-    # It is awake and done with its batch when it shows a sign of life again.
+    # It is awake and done with its batch when it shows a heartbeat again.
     eventually(lambda: house.delayq.counts().scanners == 2)
     house.due_now(task_id="last")
     assert told(house.take(count=1)) == [("last", 1, False)]

@@ -82,7 +82,7 @@ def test_a_fanout_that_nobody_listens_to_is_no_failure(make_house, rabbitmq_serv
     assert house.counts() == (0, 0, 0)
 
 
-def test_quorum_queues_and_native_delay_leave_a_held_task_alone(make_house, rabbitmq_server):
+def test_quorum_queues_and_native_delay_leave_a_scheduled_task_alone(make_house, rabbitmq_server):
     """Celery 5.5 and later would send an eta through a cascade of delay queues."""
     exchange, name = Exchange(new_name("topic"), "topic"), new_name()
     queue = Queue(name, exchange, routing_key=name, queue_arguments={"x-queue-type": "quorum"})

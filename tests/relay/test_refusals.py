@@ -1,4 +1,4 @@
-"""A message that the broker will not take: tried again, later and later, then set aside as dead."""
+"""A message that the broker will not take: tried again, later and later, then dead."""
 
 from dataclasses import replace
 
@@ -157,7 +157,7 @@ def test_a_queue_that_was_deleted_is_declared_again(rabbit):
 @pytest.mark.parametrize(
     "spoilt", [b"{", b'{"headers": null, "properties": {}, "body": {"a": ', b'{"a": {"b": ']
 )
-def test_a_message_that_cannot_be_read_is_set_aside_and_others_go_on(rabbit, spoilt, monkeypatch):
+def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, spoilt, monkeypatch):
     rabbit.due_now(task_id="bad")
     rabbit.due_now(task_id="good")
     relay = rabbit.relay()

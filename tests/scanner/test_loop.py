@@ -92,7 +92,7 @@ def test_a_lease_that_runs_is_left_alone(world):
     assert made.log[:2] == ["hand_over", "wait"]
 
 
-def test_what_is_set_aside_is_logged_with_its_reason(world, caplog):
+def test_what_becomes_dead_is_logged_with_its_reason(world, caplog):
     made = world()
     made.engine.dead = [("id-7", "record is cut short")]
     made.run()

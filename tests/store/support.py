@@ -114,16 +114,16 @@ class Store:
     ) -> int:
         """An entry bound for the list *to*; returns its due time in ms."""
         record = new_record(task_id, destination_for("L", to), payload, share=share)
-        return self.hold(task_id, record, due_ms, **options)
+        return self.put(task_id, record, due_ms, **options)
 
     def schedule_relayed(
         self, task_id, due_ms=NOW_MS, *, payload="", share=False, **options
     ) -> int:
         """An entry that a scanner publishes; returns its due time in ms."""
         record = new_record(task_id, destination_for("R", ROUTE), payload, share=share)
-        return self.hold(task_id, record, due_ms, **options)
+        return self.put(task_id, record, due_ms, **options)
 
-    def hold(self, task_id, record, due_ms, *, when=None, **options) -> int:
+    def put(self, task_id, record, due_ms, *, when=None, **options) -> int:
         options.setdefault("operation", operation())
         new = NewEntry(task_id, when or When("at", due_ms), record)
         (answer,) = self.entries.schedule([new], **options)

@@ -12,16 +12,16 @@ BATCH = 8
 
 
 @pytest.fixture(params=["schedule", "schedule_relayed"])
-def hold(request, store):
+def put(request, store):
     return getattr(store, request.param)
 
 
 @pytest.fixture
-def batches(store, hold):
+def batches(store, put):
     """Hand over, or claim, batch by batch, until nothing is due; the ids of each."""
 
     def take(engine):
-        if hold == store.schedule_relayed:
+        if put == store.schedule_relayed:
             return [claimed.task_id for claimed in engine.claim(BATCH)[0]]
         before = len(store.arrived())
         engine.hand_over()
@@ -34,16 +34,16 @@ def batches(store, hold):
     return run
 
 
-def schedule(hold, name, count, due_ms, **options):
+def schedule(put, name, count, due_ms, **options):
     ids = [f"{name}{number}" for number in range(count)]
     for task_id in ids:
-        hold(task_id, due_ms, **options)
+        put(task_id, due_ms, **options)
     return ids
 
 
-def test_a_quarter_of_each_batch_is_for_what_fell_due_just_now(store, hold, batches):
-    old = schedule(hold, "old", 18, OLD_MS)
-    fresh = schedule(hold, "fresh", 3, FRESH_MS)
+def test_a_quarter_of_each_batch_is_for_what_fell_due_just_now(store, put, batches):
+    old = schedule(put, "old", 18, OLD_MS)
+    fresh = schedule(put, "fresh", 3, FRESH_MS)
     assert batches() == [
         [*fresh[:2], *old[:6]],
         [*fresh[2:], *old[6:13]],
@@ -52,33 +52,33 @@ def test_a_quarter_of_each_batch_is_for_what_fell_due_just_now(store, hold, batc
     store.check()
 
 
-def test_both_keep_their_order(hold, batches):
-    old = [hold(f"old{number}", OLD_MS - 100 + number) and f"old{number}" for number in range(20)]
-    fresh = [hold(f"new{number}", FRESH_MS + number) and f"new{number}" for number in range(12)]
+def test_both_keep_their_order(put, batches):
+    old = [put(f"old{number}", OLD_MS - 100 + number) and f"old{number}" for number in range(20)]
+    fresh = [put(f"new{number}", FRESH_MS + number) and f"new{number}" for number in range(12)]
     taken = [task_id for batch in batches() for task_id in batch]
     assert [task_id for task_id in taken if task_id in old] == old
     assert [task_id for task_id in taken if task_id in fresh] == fresh
 
 
-def test_a_backlog_that_is_fresh_itself_goes_in_order(hold, batches):
-    first = schedule(hold, "a", 12, FRESH_MS)
-    second = schedule(hold, "b", 3, FRESH_MS + 1)
+def test_a_backlog_that_is_fresh_itself_goes_in_order(put, batches):
+    first = schedule(put, "a", 12, FRESH_MS)
+    second = schedule(put, "b", 3, FRESH_MS + 1)
     assert batches() == [first[:8], [*first[8:], *second]]
 
 
-def test_what_fits_one_batch_goes_in_order(hold, batches):
-    fresh = schedule(hold, "b", 3, NOW_MS)
-    old = schedule(hold, "a", 5, OLD_MS)
+def test_what_fits_one_batch_goes_in_order(put, batches):
+    fresh = schedule(put, "b", 3, NOW_MS)
+    old = schedule(put, "a", 5, OLD_MS)
     assert batches() == [[*old, *fresh]]
 
 
-def test_one_due_time_keeps_its_order_while_it_grows_old(store, hold, batches):
-    ids = schedule(hold, "a", 30, NOW_MS)
+def test_one_due_time_keeps_its_order_while_it_grows_old(store, put, batches):
+    ids = schedule(put, "a", 30, NOW_MS)
     taken = []
     engine = store.engine(batch_size=BATCH)
     for late in (0, 19, 20, 21, 1000):
         store.set_ms(NOW_MS + late)
-        if hold == store.schedule_relayed:
+        if put == store.schedule_relayed:
             taken += [claimed.task_id for claimed in engine.claim(BATCH)[0]]
         else:
             engine.hand_over()
@@ -86,9 +86,9 @@ def test_one_due_time_keeps_its_order_while_it_grows_old(store, hold, batches):
     assert taken == ids
 
 
-def test_a_batch_that_ends_within_what_is_fresh_loses_nothing(store, hold, batches):
-    old = schedule(hold, "old", 9, OLD_MS)
-    fresh = schedule(hold, "fresh", 2, NOW_MS, payload="x" * 1_000_001)
+def test_a_batch_that_ends_within_what_is_fresh_loses_nothing(store, put, batches):
+    old = schedule(put, "old", 9, OLD_MS)
+    fresh = schedule(put, "fresh", 2, NOW_MS, payload="x" * 1_000_001)
     assert batches() == [fresh[:1], fresh[1:], old[:8], old[8:]]
     store.check()
 

@@ -8,13 +8,13 @@ from celery_delayq.clock import When
 from celery_delayq.store import Outcome
 from tests.store.support import FAR_MS, NOW_MS
 
-both_kinds = pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 
 @both_kinds
 @pytest.mark.parametrize("share", [False, True])
-def test_a_cancelled_entry_is_gone_from_every_key_and_its_message_returned(store, hold, share):
-    getattr(store, hold)("a", FAR_MS, payload="x", share=share)
+def test_a_cancelled_entry_is_gone_from_every_key_and_its_message_returned(store, put, share):
+    getattr(store, put)("a", FAR_MS, payload="x", share=share)
     outcome, message = store.entries.cancel("a")
     assert outcome is Outcome.DONE
     assert json.loads(message)["body"] == "x"
@@ -23,9 +23,9 @@ def test_a_cancelled_entry_is_gone_from_every_key_and_its_message_returned(store
 
 
 @both_kinds
-def test_other_entries_are_untouched(store, hold):
+def test_other_entries_are_untouched(store, put):
     for task_id in ("a", "aa", "b"):
-        getattr(store, hold)(task_id, FAR_MS)
+        getattr(store, put)(task_id, FAR_MS)
     kept = store.record("aa"), store.record("b")
     store.entries.cancel("a")
     assert (store.record("aa"), store.record("b")) == kept
@@ -139,7 +139,7 @@ def test_uncertainty_ends_with_the_entry_and_not_with_a_new_one_of_its_id(store)
 
 
 @pytest.mark.parametrize(("before", "outcome"), [("unsent", "DONE"), ("unknown", "UNCERTAIN")])
-def test_what_was_set_aside_can_be_cancelled(store, before, outcome):
+def test_what_is_dead_can_be_cancelled(store, before, outcome):
     store.schedule_relayed("a")
     engine = store.engine()
     for verdict in (before, "dead"):

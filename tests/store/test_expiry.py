@@ -15,8 +15,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 LIST = destination_for("L", "celery")
 
 
-def hold(store, task_id, due_ms, expires):
-    store.hold(task_id, new_record(task_id, LIST, share=True, expires=expires), due_ms)
+def put(store, task_id, due_ms, expires):
+    store.put(task_id, new_record(task_id, LIST, share=True, expires=expires), due_ms)
 
 
 def expiry_of(message) -> object:
@@ -36,13 +36,13 @@ def after_epoch(ms) -> datetime:
 def test_the_date_that_a_script_writes_is_the_one_that_datetime_reads(store, due_ms, expires_ms):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    hold(store, "a", due_ms, f"+{expires_ms}")
+    put(store, "a", due_ms, f"+{expires_ms}")
     text = expiry_of(store.entries.find("a").message)
     assert text == after_epoch(due_ms + expires_ms).isoformat(timespec="microseconds")
 
 
 def test_a_relative_expiry_moves_with_the_due_time(store):
-    hold(store, "a", FAR_MS, "+60000")
+    put(store, "a", FAR_MS, "+60000")
     store.entries.reschedule("a", When("at", NOW_MS))
     store.engine().hand_over()
     expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
@@ -51,14 +51,14 @@ def test_a_relative_expiry_moves_with_the_due_time(store):
 
 @pytest.mark.parametrize("expires", ["null", '"2027-01-01T00:00:00+00:00"'])
 def test_an_absolute_expiry_or_none_is_handed_over_as_it_is(store, expires):
-    hold(store, "a", FAR_MS, expires)
+    put(store, "a", FAR_MS, expires)
     store.entries.reschedule("a", When("at", NOW_MS))
     store.engine().hand_over()
     assert expiry_of(store.raw.rpop("celery")) == json.loads(expires)
 
 
 def test_what_is_expired_before_it_is_due_is_handed_over_as_celery_does(store):
-    hold(store, "a", NOW_MS, "-5000")
+    put(store, "a", NOW_MS, "-5000")
     store.engine().hand_over()
     expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
     assert expiry == after_epoch(NOW_MS - 5000)
@@ -67,7 +67,7 @@ def test_what_is_expired_before_it_is_due_is_handed_over_as_celery_does(store):
 @pytest.mark.parametrize("expires", ["+-5000", "+", "+x", "+nan"])
 def test_an_expiry_that_is_none_stops_no_other_entry(store, expires):
     for task_id, expiry in (("before", "null"), ("bad", expires), ("behind", "null")):
-        hold(store, task_id, NOW_MS, expiry)
+        put(store, task_id, NOW_MS, expiry)
     seen = store.engine().hand_over()
     assert seen.handed_over + len(seen.dead) == 3
     assert {"before", "behind"} <= set(store.arrived())

@@ -1,4 +1,4 @@
-"""Redis at ``maxmemory``: nothing new is held, and everything that is held can still leave."""
+"""Redis at ``maxmemory``: nothing new is scheduled, and what is scheduled can still leave."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_a_busy_scanner_hands_over_as_well(store):
     assert [engine.hand_over().handed_over, engine.hand_over().handed_over] == [1, 0]
 
 
-def test_what_cannot_be_handed_over_is_set_aside(store):
+def test_what_cannot_be_handed_over_becomes_dead(store):
     store.schedule("ghost")
     store.raw.hdel(store.keys["records"], "ghost")
     fill(store)
@@ -85,7 +85,7 @@ def test_a_relayed_entry_can_be_cancelled_and_rescheduled(store):
     store.check()
 
 
-def test_what_was_set_aside_can_be_brought_back(store):
+def test_what_is_dead_can_be_brought_back(store):
     store.schedule_relayed("a")
     engine = store.engine()
     claimed, _ = engine.claim(1)

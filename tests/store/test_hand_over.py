@@ -171,7 +171,7 @@ def test_what_fell_due_while_nobody_scanned_is_all_handed_over(store):
 
 
 @SHARE
-def test_nothing_of_an_entry_is_left_but_its_trace(store, share):
+def test_nothing_of_an_entry_is_left_but_its_tombstone(store, share):
     store.schedule("a", share=share)
     store.engine().hand_over()
     names = ("due", "records", "templates", "template_uses", "claims", "dead_reasons", "dead")
@@ -233,7 +233,7 @@ def test_what_a_template_brings_along_counts_as_well(store, monkeypatch):
     assert drain(store.engine()) == [4, 4, 1]
 
 
-def test_what_is_set_aside_counts_as_well(store):
+def test_what_becomes_dead_counts_as_well(store):
     for step in range(9):
         store.schedule(f"a{step}")
         store.raw.hset(store.keys["records"], f"a{step}", b"9" * 300_000)

@@ -40,7 +40,7 @@ def joined_here(store, task_id) -> list[bytes]:
 def test_both_join_the_same_message(store, parts, due_ms, task_id):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.hold(task_id, Template.of(LINES).new_record(LIST, parts), due_ms)
+    store.put(task_id, Template.of(LINES).new_record(LIST, parts), due_ms)
     here = joined_here(store, task_id)
     assert joined_by_move(store) == here
     store.check()
@@ -51,7 +51,7 @@ def test_both_join_the_same_message(store, parts, due_ms, task_id):
 def test_both_refuse_what_does_not_fit(store, parts, count):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.hold("a", Template.of((LINES * 2)[:count]).new_record(LIST, parts), NOW_MS)
+    store.put("a", Template.of((LINES * 2)[:count]).new_record(LIST, parts), NOW_MS)
     here = joined_here(store, "a")
     assert len(here) == (count == len(LINES) and len(parts) >= 6)
     assert joined_by_move(store) == here
@@ -63,7 +63,7 @@ def test_both_refuse_what_does_not_fit(store, parts, count):
 )
 def test_an_expiry_past_all_dates_is_the_last_or_the_first_one(store, expires, seen):
     parts = ["", "null", expires, '""', '""', '""']
-    store.hold("a", Template.of(LINES).new_record(LIST, parts), NOW_MS)
+    store.put("a", Template.of(LINES).new_record(LIST, parts), NOW_MS)
     [here] = joined_here(store, "a")
     assert seen in here
     assert joined_by_move(store) == [here]
@@ -72,7 +72,7 @@ def test_an_expiry_past_all_dates_is_the_last_or_the_first_one(store, expires, s
 @pytest.mark.parametrize("spoilt", [LINES[0], "\n".join(LINES).replace("tests", "other")])
 def test_a_template_that_is_not_what_its_name_says_is_not_used(store, spoilt):
     for task_id, to in (("list", LIST), ("relayed", destination_for("R", ROUTE))):
-        store.hold(task_id, new_record(task_id, to, share=True), NOW_MS)
+        store.put(task_id, new_record(task_id, to, share=True), NOW_MS)
     [name] = store.raw.hkeys(store.keys["templates"])
     store.raw.hset(store.keys["templates"], name, spoilt)
     with pytest.raises(UnreadableRecord, match="template is damaged"):

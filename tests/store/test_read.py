@@ -23,7 +23,7 @@ def script_calls(store) -> int:
     return store.raw.info("commandstats")["cmdstat_evalsha"]["calls"]
 
 
-def test_an_entry_that_is_not_held_is_none(store):
+def test_an_entry_that_is_not_scheduled_is_none(store):
     store.schedule("gone")
     store.engine().hand_over()
     assert store.entries.find("gone") is store.entries.find("never") is None
@@ -82,8 +82,8 @@ def test_a_listing_is_in_due_order_over_both_indexes_and_all_pages(store, monkey
     expected = []
     for step in range(20):
         due_ms = FAR_MS + (step * 7) % 10
-        hold = store.schedule if step % 3 else store.schedule_relayed
-        hold(f"a{step}", due_ms)
+        put = store.schedule if step % 3 else store.schedule_relayed
+        put(f"a{step}", due_ms)
         expected.append((due_ms, step))
     assert ids(store.entries.waiting(*ALL)) == [f"a{step}" for _, step in sorted(expected)]
 

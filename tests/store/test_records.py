@@ -1,4 +1,4 @@
-"""Records that are damaged, or of a version to come: set aside whole, and the others go on."""
+"""Records that are damaged, or of a version to come: declared dead whole, and the others go on."""
 
 import itertools
 import re
@@ -44,7 +44,7 @@ DAMAGED = UNREADABLE | BROKEN
 each_unreadable = pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE.keys())
 each_broken = pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
 each_damaged = pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED.keys())
-each_kind = pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+each_kind = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 
 REFUSAL = r"^the record of task 'bad' cannot be read: "
@@ -54,10 +54,10 @@ def damage(store, task_id, data):
     store.raw.hset(store.keys["records"], task_id, data)
 
 
-def pass_over(store, hold):
-    """Whichever step takes the entry; returns what it set aside and what it took."""
+def pass_over(store, put):
+    """Whichever step takes the entry; returns what it declared dead and what it took."""
     engine = store.engine()
-    if hold == "schedule":
+    if put == "schedule":
         seen = engine.hand_over()
         return seen.dead, store.arrived()
     claimed, aside = engine.claim(100)
@@ -66,12 +66,12 @@ def pass_over(store, hold):
 
 @each_kind
 @each_damaged
-def test_an_unreadable_record_is_set_aside_whole_and_the_others_go_on(store, hold, data):
+def test_an_unreadable_record_becomes_dead_whole_and_the_others_go_on(store, put, data):
     for task_id in ("before", "bad", "behind"):
-        getattr(store, hold)(task_id)
-    damage(store, "bad", data.replace(b"1L", b"1R", 1) if hold == "schedule_relayed" else data)
+        getattr(store, put)(task_id)
+    damage(store, "bad", data.replace(b"1L", b"1R", 1) if put == "schedule_relayed" else data)
     kept = store.record("bad")
-    aside, taken = pass_over(store, hold)
+    aside, taken = pass_over(store, put)
     assert [task_id for task_id, _ in aside] == ["bad"]
     assert taken == ["before", "behind"]
     assert store.places("bad") == ["dead"]
@@ -112,11 +112,11 @@ def test_an_entry_whose_message_is_broken_can_be_cancelled_though_not_read(store
 
 
 @each_kind
-def test_an_index_entry_without_a_record_is_set_aside_with_its_reason(store, hold):
+def test_an_index_entry_without_a_record_becomes_dead_with_its_reason(store, put):
     for task_id in ("ghost", "a"):
-        getattr(store, hold)(task_id)
+        getattr(store, put)(task_id)
     store.raw.hdel(store.keys["records"], "ghost")
-    assert pass_over(store, hold) == ([("ghost", "no record")], ["a"])
+    assert pass_over(store, put) == ([("ghost", "no record")], ["a"])
     assert store.places("ghost") == ["dead"]
     assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
 
@@ -148,14 +148,14 @@ def test_whatever_the_name_and_the_operation_a_record_is_read(store, name, opera
     store.set_ms(NOW_MS)
     record = support.new_record("a", b"L6:celery", share=True)
     record = replace(record, body=b"T" + name + record.body[13:])
-    store.hold("a", record, FAR_MS, operation=operation.encode())
+    store.put("a", record, FAR_MS, operation=operation.encode())
     state, text, header_end, *_ = store.scripts.call("find", id="a")
     found = Record(text, header_end)
     assert (state, found.due_ms, found.name) == (b"scheduled", FAR_MS, name)
     store.check()
 
 
-def test_what_was_set_aside_for_its_version_is_whole_for_the_version_that_reads_it(store):
+def test_what_is_dead_for_its_version_is_whole_for_the_version_that_reads_it(store):
     store.schedule("a", share=True)
     record = store.record("a")
     damage(store, "a", b"2" + record[1:])

@@ -9,13 +9,13 @@ from celery_delayq.errors import InvalidDueTime
 from celery_delayq.store import Outcome, State
 from tests.store.support import FAR_MS, NOW_MS
 
-both_kinds = pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 
-def take(store, hold) -> list[str]:
+def take(store, put) -> list[str]:
     """The ids that a scanner takes now."""
     engine = store.engine()
-    if hold == "schedule":
+    if put == "schedule":
         store.raw.delete("celery")
         engine.hand_over()
         return store.arrived()
@@ -23,23 +23,23 @@ def take(store, hold) -> list[str]:
 
 
 @both_kinds
-def test_earlier_fires_at_the_new_time(store, hold):
-    getattr(store, hold)("a", FAR_MS)
+def test_earlier_fires_at_the_new_time(store, put):
+    getattr(store, put)("a", FAR_MS)
     assert store.entries.reschedule("a", When("at", NOW_MS + 5)) == (Outcome.DONE, NOW_MS + 5)
     store.set_ms(NOW_MS + 4)
-    assert take(store, hold) == []
+    assert take(store, put) == []
     store.set_ms(NOW_MS + 5)
-    assert take(store, hold) == ["a"]
+    assert take(store, put) == ["a"]
 
 
 @both_kinds
-def test_later_does_not_fire_at_the_old_time(store, hold):
-    getattr(store, hold)("a", NOW_MS + 5)
+def test_later_does_not_fire_at_the_old_time(store, put):
+    getattr(store, put)("a", NOW_MS + 5)
     assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
     store.set_ms(FAR_MS - 1)
-    assert take(store, hold) == []
+    assert take(store, put) == []
     store.set_ms(FAR_MS)
-    assert take(store, hold) == ["a"]
+    assert take(store, put) == ["a"]
 
 
 @both_kinds
@@ -55,8 +55,8 @@ def test_later_does_not_fire_at_the_old_time(store, hold):
         (When("by", -2 * FAR_MS), 0),
     ],
 )
-def test_a_time_is_absolute_or_from_now_or_from_the_present_due_time(store, hold, when, expected):
-    getattr(store, hold)("a", FAR_MS)
+def test_a_time_is_absolute_or_from_now_or_from_the_present_due_time(store, put, when, expected):
+    getattr(store, put)("a", FAR_MS)
     assert store.entries.reschedule("a", when) == (Outcome.DONE, expected)
     assert store.entries.find("a").due_ms == expected
     store.check()
@@ -71,8 +71,8 @@ def test_relative_steps_add_up(store):
 
 @both_kinds
 @pytest.mark.parametrize("share", [False, True])
-def test_id_message_and_time_of_scheduling_stay(store, hold, share):
-    getattr(store, hold)("a", FAR_MS, payload="x", share=share)
+def test_id_message_and_time_of_scheduling_stay(store, put, share):
+    getattr(store, put)("a", FAR_MS, payload="x", share=share)
     before = store.entries.find("a")
     store.set_ms(NOW_MS + 1000)
     store.entries.reschedule("a", When("at", FAR_MS + 1))
@@ -104,7 +104,7 @@ def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative)
 
 @pytest.mark.parametrize("when", [When("at", FAR_MS), When("after", 5), When("by", 5)])
 @pytest.mark.parametrize("gone", ["moved", "acked", "cancelled", "never"])
-def test_what_is_not_held_any_more_is_not_brought_back(store, gone, when):
+def test_what_is_not_scheduled_any_more_is_not_brought_back(store, gone, when):
     engine = store.engine()
     if gone != "never":
         getattr(store, "schedule_relayed" if gone == "acked" else "schedule")("a")
@@ -189,7 +189,7 @@ def test_a_refused_entry_starts_anew_at_its_new_time(store):
     assert (again.attempts, again.refusals, bool(again.uncertain)) == (0, 0, False)
 
 
-def test_what_was_set_aside_can_be_brought_back(store):
+def test_what_is_dead_can_be_brought_back(store):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
     engine = store.engine()
     claimed, _ = engine.claim(1)

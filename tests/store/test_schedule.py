@@ -11,13 +11,13 @@ from tests.store.support import FAR_MS, NOW_MS, operation
 
 HOLD = ["schedule", "schedule_relayed"]
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
-both_kinds = pytest.mark.parametrize("hold", HOLD)
+both_kinds = pytest.mark.parametrize("put", HOLD)
 
 
 @SHARE
 @both_kinds
-def test_an_entry_can_be_read_by_its_id_at_once(store, hold, share):
-    getattr(store, hold)("a", FAR_MS, payload="x", share=share)
+def test_an_entry_can_be_read_by_its_id_at_once(store, put, share):
+    getattr(store, put)("a", FAR_MS, payload="x", share=share)
     entry = store.entries.find("a")
     assert (entry.task_id, entry.state) == ("a", State.SCHEDULED)
     assert (entry.due_ms, entry.created_ms) == (FAR_MS, NOW_MS)
@@ -26,9 +26,9 @@ def test_an_entry_can_be_read_by_its_id_at_once(store, hold, share):
 
 
 @both_kinds
-def test_a_relative_time_and_the_equal_absolute_one_give_the_same_due_time(store, hold):
-    relative = getattr(store, hold)("r", when=When("after", 1500))
-    absolute = getattr(store, hold)("a", when=When("at", NOW_MS + 1500))
+def test_a_relative_time_and_the_equal_absolute_one_give_the_same_due_time(store, put):
+    relative = getattr(store, put)("r", when=When("after", 1500))
+    absolute = getattr(store, put)("a", when=When("at", NOW_MS + 1500))
     assert relative == absolute == NOW_MS + 1500
     assert store.entries.find("r").due_ms == store.entries.find("a").due_ms
 
@@ -39,7 +39,7 @@ def test_a_relative_time_counts_from_the_next_millisecond_never_from_the_last(st
 
 
 @pytest.mark.parametrize("due_ms", [0, 1, NOW_MS - 10**9, NOW_MS - 1, NOW_MS])
-def test_a_due_time_in_the_past_is_held_and_leaves_at_once(store, due_ms):
+def test_a_due_time_in_the_past_is_scheduled_and_leaves_at_once(store, due_ms):
     store.schedule("a", due_ms)
     assert store.places("a") == ["due"]
     assert store.engine().hand_over().handed_over == 1
@@ -74,16 +74,16 @@ def test_a_delay_that_ends_past_the_last_is_refused_and_nothing_is_written(store
 
 
 @both_kinds
-def test_an_id_that_is_held_is_refused_and_the_first_entry_stays_as_it_is(store, hold):
+def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(store, put):
     store.schedule("a", FAR_MS, payload="first")
     before = store.snapshot()
     with pytest.raises(AlreadyScheduled, match="'a' is already scheduled"):
-        getattr(store, hold)("a", NOW_MS, payload="second")
+        getattr(store, put)("a", NOW_MS, payload="second")
     assert store.snapshot() == before
 
 
 @pytest.mark.parametrize("place", ["leased", "dead"])
-def test_an_id_in_flight_or_set_aside_is_held_as_well(store, place):
+def test_an_id_in_flight_or_dead_is_taken_as_well(store, place):
     engine = store.engine()
     store.schedule_relayed("a")
     claimed, _ = engine.claim(1)
@@ -117,8 +117,8 @@ def test_an_id_that_was_handed_over_can_be_scheduled_again(store):
 @SHARE
 @both_kinds
 @pytest.mark.parametrize("when", [When("at", FAR_MS), When("after", 86_400_000)])
-def test_a_repetition_changes_nothing_and_gets_the_same_answer(store, hold, when, share):
-    schedule, repeated = getattr(store, hold), operation()
+def test_a_repetition_changes_nothing_and_gets_the_same_answer(store, put, when, share):
+    schedule, repeated = getattr(store, put), operation()
     first = schedule("a", when=when, operation=repeated, share=share)
     before = store.snapshot()
     store.set_ms(NOW_MS + 5000)
@@ -182,11 +182,11 @@ def test_a_repetition_after_a_refusal_by_the_broker_says_when_it_was_due(store):
 
 
 @both_kinds
-def test_a_running_task_that_retries_replaces_an_entry_of_its_own(store, hold):
+def test_a_running_task_that_retries_replaces_an_entry_of_its_own(store, put):
     store.schedule_relayed("a", payload="old")
     engine = store.engine()
     claimed, _ = engine.claim(1)
-    getattr(store, hold)("a", FAR_MS, payload="new", supersede=True)
+    getattr(store, put)("a", FAR_MS, payload="new", supersede=True)
     store.check()
     assert b'"new"' in store.entries.find("a").message
     assert engine.ack(claimed) == 0
@@ -214,8 +214,8 @@ def test_a_running_task_replaces_a_dead_entry_that_may_have_been_delivered(store
 
 
 @both_kinds
-def test_a_running_task_replaces_no_entry_that_has_not_left(store, hold):
-    getattr(store, hold)("a", FAR_MS, payload="tomorrow")
+def test_a_running_task_replaces_no_entry_that_has_not_left(store, put):
+    getattr(store, put)("a", FAR_MS, payload="tomorrow")
     store.schedule_relayed("other")
     store.engine().claim(1)  # so that there is a claim, of another task
     with pytest.raises(AlreadyScheduled):
@@ -235,7 +235,7 @@ def test_a_running_task_replaces_no_entry_that_its_broker_refused(store, verdict
     store.check()
 
 
-def test_superseding_what_is_not_held_is_scheduling(store):
+def test_superseding_what_is_not_scheduled_is_scheduling(store):
     assert store.schedule("a", FAR_MS, supersede=True) == FAR_MS
     store.check()
 
@@ -249,7 +249,7 @@ def test_an_entry_of_an_unknown_format_is_not_superseded(store):
     assert store.record("a") == newer
 
 
-def test_nothing_of_a_set_aside_ghost_clings_to_a_new_entry_of_its_id(store):
+def test_nothing_of_a_dead_ghost_clings_to_a_new_entry_of_its_id(store):
     store.schedule_relayed("a", NOW_MS)
     store.raw.hdel(store.keys["records"], "a")
     store.engine().claim(1)

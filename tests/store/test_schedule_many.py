@@ -1,4 +1,4 @@
-"""Scheduling many in one step: each has an answer of its own, and each is held by itself."""
+"""Scheduling many in one step: each has an answer of its own, and each is scheduled by itself."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def kinds(answers):
     return [answer if isinstance(answer, int) else type(answer) for answer in answers]
 
 
-def test_each_entry_is_held_with_a_time_a_place_and_a_form_of_its_own(store):
+def test_each_entry_is_scheduled_with_a_time_a_place_and_a_form_of_its_own(store):
     answers = schedule(
         store,
         new("a", FAR_MS),
@@ -121,7 +121,7 @@ def test_where_all_are_refused_nothing_is_written(store):
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_an_id_that_comes_twice_is_held_once_and_the_second_refused(store, share):
+def test_an_id_that_comes_twice_is_scheduled_once_and_the_second_refused(store, share):
     answers = schedule(store, new("a", FAR_MS, payload="first"), new("a", 0, share=share))
 
     assert kinds(answers) == [FAR_MS, AlreadyScheduled]
@@ -129,7 +129,7 @@ def test_an_id_that_comes_twice_is_held_once_and_the_second_refused(store, share
     store.check()
 
 
-def test_an_id_whose_first_entry_is_too_late_is_held_by_its_second(store):
+def test_an_id_whose_first_entry_is_too_late_is_scheduled_by_its_second(store):
     assert kinds(schedule(store, new("a", 2**53), new("a"))) == [InvalidDueTime, FAR_MS]
     store.check()
 
@@ -177,7 +177,7 @@ def test_a_call_that_names_itself_otherwise_meets_what_the_first_one_holds(store
     assert kinds(schedule(store, *many, operation=b"another!")) == [AlreadyScheduled] * 2
 
 
-def test_superseding_replaces_each_entry_that_is_held(store):
+def test_superseding_replaces_each_entry_that_is_scheduled(store):
     schedule(store, new("a", NOW_MS, to=RELAY), new("b", NOW_MS, to=RELAY, share=False), new("c"))
     store.engine().claim(2)
 

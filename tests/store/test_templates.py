@@ -52,10 +52,10 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(("way", "hold"), WAYS.items())
-def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(store, way, hold):
-    getattr(store, hold)("first", NOW_MS - 1, share=True)
-    getattr(store, hold)("second", FAR_MS, share=True)
+@pytest.mark.parametrize(("way", "put"), WAYS.items())
+def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(store, way, put):
+    getattr(store, put)("first", NOW_MS - 1, share=True)
+    getattr(store, put)("second", FAR_MS, share=True)
     assert list(templates(store).values()) == [2]
     ends(store)[way]("first")
     assert list(templates(store).values()) == [1]
@@ -96,7 +96,7 @@ def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store):
     assert list(templates(store).values()) == [1]
 
 
-def test_an_entry_set_aside_keeps_its_template(store):
+def test_a_dead_entry_keeps_its_template(store):
     store.raw.set("taken", "x")
     store.schedule("a", to="taken", share=True)
     store.engine().hand_over()

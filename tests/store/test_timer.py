@@ -4,12 +4,12 @@ import pytest
 
 from tests.store.support import FAR_MS, NOW_MS
 
-HOLD = pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+HOLD = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 
 @HOLD
-def test_the_first_that_looks_is_up_for_the_head_and_the_others_are_not(store, hold):
-    getattr(store, hold)("a", FAR_MS)
+def test_the_first_that_looks_is_up_for_the_head_and_the_others_are_not(store, put):
+    getattr(store, put)("a", FAR_MS)
     first, second = store.engine(), store.engine()
     assert first.hand_over().has_timer
     assert not second.hand_over().has_timer

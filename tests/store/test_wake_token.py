@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.clock import When
 from tests.store.support import FAR_MS, NOW_MS
 
-both_kinds = pytest.mark.parametrize("hold", ["schedule", "schedule_relayed"])
+both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 
 def taken(store) -> int:
@@ -16,14 +16,14 @@ def taken(store) -> int:
 
 
 @both_kinds
-def test_the_first_entry_leaves_a_token(store, hold):
-    getattr(store, hold)("a", FAR_MS)
+def test_the_first_entry_leaves_a_token(store, put):
+    getattr(store, put)("a", FAR_MS)
     assert taken(store) == 1
 
 
 @both_kinds
-def test_an_earlier_entry_leaves_a_token_and_a_later_or_equal_one_none(store, hold):
-    schedule = getattr(store, hold)
+def test_an_earlier_entry_leaves_a_token_and_a_later_or_equal_one_none(store, put):
+    schedule = getattr(store, put)
     schedule("a", FAR_MS)
     taken(store)
     schedule("later", FAR_MS + 1)
@@ -40,9 +40,9 @@ def test_ten_earlier_and_earlier_entries_leave_one_token(store):
 
 
 @both_kinds
-def test_a_reschedule_to_before_the_head_leaves_a_token(store, hold):
-    getattr(store, hold)("head", FAR_MS)
-    getattr(store, hold)("a", FAR_MS + 10)
+def test_a_reschedule_to_before_the_head_leaves_a_token(store, put):
+    getattr(store, put)("head", FAR_MS)
+    getattr(store, put)("a", FAR_MS + 10)
     taken(store)
     store.entries.reschedule("a", When("at", FAR_MS + 5))
     assert taken(store) == 0
@@ -66,7 +66,7 @@ def test_what_is_already_due_leaves_a_token_before_a_far_head(store):
     assert taken(store) == 1
 
 
-def test_bringing_back_what_was_set_aside_leaves_a_token(store):
+def test_bringing_back_what_is_dead_leaves_a_token(store):
     engine = store.engine()
     store.schedule_relayed("a")
     claimed, _ = engine.claim(1)

@@ -237,9 +237,10 @@ end
 
 -- Whether a due member is no entry, but what a script left that Redis stopped half-way: its entry has
 -- left, or its id stands elsewhere. What has neither record nor tombstone lost its record.
-local function is_leftover(member, record, header_end, tombstones, tombstones_old)
+local function is_leftover(member, record, header_end, indexes, tombstones, tombstones_old)
   if not record then return find_tombstone(tombstones, tombstones_old, id_of(member)) end
-  return header_end and sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
+  local own = header_end and member_of(record, header_end, id_of(member)) or member
+  return own ~= member and place_of(indexes, own)
 end
 
 local function was_handed_over(tombstones, tombstones_old, id)

@@ -1,14 +1,15 @@
 --[[ claim: lease due entries to a scanner that publishes them through the broker.
 
-KEYS[1]  relay           ZSET  member -> due time, ms
-KEYS[2]  leased          ZSET  member -> lease deadline, ms
-KEYS[3]  dead            ZSET  member -> since when, ms
-KEYS[4]  records         HASH  id -> record
-KEYS[5]  templates       HASH  name -> template
-KEYS[6]  claims          HASH  id -> claim
-KEYS[7]  dead_reasons    HASH  id -> why it is dead
-KEYS[8]  tombstones      HASH  id -> tombstone of what left
-KEYS[9]  tombstones_old  HASH  the same, older
+KEYS[1]   relay           ZSET  member -> due time, ms
+KEYS[2]   leased          ZSET  member -> lease deadline, ms
+KEYS[3]   dead            ZSET  member -> since when, ms
+KEYS[4]   records         HASH  id -> record
+KEYS[5]   templates       HASH  name -> template
+KEYS[6]   claims          HASH  id -> claim
+KEYS[7]   dead_reasons    HASH  id -> why it is dead
+KEYS[8]   tombstones      HASH  id -> tombstone of what left
+KEYS[9]   tombstones_old  HASH  the same, older
+KEYS[10]  due             ZSET  member -> due time, ms
 
 ARGV[1]  token      fencing token, never used before
 ARGV[2]  lease_ms   how long the caller may hold what it claims, > 0
@@ -22,9 +23,10 @@ Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
 local relay, leased, dead, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local templates, claims, dead_reasons = KEYS[5], KEYS[6], KEYS[7]
-local tombstones, tombstones_old = KEYS[8], KEYS[9]
+local tombstones, tombstones_old, due = KEYS[8], KEYS[9], KEYS[10]
 local token, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes = tonumber(ARGV[4])
+local indexes = {due, relay, leased, dead}
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
@@ -48,7 +50,7 @@ local function take(member)
   local record = redis.call('HGET', records, id)
   local header_end, defect = header_end_of(record)
   bytes = bytes + #(record or '')
-  if is_leftover(member, record, header_end, tombstones, tombstones_old) then return end
+  if is_leftover(member, record, header_end, indexes, tombstones, tombstones_old) then return end
   if not header_end then return die(member, id, defect) end
   local shared = bring(templates, template_of(record, header_end), brought)
   if not shared then return die(member, id, 'template is gone') end

@@ -69,21 +69,24 @@ end
 
 -- Neighbours mostly go to the same list, so headers are compared, not parsed again.
 local prefix, header_end, list = false, 0, nil
+local indexes = {due, relay, leased, dead}
 
 local function take(member, id, record)
   local defect, message, name
   if not record or sub(record, 1, header_end) ~= prefix or not is_sound(record, header_end) then
     local found
     found, defect = header_end_of(record)
-    if is_leftover(member, record, found, tombstones, tombstones_old) then return end
+    if is_leftover(member, record, found, indexes, tombstones, tombstones_old) then return end
     if not found then
       bytes = bytes + #(record or '')
       return die(member, defect)
     end
     prefix, header_end = sub(record, 1, found), found
     list = list_for(destination_of(record, found))
+  elseif sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
+    and is_leftover(member, record, header_end, indexes, tombstones, tombstones_old) then
+    return
   end
-  if sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6) then return end
   message, defect, name = message_of(record, header_end, id, templates, cache)
   if not message then return die(member, defect) end
   bytes = bytes + #message

@@ -3,7 +3,7 @@
 Redis's own time per entry, so that no round trip is in it. Between the barest script and the
 package's lie the message, joined from a template and what differs (which is what makes a waiting
 task a third as large), the trace of what left (which is what lets a late cancel tell the truth),
-and the rest: looking before writing, several lists, scanners' signs of life.
+and the rest: looking before writing, several lists, scanners' heartbeats.
 """
 
 from collections.abc import Callable
