@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from ..errors import StoreError, StoreUnavailable
 from ..services import Hooks, Services
-from .dead import tell
+from .dead import report
 from .link import Link
 from .relay import Relay
 from .scanner import Scanner
@@ -79,7 +79,7 @@ def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
     went, more = 0, True
     while more:
         seen = engine.hand_over()
-        tell(hooks, seen.dead)
+        report(hooks, seen)
         went, more = went + seen.handed_over, seen.is_past(seen.due)
     more = seen.is_past(seen.relay)
     while more:

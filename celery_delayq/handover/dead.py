@@ -1,4 +1,4 @@
-"""Saying that tasks became dead letters."""
+"""Saying what could not be handed over: tasks that became dead letters, lists that refuse."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..logs import logger_of
 from ..services import Hooks
+from ..store import Seen
 
 logger = logger_of(__name__)
 
@@ -15,3 +16,10 @@ def tell(hooks: Hooks, dead: Iterable[tuple[str, str]]) -> None:
     for task_id, reason in dead:
         logger.error("task %s is dead: %s", task_id, reason)
         hooks.dead(task_id, reason)
+
+
+def report(hooks: Hooks, seen: Seen) -> None:
+    """Say what a direct hand-over could not do."""
+    for reason, count in seen.refused:
+        logger.warning("%d tasks were refused by their list, and wait: %s", count, reason)
+    tell(hooks, seen.dead)

@@ -16,6 +16,7 @@ from ..errors import BrokerDown
 from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, LeasedEntry
+from ..store.engine import LONGEST_WAIT, MAX_REFUSALS
 from .dead import tell
 from .link import Link
 from .publishers import Verdict
@@ -23,9 +24,7 @@ from .publishers import Verdict
 logger = logger_of(__name__)
 
 BATCH = 1000  # entries under one lease: what a crash between publish and ack may repeat
-MAX_REFUSALS = 8  # after which an entry is dead
 LEASE_MARGIN = 0.5  # part of a lease after which nothing more is published under it
-LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
 
 
 class Batch(NamedTuple):

@@ -19,7 +19,7 @@ from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
 from .backoff import Backoff
-from .dead import tell
+from .dead import report
 from .relay import Relay
 
 logger = logger_of(__name__)
@@ -89,7 +89,7 @@ class Scanner:
         """Hand over all that is due; returns for how many seconds there is nothing to do."""
         while not self._stopping.is_set():
             seen = self._engine.hand_over()
-            tell(self._hooks, seen.dead)
+            report(self._hooks, seen)
             more = seen.is_past(seen.due)
             more = self._take_back(seen) or more
             more = self._relay_due(seen) or more

@@ -54,6 +54,8 @@ class DelayQ:
 
     def __init__(self, app: Celery[Any]) -> None:
         contract.check()
+        if not isinstance(app, Celery):
+            raise TypeError(f"DelayQ takes a Celery app, DelayQ(app); got {app!r}")
         self.app = app
         self.services = registry.find(app) or Services(app, signals.hooks(app))
         if registry.find(app) is None:

@@ -12,7 +12,8 @@ def _names_the_exchange(send_task: Any) -> str:
     # Celery before 5.5 delays nothing in the broker.
     if mentions("calculate_routing_key")(send_task):
         return ""
-    return mentions(EXCHANGE)(send_task)
+    # By its name; or by what makes it of a prefix.
+    return mentions("level_name")(send_task) and mentions(EXCHANGE)(send_task)
 
 
 LEANS_ON = (

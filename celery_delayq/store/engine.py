@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from .. import clock
@@ -18,6 +18,8 @@ from .scripts import Scripts
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
 HEARTBEATS = 6  # that a scanner gives in the time for which one counts
+MAX_REFUSALS = 8  # after which an entry is dead
+LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Seen:
 
     ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
     ``dead``: (task id, reason) of each that became a dead letter.
+    ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -37,6 +40,7 @@ class Seen:
     has_timer: bool
     dead: list[tuple[str, str]]
     read_at: float
+    refused: list[tuple[str, int]] = field(default_factory=list)
 
     def seconds_until(self, head: int | None) -> float | None:
         """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
@@ -108,12 +112,14 @@ class Engine:
     def hand_over(self) -> Seen:
         """Hand over one batch of what is bound for lists in the store's own Redis."""
         asked = clock.monotonic()
-        now_us, handed_over, *heads, has_timer, dead = self._scripts.call(
+        now_us, handed_over, *heads, has_timer, dead, refused = self._scripts.call(
             "hand_over",
             scanner=self.name,
             alive_ms=0 if asked < self._beat_again else round(self._alive * 1000),
             limit=self._batch_size,
             max_bytes=MAX_BYTES,
+            max_refusals=MAX_REFUSALS,
+            longest_ms=round(LONGEST_WAIT * 1000),
         )
         if asked >= self._beat_again:
             self._beat_again = asked + self._alive / HEARTBEATS
@@ -121,7 +127,20 @@ class Engine:
         # make every wait late by half a round trip, which is most of a scanner's lateness.
         read_at = (asked + clock.monotonic()) / 2
         due, relay, leased = (None if head < 0 else head for head in heads)
-        return Seen(now_us, handed_over, due, relay, leased, bool(has_timer), _pairs(dead), read_at)
+        return Seen(
+            now_us,
+            handed_over,
+            due,
+            relay,
+            leased,
+            bool(has_timer),
+            _pairs(dead),
+            read_at,
+            [
+                (reason.decode(errors="replace"), count)
+                for reason, count in zip(refused[::2], refused[1::2], strict=True)
+            ],
+        )
 
     def claim(self, limit: int) -> tuple[list[LeasedEntry], list[tuple[str, str]]]:
         """Lease up to *limit* due entries; returns them, and what became dead, with reasons."""

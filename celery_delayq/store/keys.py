@@ -15,7 +15,7 @@ KEYS: dict[str, str] = {
     "records": "HASH  id -> record",
     "templates": "HASH  name -> template that records share",
     "template_uses": "HASH  name -> how many records share it",
-    "claims": "HASH  id -> attempts:refusals:uncertain:lease_ms:token, of what was claimed",
+    "claims": "HASH  id -> attempts:refusals:uncertain:lease_ms:token, of what was tried",
     "dead_reasons": "HASH  id -> why it is in `dead`",
     "tombstones": "HASH  id -> what is remembered of an entry that left: how, and when",
     "tombstones_old": "HASH  the generation before; each holds some 10,000",

@@ -4,6 +4,8 @@ import contextlib
 import json
 from types import SimpleNamespace
 
+from celery_delayq.store.engine import MAX_REFUSALS
+
 OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered")
 LONG_AGO = 1_000_000_000  # Unix time; due at once, with no instant of "now" to wait for
 FAR = 4_102_444_800  # 2100-01-01
@@ -63,3 +65,15 @@ def redis_ms(redis):
 
 def to_ms(time):
     return round(time.timestamp() * 1000)
+
+
+def hand_over_until_dead(delayq, redis):
+    """Hand over what a list refuses until it is dead, without the waits in between."""
+    due, claims = (delayq.services.scripts.keys[name] for name in ("due", "claims"))
+    for _ in range(MAX_REFUSALS):
+        delayq.hand_over()
+        refused = redis.hkeys(claims)
+        for member in redis.zrange(due, 0, -1):
+            if member[6:] in refused:
+                redis.zadd(due, {member: 0})
+    assert delayq.counts().dead

@@ -4,7 +4,7 @@ import pytest
 
 from celery_delayq import Outcome
 from celery_delayq.services import Hooks
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 
 EVENTS = ("scheduled", "rescheduled", "cancelled", "dead")
 
@@ -43,7 +43,7 @@ def test_what_becomes_dead_is_told_with_the_reason(app, delayq, redis, told):
     app.send_task("t", queue="broken", task_id="a", delayq_at=LONG_AGO)
     del told[:]
 
-    delayq.hand_over()
+    hand_over_until_dead(delayq, redis)
 
     [(event, task_id, reason)] = told
     assert (event, task_id) == ("dead", "a")

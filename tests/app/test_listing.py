@@ -8,7 +8,7 @@ from kombu import Exchange, Queue
 
 from celery_delayq.errors import InvalidDueTime, InvalidOption
 from celery_delayq.store.entries import PAGE
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 
 TOPIC = Queue("q", Exchange("x", type="topic"), routing_key="#")
 UTC = timezone.utc
@@ -149,7 +149,7 @@ def test_what_is_due_and_not_handed_over_yet_is_listed(app, delayq):
 def test_what_was_set_aside_is_not_waiting(app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
-    delayq.hand_over()
+    hand_over_until_dead(delayq, redis)
 
     assert ids(delayq.tasks()) == []
     assert delayq.counts().dead == 1

@@ -70,7 +70,11 @@ def rewritten(routing_key, exchange=None):
     return {"exchange": exchange or "celery_delayed_27", "routing_key": f"{digits}.{routing_key}"}
 
 
-@pytest.mark.parametrize("exchange", ["celery_delayed_27", Exchange("celery_delayed_27", "topic")])
+@pytest.mark.parametrize(
+    "exchange",
+    ["celery_delayed_27", Exchange("celery_delayed_27", "topic"), "shop_celery_delayed_27"],
+    ids=str,
+)
 def test_the_digits_are_taken_off_and_the_queue_with_that_key_is_found(amqp, exchange):
     options = {**rewritten("order.new", exchange), "priority": 3}
 
@@ -92,7 +96,14 @@ def test_a_key_that_no_queue_has_goes_to_the_default_queue_s_exchange(amqp):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"queue": "mail"}, {"exchange": "shop", "routing_key": "1.0.1"}, {"exchange": TOPIC}],
+    [
+        {},
+        {"queue": "mail"},
+        {"exchange": "shop", "routing_key": "1.0.1"},
+        {"exchange": TOPIC},
+        {"exchange": "celery_delayed_27", "routing_key": "1.0.1"},
+        {"exchange": "shop_celery_delayed_26", "routing_key": f"{'0.' * 28}k"},
+    ],
     ids=repr,
 )
 def test_what_was_not_rewritten_is_left_as_it_is(amqp, options):

@@ -7,7 +7,15 @@ import pytest
 from celery_delayq import InvalidDueTime, Outcome
 from celery_delayq.clock import MAX_DUE_MS
 from celery_delayq.errors import InvalidOption
-from tests.app.support import FAR, LONG_AGO, lists, only_message, redis_ms, to_ms
+from tests.app.support import (
+    FAR,
+    LONG_AGO,
+    hand_over_until_dead,
+    lists,
+    only_message,
+    redis_ms,
+    to_ms,
+)
 from tests.support.waiting import eventually
 
 UTC = timezone.utc
@@ -133,7 +141,7 @@ def test_what_was_cancelled_or_never_there_is_not_found_and_not_made(add, delayq
 def test_what_was_set_aside_is_scheduled_again(app, delayq, redis):
     redis.set("mail", "not a list")
     app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
-    delayq.hand_over()
+    hand_over_until_dead(delayq, redis)
     redis.delete("mail")
 
     assert delayq.reschedule("a", LONG_AGO + 1) is Outcome.DONE

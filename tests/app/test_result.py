@@ -11,7 +11,7 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, ScheduledResult, State
 from celery_delayq.integration.results import scheduled
-from tests.app.support import FAR, LONG_AGO, claim, redis_ms, to_ms
+from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
 from tests.support.waiting import eventually
 
 UTC = timezone.utc
@@ -83,7 +83,7 @@ def test_the_state_of_what_was_set_aside_is_dead(delayq_app, url, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
 
-    app.delayq.hand_over()
+    hand_over_until_dead(app.delayq, redis)
 
     assert app.delayq.state("a") is State.DEAD
     assert scheduled(AsyncResult("a", app=app), app.delayq.services, 0).state == "DEAD"

@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.message import body
 from celery_delayq.store import Outcome
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 
 # What stands before the due time and two closing braces.
 MESSAGES = {
@@ -79,7 +79,7 @@ def test_a_dead_one_says_why_it_is_dead_and_that_it_cannot_be_read(delayq, put, 
     redis.delete("celery")
     redis.set("celery", "not a list")
     delayq.reschedule("b", LONG_AGO)
-    delayq.hand_over()
+    hand_over_until_dead(delayq, redis)
 
     reason = delayq.get("b").reason
 

@@ -228,8 +228,10 @@ def test_finalizing_an_app_registers_the_launching_task_once(make_app):
 
 @pytest.mark.parametrize("what", [None, "app", object()])
 def test_what_is_no_app_is_refused(what):
-    with pytest.raises((TypeError, AttributeError)):
+    with pytest.raises(TypeError) as caught:
         DelayQ(what)
+
+    assert str(caught.value) == f"DelayQ takes a Celery app, DelayQ(app); got {what!r}"
 
 
 def test_a_signature_of_another_app_is_held_where_its_result_says(delayq_app, make_app, url):

@@ -39,9 +39,9 @@ def _watched(app: Celery, signature) -> tuple[bytes, uuid.UUID]:
     client = app.delayq.services.scripts.connection
     sent, execute = [], client.execute
 
-    def watch(step, command, *rest):
+    def watch(step, command, *until):
         sent.append(b"*%d\r\n%s" % (len(command), b"".join(command)))
-        return execute(step, command, *rest)
+        return execute(step, command, *until)
 
     # The first call loads the script. The second finds that what it shares with the first is gone
     # from Redis again, and ends with a command that needs nothing to be there.

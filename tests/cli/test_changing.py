@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from kombu import Exchange, Queue
 
-from tests.app.support import FAR, LONG_AGO, claim, redis_ms, to_ms
+from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
 
 UTC = timezone.utc
 NOT_SCHEDULED = "task {} is not scheduled"
@@ -35,7 +35,7 @@ def test_show_says_all_about_a_task(one, said, app):
 def test_show_says_why_a_task_was_set_aside(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="one", queue="broken", delayq_at=LONG_AGO)
-    app.delayq.hand_over()
+    hand_over_until_dead(app.delayq, redis)
 
     lines = said("show", "one")
 

@@ -3,7 +3,7 @@
 import json
 from contextlib import closing
 
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 
 NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 
@@ -47,7 +47,7 @@ def test_an_empty_store_has_nothing_next(said):
 def test_what_was_set_aside_is_counted(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
-    app.delayq.hand_over()
+    hand_over_until_dead(app.delayq, redis)
 
     assert "dead       1" in said("status")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from celery_delayq.store import Outcome
 
 LEASE_MS = 30_000
+MAX_REFUSALS = 2
 WAITING, LEASED, DEAD = "waiting", "leased", "dead"
 
 
@@ -45,6 +46,7 @@ class Shelf:
     tasks: dict[str, Task] = field(default_factory=dict)
     left: dict[str, tuple[str, int, bytes]] = field(default_factory=dict)
     queues: dict[str, list[str]] = field(default_factory=dict)
+    refusing: set[str] = field(default_factory=set)  # queues whose list cannot be pushed to
     numbers: int = 0
 
     def schedule(self, *, task_id, kind, queue, due_ms, operation, shares, supersede):
@@ -105,12 +107,23 @@ class Shelf:
         ]
         return sorted(waiting, key=lambda task_id: self.tasks[task_id].order())[:limit]
 
-    def move(self, limit) -> int:
-        moved = self.ready("list", limit)
-        for task_id in moved:
-            self.queues.setdefault(self.tasks[task_id].queue, []).append(task_id)
-            self._leave(task_id, "tombstones")
-        return len(moved)
+    def move(self, limit) -> tuple[int, set[str]]:
+        """How many went, and which of them became dead."""
+        ready = self.ready("list", limit)
+        refused = [each for each in ready if self.tasks[each].queue in self.refusing]
+        for task_id in ready:
+            if task_id not in refused:
+                self.queues.setdefault(self.tasks[task_id].queue, []).append(task_id)
+                self._leave(task_id, "tombstones")
+        dead = {task_id for task_id in refused if self._refuse(self.tasks[task_id])}
+        return len(ready) - len(refused), dead
+
+    def _refuse(self, task) -> bool:
+        task.attempts, task.refusals = task.attempts + 1, task.refusals + 1
+        task.ready_ms = self.now_ms + 1000 * 2**task.refusals
+        if task.refusals >= MAX_REFUSALS:
+            task.place, task.reason = DEAD, "refused by its list"
+        return task.place == DEAD
 
     def claim(self, limit, holder) -> list[tuple[str, tuple[int, int, bool]]]:
         claimed = self.ready("relay", limit)

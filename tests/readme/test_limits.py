@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.handover.relay import MAX_REFUSALS
 from celery_delayq.store.scripts import load
-from tests.app.support import LONG_AGO, lists
+from tests.app.support import LONG_AGO, hand_over_until_dead, lists
 from tests.readme.document import PACKAGE, README
 from tests.support.waiting import eventually
 
@@ -79,7 +79,7 @@ def test_no_sent_event_is_sent_for_what_is_scheduled(make_app, redis_url):
 def test_what_is_dead_says_why_and_can_be_tried_again(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
-    assert app.delayq.hand_over() == 0
+    hand_over_until_dead(app.delayq, redis_server.client())
 
     assert app.delayq.counts().dead == 1
     assert "WRONGTYPE" in app.delayq.get("order-42").reason
@@ -93,7 +93,7 @@ def test_what_is_dead_says_why_and_can_be_tried_again(app, redis_server):
 def test_what_is_dead_can_be_cancelled(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
-    app.delayq.hand_over()
+    hand_over_until_dead(app.delayq, redis_server.client())
 
     assert app.delayq.cancel("order-42")
 

@@ -157,7 +157,7 @@ def test_seconds_left_are_counted_by_redis_clock_to_the_microsecond(store, monke
 def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch):
     times = iter([10.0, 14.0])
     engine = store.engine()
-    monkeypatch.setattr(engine._scripts, "call", lambda *_, **__: [0, 0, -1, -1, -1, 0, []])
+    monkeypatch.setattr(engine._scripts, "call", lambda *_, **__: [0, 0, -1, -1, -1, 0, [], []])
     monkeypatch.setattr(clock, "monotonic", lambda: next(times))
     assert engine.hand_over().read_at == 12.0
 

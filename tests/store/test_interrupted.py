@@ -16,7 +16,7 @@ import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, PooledConnection
+from celery_delayq.store import Endpoint, PooledConnection, Wakeup
 from celery_delayq.store import pool as module
 from celery_delayq.store.connection import packed
 from celery_delayq.store.pool import Pool
@@ -131,7 +131,7 @@ class Interruption:
     def _theirs(self, frame, event, _):
         if event == "opcode":
             self._foreign += 1
-            if self._foreign % 25 == 0:
+            if self._foreign % 60 == 0:
                 self._step()
         return self._theirs
 
@@ -245,6 +245,17 @@ def test_whoever_waits_learns_of_a_connection_that_was_lost(asking):
 
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_a_scanner_that_is_interrupted_waits_again_on_one_connection(link, raw):
+    wakeup = Wakeup(PooledConnection(Endpoint("127.0.0.1", link.port)), "wake")
+    for _ in everywhere(lambda: wakeup.wait(0)):
+        assert wakeup.wait(0) is False
+
+    eventually(lambda: raw.info("clients")["blocked_clients"] == 1)
+    raw.lpush("wake", "1")
+    assert wakeup.wait(10) is True
+    wakeup.close()
 
 
 @pytest.mark.parametrize("error", [SoftTimeLimitExceeded, KeyboardInterrupt])

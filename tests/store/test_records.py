@@ -172,24 +172,6 @@ def test_an_entry_with_a_template_gone_can_still_be_cancelled(store):
     assert store.entries.cancel("a") == (Outcome.DONE, None)
 
 
-def test_a_list_that_is_no_list_sets_aside_only_what_is_bound_for_it(store):
-    store.raw.set("taken", "by somebody")
-    for task_id, queue in (("a", "celery"), ("bad", "taken"), ("b", "celery")):
-        store.schedule(task_id, to=queue, share=True)
-    seen = store.engine().hand_over()
-    assert (seen.handed_over, [task_id for task_id, _ in seen.dead]) == (2, ["bad"])
-    assert seen.dead[0][1].startswith("taken: ")
-    assert "WRONGTYPE" in seen.dead[0][1] or "wrong kind" in seen.dead[0][1]
-    assert store.arrived() == ["a", "b"]
-    assert store.raw.get("taken") == b"by somebody"
-    assert store.raw.hkeys(store.keys["tombstones"]) == [b"a", b"b"]
-    store.check()
-    store.raw.delete("taken")
-    assert store.entries.reschedule("bad", When("at", NOW_MS))[0] is Outcome.DONE
-    store.engine().hand_over()
-    assert store.arrived("taken") == ["bad"]
-
-
 def test_a_listing_leaves_out_what_cannot_be_read_and_goes_on(store):
     for task_id in ("a", "bad", "b"):
         store.schedule(task_id, FAR_MS)

@@ -343,8 +343,10 @@ local function entry_of(id, indexes, records, claims, dead_reasons, tombstones, 
   local member = member_of(record, header_end, id)
   local place, score = place_of(indexes, member)
   local due, _, leased, dead = unpack(indexes)
-  -- Nobody claims what is in `due`.
-  if place == due then return record, header_end, member, place, score end
+  -- Nobody claims what is in `due`; and what its list refused is there under a later score.
+  if place == due and tonumber(score) == due_of(record, header_end) then
+    return record, header_end, member, place, score
+  end
   if place == leased and tonumber(score) > math.floor(clock_us() / 1000) then
     return nil, {'in_flight'}
   end

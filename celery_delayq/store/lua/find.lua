@@ -25,7 +25,8 @@ local record = redis.call('HGET', records, id)
 if not record then
   local tombstone = find_tombstone(tombstones, tombstones_old, id)
   if not tombstone then return {} end
-  local how, when = sub(tombstone, 1, 1), tonumber(sub(tombstone, 2, 14))
+  local how, when = string.match(tombstone, '^(.)(' .. string.rep('%d', 13) .. ')')
+  when = tonumber(when or 0)
   if how == 'h' then return {'handed_over', when} end
   return how == 'c' and {'cancelled', math.floor(clock_us() / 1000) - when} or {}
 end

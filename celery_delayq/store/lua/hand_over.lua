@@ -7,27 +7,32 @@ KEYS[4]   dead            ZSET  member -> since when, ms
 KEYS[5]   records         HASH  id -> record
 KEYS[6]   templates       HASH  name -> template
 KEYS[7]   template_uses   HASH  name -> how many records share the template
-KEYS[8]   dead_reasons    HASH  id -> why it is dead
-KEYS[9]   tombstones      HASH  id -> tombstone of what left
-KEYS[10]  tombstones_old  HASH  the same, older
-KEYS[11]  scanners        ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[12]  timer           STRING  which scanner has its timer set for the next head, and when
+KEYS[8]   claims          HASH  id -> claim; of these entries, how often their list refused them
+KEYS[9]   dead_reasons    HASH  id -> why it is dead
+KEYS[10]  tombstones      HASH  id -> tombstone of what left
+KEYS[11]  tombstones_old  HASH  the same, older
+KEYS[12]  scanners        ZSET  scanner -> ms until which its last heartbeat counts
+KEYS[13]  timer           STRING  which scanner has its timer set for the next head, and when
 
-ARGV[1]  scanner    who asks
-ARGV[2]  alive_ms   for how long this heartbeat counts; 0: the last one is young enough
-ARGV[3]  limit      most entries to hand over, 1..1000
-ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
+ARGV[1]  scanner       who asks
+ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
+ARGV[3]  limit         most entries to hand over, 1..1000
+ARGV[4]  max_bytes     stop after the entry that reaches so many bytes, > 0
+ARGV[5]  max_refusals  refusals of its list after which an entry is dead, > 0
+ARGV[6]  longest_ms    longest wait between two attempts at an entry that was refused, > 0
 
 Returns  {now in us, handed over, heads of due, relay and leased in ms or -1, 1 if the caller is to be up
-         for the earliest of them, else 0, {id, reason, ...} dead}
+         for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused by
+         their lists, to be tried again}
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due` or in its list, never in both, never in neither
 ]]
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local records, templates, template_uses, dead_reasons = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local tombstones, tombstones_old, scanners, timer = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local records, templates, template_uses, claims = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local dead_reasons, tombstones, tombstones_old = KEYS[9], KEYS[10], KEYS[11]
+local scanners, timer = KEYS[12], KEYS[13]
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local max_bytes = tonumber(ARGV[4])
+local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
 
 local now_us = clock_us()
@@ -42,7 +47,7 @@ end
 
 local members, fresh = due_members(due, now, limit)
 local stamp = 'h' .. whole(now) -- of a tombstone, see tombstone_of: the same for the whole batch
-local lists, cache, killed = {}, {}, {}
+local lists, cache, killed, refused = {}, {}, {}, {}
 local taken, bytes = 0, 0
 
 local function die(member, reason)
@@ -88,23 +93,51 @@ end
 -- Records are read many at a time, which is less work than one by one. So their sizes come first: what
 -- is read and does not fit any more would be read again.
 local function read_ahead()
-  local ids, size = {}, bytes
+  local ids, size, count = {}, bytes, 0
   for at = taken + 1, #members do
     local id = id_of(members[at])
-    ids[#ids + 1] = id
+    count = count + 1
+    ids[count] = id
     size = size + redis.call('HSTRLEN', records, id)
     if size >= max_bytes then break end
   end
   return ids, redis.call('HMGET', records, unpack(ids))
 end
 
+-- A list that cannot be pushed to (it is of another type, a right is missing) does not make dead what
+-- is bound for it: that waits in `due`, under a later score, and longer each time.
+local waits = {} -- members that this was done to
+local function put_off(list, reason)
+  local again, counted, ids = {}, {}, {}
+  for at, text in ipairs(redis.call('HMGET', claims, unpack(list.ids))) do
+    local claim, member = parse_claim(text), list.members[at]
+    claim.attempts, claim.refusals = claim.attempts + 1, claim.refusals + 1
+    counted[#counted + 1], counted[#counted + 2] = list.ids[at], format_claim(claim)
+    if claim.refusals >= max_refusals then
+      die(member, reason)
+    else
+      again[#again + 1] = whole(now + math.min(longest_ms, 1000 * 2 ^ claim.refusals))
+      again[#again + 1] = member
+      waits[member] = true
+    end
+  end
+  redis.call('HSET', claims, unpack(counted))
+  if #again == 0 then return end
+  redis.call('ZADD', due, unpack(again))
+  refused[#refused + 1], refused[#refused + 2] = reason, #again / 2
+end
+
 local rotates = false
+local known = false -- whether anything may be known of these entries from an earlier attempt
 if #members > 0 then
+  known = redis.call('HLEN', claims) > 0
   rotates = is_full(tombstones, tombstones_old, #members)
   check_types({dead}, {template_uses, dead_reasons})
-  -- A step that changes nothing, to find out before anything is pushed whether it is allowed.
+  -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
-  if fresh > 0 then redis.call('ZREM', due, '') end
+  redis.call('ZREM', due, '')
+  redis.call('HSET', tombstones, '', '')
+  redis.call('HDEL', tombstones, '')
 end
 
 while taken < #members and bytes < max_bytes do
@@ -120,22 +153,29 @@ end
 -- rolled back, and must not lose what it pushed.
 local handed_over = 0
 for _, full in ipairs(lists) do
-  if full.size > 0 then redis.call('HSET', tombstones, unpack(full.stones)) end
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
-    redis.call('HDEL', tombstones, unpack(full.ids))
-    for _, member in ipairs(full.members) do
-      die(member, full.key .. ': ' .. pushed.err)
-    end
+    put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
+    redis.call('HSET', tombstones, unpack(full.stones))
     redis.call('HDEL', records, unpack(full.ids))
+    if known then redis.call('HDEL', claims, unpack(full.ids)) end
     for name, count in pairs(full.shared) do
       drop_template(templates, template_uses, name, count)
     end
   end
 end
-remove_taken(due, members, fresh, taken)
+if #refused == 0 then
+  remove_taken(due, members, fresh, taken)
+else
+  -- By name: what waits has another rank by now.
+  local gone = {}
+  for at = 1, taken do
+    if not waits[members[at]] then gone[#gone + 1] = members[at] end
+  end
+  if #gone > 0 then redis.call('ZREM', due, unpack(gone)) end
+end
 if rotates then rotate(tombstones, tombstones_old) end
 
 -- One scanner is up for the head; were it all of them, a hundred scanners would call a hundred times
@@ -154,4 +194,4 @@ elseif by == scanner then
   redis.call('DEL', timer)
 end
 
-return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer and 1 or 0, killed}
+return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer and 1 or 0, killed, refused}

@@ -1,0 +1,234 @@
+"""Somebody, or a fault, changes what stands in the store: each kind of key, in many ways, seeded.
+
+After each change all is done that can be done: reads, changes, passes of a scanner. Only this
+package's errors may come of it, every loop ends, and no entry that the change did not concern is
+lost, hidden, or delivered twice. ``DELAYQ_MUTATIONS=100`` tries more than each run of the suite.
+"""
+
+import itertools
+import json
+import os
+import random
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+
+from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.errors import DelayQError
+from celery_delayq.store.keys import KEYS
+from tests.store.support import CLOCK, FAR_MS, NOW_MS
+
+COUNT = int(os.environ.get("DELAYQ_MUTATIONS", "3"))  # of each kind, in each key
+
+# No change makes one of these ids another one.
+DIRECT = ["aardvark", "butterfly"]
+DIRECT_SHARED = ["crocodile", "dragonfly"]
+RELAYED = ["elephant", "flamingo"]
+RELAYED_SHARED = ["grasshopper", "hedgehog"]
+SHARED = {*DIRECT_SHARED, *RELAYED_SHARED}
+GOOD = {*DIRECT, *RELAYED, *SHARED}
+
+HUGE = [b"9" * 400, b"-" + b"9" * 400, b"x" * 100_000, b"nan", b"1e308", b"-1", b"", b"\xff" * 40]
+SCORES = ["inf", "-inf", 0.5, -1, 2**53, 1e300, NOW_MS + 0.25]
+
+
+def furnish(store):
+    """Let each key have something: what waits, is due, leased, dead, and gone."""
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    engine = store.engine()
+    store.raw.set("taken", "no list")
+    store.schedule("dead", NOW_MS - 9, to="taken", share=True)
+    store.schedule("gone", NOW_MS - 9)
+    store.schedule_relayed("leased", NOW_MS - 9, share=True)
+    engine.hand_over()
+    engine.claim(1)
+    store.raw.delete("celery")
+    for ids, schedule in (
+        (DIRECT + DIRECT_SHARED, store.schedule),
+        (RELAYED + RELAYED_SHARED, store.schedule_relayed),
+    ):
+        for number, task_id in enumerate(ids):
+            schedule(task_id, NOW_MS - 2 + number % 2, share=task_id in SHARED)
+    store.schedule("far", FAR_MS, share=True)
+    store.schedule("farther", FAR_MS + 1)
+    store.raw.hset(store.keys["tombstones_old"], "older", "h" + "0" * 60)
+    store.raw.set(store.keys["timer"], f"{NOW_MS}:somebody")
+    store.raw.hset(store.keys["meta"], "schema", "1")
+    return engine
+
+
+def flipped(chance, text):
+    if not text:
+        return b"\x00"
+    at, bit = chance.randrange(len(text)), 1 << chance.randrange(8)
+    return text[:at] + bytes([text[at] ^ bit]) + text[at + 1 :]
+
+
+def cut(chance, text):
+    return text[: chance.randrange(len(text) + 1)]
+
+
+def longer(chance, text):
+    at = chance.randrange(len(text) + 1)
+    return text[:at] + chance.randbytes(chance.randrange(1, 20)) + text[at:]
+
+
+def huge(chance, _text):
+    return chance.choice(HUGE)
+
+
+def change_part(chance, raw, key, change):
+    """Change one value, field, member or score of a key; returns the id or name that it was of."""
+    kind = raw.type(key)
+    if kind == b"string":
+        raw.set(key, change(chance, raw.get(key)))
+        return b""
+    if kind == b"list":
+        raw.lset(key, 0, change(chance, raw.lindex(key, 0)))
+        return b""
+    if kind == b"hash":
+        field = chance.choice(sorted(raw.hkeys(key)))
+        value = raw.hget(key, field)
+        if chance.random() < 0.25:
+            raw.hdel(key, field)
+            raw.hset(key, change(chance, field), value)
+        else:
+            raw.hset(key, field, change(chance, value))
+        return field
+    member, score = chance.choice(raw.zrange(key, 0, -1, withscores=True))
+    raw.zrem(key, member)
+    if chance.random() < 0.5:
+        raw.zadd(key, {member: chance.choice(SCORES)})
+    else:
+        raw.zadd(key, {change(chance, member): score})
+    return member[6:]
+
+
+def removed(_chance, raw, key):
+    raw.delete(key)
+
+
+def another_type(chance, raw, key):
+    raw.delete(key)
+    put = {"set": lambda: raw.sadd(key, "x"), "stream": lambda: raw.xadd(key, {"x": "y"})}
+    if key.endswith(b"timer"):
+        put["list"] = lambda: raw.lpush(key, "x")
+    else:
+        put["string"] = lambda: raw.set(key, "x")
+    put[chance.choice(sorted(put))]()
+
+
+PARTS = {"a bit": flipped, "cut": cut, "longer": longer, "huge": huge}
+WHOLE = {"removed": removed, "another type": another_type}
+
+
+def concerned(name, part):
+    """Which of the good entries a change of a part, or of all (``None``), may cost."""
+    if name in ("templates", "template_uses"):
+        return SHARED
+    if name in ("records", "due", "relay"):
+        return GOOD if part is None else {part.decode(errors="replace")}
+    return set()
+
+
+def attempt(step, *arguments, **options):
+    """A step that may be refused, but only by one of this package's errors."""
+    with suppress(DelayQError):
+        return step(*arguments, **options)
+
+
+def read(store):
+    for task_id in (*GOOD, "far", "dead", "leased", "gone", "older", "nobody"):
+        attempt(store.entries.find, task_id)
+        attempt(store.entries.handed_over_ms, task_id)
+    attempt(store.entries.counts)
+    return attempt(lambda: [*itertools.islice(store.entries.waiting(0, MAX_DUE_MS + 1), 1000)])
+
+
+def change(store):
+    attempt(store.schedule, "new", FAR_MS, share=True)
+    attempt(store.entries.reschedule, "far", When("by", 1000))
+    attempt(store.entries.reschedule, "dead", When("at", FAR_MS))
+    attempt(store.entries.cancel, "farther")
+    attempt(store.entries.cancel, "dead")
+
+
+def relay(engine, published):
+    """Claim, publish and ack what is due; what cannot be put together is dead."""
+    claimed, _ = engine.claim(100)
+    for entry in claimed:
+        try:
+            published.append(json.loads(entry.message)["headers"]["id"])
+        except ValueError:
+            engine.nack("dead", [entry], reason="cannot be read")
+    engine.ack(claimed)
+
+
+def scan(engine, published):
+    for _ in range(3):
+        attempt(engine.hand_over)
+        attempt(engine.reclaim)
+        attempt(relay, engine, published)
+
+
+def arrived(store):
+    found = Counter()
+    for raw in store.raw.lrange("celery", 0, -1):
+        with suppress(ValueError, KeyError, TypeError):  # of the entry that was changed
+            found[json.loads(raw)["headers"]["id"]] += 1
+    return found
+
+
+def has_a_place(store, task_id):
+    """Whether an entry that is here has all that it needs to go later."""
+    return store.record(task_id) is not None and store.places(task_id) != []
+
+
+@pytest.mark.parametrize("kind", PARTS)
+@pytest.mark.parametrize("name", KEYS)
+def test_a_change_of_a_part_costs_no_other_entry(store, name, kind):
+    for number in range(COUNT):
+        chance = random.Random(f"{name} {kind} {number}")
+        engine, published = furnish(store), []
+        part = change_part(chance, store.raw, store.keys[name].encode(), PARTS[kind])
+        good = GOOD - concerned(name, part)
+
+        listed = read(store)
+        change(store)
+        scan(engine, published)
+
+        assert good <= {entry.task_id for entry in listed}, f"hidden, number {number}"
+        found = arrived(store) + Counter(published)
+        assert {found[task_id] for task_id in good} <= {1}, (number, good, found)
+        assert max(found.values()) == 1
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_that_is_gone_or_foreign_costs_no_entry_that_was_not_in_it(store, name, kind):
+    for number in range(COUNT):
+        chance = random.Random(f"{name} {kind} {number}")
+        engine, published = furnish(store), []
+        WHOLE[kind](chance, store.raw, store.keys[name].encode())
+        good = GOOD - concerned(name, None)
+
+        read(store)
+        change(store)
+        scan(engine, published)
+
+        found = arrived(store) + Counter(published)
+        assert max(found.values(), default=0) <= 1
+        if kind == "another type":
+            store.raw.delete(store.keys[name])  # somebody puts it right
+        scan(engine, published)
+        found = arrived(store) + Counter(published)
+        assert {found[task_id] for task_id in good} <= {1}, (number, good, found)
+
+
+def test_each_key_has_something_to_be_changed(store):
+    furnish(store)
+
+    assert {name for name in KEYS if store.raw.exists(store.keys[name])} == {*KEYS}
+    assert store.raw.exists(CLOCK)

@@ -1,0 +1,133 @@
+"""A list that cannot be pushed to: what is bound for it waits, longer each time; the others go."""
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Outcome, State
+from tests.store.support import FAR_MS, NOW_MS
+
+# After the last one it is dead.
+WAITS_S = [2, 4, 8, 16, 32, 64, 128]
+
+
+@pytest.fixture
+def spoilt(store):
+    """A store in whose list `taken` nothing can be put."""
+    store.raw.set("taken", "by somebody")
+    return store
+
+
+def refuse_again(store) -> None:
+    """Let the wait be over, and hand over once more."""
+    store.set_ms(store.score("due", "bad"))
+    assert store.engine().hand_over().handed_over == 0
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_others_go_and_it_waits_and_is_known_as_scheduled(spoilt, share):
+    for task_id, queue in (("a", "celery"), ("bad", "taken"), ("b", "celery")):
+        spoilt.schedule(task_id, to=queue, share=share)
+    seen = spoilt.engine().hand_over()
+    assert (seen.handed_over, seen.dead) == (2, [])
+    [(reason, count)] = seen.refused
+    assert count == 1
+    assert reason.startswith("taken: ")
+    assert "WRONGTYPE" in reason or "wrong kind" in reason
+    assert spoilt.arrived() == ["a", "b"]
+    assert spoilt.raw.get("taken") == b"by somebody"
+    assert spoilt.raw.hkeys(spoilt.keys["tombstones"]) == [b"a", b"b"]
+    entry = spoilt.entries.find("bad")
+    assert (entry.state, entry.due_ms) == (State.SCHEDULED, NOW_MS)
+    spoilt.check()
+
+
+def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt):
+    spoilt.schedule("bad", to="taken")
+    engine, waits, now = spoilt.engine(), [], NOW_MS
+    while not (seen := engine.hand_over()).dead:
+        again = spoilt.score("due", "bad")
+        waits.append((again - now) // 1000)
+        spoilt.set_ms(again - 1)
+        assert engine.hand_over().refused == []
+        now = again
+        spoilt.set_ms(now)
+    assert waits == WAITS_S
+    assert [task_id for task_id, _ in seen.dead] == ["bad"]
+    assert seen.refused == []
+    assert spoilt.entries.find("bad").reason == seen.dead[0][1]
+    assert spoilt.places("bad") == ["dead"]
+    spoilt.check()
+
+
+def test_it_goes_once_the_list_can_be_pushed_to_and_nothing_of_it_is_left(spoilt):
+    spoilt.schedule("bad", to="taken")
+    engine = spoilt.engine()
+    engine.hand_over()
+    refuse_again(spoilt)
+    spoilt.raw.delete("taken")
+    spoilt.set_ms(NOW_MS + 6000)
+    assert engine.hand_over().handed_over == 1
+    assert spoilt.arrived("taken") == ["bad"]
+    assert not spoilt.raw.exists(spoilt.keys["claims"])
+    spoilt.check()
+
+
+def test_a_thousand_of_one_list_hold_up_nothing_and_all_wait(spoilt):
+    for number in range(1000):
+        spoilt.schedule(f"bad{number}", to="taken", share=True)
+    spoilt.schedule("good")
+    engine = spoilt.engine(batch_size=200)
+    seen = [engine.hand_over() for _ in range(6)]
+    assert [count for one in seen for _, count in one.refused] == [200] * 5
+    assert [one.handed_over for one in seen] == [0, 0, 0, 0, 0, 1]
+    counts = spoilt.entries.counts()
+    assert (counts.scheduled, counts.dead) == (1000, 0)
+    assert not seen[-1].is_past(seen[-1].due)
+    spoilt.check()
+
+
+@pytest.mark.parametrize("age_ms", [0, 5000], ids=["fresh", "overdue"])
+def test_those_behind_it_stay_when_a_batch_is_full(spoilt, age_ms):
+    """Those of a batch are taken out by rank, which a refused one no longer has."""
+    for number in range(30):
+        spoilt.schedule(f"a{number:02}", to=("celery", "taken")[number % 2])
+    spoilt.schedule("new", NOW_MS + age_ms)
+    spoilt.set_ms(NOW_MS + age_ms)
+    engine = spoilt.engine(batch_size=8)
+    while (seen := engine.hand_over()).is_past(seen.due):
+        spoilt.check()
+    assert sorted(spoilt.arrived()) == sorted(["new", *(f"a{n:02}" for n in range(0, 30, 2))])
+    assert spoilt.entries.counts().scheduled == 15
+    spoilt.check()
+
+
+def test_it_can_be_cancelled_for_certain(spoilt):
+    spoilt.schedule("bad", to="taken")
+    spoilt.engine().hand_over()
+    assert spoilt.entries.cancel("bad")[0] is Outcome.DONE
+    assert not spoilt.raw.exists(spoilt.keys["claims"])
+    spoilt.check()
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_given_another_time_its_refusals_are_forgotten(spoilt, dead):
+    spoilt.schedule("bad", to="taken")
+    engine = spoilt.engine()
+    engine.hand_over()
+    while dead and not spoilt.score("dead", "bad"):
+        refuse_again(spoilt)
+    assert spoilt.entries.reschedule("bad", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
+    assert not spoilt.raw.exists(spoilt.keys["claims"])
+    spoilt.set_ms(FAR_MS)
+    engine.hand_over()
+    assert spoilt.score("due", "bad") == FAR_MS + 2000
+    spoilt.check()
+
+
+def test_what_is_known_of_an_earlier_one_under_its_id_stays(spoilt):
+    """A call whose reply was lost may be repeated after all that."""
+    due_ms = spoilt.schedule("bad", to="taken", operation=b"abcdefgh")
+    spoilt.entries.cancel("bad")
+    spoilt.schedule("bad", to="taken")
+    spoilt.engine().hand_over()
+    assert spoilt.schedule("bad", to="taken", operation=b"abcdefgh") == due_ms
