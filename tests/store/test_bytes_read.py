@@ -115,6 +115,15 @@ def test_the_meter_counts_what_is_read(metered):
     assert ENTRY - 1000 < most_of(lambda: metered.entries.find("a")) < ENTRY
 
 
+def test_what_is_handed_over(metered):
+    for at, payload in enumerate(mixed() * 2):
+        metered.schedule(f"a{at}", payload=payload)
+    engine = metered.engine()
+    read = most_of(until_empty(lambda: engine.hand_over().handed_over))
+    assert len(metered.arrived()) == 96
+    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+
+
 def test_what_is_handed_over_with_large_templates(metered, large_template):
     large_template(metered.schedule, 8)
     engine = metered.engine()

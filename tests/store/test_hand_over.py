@@ -203,14 +203,6 @@ def test_a_batch_ends_after_a_megabyte(store):
     assert drain(store.engine()) == [4, 4, 1]
 
 
-def test_of_large_entries_no_more_is_read_than_moves(store):
-    for step in range(20):
-        store.schedule(f"a{step:02}", payload="x" * 300_000)
-    store.raw.config_resetstat()
-    assert store.engine().hand_over().handed_over == 4
-    assert store.raw.info("commandstats")["cmdstat_hmget"]["calls"] == 4
-
-
 def test_small_entries_are_read_some_at_a_time(store):
     store.flood(200)
     store.raw.config_resetstat()

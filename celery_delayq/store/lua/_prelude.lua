@@ -102,7 +102,7 @@ end
 
 -- The name of the template that a record shares, or nil.
 local function template_of(record, header_end)
-  if sub(record, header_end + 41, header_end + 41) == 'T' then return sub(record, header_end + 42, header_end + 53) end
+  if string.byte(record, header_end + 41) == 84 then return sub(record, header_end + 42, header_end + 53) end
 end
 
 -- The lines of a template, kept in `cache` for the length of a script; or nil, and what is wrong with
@@ -152,9 +152,17 @@ local function message_of(record, header_end, id, templates, cache)
   if not name then return sub(record, header_end + 42) .. due .. '}}' end
   local line, defect = lines_of(templates, name, cache)
   if not line then return nil, defect end
-  local root, parent, expires, args, kwargs, body_at =
-    string.match(record, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n()', header_end + 54)
-  if not body_at or #line ~= 10 then return nil, 'record does not fit its template' end
+  -- Not by a pattern, which looks at every byte by itself.
+  local first, find = header_end + 54, string.find
+  local second = find(record, '\n', first, true)
+  local third = second and find(record, '\n', second + 1, true)
+  local fourth = third and find(record, '\n', third + 1, true)
+  local fifth = fourth and find(record, '\n', fourth + 1, true)
+  local body = fifth and find(record, '\n', fifth + 1, true)
+  if not body or #line ~= 10 then return nil, 'record does not fit its template' end
+  local root, parent = sub(record, first, second - 1), sub(record, second + 1, third - 1)
+  local expires, args = sub(record, third + 1, fourth - 1), sub(record, fourth + 1, fifth - 1)
+  local kwargs = sub(record, fifth + 1, body - 1)
   local quote = ''
   if root == '' then root, quote = id, '"' end
   -- An expiry that counts from the due time moves with it.
@@ -162,7 +170,7 @@ local function message_of(record, header_end, id, templates, cache)
     if not string.find(expires, '^[+-]%d+$') then return nil, 'record does not fit its template' end
     expires = iso_of(math.max(0, math.min(tonumber(due) + tonumber(expires), LAST)))
   end
-  return line[1] .. id .. line[2] .. id .. operation_of(record, header_end) .. line[3] .. sub(record, body_at)
+  return line[1] .. id .. line[2] .. id .. operation_of(record, header_end) .. line[3] .. sub(record, body + 1)
     .. line[4] .. id .. line[5] .. quote .. root .. quote .. line[6] .. parent .. line[7] .. expires
     .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}', nil, name
 end

@@ -33,8 +33,6 @@ local dead_reasons, tombstones, tombstones_old = KEYS[9], KEYS[10], KEYS[11]
 local scanners, timer = KEYS[12], KEYS[13]
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local AHEAD = 16 -- most records read at a time
-local LARGE = 8000 -- bytes of a message from which it is one at a time
 local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
 
 local now_us = clock_us()
@@ -97,11 +95,17 @@ local function take(member, id, record)
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
 end
 
--- Records are read some at a time: that is a sixth less of Redis's time. One at a time where they are
--- large, for what is read and does not fit any more will be read again.
-local function read_ahead(count)
-  local ids = {}
-  for at = taken + 1, math.min(taken + count, #members) do ids[#ids + 1] = id_of(members[at]) end
+-- Records are read many at a time, which is less work than one by one. So their sizes come first: what
+-- is read and does not fit any more would be read again.
+local function read_ahead()
+  local ids, size, count = {}, bytes, 0
+  for at = taken + 1, #members do
+    local id = id_of(members[at])
+    count = count + 1
+    ids[count] = id
+    size = size + redis.call('HSTRLEN', records, id)
+    if size >= max_bytes then break end
+  end
   return ids, redis.call('HMGET', records, unpack(ids))
 end
 
@@ -141,16 +145,13 @@ if #members > 0 then
   redis.call('HDEL', tombstones, '')
 end
 
-local ahead = 1
 while taken < #members and bytes < max_bytes do
-  local before = bytes
-  local ids, found = read_ahead(ahead)
+  local ids, found = read_ahead()
   for at, id in ipairs(ids) do
     if bytes >= max_bytes then break end
     taken = taken + 1
     take(members[taken], id, found[at])
   end
-  ahead = bytes - before > LARGE * #ids and 1 or math.min(ahead * 2, AHEAD)
 end
 
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
