@@ -120,8 +120,13 @@ _OWN = (
         "a result takes its subscription back",
         takes("task_id"),
     ),
-    Leaning("celery.worker.control:Panel.data", "workers cancel what waits", has("revoke")),
+    Leaning(
+        "celery.worker.control:Panel.data",
+        "workers cancel what waits, and show it",
+        has("revoke", "scheduled", "dump_schedule"),
+    ),
     Leaning("celery.worker.control:revoke", "workers cancel what waits", takes("state", "task_id")),
+    Leaning("celery.worker.control:scheduled", "workers show what waits", takes("state")),
     Leaning(
         "celery.worker.consumer.consumer:Consumer.update_strategies",
         "workers recognise what was to be scheduled",

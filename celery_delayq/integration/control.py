@@ -1,18 +1,20 @@
-"""``revoke`` reaches the store: from the app, and from the command line through any worker."""
+"""A worker's remote control, and the app's, reach the store: ``revoke``, ``inspect scheduled``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from celery.app.control import Control
 from celery.utils.imports import symbol_by_name
 from kombu.utils.functional import maybe_list
 
-from ..errors import InvalidOption, StoreError
+from ..errors import DelayQError, InvalidOption, StoreError
 from ..logs import logger_of
 from ..operations.changing import cancel
 from ..services import Services
 from ..store import Outcome
+from . import inspecting
 from .registry import find, services_of
 
 logger = logger_of(__name__)
@@ -48,15 +50,22 @@ def revoking_control(base: Any) -> Any:
     return type(base.__name__, (RevokingMixin, base), {})
 
 
+Command = Callable[..., Any]
+
+
 def wrap_panel() -> None:
-    """Let a worker's remote-control command ``revoke`` ask the store first; wraps once."""
+    """Let a worker's commands ``revoke`` and ``scheduled`` ask the store as well; wraps once."""
     # Here, not above: only a worker has these modules loaded already.
     from celery.worker.control import Panel
 
-    plain = Panel.data["revoke"]
-    if hasattr(plain, "delayq_wraps"):
-        return
+    for name, wrap in _WRAPS.items():
+        plain = Panel.data[name]
+        if not hasattr(plain, "delayq_wraps"):
+            Panel.data[name] = command = wrap(plain)
+            command.delayq_wraps = plain
 
+
+def _cancelling(plain: Command) -> Any:
     def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
         services = find(state.app)
         left = _cancel(services, task_id, lately=True) if services else task_id
@@ -64,8 +73,24 @@ def wrap_panel() -> None:
             return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
         return plain(state, left, *args, **options)
 
-    revoke.delayq_wraps = plain  # type: ignore[attr-defined]
-    Panel.data["revoke"] = revoke
+    return revoke
+
+
+def _listing(plain: Command) -> Any:
+    def scheduled(state: Any, *args: Any, **options: Any) -> Any:
+        its_own, services = plain(state, *args, **options), find(state.app)
+        try:
+            stored = inspecting.scheduled(services, state.hostname) if services else []
+        except DelayQError as error:
+            logger.warning("what waits in the store is not shown: %s", error)
+            stored = []
+        return [*its_own, *stored]
+
+    return scheduled
+
+
+# The last of them is the former name of the second.
+_WRAPS = {"revoke": _cancelling, "scheduled": _listing, "dump_schedule": _listing}
 
 
 def _cancel(services: Services, task_id: Any, *, lately: bool = False) -> Any:
