@@ -25,11 +25,12 @@ _REQUIREMENTS = {
 
 @dataclass(frozen=True)
 class Broker:
-    """The app's broker: its Redis, if it is one, and its transport options."""
+    """The app's broker: its Redis, if it is one, its transport's options and kind."""
 
     endpoint: Endpoint | None
     options: Mapping[str, Any]
     failover: bool
+    kind: str
 
     @classmethod
     def of(cls, connection: Connection) -> Broker:
@@ -41,7 +42,9 @@ class Broker:
         except ValueError:
             # kombu will say so when it connects; here it is not a Redis that tasks could wait in.
             endpoint = None
-        return cls(endpoint, options, failover=len(connection.alt or ()) > 1)
+        # What a tracer calls it: "amqp", "redis". kombu has loaded the class to read the URL.
+        kind = connection.get_transport_cls().driver_type
+        return cls(endpoint, options, len(connection.alt or ()) > 1, kind)
 
 
 def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
