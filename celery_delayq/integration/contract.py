@@ -125,7 +125,20 @@ _OWN = (
         "workers cancel what waits, and show it",
         has("revoke", "scheduled", "dump_schedule"),
     ),
-    Leaning("celery.worker.control:revoke", "workers cancel what waits", takes("state", "task_id")),
+    Leaning(
+        "celery.worker.control:revoke",
+        "workers cancel what waits",
+        takes("state", "task_id", "delayq_told="),
+    ),
+    Leaning("celery.worker.state:revoked", "revoked ids can be used again", has("add", "discard")),
+    Leaning("celery.worker.state:requests", "revoked ids can be used again", has("get")),
+    Leaning("celery.worker.state:active_requests", "revoked ids can be used again"),
+    Leaning("celery.worker.request:Request.revoked", "revoked ids can be used again", takes()),
+    Leaning(
+        "celery.app.control:Control.revoke",
+        "workers are told when an id was revoked",
+        takes("task_id", "delayq_told="),
+    ),
     Leaning("celery.worker.control:scheduled", "workers show what waits", takes("state")),
     Leaning(
         "celery.worker.consumer.consumer:Consumer.update_strategies",

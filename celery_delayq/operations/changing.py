@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 from ..clock import When
+from ..errors import StoreError
 from ..services import Services
 from ..store import Outcome, checked_id
 from .revoked import mark_revoked
+
+#: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
+TOLD = "delayq_told"
 
 
 def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome:
@@ -19,8 +26,16 @@ def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome
         mark_revoked(services.app, task_id, message, outcome)
         services.hooks.cancelled(task_id, message)
     if revoke and not outcome:
-        services.app.control.broadcast("revoke", arguments={"task_id": task_id, "terminate": False})
+        _tell_workers(services, task_id)
     return outcome
+
+
+def _tell_workers(services: Services, task_id: str) -> None:
+    arguments: dict[str, Any] = {"task_id": task_id, "terminate": False}
+    with suppress(StoreError):
+        # Another task may be scheduled under the id before they hear of it.
+        arguments[TOLD] = services.entries.counts().now_ms
+    services.app.control.broadcast("revoke", arguments=arguments)
 
 
 def reschedule(services: Services, task_id: str, when: When) -> tuple[Outcome, int | None]:
