@@ -69,6 +69,12 @@ _OWN = (
         "a message carries its request",
         has("headers", "properties", "body", "sent_event", "_replace", "_make"),
     ),
+    Leaning("celery.app.amqp:AMQP.Router", "an eta on quorum queues is undone", takes()),
+    Leaning(
+        "celery.app.routes:Router.route",
+        "an eta on quorum queues is undone",
+        takes("options", "name", "args", "kwargs", "task_type"),
+    ),
     Leaning("celery.app.amqp:AMQP.argsrepr_maxsize", "arguments are described in logs"),
     Leaning("celery.app.amqp:AMQP.kwargsrepr_maxsize", "arguments are described in logs"),
     Leaning(
