@@ -100,7 +100,7 @@ class Sender:
     @cached_property
     def _producer(self) -> Producer:
         broker = self._services.broker
-        return recording_producer(broker.options, broker.kind)
+        return recording_producer(broker.options, broker.transport)
 
     def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
         try:
