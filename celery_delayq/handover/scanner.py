@@ -14,7 +14,7 @@ import random
 import threading
 
 from .. import clock
-from ..errors import BrokerDown, StoreUnavailable
+from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
@@ -76,6 +76,11 @@ class Scanner:
             except StoreUnavailable as error:
                 self._reachable = False
                 self._pause(backoff.next(), error)
+            except StoreError as error:
+                # Redis refused, and said why: who reads the log needs no traceback of it.
+                seconds = backoff.next()
+                logger.error("%s; next try in %.1f s", error, seconds)
+                self._stopping.wait(seconds)
             except Exception:
                 logger.exception("a pass failed; the scanner goes on")
                 self._stopping.wait(backoff.next())
