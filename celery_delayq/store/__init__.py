@@ -15,7 +15,7 @@ from .checking import Finding
 from .connection import Connection, PooledConnection
 from .endpoint import Endpoint
 from .engine import Engine, LeasedEntry, Seen
-from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
+from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
 from .outcome import Outcome
@@ -25,6 +25,7 @@ from .scripts import Scripts
 from .wakeup import Wakeup
 
 __all__ = [
+    "Cancelled",
     "Connection",
     "Counts",
     "Endpoint",

@@ -25,6 +25,8 @@ KEYS: dict[str, str] = {
     "answers_old": "HASH  the generation before; a generation lasts as long as the longest call",
     "fences": "HASH  id -> when a call left no entry under it, us; older requests are refused",
     "fences_old": "HASH  the generation before",
+    "outbox": "ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms",
+    "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "timer": "STRING  which scanner has its timer set for the next due time, and when that is",
     "wake": "LIST  at most one token: something earlier than the head was scheduled",
