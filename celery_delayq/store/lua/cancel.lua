@@ -49,7 +49,7 @@ if not call then
 end
 local record, header_end, member, place, _, claim =
   entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
-if record and issued < changed_of(record, header_end) then return stale(call) end
+if record and is_overtaken(call, issued, changed_of(record, header_end)) then return stale(call) end
 check_types({outbox}, {fences, fences_old, answers_old, outbox_messages})
 if not record then
   local answer = header_end

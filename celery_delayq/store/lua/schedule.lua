@@ -73,7 +73,7 @@ for at = 6, #ARGV, FIELDS do
     here[name] = redis.call('HEXISTS', templates, name) == 1
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
-  if has_fences and is_fenced(ARGV[at], issued, fences, fences_old) then return stale(call) end
+  if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
 end
 
 local now = math.floor(call.now_us / 1000)
