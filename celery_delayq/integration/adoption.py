@@ -15,6 +15,7 @@ from ..errors import AlreadyScheduled, DelayQError, StoreError
 from ..logs import logger_of
 from ..scheduling.sender import Sender, asks_for_a_time
 from .registry import find
+from .remembered import remembered_here
 
 logger = logger_of(__name__)
 
@@ -29,12 +30,14 @@ class AdoptingStep(bootsteps.Step):
         if services is None:
             return
         sender = Sender(services, _never)
-        plain = consumer.update_strategies
+        plain, remembered = consumer.update_strategies, remembered_here()
 
         def update_strategies() -> None:
             plain()
+            remembered.connected()
             for name, strategy in consumer.strategies.items():
-                consumer.strategies[name] = adopting(sender, strategy, consumer)
+                tells = remembered.telling_apart(services, strategy)
+                consumer.strategies[name] = adopting(sender, tells, consumer)
 
         consumer.update_strategies = update_strategies
 
