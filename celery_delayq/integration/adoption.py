@@ -6,7 +6,6 @@ does so: AMQP drops such a property.) A worker sees it here, and schedules the m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from celery import bootsteps
@@ -15,10 +14,9 @@ from ..errors import AlreadyScheduled, DelayQError, StoreError
 from ..logs import logger_of
 from ..scheduling.sender import Sender, asks_for_a_time
 from .registry import find
+from .strategies import Strategy, wrap_strategies
 
 logger = logger_of(__name__)
-
-Strategy = Callable[..., Any]
 
 
 class AdoptingStep(bootsteps.Step):
@@ -29,14 +27,7 @@ class AdoptingStep(bootsteps.Step):
         if services is None:
             return
         sender = Sender(services, _never)
-        plain = consumer.update_strategies
-
-        def update_strategies() -> None:
-            plain()
-            for name, strategy in consumer.strategies.items():
-                consumer.strategies[name] = adopting(sender, strategy, consumer)
-
-        consumer.update_strategies = update_strategies
+        wrap_strategies(consumer, lambda strategy: adopting(sender, strategy, consumer))
 
 
 def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:

@@ -12,6 +12,7 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 
 from .checking import Finding
 from .connection import Connection, PooledConnection
+from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, LeasedEntry, Seen
 from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
@@ -25,6 +26,7 @@ from .wakeup import Wakeup
 
 __all__ = [
     "Connection",
+    "Copies",
     "Counts",
     "Endpoint",
     "Engine",

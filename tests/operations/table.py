@@ -65,7 +65,7 @@ class Operation:
 
     Attributes:
         script: The script's name.
-        by: Who takes it, ``"caller"`` or ``"scanner"``.
+        by: Who takes it, ``"caller"``, ``"scanner"`` or ``"worker"``.
         take: Takes it at the store's level, in a prepared store.
         answer: What *take* then returns.
         changes: Whether it changes anything in Redis.
@@ -186,6 +186,9 @@ OPERATIONS = (
         1,
     ),
     Operation("reclaim", "scanner", lambda ready: ready.engine.reclaim(), ["claimed"]),
+    Operation(
+        "arrive", "worker", lambda ready: ready.store.arrive("one", 2), 2, refused_when_full=True
+    ),
     Operation("leave", "scanner", lambda ready: ready.engine.leave(), None),
 )
 
