@@ -77,8 +77,8 @@ def send(house, receiver, *copies):
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 0, 1), (1, 2, 1, 0)])
 def test_the_first_copy_runs_and_the_others_do_not(house, receiver, order):
-    house.due_now()
-    copies = attempts_at(house.delayq, 3)
+    house.due_now(task_id="a")
+    copies = attempts_at(house.delayq, "a", 3)
 
     send(house, receiver, *(copies[number] for number in order))
 
@@ -88,8 +88,8 @@ def test_the_first_copy_runs_and_the_others_do_not(house, receiver, order):
 
 
 def test_what_the_broker_delivers_again_runs_again(house, receiver):
-    house.due_now()
-    [copy] = attempts_at(house.delayq, 1)
+    house.due_now(task_id="a")
+    [copy] = attempts_at(house.delayq, "a", 1)
 
     send(house, receiver, copy, copy, copy)
 
@@ -98,8 +98,9 @@ def test_what_the_broker_delivers_again_runs_again(house, receiver):
 
 def test_the_log_names_what_is_dropped_and_why(house, receiver, caplog):
     caplog.set_level(logging.INFO)
-    house.due_now(task_id="a\n\x1b[2J")
-    copies = attempts_at(house.delayq, 2)
+    task_id = "a\n\x1b[2J"
+    house.due_now(task_id=task_id)
+    copies = attempts_at(house.delayq, task_id, 2)
 
     send(house, receiver, *reversed(copies))
 
@@ -114,11 +115,11 @@ def test_the_log_names_what_is_dropped_and_why(house, receiver, caplog):
 
 def test_a_task_that_is_scheduled_anew_under_its_id_runs(house, receiver):
     house.due_now(task_id="a")
-    first = attempts_at(house.delayq, 2)
+    first = attempts_at(house.delayq, "a", 2, ack=False)
     send(house, receiver, first[1])
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
     house.due_now(task_id="a")
-    [anew] = attempts_at(house.delayq, 1)
+    [anew] = attempts_at(house.delayq, "a", 1)
 
     send(house, receiver, anew, first[0])
 
@@ -128,7 +129,7 @@ def test_a_task_that_is_scheduled_anew_under_its_id_runs(house, receiver):
 
 def test_a_task_that_is_put_off_runs_at_its_new_time(house, receiver):
     house.due_now(task_id="a")
-    [first] = attempts_at(house.delayq, 1)
+    [first] = attempts_at(house.delayq, "a", 1, ack=False)
     send(house, receiver, first)
     assert house.delayq.reschedule("a", LONG_AGO + 1) is Outcome.UNCERTAIN
     house.relay_once()
@@ -148,7 +149,7 @@ def test_other_tasks_are_other_hand_overs(house, receiver):
 
 def test_each_way_of_publishing_names_the_hand_over(house):
     house.due_now(task_id="a")
-    copies = attempts_at(house.delayq, 2)
+    copies = attempts_at(house.delayq, "a", 2)
     publish(house.delayq, *copies)
 
     names = [message.headers["delayq_hand_over"] for message in house.take(count=2)]
@@ -170,8 +171,8 @@ def test_each_way_of_publishing_names_the_hand_over(house):
 )
 def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, option, guarded):
     house.app.conf.delayq_once = setting
-    house.due_now(delayq_once=option)
-    copies = attempts_at(house.delayq, 2)
+    house.due_now(task_id="a", delayq_once=option)
+    copies = attempts_at(house.delayq, "a", 2)
 
     send(house, receiver, *copies)
 
@@ -236,7 +237,7 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
     house, receiver, store_proxy, caplog, how
 ):
     house.due_now(task_id="a")
-    copies = attempts_at(house.delayq, 2)
+    copies = attempts_at(house.delayq, "a", 2)
     store_proxy.reach()
     getattr(store_proxy, how)()
     started = clock.monotonic()
@@ -253,8 +254,8 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
 
 def test_it_is_asked_again_after_a_while(house, receiver, store_proxy, monkeypatch):
     monkeypatch.setattr(guard, "ASK_AGAIN", 0)
-    house.due_now()
-    copies = attempts_at(house.delayq, 2)
+    house.due_now(task_id="a")
+    copies = attempts_at(house.delayq, "a", 2)
     store_proxy.reach()
     store_proxy.refuse()
     send(house, receiver, *copies)
@@ -268,7 +269,7 @@ def test_it_is_asked_again_after_a_while(house, receiver, store_proxy, monkeypat
 
 def test_a_store_that_refuses_costs_no_task(house, receiver, caplog):
     house.due_now(task_id="a")
-    copies = attempts_at(house.delayq, 2)
+    copies = attempts_at(house.delayq, "a", 2)
     with closing(redis.Redis.from_url(house.app.conf.delayq_url)) as client:
         client.set(house.delayq.services.scripts.keys["arrived"], "somebody's")
 
@@ -285,8 +286,8 @@ def test_each_queue_of_an_exchange_gets_a_copy(rabbit):
     queues = [Queue(new_name(), exchange) for _ in range(2)]
     rabbit.declare(*queues)
     rabbit.app.amqp.queues.update({queue.name: queue for queue in queues})
-    rabbit.due_now(exchange=exchange.name, routing_key="any")
-    copies = attempts_at(rabbit.delayq, 2)
+    rabbit.due_now(task_id="a", exchange=exchange.name, routing_key="any")
+    copies = attempts_at(rabbit.delayq, "a", 2)
     publish(rabbit.delayq, *copies)
     # One of them never had the first.
     assert [attempt_of(one) for one in rabbit.take(queues[1].name)] == [1]
@@ -304,8 +305,8 @@ def test_where_the_queue_of_an_exchange_is_not_known_all_run(other_redis):
     queue = Queue(new_name(), exchange, routing_key="any")
     other_redis.declare(queue)
     other_redis.app.amqp.queues.add(queue)
-    other_redis.due_now(exchange=exchange.name, routing_key="any")
-    copies = attempts_at(other_redis.delayq, 2)
+    other_redis.due_now(task_id="a", exchange=exchange.name, routing_key="any")
+    copies = attempts_at(other_redis.delayq, "a", 2)
     receiver = Receiver(other_redis.app)
 
     with receiver.listening(other_redis.where, queue) as receive:

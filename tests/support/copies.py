@@ -10,17 +10,27 @@ from tests.support.waiting import eventually
 AT_ONCE = 0.001  # seconds; a lease that has run out when it is looked at
 
 
-def attempts_at(delayq: DelayQ, count: int) -> list[LeasedEntry]:
-    """The one entry that is due, as each of *count* scanners holds it that do not acknowledge."""
+def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -> list[LeasedEntry]:
+    """An entry that is due, as each of *count* scanners holds it, one after the other.
+
+    Args:
+        delayq: Where it waits.
+        task_id: Its id.
+        count: How many attempts are made at it.
+        ack: Whether the last of the scanners acknowledges it, or fails as the others do.
+    """
     services = delayq.services
     made: list[LeasedEntry] = []
     scripts = Scripts(services.connect(), services.scripts.keys)
-    with closing(Engine(scripts, batch_size=1, lease=AT_ONCE, alive=1.0)) as engine:
-        for _ in range(count):
-            (entry,), _ = engine.claim(1)
+    with closing(Engine(scripts, batch_size=100, lease=AT_ONCE, alive=1.0)) as engine:
+        for number in range(1, count + 1):
+            claimed, _ = engine.claim(100)
+            (entry,) = (one for one in claimed if one.task_id == task_id)
             made.append(entry)
-            assert eventually(engine.reclaim, message="the lease runs out") == [entry.task_id]
-    assert [entry.attempts for entry in made] == list(range(count))
+            if ack and number == count:
+                assert engine.ack([entry]) == 1
+            else:
+                eventually(lambda: task_id in engine.reclaim(), message="the lease runs out")
     return made
 
 
