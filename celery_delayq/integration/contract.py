@@ -151,6 +151,11 @@ _OWN = (
         "workers recognise what was to be scheduled",
         mentions("strategies"),
     ),
+    Leaning(
+        "kombu.messaging:Consumer._add_tag",
+        "workers know which of an exchange's queues a message came from",
+        mentions("_active_tags"),
+    ),
     Leaning("celery.worker.components:Pool", "a worker's scanner starts after its pool"),
     Leaning("celery.bin.base:CeleryCommand", "the delayq command"),
     Leaning("celery.bin.base:CeleryOption", "the delayq command"),
