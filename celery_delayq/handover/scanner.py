@@ -54,6 +54,7 @@ class Scanner:
         self._relay_backoff = Backoff()
         self._relay_again = 0.0
         self._reachable = True
+        self._warned = False
 
     def start(self) -> None:
         """Run in a thread; returns at once, whether or not Redis can be reached."""
@@ -78,6 +79,7 @@ class Scanner:
         backoff = Backoff()
         while not self._stopping.is_set():
             try:
+                self._warn_of_eviction()
                 self._wakeup.wait(self._pass())
                 backoff.reset()
                 self._reachable = True
@@ -93,6 +95,16 @@ class Scanner:
                 logger.exception("a pass failed; the scanner goes on")
                 self._stopping.wait(backoff.next())
         self._end()
+
+    def _warn_of_eviction(self) -> None:
+        if not self._warned:
+            policy, self._warned = self._engine.evicting_policy(), True
+            if policy:
+                logger.warning(
+                    "the store's Redis deletes what waits when its memory is full, as its "
+                    "maxmemory-policy is %s; set noeviction",
+                    policy,
+                )
 
     def _pause(self, seconds: float, error: Exception) -> None:
         logger.warning("%s; next try in %.1f s", error, seconds)
