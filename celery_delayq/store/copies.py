@@ -4,8 +4,8 @@
     the same, attempt 2 -----> worker    1 was first: a second copy
     the same, attempt 1 -----> worker    1 was first: the broker delivers it again
 
-A mark is known for a generation at least, and for two at most. A generation lasts an hour and a
-lease, or a million marks (64 MB); and as long as nothing arrives, the present one does not end.
+A mark is known for as long as a generation lasts, at least: an hour and a lease, in which a pause
+of more than a minute does not count; or a million marks, which take some 80 MB. There are two.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ KEYS: dict[str, str] = {
     "dead_reasons": "HASH  id -> why it is in `dead`",
     "tombstones": "HASH  id -> what is remembered of an entry that left: how, and when",
     "tombstones_old": "HASH  the generation before; each holds some 10,000",
-    "arrived": "HASH  mark of a hand-over -> attempt that was at a worker first; since -> ms",
+    "arrived": "HASH  mark of a hand-over -> attempt that was first; since, last -> when, ms",
     "arrived_old": "HASH  the generation before; see `delayq_once`",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "timer": "STRING  which scanner has its timer set for the next due time, and when that is",
