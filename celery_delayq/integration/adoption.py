@@ -14,6 +14,7 @@ from ..errors import AlreadyScheduled, DelayQError, StoreError
 from ..logs import logger_of
 from ..scheduling.sender import Sender, asks_for_a_time
 from .registry import find
+from .remembered import remembered_here
 from .strategies import Strategy, wrap_strategies
 
 logger = logger_of(__name__)
@@ -27,7 +28,12 @@ class AdoptingStep(bootsteps.Step):
         if services is None:
             return
         sender = Sender(services, _never)
-        wrap_strategies(consumer, lambda strategy: adopting(sender, strategy, consumer))
+        remembered = remembered_here()
+
+        def looked_at(strategy: Strategy) -> Strategy:
+            return adopting(sender, remembered.telling_apart(services, strategy), consumer)
+
+        wrap_strategies(consumer, looked_at, begin=remembered.connected)
 
 
 def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:

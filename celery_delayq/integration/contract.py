@@ -69,6 +69,12 @@ _OWN = (
         "a message carries its request",
         has("headers", "properties", "body", "sent_event", "_replace", "_make"),
     ),
+    Leaning("celery.app.amqp:AMQP.Router", "an eta on quorum queues is undone", takes()),
+    Leaning(
+        "celery.app.routes:Router.route",
+        "an eta on quorum queues is undone",
+        takes("options", "name", "args", "kwargs", "task_type"),
+    ),
     Leaning("celery.app.amqp:AMQP.argsrepr_maxsize", "arguments are described in logs"),
     Leaning("celery.app.amqp:AMQP.kwargsrepr_maxsize", "arguments are described in logs"),
     Leaning(
@@ -120,8 +126,26 @@ _OWN = (
         "a result takes its subscription back",
         takes("task_id"),
     ),
-    Leaning("celery.worker.control:Panel.data", "workers cancel what waits", has("revoke")),
-    Leaning("celery.worker.control:revoke", "workers cancel what waits", takes("state", "task_id")),
+    Leaning(
+        "celery.worker.control:Panel.data",
+        "workers cancel what waits, and show it",
+        has("revoke", "scheduled", "dump_schedule"),
+    ),
+    Leaning(
+        "celery.worker.control:revoke",
+        "workers cancel what waits",
+        takes("state", "task_id", "delayq_told="),
+    ),
+    Leaning("celery.worker.state:revoked", "revoked ids can be used again", has("add", "discard")),
+    Leaning("celery.worker.state:requests", "revoked ids can be used again", has("get")),
+    Leaning("celery.worker.state:active_requests", "revoked ids can be used again"),
+    Leaning("celery.worker.request:Request.revoked", "revoked ids can be used again", takes()),
+    Leaning(
+        "celery.app.control:Control.revoke",
+        "workers are told when an id was revoked",
+        takes("task_id", "delayq_told="),
+    ),
+    Leaning("celery.worker.control:scheduled", "workers show what waits", takes("state")),
     Leaning(
         "celery.worker.consumer.consumer:Consumer.update_strategies",
         "workers recognise what was to be scheduled",

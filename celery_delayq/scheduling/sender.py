@@ -99,7 +99,8 @@ class Sender:
 
     @cached_property
     def _producer(self) -> Producer:
-        return recording_producer(self._services.broker.options)
+        broker = self._services.broker
+        return recording_producer(broker.options, broker.transport)
 
     def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
         try:
