@@ -14,7 +14,7 @@ import random
 import threading
 
 from .. import clock
-from ..errors import BrokerDown, StoreUnavailable
+from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
@@ -54,6 +54,7 @@ class Scanner:
         self._relay_backoff = Backoff()
         self._relay_again = 0.0
         self._reachable = True
+        self._warned = False
 
     def start(self) -> None:
         """Run in a thread; returns at once, whether or not Redis can be reached."""
@@ -78,16 +79,32 @@ class Scanner:
         backoff = Backoff()
         while not self._stopping.is_set():
             try:
+                self._warn_of_eviction()
                 self._wakeup.wait(self._pass())
                 backoff.reset()
                 self._reachable = True
             except StoreUnavailable as error:
                 self._reachable = False
                 self._pause(backoff.next(), error)
+            except StoreError as error:
+                # Redis refused, and said why: who reads the log needs no traceback of it.
+                seconds = backoff.next()
+                logger.error("%s; next try in %.1f s", error, seconds)
+                self._stopping.wait(seconds)
             except Exception:
                 logger.exception("a pass failed; the scanner goes on")
                 self._stopping.wait(backoff.next())
         self._end()
+
+    def _warn_of_eviction(self) -> None:
+        if not self._warned:
+            policy, self._warned = self._engine.evicting_policy(), True
+            if policy:
+                logger.warning(
+                    "the store's Redis deletes what waits when its memory is full, as its "
+                    "maxmemory-policy is %s; set noeviction",
+                    policy,
+                )
 
     def _pause(self, seconds: float, error: Exception) -> None:
         logger.warning("%s; next try in %.1f s", error, seconds)

@@ -12,6 +12,7 @@ from datetime import datetime
 from .. import clock
 from ..clock import EPOCH
 from ..errors import StoreUnavailable
+from .alone import evicting_policy
 from .calls import Member, Membership
 from .entries import Cancelled, settle
 from .outcome import Outcome
@@ -132,6 +133,10 @@ class Engine:
         self._alive = alive
         self._beat_again = 0.0
         self._tokens = itertools.count(1)
+
+    def evicting_policy(self) -> str | None:
+        """By what policy Redis deletes what waits when its memory is full, if it does so."""
+        return evicting_policy(self._scripts.connection)
 
     def hand_over(self) -> Seen:
         """Hand over one batch of what is bound for lists in the store's own Redis.

@@ -67,6 +67,9 @@ class FakeEngine:
         self.has_timer = True
         self.on_move = lambda: None
 
+    def evicting_policy(self) -> None:
+        """Nothing is evicted."""
+
     def hand_over(self) -> Seen:
         self._world.say("hand_over")
         self.on_move()
