@@ -1,8 +1,8 @@
 """What callers were told, held against what arrived at the queues: lost, early, twice, untrue.
 
-    calls of one id, in their order -->  every course that the entry may have taken  --> the best one
-                                         (a reply that never came: it was done, or not)       |
-    copies at the queues, and what the store still holds  ------------------------------->  problems
+    calls of one id, in order  -->  every course that its entry may have taken  -->  the best one
+                                    (where no reply came: it was done, or not)          |
+    copies at the queues, and what the store still holds  ------------------------->  problems
 
 All calls for one id come from one caller, one after the other, and each call that schedules has a
 version of its own, which travels as the task's argument. All clocks are one machine's.
@@ -87,6 +87,7 @@ class Spell:
 
 
 Course = tuple[Spell, ...]
+PAST = {"waits": "waits", "cancelled": "was cancelled"}
 
 
 @dataclass
@@ -276,7 +277,7 @@ class _Evidence:
         if len(copies) < left:
             yield self._problem("lost", version, "was due and is at no queue")
         if copies and not left and not unsure:
-            how = spells[-1].how if spells else "never scheduled"
+            how = PAST[spells[-1].how] if spells else "was never scheduled"
             yield self._problem("wrong answer", version, f"arrived, though by the answers it {how}")
         elif unmarked > allowed:
             yield self._problem("twice unmarked", version, f"arrived {unmarked} times unmarked")

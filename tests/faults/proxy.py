@@ -7,9 +7,12 @@ client ---> proxy ---> server
               +-- deaden()   so for what is open now, and for ever: a half-open link
               +-- cut()      what is open is cut, new connections are welcome
               +-- cut_after  forwards what contains these bytes, and cuts before any answer
+              +-- delay()    each so-manieth request with these bytes arrives so much later, though
+                             whoever sent it may be gone by then
 """
 
 import contextlib
+import itertools
 import selectors
 import socket
 import threading
@@ -27,6 +30,10 @@ class Proxy:
         self.cut_after: bytes | None = None
         self.cuts = 0
         self.accepted = 0
+        self.delayed = 0
+        self._delay: tuple[bytes, int, float] | None = None
+        self._requests = itertools.count(1)
+        self._over = threading.Event()
         self._target = target
         self._flowing = threading.Event()
         self._flowing.set()
@@ -40,6 +47,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         self.refuse()
         self._flowing.set()
 
@@ -64,6 +72,10 @@ class Proxy:
 
     def resume(self) -> None:
         self._flowing.set()
+
+    def delay(self, mark: bytes, every: int, seconds: float) -> None:
+        """Let each *every*-th request with *mark* in it arrive *seconds* later; 0 ends that."""
+        self._delay = (mark, every, seconds) if every else None
 
     def deaden(self) -> None:
         with self._lock:
@@ -113,8 +125,21 @@ class Proxy:
                     return
                 if source in self._dead:
                     continue
+                if source is client and (seconds := self._late(data)):
+                    self._over.wait(seconds)
+                    peers[source].sendall(data)
+                    # Its answer, so that the server has read it before the connection ends.
+                    client.sendall(peers[source].recv(CHUNK))
+                    continue
                 peers[source].sendall(data)
                 if source is client and self.cut_after and self.cut_after in data:
                     self.cut_after = None
                     self.cuts += 1
                     return
+
+    def _late(self, data: bytes) -> float:
+        mark, every, seconds = self._delay or (b"", 0, 0.0)
+        if not every or mark not in data or next(self._requests) % every:
+            return 0.0
+        self.delayed += 1
+        return seconds
