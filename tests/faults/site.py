@@ -8,13 +8,13 @@ import contextlib
 import json
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from celery_delayq import State
 from tests.benchmarks.children import Child
 from tests.faults.callers import Caller, callers, new_delayq, now_ms
-from tests.faults.history import Call, Copy, Kept, Verdict, judge
+from tests.faults.history import Call, Copy, Kept, Problem, Verdict, judge
 from tests.faults.processes import STARTED, ScannerProcess
 from tests.faults.proxy import Proxy
 from tests.faults.watches import ListWatch, QueueWatch
@@ -50,15 +50,22 @@ class Outcome:
     settled: bool
     findings: list[str]
     copies: list[Copy] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
     @property
     def differences(self) -> list[str]:
         """Everything that is not as it should be."""
-        found = [str(problem) for problem in self.verdict.faults]
+        found = [line for problem in self.verdict.faults for line in self._told(problem)]
         found += [f"check: {finding}" for finding in self.findings]
         if self.verdict.missing:
             found.append(f"books: {self.verdict.missing} of {self.verdict.scheduled} are missing")
         return found if self.settled else [*found, "not all that is due went in time"]
+
+    def _told(self, problem: Problem) -> Iterator[str]:
+        """A problem, and all that is known of its id."""
+        yield str(problem)
+        facts = [one for one in (*self.calls, *self.copies) if one.task_id == problem.task_id]
+        yield from (f"    {fact}" for fact in facts)
 
     def seconds_to_recover(self, since: int) -> float:
         """From *since*, in Unix ms, until all that was due by then had arrived."""
@@ -215,7 +222,7 @@ class Site:
             relayed=not self.direct,
             forgetful=len(calls) > REMEMBERED,
         )
-        return Outcome(verdict, settled, findings, copies)
+        return Outcome(verdict, settled, findings, copies, calls)
 
     def _settle(self) -> bool:
         def done() -> bool:
