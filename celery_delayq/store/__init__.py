@@ -10,11 +10,13 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
+from .calls import Membership
 from .checking import Finding
 from .connection import Connection, PooledConnection
+from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, LeasedEntry, Seen
-from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
+from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
 from .outcome import Outcome
@@ -24,7 +26,9 @@ from .scripts import Scripts
 from .wakeup import Wakeup
 
 __all__ = [
+    "Cancelled",
     "Connection",
+    "Copies",
     "Counts",
     "Endpoint",
     "Engine",
@@ -33,6 +37,7 @@ __all__ = [
     "Finding",
     "Keys",
     "LeasedEntry",
+    "Membership",
     "NewEntry",
     "Outcome",
     "PooledConnection",
