@@ -3,6 +3,7 @@
 Each has ids of its own, and makes its calls one after the other, through the public face.
 """
 
+import logging
 import random
 import threading
 import time
@@ -18,6 +19,7 @@ from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.faults.history import Call, Span
 
 NEAR, FAR = (0.1, 4.0), 7_200.0  # seconds ahead: what goes meanwhile, and what waits on
+CREW = 2  # callers in a process
 KNOWN = 40  # ids of a caller's that are cancelled, moved or taken anew
 BULK = (5, 60)
 QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.1}
@@ -36,6 +38,8 @@ def new_delayq(conf: dict) -> DelayQ:
     app = Celery("callers", set_as_current=False)
     app.conf.update({"task_publish_retry_policy": QUICK, **conf})
     delayq = DelayQ(app)
+    # Each comes through a proxy of its own, which looks like another broker.
+    logging.getLogger("celery_delayq").setLevel(logging.ERROR)
     delayq.note = app.task(name="note", shared=False)(note)
     return delayq
 
@@ -164,14 +168,12 @@ def _ms(when: datetime) -> int:
     return round(when.astimezone(timezone.utc).timestamp() * 1000)
 
 
-def callers(
-    pipe: Connection, conf: dict, name: str, seed: str, count: int = 2, pace: float = 0.02
-) -> None:
-    """A process of *count* callers, from the first word until the next; reports their history."""
+def callers(pipe: Connection, conf: dict, name: str, seed: str, pace: float) -> None:
+    """A process of callers, from the first word until the next; reports their history."""
     delayq = new_delayq(conf)
     crew = [
         Caller(delayq, f"{name}.{number}", f"{seed} {name}.{number}", pace=pace)
-        for number in range(count)
+        for number in range(CREW)
     ]
     over = threading.Event()
     threads = [threading.Thread(target=one.run, args=(over,), daemon=True) for one in crew]

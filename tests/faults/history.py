@@ -122,7 +122,6 @@ def judge(
     ended: int,
     *,
     relayed: bool = False,
-    forgetful: bool = False,
 ) -> Verdict:
     """Hold calls against copies and what is kept.
 
@@ -132,13 +131,14 @@ def judge(
         kept: Everything that the store still holds.
         ended: When the last hand-over was waited for, in Unix ms: what is due is gone by then.
         relayed: Tasks went to another broker, so IN_FLIGHT and UNCERTAIN may be true.
-        forgetful: More left than the store promises to remember, so NOT_FOUND may be true of them.
+
+    Of an id that is asked about, fewer than 10,000 others may have left since: the store forgets.
     """
     by_id: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         by_id[call.task_id].append(call)
     arrived, held = _by_id(copies), _by_id(kept)
-    rules = _Rules(relayed, forgetful)
+    rules = _Rules(relayed)
     verdict = Verdict()
     for task_id in [*by_id, *((arrived.keys() | held.keys()) - by_id.keys())]:
         found = _Evidence(task_id, arrived.get(task_id, []), held.get(task_id, []), ended)
@@ -164,7 +164,6 @@ class _Rules:
     """Which answers are true of which course, as the package's README has it."""
 
     relayed: bool
-    forgetful: bool
 
     def courses(self, calls: Iterable[Call]) -> tuple[set[Course], list[Problem]]:
         """Every course that fits the answers; and the answers that fit none."""
@@ -198,7 +197,7 @@ class _Rules:
             yield from self._changed(course[:-1], last, call)
         elif last and (last.how == "left" or last.unsure):
             yield "handed_over", course
-            if self.forgetful or last.how == "cancelled":
+            if last.how == "cancelled":
                 yield "not_found", course
         else:
             yield "not_found", course
@@ -244,10 +243,10 @@ class _Evidence:
         return lies + problems, course
 
     def handed_over(self, course: Course) -> int:
-        """How many copies the books count: not the marked second ones, nor any of what was
-        cancelled without certainty, which counts as cancelled.
+        """How many copies the books count: not the marked second ones; nor one that went before
+        its entry was cancelled or moved without certainty, as that counts as what it is now.
         """
-        unsure = {spell.version for spell in course if spell.how == "cancelled" and spell.unsure}
+        unsure = {spell.version for spell in course if spell.how != "left" and spell.unsure}
         left = Counter(spell.version for spell in course if spell.how == "left")
         return sum(
             left[version] if version in unsure else max(1, sum(not copy.marked for copy in some))

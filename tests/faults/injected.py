@@ -11,6 +11,7 @@ from tests.faults.callers import now_ms
 from tests.faults.proxy import Proxy
 from tests.faults.site import DIRECT, LEASE, PATHS, TIMEOUT, TO_RABBIT, TO_REDIS, Site
 from tests.support.ports import free_port
+from tests.support.server import Server
 from tests.support.waiting import eventually
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
@@ -18,7 +19,7 @@ EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")
 RELAYED = (TO_REDIS, TO_RABBIT)
 
 SCRIPT = b"EVALSHA"
-CUTS = 20  # replies lost, one after the other
+LOST = 4  # of so many replies one is lost
 LASTS = 2.0  # seconds, of a fault that lasts: longer than a call may take
 
 
@@ -41,6 +42,11 @@ class Fault:
     workers: bool = False
 
 
+def nothing(site: Site) -> int:
+    site.burst()
+    return now_ms()
+
+
 def kill_scanner(site: Site) -> int:
     site.burst()
     victim = site.random.choice(site.scanners)
@@ -51,12 +57,21 @@ def kill_scanner(site: Site) -> int:
     return killed
 
 
+def end_scanner(site: Site) -> int:
+    site.burst()
+    victim = site.scanners.pop(0)
+    told = now_ms()
+    victim.stop()
+    site.start_scanner()
+    return told
+
+
 def stop_scanner(site: Site) -> int:
     site.burst()
     victim = site.random.choice(site.scanners)
     victim.pause()
     stopped = now_ms()
-    site.pause(LEASE * 2)
+    site.pause(LEASE * 1.5)
     victim.resume()
     return stopped
 
@@ -83,7 +98,7 @@ def stop_broker(site: Site) -> int:
     return _stop(site, site.broker)
 
 
-def _stop(site: Site, server) -> int:
+def _stop(site: Site, server: Server) -> int:
     site.burst()
     server.pause()
     site.pause(LASTS)
@@ -100,21 +115,21 @@ def lose_replies_to_scanners(site: Site) -> int:
 
 
 def lose_replies_of_the_broker(site: Site) -> int:
-    site.burst()
     return _lose_replies(site, site.broker_link, b"delayq_due")
 
 
 def _lose_replies(site: Site, link: Proxy, mark: bytes) -> int:
-    for _ in range(CUTS):
-        link.cut_after = mark
-        eventually(lambda: link.cut_after is None, timeout=30)
-        site.pause(site.random.uniform(0, 0.1))
+    link.lose(mark, every=LOST)
+    site.burst()
+    site.pause(LASTS)
+    link.lose(mark, every=0)
     return now_ms()
 
 
 def delay_requests(site: Site) -> int:
     site.callers_link.delay(SCRIPT, every=10, seconds=TIMEOUT * 1.5)
-    site.pause(LASTS * 2)
+    site.burst()
+    site.pause(LASTS)
     site.callers_link.delay(SCRIPT, every=0, seconds=0)
     site.pause(TIMEOUT * 1.5)
     return now_ms()
@@ -188,8 +203,9 @@ def _open_queue(site: Site) -> None:
 
 
 FAULTS = (
-    Fault("nothing (for comparison)", lambda site: site.burst() or now_ms()),
+    Fault("nothing (for comparison)", nothing),
     Fault("`kill -9` of a scanner", kill_scanner),
+    Fault("`SIGTERM` to a scanner", end_scanner),
     Fault("`kill -9` of a worker", kill_scanner, workers=True),
     Fault("`kill -9` of Redis, `appendfsync always`", kill_store, config=ALWAYS),
     Fault("`kill -9` of Redis, `appendfsync everysec`", kill_store, config=EVERYSEC),

@@ -7,8 +7,8 @@ client ---> proxy ---> server
               +-- deaden()   so for what is open now, and for ever: a half-open link
               +-- cut()      what is open is cut, new connections are welcome
               +-- cut_after  forwards what contains these bytes, and cuts before any answer
-              +-- delay()    each so-manieth request with these bytes arrives so much later, though
-                             whoever sent it may be gone by then
+              +-- lose()     so with each so-manieth of those that contain these bytes, until 0
+              +-- delay()    each so-manieth arrives so much later; who sent it may be gone by then
 """
 
 import contextlib
@@ -31,7 +31,8 @@ class Proxy:
         self.cuts = 0
         self.accepted = 0
         self.delayed = 0
-        self._delay: tuple[bytes, int, float] | None = None
+        self._lose = self._delay = (b"", 0)
+        self._delay_by = 0.0
         self._requests = itertools.count(1)
         self._over = threading.Event()
         self._target = target
@@ -73,9 +74,13 @@ class Proxy:
     def resume(self) -> None:
         self._flowing.set()
 
+    def lose(self, mark: bytes, every: int) -> None:
+        """Cut the connection after each *every*-th request with *mark* in it; 0 ends that."""
+        self._lose = (mark, every)
+
     def delay(self, mark: bytes, every: int, seconds: float) -> None:
         """Let each *every*-th request with *mark* in it arrive *seconds* later; 0 ends that."""
-        self._delay = (mark, every, seconds) if every else None
+        self._delay, self._delay_by = (mark, every), seconds
 
     def deaden(self) -> None:
         with self._lock:
@@ -125,21 +130,24 @@ class Proxy:
                     return
                 if source in self._dead:
                     continue
-                if source is client and (seconds := self._late(data)):
-                    self._over.wait(seconds)
+                if source is client and self._is_next(data, self._delay):
+                    self.delayed += 1
+                    self._over.wait(self._delay_by)
                     peers[source].sendall(data)
                     # Its answer, so that the server has read it before the connection ends.
                     client.sendall(peers[source].recv(CHUNK))
                     continue
                 peers[source].sendall(data)
-                if source is client and self.cut_after and self.cut_after in data:
-                    self.cut_after = None
+                if source is client and (self._is_cut(data) or self._is_next(data, self._lose)):
                     self.cuts += 1
                     return
 
-    def _late(self, data: bytes) -> float:
-        mark, every, seconds = self._delay or (b"", 0, 0.0)
-        if not every or mark not in data or next(self._requests) % every:
-            return 0.0
-        self.delayed += 1
-        return seconds
+    def _is_cut(self, data: bytes) -> bool:
+        cut = bool(self.cut_after) and self.cut_after in data
+        if cut:
+            self.cut_after = None
+        return cut
+
+    def _is_next(self, data: bytes, turn: tuple[bytes, int]) -> bool:
+        mark, every = turn
+        return every > 0 and mark in data and next(self._requests) % every == 0

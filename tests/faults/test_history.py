@@ -154,6 +154,13 @@ def test_what_a_relay_cancelled_without_certainty_may_come(copies):
     assert problems(*history, relayed=True) == ([], 0)
 
 
+def test_what_a_relay_moved_without_certainty_may_have_come_and_waits_still():
+    calls = [schedule(1, 50), reschedule("uncertain", FAR)]
+    kept = [Kept("a", 1, FAR)]
+    assert problems(calls, [copy(1, 50)], kept, relayed=True) == ([], 0)
+    assert problems(calls, [], kept, relayed=True) == ([], 0)
+
+
 def test_what_was_cancelled_without_certainty_comes_once_unmarked():
     history = [schedule(1, 50), cancel("uncertain")], [copy(1, 50)] * 2, []
     assert problems(*history, relayed=True)[0] == ["twice unmarked"]
@@ -170,8 +177,3 @@ def test_of_many_ids_the_one_with_the_fault_is_named():
     verdict = judge(calls, copies, [], END)
     assert [(one.kind, one.task_id) for one in verdict.problems] == [("lost", "57")]
     assert (verdict.scheduled, verdict.handed_over, verdict.missing) == (100, 99, 1)
-
-
-def test_not_found_of_what_left_long_ago_is_true():
-    history = [schedule(1, 50), cancel("not_found")], [copy(1, 50)], []
-    assert problems(*history, forgetful=True) == ([], 0)

@@ -1,7 +1,7 @@
 """What arrives at a queue, and when: looked at, and never taken off before the end.
 
-    a thread looks on ---> when each message was first seen       (it may lose its connection)
-    read() at the end ---> every message there is, with that time
+a thread looks on ---> when each message was first seen       (it may lose its connection)
+read() at the end ---> every message there is, with that time
 """
 
 import base64
