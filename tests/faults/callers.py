@@ -148,6 +148,9 @@ class Caller:
             return "unknown", None
         except StoreError:
             return "refused", None
+        except Exception as error:
+            # No answer that the package promises, so the judge will name it.
+            return f"raised {error!r}", None
 
     def _span(self, call: tuple, when: dict[str, float]) -> Span:
         """What an *at*, *after* or *by* can have come to, by Redis's clock, until now."""

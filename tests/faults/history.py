@@ -28,7 +28,8 @@ class Call:
 
     ``what``: schedule, cancel or reschedule.
     ``answer``: done, uncertain, in_flight, handed_over, not_found; of a schedule done or already;
-    refused (an error that says that nothing was done), unknown (no answer came).
+    refused (an error that says that nothing was done), unknown (no answer came). Any other text,
+    such as that of an error which should not be, is untrue.
     ``due``: the new due time, of a schedule or reschedule; from the present one if ``by``.
     """
 

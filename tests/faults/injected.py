@@ -119,18 +119,22 @@ def lose_replies_of_the_broker(site: Site) -> int:
 
 
 def _lose_replies(site: Site, link: Proxy, mark: bytes) -> int:
+    before = link.cuts
     link.lose(mark, every=LOST)
     site.burst()
     site.pause(LASTS)
     link.lose(mark, every=0)
+    assert link.cuts > before, "no reply was lost"
     return now_ms()
 
 
 def delay_requests(site: Site) -> int:
+    before = site.callers_link.delayed
     site.callers_link.delay(SCRIPT, every=10, seconds=TIMEOUT * 1.5)
     site.burst()
     site.pause(LASTS)
     site.callers_link.delay(SCRIPT, every=0, seconds=0)
+    assert site.callers_link.delayed > before, "no request was late"
     site.pause(TIMEOUT * 1.5)
     return now_ms()
 
@@ -177,8 +181,10 @@ def let_the_broker_refuse(site: Site) -> int:
 def _spoil_list(site: Site) -> None:
     client = site.store.client()
     eventually(lambda: client.exists(site.queue))
-    client.rename(site.queue, "aside")
-    client.set(site.queue, "no list")
+    with client.pipeline() as both:  # or what is pushed in between would be overwritten
+        both.rename(site.queue, "aside")
+        both.set(site.queue, "no list")
+        both.execute()
 
 
 def _mend_list(site: Site) -> None:

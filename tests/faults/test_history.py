@@ -129,6 +129,7 @@ FAULTS = {
         [copy(1, 50)],
         [],
     ),
+    "an error that should not be": ("wrong answer", [schedule(1, 50, answer="raised X")], [], []),
     "nobody's": ("wrong answer", [], [copy(1, 50)], []),
     "left over": ("left over", [schedule(1, 500)], [], [Kept("a", 1, 500)]),
     "waits for another time": ("wrong answer", [schedule(1, FAR)], [], [Kept("a", 1, FAR + 1)]),
