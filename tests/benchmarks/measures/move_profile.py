@@ -16,7 +16,7 @@ from tests.benchmarks.filling import Template, fill, shuffled_past
 from tests.benchmarks.lab import Lab
 from tests.benchmarks.stats import Figures
 
-# As raw.MOVE, on the package's own records, whose layout ``_prelude.lua`` describes.
+# As raw.MOVE, on the package's own records, whose layout ``prelude/record.lua`` describes.
 JOINED = """
 local due, messages, templates, handed, list = unpack(KEYS)
 local time = redis.call('TIME')
