@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreUnavailable
 from celery_delayq.scheduling.writing import write
 from celery_delayq.services import Hooks
-from celery_delayq.store import Entries, NewEntry, Receipt
+from celery_delayq.store import Entries, Membership, NewEntry, Receipt
 from celery_delayq.store.record import Template, destination_for, whole
 from tests.simulator.judge import Answer, Call, Judge
 from tests.simulator.network import Interrupted
@@ -43,15 +43,15 @@ class Planned:
     kind: str
     ids: tuple[str, ...]
     when: When
-    relayed: bool
-    shares: bool
-    pause_s: float
+    relayed: bool = False
+    shares: bool = False
+    pause_s: float = 0.0
 
 
-def planned(dice: random.Random, client: int, number: int) -> Planned:
-    """The call of this number of a client."""
+def planned(dice: random.Random, client: int, number: int, ids: Sequence[str]) -> Planned:
+    """The call of this number of a client, of one of some ids, or of two."""
     kind = dice.choice(KINDS)
-    ids = tuple(dice.sample(IDS, 2)) if kind == "bulk" else (dice.choice(IDS),)
+    count = min(2, len(ids)) if kind == "bulk" else 1
     soon_ms = dice.choice((0, 500, 2_000, 8_000, 3_600_000)) + dice.randrange(1, 10)
     # Each call has milliseconds of its own, so that a change can be seen.
     at_ms = START_US // 1000 + dice.choice((0, 5, 10, 20, 30, 3600)) * 1000 + client * 100 + number
@@ -60,27 +60,37 @@ def planned(dice: random.Random, client: int, number: int) -> Planned:
         "after": When("after", soon_ms),
         "by": When("by", dice.choice((-1, 1)) * soon_ms),
     }[dice.choice(("by", "by", "at", "after") if kind == "reschedule" else ("at", "after"))]
-    pause_s = dice.choice((0, 0.01, 1, 5)) * dice.random()
+    pause_s = dice.choice((0, 0, 0.01, 1, 5)) * dice.random()
     relayed, shares = dice.random() < 0.4, dice.random() < 0.7
-    return Planned(f"c{client}.{number}", kind, ids, when, relayed, shares, pause_s)
+    chosen = tuple(dice.sample(ids, count))
+    return Planned(f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s)
+
+
+def cancel(name: str, task_id: str) -> Planned:
+    return Planned(name, "cancel", (task_id,), When("after", 0))
 
 
 class Client:
     """A process that makes calls, one after the other."""
 
     def __init__(
-        self, judge: Judge, plan: list[Planned], scripts: Callable[[Actor], Any], timeout_s: float
+        self,
+        judge: Judge,
+        plan: list[Planned],
+        scripts: Callable[[Actor], Any],
+        membership: Membership,
+        *,
+        is_calm: bool = False,
     ):
         self._judge = judge
         self._plan = plan
         self._scripts = scripts
-        self._timeout_s = timeout_s
+        self._membership = membership
+        self._is_calm = is_calm
 
     def run(self, actor: Actor) -> None:
-        entries = Entries(self._scripts(actor))
-        services = SimpleNamespace(
-            entries=entries, hooks=Hooks(), settings=SimpleNamespace(timeout=self._timeout_s)
-        )
+        entries = Entries(self._scripts(actor), self._membership)
+        services = SimpleNamespace(entries=entries, hooks=Hooks())
         for one in self._plan:
             actor.sleep(one.pause_s)
             self._make(actor, services, one)
@@ -88,19 +98,24 @@ class Client:
     def _make(self, actor: Actor, services: Any, one: Planned) -> None:
         world = actor.world
         kind = "schedule" if one.kind == "bulk" else one.kind
-        call = Call(one.name, kind, one.ids, world.now_us, actor.slept_us)
+        timeout_us = round(self._membership.timeout * SECOND)
+        call = Call(one.name, kind, one.ids, timeout_us, world.now_us, actor.slept_us)
         actor.begin(call)
         self._judge.began(call)
         when = f"{one.when.mode} {one.when.ms}" if kind != "cancel" else ""
         by = " (relayed)" * (one.relayed and kind == "schedule")
         world.say(actor.name, f"{one.name}: {kind} {' '.join(one.ids)} {when}{by}")
         if dice := world.decisions.fault("interrupted", one.name):
-            us = round(dice.choice((0.001, 0.01, 1, self._timeout_s)) * dice.random() * SECOND)
+            us = round(
+                dice.choice((0.001, 0.01, 1, self._membership.timeout)) * dice.random() * SECOND
+            )
             world.later(us, lambda: actor.call is call and actor.interrupt(Interrupted()))
         how, answers = self._outcome(services, one)
         actor.begin(None)
         world.say(actor.name, f"{one.name}: {how} {', '.join(map(str, answers))}")
         self._judge.ended(call, how, answers, world.now_us, actor.slept_us)
+        if self._is_calm and how != "answered":
+            self._judge.found("unanswered", f"{one.name} is {how}")
 
     def _outcome(self, services: Any, one: Planned) -> tuple[str, list[Answer]]:
         try:

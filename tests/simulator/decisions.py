@@ -29,6 +29,7 @@ RATES = {
     "publish refused": 0.04,
     # Of Redis's machine.
     "clock forward": 0.01,
+    "clock back": 0.01,
     "scripts forgotten": 0.005,
 }
 
@@ -48,7 +49,7 @@ class Decisions:
         self.calm = False
         mixture = self.dice("mixture")
         # A few faults often find more than all of them seldom.
-        self._rates = {kind: rate * mixture.choice((0, 0, 1, 4)) for kind, rate in RATES.items()}
+        self._rates = {kind: rate * mixture.choice((0, 0, 1, 5)) for kind, rate in RATES.items()}
 
     def dice(self, name: str) -> random.Random:
         """Numbers for whatever *name* needs."""

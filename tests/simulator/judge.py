@@ -29,6 +29,7 @@ RULES = {
     "lost": "what was accepted stays until it is delivered or cancelled",
     "unasked": "nothing comes that nobody asked for",
     "overtime": "a call ends with its time",
+    "unanswered": "when nothing fails any more, a call is answered",
     "left over": "what is due leaves",
     "check": "the package's own check finds nothing",
     "error": "no other errors",
@@ -71,6 +72,7 @@ class Call:
     name: str
     kind: str  # schedule, cancel, reschedule
     ids: tuple[str, ...]
+    timeout_us: int
     began_us: int
     slept_us: int
     ended_us: int | None = None
@@ -78,6 +80,12 @@ class Call:
     answers: list["Answer"] = field(default_factory=list)
     effects: dict[str, "Effect"] = field(default_factory=dict)
     seen: dict[str, set[str]] = field(default_factory=dict)  # where its requests found an id
+    unchanged: int = 0
+
+    def tell_no_change(self) -> bool:
+        """Whether the history is to say that a request of it changed nothing; not for ever."""
+        self.unchanged += 1
+        return self.unchanged <= 3
 
 
 @dataclass
@@ -99,8 +107,7 @@ class Life:
 class Judge:
     """Told of every request that Redis ran, of every message, and of every answer."""
 
-    def __init__(self, timeout_us: int, find: Callable[[Finding], None]):
-        self._timeout_us = timeout_us
+    def __init__(self, find: Callable[[Finding], None]):
         self._find = find
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
@@ -216,7 +223,7 @@ class Judge:
         self, call: Call, how: str, answers: list[Answer], now_us: int, slept_us: int
     ) -> None:
         call.how, call.answers, call.ended_us = how, answers, now_us
-        if now_us - call.began_us > self._timeout_us + SLACK_US + slept_us - call.slept_us:
+        if now_us - call.began_us > call.timeout_us + SLACK_US + slept_us - call.slept_us:
             self.found("overtime", f"{call.name} took {(now_us - call.began_us) / SECOND:.3f} s")
         if how == "answered":
             for task_id, one in zip(call.ids, answers, strict=True):

@@ -9,6 +9,7 @@ import redis
 from celery_delayq.store.connection import translated
 from tests.simulator.world import SECOND, Actor
 
+TIMEOUT = 2.0  # seconds that a step takes at most where it does not say so itself
 LATE = 12  # seconds that a request or a reply is late at most: more than any call takes
 
 
@@ -34,21 +35,22 @@ class Wire:
     Args:
         network: Where requests go.
         actor: Whose connection it is.
-        timeout: Seconds that a call takes at most where it does not say so itself.
     """
 
-    def __init__(self, network: "Network", actor: Actor, timeout: float):
+    def __init__(self, network: "Network", actor: Actor):
         self._network = network
         self._actor = actor
-        self._timeout = timeout
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         actor = self._actor
         if until is None:
-            until = actor.monotonic() + self._timeout
+            until = actor.monotonic() + TIMEOUT
         actor.may_fall_asleep()
+        where = actor.step()
+        with translated(step, may_have_run=False):
+            self._network.connect(actor, where, step)
         with translated(step):
-            reply = self._network.ask(actor, step, command, until)
+            reply = self._network.ask(actor, where, step, command, until)
             if isinstance(reply, Exception):
                 raise reply
         actor.may_fall_asleep()
@@ -66,20 +68,26 @@ class Network:
         self._decisions = world.decisions
         self._served = served  # what serves a request: the reply
 
-    def ask(self, actor: Actor, step: str, command: list[bytes], until: float) -> Any:
-        """Send a request and wait for its reply.
+    def connect(self, actor: Actor, where: str, step: str) -> None:
+        """Find a connection.
 
         Raises:
-            redis.exceptions.ConnectionError: the connection broke, or was refused.
-            redis.exceptions.TimeoutError: no reply in time.
+            redis.exceptions.ConnectionError: there is none; nothing was sent.
         """
-        where = actor.step()
-        text = b"*%d\r\n%s" % (len(command), b"".join(command))
-        request = Request(actor.name, where, step, text, actor.call)
         if self._decisions.fault("refused", where):
             actor.wait(100)
             self._world.say(actor.name, f"{step}: no connection")
             raise redis.exceptions.ConnectionError("refused")
+
+    def ask(self, actor: Actor, where: str, step: str, command: list[bytes], until: float) -> Any:
+        """Send a request and wait for its reply.
+
+        Raises:
+            redis.exceptions.ConnectionError: the connection broke.
+            redis.exceptions.TimeoutError: no reply in time.
+        """
+        text = b"*%d\r\n%s" % (len(command), b"".join(command))
+        request = Request(actor.name, where, step, text, actor.call)
         self._send(request, actor)
         if self._decisions.fault("dead", where) and actor.name.startswith("s"):
             self._world.say(actor.name, f"dies after {step} was sent")

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from kombu.utils import functional
-
 from celery_delayq import clock
 from celery_delayq.handover import backoff, scanner
 from tests.simulator.server import START_US
@@ -25,7 +23,7 @@ def owned(world: World, judge: Any) -> Iterator[None]:
         (clock, "monotonic", _monotonic),
         (clock, "utc_now", lambda: start + timedelta(microseconds=world.now_us)),
         (os, "urandom", _urandom),
-        (functional, "sleep", _sleep),
+        (clock, "sleep", _sleep),
         (scanner, "random", dice),
         (backoff, "random", dice),
         # A scanner goes on after whatever it did not expect, and says so.
@@ -37,7 +35,7 @@ def owned(world: World, judge: Any) -> Iterator[None]:
         yield
 
 
-_real_monotonic, _real_urandom, _real_sleep = clock.monotonic, os.urandom, functional.sleep
+_real_monotonic, _real_urandom, _real_sleep = clock.monotonic, os.urandom, clock.sleep
 
 
 def _monotonic() -> float:

@@ -6,8 +6,9 @@ from typing import Any
 from celery_delayq.handover.relay import Relay
 from celery_delayq.handover.scanner import Scanner
 from celery_delayq.services import Hooks
-from celery_delayq.store import Engine
+from celery_delayq.store import Engine, Membership
 from tests.simulator.broker import Broker, SimulatedLink
+from tests.simulator.network import TIMEOUT
 from tests.simulator.world import Actor
 
 LEASE = 8.0  # seconds
@@ -66,7 +67,9 @@ class _Stop:
 
 def run_scanner(actor: Actor, scripts: Any, broker: Broker, wakeups: Wakeups) -> None:
     """Scan until the world ends."""
-    engine = Engine(scripts, batch_size=BATCH_SIZE, lease=LEASE, alive=3 * SAFETY_INTERVAL)
+    engine = Engine(
+        scripts, Membership(TIMEOUT), batch_size=BATCH_SIZE, lease=LEASE, alive=3 * SAFETY_INTERVAL
+    )
     engine.name = actor.name
     relay = Relay(engine, SimulatedLink(actor, broker), lease=LEASE, hooks=Hooks())
     scanner = Scanner(

@@ -6,7 +6,6 @@ from typing import Any
 
 import redis
 
-from celery_delayq.store import Entries
 from celery_delayq.store.connection import packed
 from tests.simulator.network import Request
 from tests.simulator.world import SECOND, World
@@ -70,7 +69,7 @@ class Server:
         self._rate = 1 + world.decisions.dice("redis").uniform(-drift, drift)
         self.store = lab.store
         self.keys = self.store.keys
-        self._entries = Entries(self.store.scripts)
+        self._entries = self.store.entries
         self._queued = 0
         self.sight = Sight()
         self._set_clock()

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from celery_delayq.store import Membership
 from tests.simulator.broker import Broker
-from tests.simulator.clients import Client, planned
+from tests.simulator.clients import IDS, Client, cancel, planned
 from tests.simulator.decisions import Decisions
 from tests.simulator.judge import Finding, Judge
 from tests.simulator.network import Network, Request, Wire
@@ -16,9 +17,13 @@ from tests.simulator.world import SECOND, Actor, World
 
 CLIENTS, CALLS, SCANNERS = 2, 6, 2
 TIMEOUTS = (0.5, 2.0, 5.0)  # seconds
-DRIFT = 0.0  # how much faster or slower than true time a clock is, at most
+DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
+# How far Redis's clock is set back: further than anything is late. By less, a call that was made
+# before can take effect so much later than its caller could know.
+SET_BACK_S = (60, 120)
 CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
 DRAINED_US = 120 * SECOND  # when what was late, asleep or under a lease is over
+PROBED_US = DRAINED_US + 20 * SECOND
 REFUSED_US = 300 * SECOND  # the longest wait of what a broker refused
 
 
@@ -39,10 +44,10 @@ class Simulation:
     def __init__(self, lab: Lab, seed: int, without: frozenset[str], sabotage: Sabotage):
         self.world = World(Decisions(seed, without))
         self._sabotage = sabotage
-        self._dice = self.world.decisions.dice("world")
-        self._timeout_s = self._dice.choice(TIMEOUTS)
+        # The fewer, the more calls are about the same.
+        self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
         self._server = Server(self.world, lab, drift=DRIFT)
-        self._judge = Judge(round(self._timeout_s * SECOND), self._found)
+        self._judge = Judge(self._found)
         self._network = Network(self.world, self._serve)
         self._broker = Broker(self.world, self._judge)
         self._wakeups = Wakeups(self._server.take_token)
@@ -60,15 +65,25 @@ class Simulation:
         self.world.decisions.calm = True
         self._start_scanner()
         self.world.run(DRAINED_US)
+        self._start_probe()
+        self.world.run(PROBED_US)
         self._drain()
         return self._requests
 
     def _start_client(self, number: int) -> None:
         dice, decisions = self.world.decisions.dice(f"plan {number}"), self.world.decisions
-        plan = [planned(dice, number, each) for each in range(1, CALLS + 1)]
+        plan = [planned(dice, number, each, self._ids) for each in range(1, CALLS + 1)]
         plan = [one for one in plan if decisions.takes(one.name)]
-        client = Client(self._judge, plan, self._scripts, self._timeout_s)
+        membership = Membership(dice.choice(TIMEOUTS))
+        client = Client(self._judge, plan, self._scripts, membership)
         Actor(self.world, f"c{number}", DRIFT, client.run)
+
+    def _start_probe(self) -> None:
+        """After all that, a call is answered again."""
+        name = f"c{CLIENTS + 1}"
+        plan = [cancel(f"{name}.{n}", one) for n, one in enumerate(IDS, 1)]
+        client = Client(self._judge, plan, self._scripts, Membership(TIMEOUTS[0]), is_calm=True)
+        Actor(self.world, name, DRIFT, client.run)
 
     def _start_scanner(self) -> None:
         self._scanners += 1
@@ -81,13 +96,13 @@ class Simulation:
         scanner.on_death = lambda: self.world.later(SECOND, self._start_scanner)
 
     def _scripts(self, actor: Actor) -> Any:
-        wire = Wire(self._network, actor, self._timeout_s)
+        wire = Wire(self._network, actor)
         return self._sabotage.scripts(wire, self._server.keys)
 
     def _drain(self) -> None:
         """The end: what is due has left, and what has not is still there."""
         if self._judge.waits_due(self._server.sight, self._server.now_ms):
-            self.world.run(DRAINED_US + REFUSED_US)
+            self.world.run(PROBED_US + REFUSED_US)
         if self.world.finding is None:
             self._judge.drained(self._server.sight, self._server.now_ms, self._server.findings())
 
@@ -98,7 +113,7 @@ class Simulation:
         reply = self._server.run(request)
         after = self._server.sight
         changes = describe(before, after)
-        if request.call or changes:
+        if changes or (request.call and request.call.tell_no_change()):
             self.world.say("redis", f"{request.where} {request.step}: {changes or 'no change'}")
         self._judge.ran(request, before, after, self._server.now_ms)
         if after.token:
@@ -110,6 +125,8 @@ class Simulation:
             self._server.step_clock(round(dice.choice((0.01, 1, 10, 100)) * dice.random() * SECOND))
         if self.world.decisions.fault("scripts forgotten", where):
             self._server.forget_scripts()
+        if dice := self.world.decisions.fault("clock back", where):
+            self._server.step_clock(-round(dice.uniform(*SET_BACK_S) * SECOND))
 
     def _found(self, finding: Finding) -> None:
         if self.world.finding is None:
