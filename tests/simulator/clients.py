@@ -106,6 +106,7 @@ class Client:
         by = " (relayed)" * (one.relayed and kind == "schedule")
         world.say(actor.name, f"{one.name}: {kind} {' '.join(one.ids)} {when}{by}")
         if dice := world.decisions.fault("interrupted", one.name):
+            call.to_be_interrupted = True
             us = round(
                 dice.choice((0.001, 0.01, 1, self._membership.timeout)) * dice.random() * SECOND
             )

@@ -18,6 +18,7 @@ RATES = {
     "reply held": 0.04,
     # Of a process.
     "interrupted": 0.08,  # a call, as by a signal
+    "overtaken": 0.15,  # a request of one that will be: it arrives when its caller has gone on
     "asleep": 0.02,  # between two steps
     "stopped": 0.002,  # the same, right after it has looked at its clock
     "dead": 0.02,  # a scanner, between two steps; another one comes in its place

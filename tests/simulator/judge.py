@@ -80,6 +80,7 @@ class Call:
     answers: list["Answer"] = field(default_factory=list)
     effects: dict[str, "Effect"] = field(default_factory=dict)
     seen: dict[str, set[str]] = field(default_factory=dict)  # where its requests found an id
+    to_be_interrupted: bool = False
     unchanged: int = 0
 
     def tell_no_change(self) -> bool:
@@ -96,6 +97,7 @@ class Life:
     task_id: str
     view: View
     copies: list[tuple[bool, int]] = field(default_factory=list)  # is it marked, and its due time
+    was_due: bool = False  # by Redis's clock, which may have been set back since
     changed_by: str = ""  # the last call that moved or cancelled it
     is_cancelled: bool = False
     sure: bool = False  # that call said DONE: no copy of what was before it is, or comes
@@ -146,9 +148,16 @@ class Judge:
         elif old.due_ms != new.due_ms:
             life = self.lives[new.name, task_id]
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
+            life.was_due = False
             self._effect(request, "reschedule", life)
-        if _place(after, task_id) == "leased" != _place(before, task_id) and new.due_ms > now_ms:
-            self.found("early", f"{task_id} is claimed {new.due_ms - now_ms} ms early")
+        if _place(after, task_id) == "leased" != _place(before, task_id):
+            self._is_not_early(self.lives[new.name, task_id], "claimed", now_ms)
+
+    def _is_not_early(self, life: Life, what: str, now_ms: int) -> None:
+        early_ms = life.view.due_ms - now_ms
+        if early_ms > 0 and not life.was_due:
+            self.found("early", f"{life} is {what} {early_ms} ms early")
+        life.was_due = True
 
     def _came(self, request: Request, task_id: str, new: View) -> None:
         if request.call and new.name != request.call.name:
@@ -178,12 +187,17 @@ class Judge:
             call.effects[task_id] = Effect(life, life.view, len(life.copies))
 
     def _in_order(self, call: Call, task_id: str) -> None:
-        """No call that began after this one was interrupted has changed the id, or found none."""
+        """No call that began after this one was interrupted has changed the id, or found nothing.
+
+        A schedule may come after another one of its id that was handed over meanwhile: a hand-over
+        leaves nothing that could refuse it.
+        """
         for other in self.calls.values():
             if other.began_us < call.ended_us or task_id not in other.ids or other is call:
                 continue
-            nothing = {"NOT_FOUND", "HANDED_OVER"} & {one.word for one in other.answers}
-            if task_id in other.effects or nothing:
+            found_nothing = {"NOT_FOUND", "HANDED_OVER"} & {one.word for one in other.answers}
+            changed = task_id in other.effects and call.kind != "schedule"
+            if found_nothing or changed or (other.kind == "cancel" and task_id in other.effects):
                 what = f"{call.name}, {call.kind} {task_id}, takes effect after {other.name}"
                 self.found("order", what)
 
@@ -191,11 +205,11 @@ class Judge:
 
     def _pushed(self, message: bytes, before: Sight, now_ms: int) -> None:
         headers = json.loads(message)["headers"]
-        task_id, due_ms = headers["id"], headers["delayq_due"]
-        if _place(before, task_id) != "due":
-            self.found("unasked", f"{task_id} is pushed, and was not there")
-        if due_ms > now_ms:
-            self.found("early", f"{task_id} is pushed {due_ms - now_ms} ms early")
+        life = self.lives.get((name_in(message), headers["id"]))
+        if life is None or _place(before, life.task_id) != "due":
+            self.found("unasked", f"{headers['id']} is pushed, and was not there")
+        else:
+            self._is_not_early(life, "pushed", now_ms)
         self._delivered(name_in(message), headers)
 
     def published(self, _: str, body: bytes, headers: dict[str, Any]) -> None:

@@ -102,7 +102,10 @@ class Network:
         waker, decisions, where = actor.waker(), self._decisions, request.where
         dice = decisions.dice(where)
         way = dice.randrange(100, 2000)
-        if late := decisions.fault("held", where):
+        late = decisions.fault("held", where)
+        if request.call and request.call.to_be_interrupted:
+            late = late or decisions.fault("overtaken", where)
+        if late:
             way += self._late(late)
             self._note(request, f"held for {way / SECOND:.6f} s")
         if broken := decisions.fault("reset", where):
