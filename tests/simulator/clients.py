@@ -66,10 +66,6 @@ def planned(dice: random.Random, client: int, number: int, ids: Sequence[str]) -
     return Planned(f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s)
 
 
-def cancel(name: str, task_id: str) -> Planned:
-    return Planned(name, "cancel", (task_id,), When("after", 0))
-
-
 class Client:
     """A process that makes calls, one after the other."""
 

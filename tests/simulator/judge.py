@@ -80,6 +80,7 @@ class Call:
     answers: list["Answer"] = field(default_factory=list)
     effects: dict[str, "Effect"] = field(default_factory=dict)
     seen: dict[str, set[str]] = field(default_factory=dict)  # where its requests found an id
+    dues: set[tuple[str, int]] = field(default_factory=set)  # the due times that they found
     to_be_interrupted: bool = False
     unchanged: int = 0
 
@@ -97,6 +98,7 @@ class Life:
     task_id: str
     view: View
     copies: list[tuple[bool, int]] = field(default_factory=list)  # is it marked, and its due time
+    copies_before: int = 0  # that there were of it when it was moved
     was_due: bool = False  # by Redis's clock, which may have been set back since
     changed_by: str = ""  # the last call that moved or cancelled it
     is_cancelled: bool = False
@@ -127,6 +129,8 @@ class Judge:
         call = request.call
         for task_id in call.ids if call else ():
             call.seen.setdefault(task_id, set()).add(_place(before, task_id))
+            if task_id in before.views:
+                call.dues.add((task_id, before.views[task_id].due_ms))
         for message in after.arrived:
             self._pushed(message, before, now_ms)
         for task_id in sorted(before.raw.keys() | after.raw.keys()):
@@ -148,7 +152,7 @@ class Judge:
         elif old.due_ms != new.due_ms:
             life = self.lives[new.name, task_id]
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
-            life.was_due = False
+            life.was_due, life.copies_before = False, len(life.copies)
             self._effect(request, "reschedule", life)
         if _place(after, task_id) == "leased" != _place(before, task_id):
             self._is_not_early(self.lives[new.name, task_id], "claimed", now_ms)
@@ -170,7 +174,7 @@ class Judge:
         if request.call and request.call.kind == "cancel":
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             self._effect(request, "cancel", life)
-        elif not life.copies:
+        elif len(life.copies) == life.copies_before:
             self.found("lost", f"{life} went with {request.step}, and was not delivered")
 
     def _effect(self, request: Request, kind: str, life: Life) -> None:
@@ -251,19 +255,23 @@ class Judge:
         self.found("answer", what + did)
 
     def _is_true(self, call: Call, task_id: str, answer: Answer) -> bool:
-        effect, seen = call.effects.get(task_id), call.seen.get(task_id, set())
+        effect = call.effects.get(task_id)
         if answer.word in ("SCHEDULED", "DONE", "UNCERTAIN"):
-            if effect is None or answer.due_ms not in (None, effect.view.due_ms):
-                return False
-            return answer.word != "DONE" or self._is_sure(call, effect)
-        if effect is not None:
-            return False
-        if answer.word == "ALREADY_SCHEDULED":
+            if effect is None:
+                # Moved to where it was already, which nobody can see.
+                return call.kind == "reschedule" and (task_id, answer.due_ms) in call.dues
+            is_due = answer.due_ms in (None, effect.view.due_ms)
+            return is_due and (answer.word != "DONE" or self._is_sure(call, effect))
+        return effect is None and self._is_so(answer.word, task_id, call.seen.get(task_id, set()))
+
+    def _is_so(self, word: str, task_id: str, seen: set[str]) -> bool:
+        """Whether one of a call's requests found what it is told, and the reason why not."""
+        if word == "ALREADY_SCHEDULED":
             return bool(seen - {GONE})
-        if answer.word == "IN_FLIGHT":
+        if word == "IN_FLIGHT":
             return "leased" in seen
         left = any(life.copies for life in self.lives.values() if life.task_id == task_id)
-        return GONE in seen and (answer.word == "NOT_FOUND" or left)
+        return GONE in seen and (word == "NOT_FOUND" or left)
 
     def _is_sure(self, call: Call, effect: Effect) -> bool:
         """That there is no copy of what was before a change that says DONE."""

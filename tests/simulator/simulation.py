@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from celery_delayq.clock import When
 from celery_delayq.store import Membership
 from tests.simulator.broker import Broker
-from tests.simulator.clients import IDS, Client, cancel, planned
+from tests.simulator.clients import IDS, Client, Planned, planned
 from tests.simulator.decisions import Decisions
 from tests.simulator.judge import Finding, Judge
 from tests.simulator.network import Network, Request, Wire
@@ -42,7 +43,7 @@ class Simulation:
     """The world of one seed, made anew for each run."""
 
     def __init__(self, lab: Lab, seed: int, without: frozenset[str], sabotage: Sabotage):
-        self.world = World(Decisions(seed, without))
+        self.world = World(Decisions(seed, without, sabotage.rates))
         self._sabotage = sabotage
         # The fewer, the more calls are about the same.
         self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
@@ -64,8 +65,9 @@ class Simulation:
         self.world.run(CALM_US)
         self.world.decisions.calm = True
         self._start_scanner()
+        self._start_probe("c8", "reschedule")
         self.world.run(DRAINED_US)
-        self._start_probe()
+        self._start_probe("c9", "cancel")
         self.world.run(PROBED_US)
         self._drain()
         return self._requests
@@ -78,10 +80,10 @@ class Simulation:
         client = Client(self._judge, plan, self._scripts, membership)
         Actor(self.world, f"c{number}", DRIFT, client.run)
 
-    def _start_probe(self) -> None:
-        """After all that, a call is answered again."""
-        name = f"c{CLIENTS + 1}"
-        plan = [cancel(f"{name}.{n}", one) for n, one in enumerate(IDS, 1)]
+    def _start_probe(self, name: str, kind: str) -> None:
+        """When nothing fails any more, a call is answered, whatever has been before."""
+        later = When("by", 1)
+        plan = [Planned(f"{name}.{n}", kind, (one,), later) for n, one in enumerate(IDS, 1)]
         client = Client(self._judge, plan, self._scripts, Membership(TIMEOUTS[0]), is_calm=True)
         Actor(self.world, name, DRIFT, client.run)
 
