@@ -59,7 +59,7 @@ local token_waits = redis.call('LLEN', wake) > 0
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', dead_reasons) > 0
 local is_owing = redis.call('ZCARD', outbox) > 0
 local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) > 0
-check_types({}, {templates, template_uses, answers_old, outbox_messages})
+check_types({}, is_owing and {templates, template_uses, outbox_messages} or {templates, template_uses})
 -- A single entry reads these before it writes; the second of many, after the first has written.
 if supersede or count > 1 then check_types({leased, dead}, {}) end
 
