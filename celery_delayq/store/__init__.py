@@ -13,7 +13,7 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .endpoint import Endpoint
-from .engine import Engine, LeasedEntry, Seen
+from .engine import Engine, LeasedEntry, Seen, new_name
 from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
@@ -21,6 +21,7 @@ from .outcome import Outcome
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
+from .sharded import ShardedEntries
 from .wakeup import Wakeup
 
 __all__ = [
@@ -41,8 +42,10 @@ __all__ = [
     "ScratchKeys",
     "Scripts",
     "Seen",
+    "ShardedEntries",
     "State",
     "Wakeup",
     "checked_id",
+    "new_name",
     "refusal_of",
 ]

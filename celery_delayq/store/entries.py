@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -187,15 +187,12 @@ class Entries:
         is rescheduled does not come again: so it ends, whatever is done with what it gives. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
-        given: set[int] = set()  # hashes, which take less than the members
+        return readable(self.rows(earliest_ms, end_ms))
+
+    def rows(self, earliest_ms: int, end_ms: int) -> Iterator[Row]:
+        """The same as read: due time in ms, member, record and template; some come twice."""
         indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
-        for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
-            if hash(member) in given:
-                continue
-            given.add(hash(member))
-            task_id = member[6:].decode(errors="replace")
-            with suppress(UnreadableRecord):
-                yield _entry(task_id, State.SCHEDULED, record, template)
+        return heapq.merge(*indexes, key=itemgetter(0, 1))
 
     def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
         score, order = str(earliest_ms - 1), 2**48
@@ -231,6 +228,18 @@ class Entries:
         return Counts(
             scheduled, in_flight, dead, scanners, min(known) if known else None, now_us // 1000
         )
+
+
+def readable(rows: Iterable[Row]) -> Iterator[Entry]:
+    """The entries that *rows* have, each once, without those that cannot be read."""
+    given: set[int] = set()  # hashes, which take less than the members
+    for _, member, record, template in rows:
+        if hash(member) in given:
+            continue
+        given.add(hash(member))
+        task_id = member[6:].decode(errors="replace")
+        with suppress(UnreadableRecord):
+            yield _entry(task_id, State.SCHEDULED, record, template)
 
 
 def _entry(

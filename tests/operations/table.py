@@ -55,7 +55,6 @@ def prepare(store: Store) -> Prepared:
     store.schedule_relayed("waiting", NOW_MS + 1, share=True, operation=b"waiting.")
     claimed, _ = engine.claim(1)
     store.set_ms(NOW_MS + 2000)
-    store.raw.delete(store.keys["wake"])
     return Prepared(store, engine, claimed)
 
 

@@ -9,7 +9,8 @@ KEYS[6]   claims          HASH  id -> claim
 KEYS[7]   dead_reasons    HASH  id -> why it is dead
 KEYS[8]   tombstones      HASH  id -> tombstone of what left
 KEYS[9]   tombstones_old  HASH  the same, older
-KEYS[10]  wake            LIST  at most one token
+KEYS[10]  wake            CHANNEL  where scanners are told to look
+KEYS[11]  timer           STRING   which scanner is up next, and when
 
 ARGV[1]  id      the task's id
 ARGV[2]  mode    at | after | by: what `ms` counts from (by: the present due time)
@@ -24,10 +25,11 @@ Keeps    an entry that left is not brought back; one under a lease stays
 ]]
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, claims, dead_reasons = KEYS[5], KEYS[6], KEYS[7]
-local tombstones, tombstones_old, wake = KEYS[8], KEYS[9], KEYS[10]
+local tombstones, tombstones_old = KEYS[8], KEYS[9]
+local wake, timer = KEYS[10], KEYS[11]
 local id, mode, ms, latest = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
-local record, header_end, member, place, score, claim =
+local record, header_end, member, place, _, claim =
   entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
 if not record then return header_end end
 
@@ -42,13 +44,11 @@ end
 if when > latest then return {'late'} end
 
 local index = sub(record, 2, 2) == 'L' and due or relay
--- What is only put off is no earlier than the head.
-local later = place == index and when >= tonumber(score)
-local token = not later and needs_token(wake, index, when)
+local promise = promise_of(timer)
 
 allow_when_full(records)
 redis.call('HSET', records, id, with_due(record, header_end, text))
 put_back(index, text, place, member, claims, claim)
 if place == dead then redis.call('HDEL', dead_reasons, id) end
-if token then redis.call('LPUSH', wake, '1') end
+wake_for(when, math.floor(clock_us() / 1000), wake, timer, promise)
 return {claim and claim.uncertain and 'uncertain' or 'done', when}

@@ -11,8 +11,9 @@ KEYS[8]   claims          HASH  id -> claim
 KEYS[9]   dead_reasons    HASH  id -> why it is dead
 KEYS[10]  tombstones      HASH  id -> tombstone of what left
 KEYS[11]  tombstones_old  HASH  the same, older
-KEYS[12]  wake            LIST  at most one token
-KEYS[13]  meta            HASH  seq -> last insertion number
+KEYS[12]  wake            CHANNEL  where scanners are told to look
+KEYS[13]  timer           STRING   which scanner is up next, and when
+KEYS[14]  meta            HASH  seq -> last insertion number
 
 ARGV[1]  latest       greatest due time allowed, unix ms
 ARGV[2]  operation    8 bytes, the same when the caller repeats a call whose reply it lost
@@ -35,16 +36,15 @@ Keeps    an id has one record and one place; a repeated operation changes nothin
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
 local claims, dead_reasons, tombstones, tombstones_old = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local wake, meta = KEYS[12], KEYS[13]
+local wake, timer, meta = KEYS[12], KEYS[13], KEYS[14]
 local latest, operation, again, supersede = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1', ARGV[4] == '1'
 local CONFLICT, LATE, NO_TEMPLATE = -1, -2, -3
 local FIELDS = 6
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-local heads = {[due] = head_of(due), [relay] = head_of(relay)}
-local token_waits = redis.call('LLEN', wake) > 0
+local promise = promise_of(timer)
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', dead_reasons) > 0
-check_types({}, {templates, template_uses})
+check_types({due, relay}, {templates, template_uses})
 -- A single entry reads these before it writes; the second of many, after the first has written.
 if #ARGV > 4 + FIELDS then check_types({leased, dead}, {}) end
 if again or supersede then check_types({leased, dead}, {tombstones, tombstones_old}) end
@@ -55,6 +55,7 @@ local rounded_up = math.ceil(now_us / 1000)
 local created = string.format('%013.0f', now)
 local sharing = {} -- name of a template that is here -> uses that are counted, and not made yet
 local brought = {} -- templates that came along, be their entry refused or not
+local earliest = math.huge -- due time of what was written
 local seq -- last insertion number used
 
 -- Count a use of a template before it is made, and with the first those of all that may follow: a
@@ -139,10 +140,7 @@ local function schedule(at, id, mode, ms, destination, body, template)
     redis.call('HDEL', dead_reasons, id)
   end
   if present then clear(id, present, header_end, place) end
-  if not token_waits and (heads[index] < 0 or when < heads[index]) then
-    redis.call('LPUSH', wake, '1')
-    token_waits = true
-  end
+  earliest = math.min(earliest, when)
   return when
 end
 
@@ -158,5 +156,6 @@ end
 for name, unused in pairs(sharing) do
   if unused > 0 then drop_template(templates, template_uses, name, unused) end
 end
+if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
 return table.concat(answers, ' ')
