@@ -27,6 +27,7 @@ from .store import (
     Engine,
     Entries,
     Keys,
+    Membership,
     PooledConnection,
     ScratchKeys,
     Scripts,
@@ -142,6 +143,11 @@ class Services:
         return self._configured().scripts
 
     @property
+    def membership(self) -> Membership:
+        """What the processes that share the store have to agree on."""
+        return self._configured().membership
+
+    @property
     def entries(self) -> ShardedEntries:
         """What callers do with the store."""
         return self._configured().entries
@@ -156,6 +162,7 @@ class Services:
         settings = self.settings
         return Engine(
             scripts,
+            self.membership,
             batch_size=settings.batch_size,
             lease=settings.lease,
             alive=settings.safety_interval * GONE_AFTER,
@@ -221,7 +228,7 @@ class _Configured:
         mine, theirs = self.settings, earlier.settings
         same = ("url", "prefix", "timeout", "shards")
         if all(getattr(mine, name) == getattr(theirs, name) for name in same):
-            made = ("endpoint", "store_is_broker", "scripts", "entries")
+            made = ("endpoint", "store_is_broker", "membership", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
         else:
             earlier.close()
@@ -246,8 +253,13 @@ class _Configured:
         return [Scripts(connection, Keys(prefix, shard, shards)) for shard in range(shards)]
 
     @cached_property
+    def membership(self) -> Membership:
+        broker, settings = self._broker(), self.settings
+        return Membership(settings.timeout, broker.kind, broker.hosts, settings.shards)
+
+    @cached_property
     def entries(self) -> ShardedEntries:
-        return ShardedEntries([Entries(one) for one in self.scripts])
+        return ShardedEntries([Entries(one, self.membership) for one in self.scripts])
 
     def close(self) -> None:
         if "scripts" in vars(self):

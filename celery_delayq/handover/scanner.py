@@ -22,6 +22,7 @@ from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
 from .backoff import Backoff
 from .dead import report
+from .outbox import Outbox
 from .relay import Relay
 
 logger = logger_of(__name__)
@@ -57,6 +58,7 @@ class Scanner:
         safety_interval: float,
         lease: float,
         hooks: Hooks,
+        outbox: Outbox | None = None,
     ) -> None:
         self._shards = [_Shard(relay) for relay in relays]
         # Each scanner begins with another shard: they would all wait for the first one's Redis.
@@ -67,6 +69,7 @@ class Scanner:
         self._safety_interval = safety_interval
         self._lease = lease
         self._hooks = hooks
+        self._outbox = outbox
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._relay_backoff = Backoff()
@@ -77,13 +80,18 @@ class Scanner:
         """Run in a thread; returns at once, whether or not Redis can be reached."""
         self._thread = threading.Thread(target=self.run, name="delayq-scanner", daemon=True)
         self._thread.start()
+        if self._outbox is not None:
+            self._outbox.start()
 
     def stop(self, timeout: float = 10.0) -> None:
         """Claim nothing more, give back what was not published, and end; waits *timeout* s."""
         self._stopping.set()
         self._wakeup.interrupt()
+        until = clock.monotonic() + timeout
         if self._thread is not None:
             self._thread.join(timeout)
+        if self._outbox is not None:
+            self._outbox.stop(max(0.0, until - clock.monotonic()))
 
     def run(self) -> None:
         """Scan until :meth:`stop`. An exception in a pass is logged and does not end it."""

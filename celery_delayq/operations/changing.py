@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ..clock import When
+from ..errors import StoreError
 from ..services import Services
-from ..store import Outcome, checked_id
-from .revoked import mark_revoked
+from ..store import Cancelled, Outcome, checked_id
+from .revoked import has_backend, mark_revoked
 
 
 def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome:
@@ -14,13 +17,21 @@ def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome
     With *revoke*, workers are told to drop it where it has left already, or may have.
     """
     task_id = checked_id(task_id)
-    outcome, message = services.entries.cancel(task_id)
-    if message is not None:
-        mark_revoked(services.app, task_id, message, outcome)
-        services.hooks.cancelled(task_id, message)
+    owes = has_backend(services.app)
+    outcome, cancelled = services.entries.cancel_owing(task_id, owes=owes)
+    if cancelled is not None:
+        if owes and mark_revoked(services.app, cancelled):
+            _settle(services, cancelled)
+        services.hooks.cancelled(task_id, cancelled.message)
     if revoke and not outcome:
         services.app.control.broadcast("revoke", arguments={"task_id": task_id, "terminate": False})
     return outcome
+
+
+def _settle(services: Services, cancelled: Cancelled) -> None:
+    # It is cancelled, whatever comes now; what is not settled, a scanner does once more.
+    with suppress(StoreError):
+        services.entries.settle(cancelled)
 
 
 def reschedule(services: Services, task_id: str, when: When) -> tuple[Outcome, int | None]:

@@ -10,11 +10,12 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
+from .calls import Membership
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .endpoint import Endpoint
 from .engine import Engine, LeasedEntry, Seen, new_name
-from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
+from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
 from .outcome import Outcome
@@ -25,6 +26,7 @@ from .sharded import ShardedEntries
 from .wakeup import Wakeup
 
 __all__ = [
+    "Cancelled",
     "Connection",
     "Counts",
     "Endpoint",
@@ -34,6 +36,7 @@ __all__ = [
     "Finding",
     "Keys",
     "LeasedEntry",
+    "Membership",
     "NewEntry",
     "Outcome",
     "PooledConnection",

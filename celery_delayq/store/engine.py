@@ -13,6 +13,9 @@ from datetime import datetime
 from .. import clock
 from ..clock import EPOCH
 from ..errors import StoreUnavailable
+from .calls import Member, Membership
+from .entries import Cancelled, settle
+from .outcome import Outcome
 from .record import Record
 from .scripts import Scripts
 
@@ -20,6 +23,8 @@ MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
 HEARTBEATS = 6  # that a scanner gives in the time for which one counts
 MAX_REFUSALS = 8  # after which an entry is dead
+OWED = 100  # cancelled tasks that are taken from the outbox at a time
+OWED_FOR = 60.0  # seconds for which no other scanner is given them
 LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
 
 
@@ -103,6 +108,7 @@ class Engine:
 
     Args:
         scripts: The shard's, over a connection of the scanner's own.
+        membership: What this process has of what all agree on.
         batch_size: Most entries that one step hands over.
         lease: Seconds for which a claim holds.
         alive: Seconds for which a heartbeat counts.
@@ -112,6 +118,7 @@ class Engine:
     def __init__(
         self,
         scripts: Scripts,
+        membership: Membership,
         *,
         batch_size: int,
         lease: float,
@@ -120,6 +127,8 @@ class Engine:
     ) -> None:
         self.name = name or new_name()
         self._scripts = scripts
+        self._member = Member(scripts, membership, scanner=True)
+        self._joined = False
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
@@ -133,7 +142,13 @@ class Engine:
             asleep: For how many seconds the caller sleeps at most, before it asks again. With 0 it
                 promises nothing: other scanners are told of what is scheduled.
             relay_in: In how many seconds it will look at what goes through the broker, if not now.
+
+        Raises:
+            StoreDiffers: this process would use the store in another way than the others.
         """
+        if not self._joined:
+            self._member.join()
+            self._joined = True
         asked = clock.monotonic()
         now_us, handed_over, *heads, has_timer, dead, refused = self._scripts.call(
             "hand_over",
@@ -243,6 +258,22 @@ class Engine:
         """Take back leases that ran out; returns the ids."""
         ids = self._scripts.call("reclaim", limit=self._batch_size, max_bytes=MAX_BYTES)
         return [task_id.decode(errors="replace") for task_id in ids]
+
+    def owed(self) -> list[Cancelled]:
+        """Cancelled tasks whose ``REVOKED`` nobody has stored in time; for a while, ours alone."""
+        flat = self._scripts.call(
+            "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
+        )
+        rows = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+        outcomes = {b"c": Outcome.DONE, b"u": Outcome.UNCERTAIN}
+        return [
+            Cancelled(task_id.decode(errors="replace"), outcomes[how], when, message)
+            for task_id, how, when, message in rows
+        ]
+
+    def settle(self, cancelled: Iterable[Cancelled]) -> None:
+        """Note that ``REVOKED`` was stored for tasks."""
+        settle(self._scripts, cancelled)
 
     def leave(self) -> None:
         """Stop counting as alive."""

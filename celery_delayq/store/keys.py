@@ -14,6 +14,7 @@ import zlib
 from functools import lru_cache
 from itertools import chain, count
 
+SCHEMA = "1"  # version of the layout; a process with another one is refused
 SLOTS = 16384  # of a Redis Cluster
 
 # Key -> Redis type and content. The scripts' headers use these very names.
@@ -29,10 +30,16 @@ KEYS: dict[str, str] = {
     "dead_reasons": "HASH  id -> why it is in `dead`",
     "tombstones": "HASH  id -> what is remembered of an entry that left: how, and when",
     "tombstones_old": "HASH  the generation before; each holds some 10,000",
+    "answers": "HASH  operation -> answer of a changing call, while a request of it may come",
+    "answers_old": "HASH  the generation before; a generation lasts as long as the longest call",
+    "fences": "HASH  id -> when a call left no entry under it, us; older requests are refused",
+    "fences_old": "HASH  the generation before",
+    "outbox": "ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms",
+    "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "timer": "STRING  which scanner is up next, and when: it is told of anything due before",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
-    "meta": "HASH  seq -> last insertion number; schema -> version of this layout",
+    "meta": "HASH  seq -> last insertion number; what processes agree on; when generations turned",
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..clock import When
 from ..errors import DelayQError
 from .checking import Finding
-from .entries import Counts, Entries, Entry, NewEntry, Receipt, State, readable
+from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State, readable
 from .keys import shard_of
 from .outcome import Outcome
 
@@ -29,9 +29,17 @@ class ShardedEntries:
 
     def __init__(self, shards: Sequence[Entries]) -> None:
         self._shards = shards
+        self._is_joined = False
 
     def _of(self, task_id: str) -> Entries:
         return self._shards[shard_of(task_id, len(self._shards))]
+
+    def _joined(self) -> None:
+        """Ask whether the number of shards is this one, where processes that differ would meet."""
+        if not self._is_joined and len(self._shards) > 1:
+            for shard in self._shards:
+                shard.join()
+        self._is_joined = True
 
     def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
         """As :meth:`Entries.schedule`, in one step a shard. Returns the answers in order of *new*.
@@ -39,6 +47,7 @@ class ShardedEntries:
         Raises:
             StoreUnavailable: as there; what went to another shard before may be scheduled.
         """
+        self._joined()
         parts: defaultdict[int, list[int]] = defaultdict(list)
         for place, one in enumerate(new):
             parts[shard_of(one.task_id, len(self._shards))].append(place)
@@ -49,9 +58,18 @@ class ShardedEntries:
         return [answers[place] for place in range(len(new))]
 
     def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
+        self._joined()
         return self._of(task_id).cancel(task_id)
 
+    def cancel_owing(self, task_id: str, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+        self._joined()
+        return self._of(task_id).cancel_owing(task_id, owes=owes)
+
+    def settle(self, cancelled: Cancelled) -> None:
+        self._of(cancelled.task_id).settle(cancelled)
+
     def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
+        self._joined()
         return self._of(task_id).reschedule(task_id, when)
 
     def find(self, task_id: str) -> Entry | None:

@@ -60,6 +60,11 @@ local function header_end_of(record)
   return header_end
 end
 
+-- When an entry was changed last, in us.
+local function changed_of(record, header_end)
+  return tonumber(sub(record, header_end + 20, header_end + 32)) * 1000
+end
+
 local function destination_of(record, header_end)
   return sub(record, string.find(record, ':', 3, true) + 1, header_end)
 end
