@@ -69,7 +69,7 @@ def test_a_lost_word_costs_at_most_the_safety_interval(house):
     scanner = made.start_asleep()
     shards = scanner._wakeup._shards
     # It hears, and does not know of what.
-    scanner._wakeup._shards = {channel: 0 for channel in shards}
+    scanner._wakeup._shards = dict.fromkeys(shards, 0)
     scanner._look_at = lambda _: None
     result = made.task.delay_for(0)
     task_id, at = made.next_arrival()
