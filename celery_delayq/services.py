@@ -23,6 +23,7 @@ from .message.broker import Broker, store_endpoint
 from .settings import SETTINGS, Settings
 from .store import (
     Connection,
+    Copies,
     Endpoint,
     Engine,
     Entries,
@@ -152,6 +153,11 @@ class Services:
         """What callers do with the store."""
         return self._configured().entries
 
+    @property
+    def copies(self) -> Copies:
+        """What a worker asks when it is given a relayed task."""
+        return self._configured().copies
+
     def engines(self) -> list[Engine]:
         """What a scanner does with each shard, over a connection of its own."""
         connection, name = self.connect(), new_name()
@@ -260,6 +266,10 @@ class _Configured:
     @cached_property
     def entries(self) -> ShardedEntries:
         return ShardedEntries([Entries(one, self.membership) for one in self.scripts])
+
+    @cached_property
+    def copies(self) -> Copies:
+        return Copies(self.scripts, self.settings.lease)
 
     def close(self) -> None:
         if "scripts" in vars(self):

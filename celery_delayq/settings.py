@@ -152,6 +152,14 @@ SETTINGS: tuple[Setting, ...] = (
         "A captured `eta` nearer than this is left to Celery.",
         _number(0, 86400),
     ),
+    Setting(
+        "once",
+        False,
+        "true or false",
+        "true or false",
+        "A worker drops a relayed task of which another copy has been at a worker before.",
+        lambda value: isinstance(value, bool),
+    ),
     # Over several nodes of a Redis Cluster, which the store cannot be in yet; on one Redis, more
     # than one shard works, and gains nothing.
     Setting(
@@ -179,6 +187,7 @@ class Settings:
     max_message: int
     capture_eta: bool
     min_delay: float
+    once: bool
     shards: int
 
     @classmethod

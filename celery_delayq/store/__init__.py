@@ -13,6 +13,7 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 from .calls import Membership
 from .checking import Finding
 from .connection import Connection, PooledConnection
+from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, LeasedEntry, Seen, new_name
 from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
@@ -28,6 +29,7 @@ from .wakeup import Wakeup
 __all__ = [
     "Cancelled",
     "Connection",
+    "Copies",
     "Counts",
     "Endpoint",
     "Engine",

@@ -98,6 +98,15 @@ class LeasedEntry:
         return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
 
     @property
+    def hand_over(self) -> str:
+        """Names this hand-over of the task, all attempts at it.
+
+        A task that is scheduled anew under its id, or a retry, has an insertion number of its own;
+        one that is rescheduled has another due time.
+        """
+        return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.due_ms}"
+
+    @property
     def is_first(self) -> bool:
         """Whether no attempt was made at it before."""
         return not self.attempts

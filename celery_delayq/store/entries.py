@@ -125,25 +125,18 @@ class Entries:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
             entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
         """
-        pauses = iter(pauses)
-
-        def call(known: Container[bytes]) -> bytes:
-            entries = _arguments(new, known)
-            answer: bytes = self._calls.call(
-                "schedule",
-                until=until,
-                pauses=pauses,
-                latest=MAX_DUE_MS,
-                supersede=int(supersede),
-                entries=entries,
-            )[0]
-            return answer
-
         # A template that this process has sent before is there, as a rule: not once more, unless it
         # is for many.
-        answer = call(self._templates if len(new) == 1 else ())
-        if answer == b"templates":
-            answer = call(())
+        known: Container[bytes] = self._templates if len(new) == 1 else ()
+        answer = self._calls.call(
+            "schedule",
+            until=until,
+            pauses=pauses,
+            whole=lambda: {"entries": _arguments(new, ())},
+            latest=MAX_DUE_MS,
+            supersede=int(supersede),
+            entries=_arguments(new, known),
+        )[0]
         if len(self._templates) < SENT_AT_MOST:
             self._templates.update(one.record.name for one in new if one.record.name)
         words = answer.split()

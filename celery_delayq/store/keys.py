@@ -36,6 +36,8 @@ KEYS: dict[str, str] = {
     "fences_old": "HASH  the generation before",
     "outbox": "ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms",
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
+    "arrived": "HASH  mark of a hand-over -> attempt that was at a worker first; since -> ms",
+    "arrived_old": "HASH  the generation before; see `delayq_once`",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "timer": "STRING  which scanner is up next, and when: it is told of anything due before",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",

@@ -69,7 +69,7 @@ class Operation:
 
     Attributes:
         script: The script's name.
-        by: Who takes it, ``"caller"`` or ``"scanner"``.
+        by: Who takes it, ``"caller"``, ``"scanner"`` or ``"worker"``.
         take: Takes it at the store's level, in a prepared store.
         answer: What *take* then returns.
         changes: Whether it changes anything in Redis.
@@ -194,6 +194,9 @@ OPERATIONS = (
     ),
     Operation("settle", "scanner", lambda ready: ready.engine.settle([ready.cancelled]), None),
     Operation("reclaim", "scanner", lambda ready: ready.engine.reclaim(), ["claimed"]),
+    Operation(
+        "arrive", "worker", lambda ready: ready.store.arrive("one", 2), 2, refused_when_full=True
+    ),
     Operation("leave", "scanner", lambda ready: ready.engine.leave(), None),
 )
 
