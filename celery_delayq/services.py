@@ -161,7 +161,13 @@ class Services:
     def engines(self) -> list[Engine]:
         """What a scanner does with each shard, over a connection of its own."""
         connection, name = self.connect(), new_name()
-        return [self.engine(Scripts(connection, one.keys), name) for one in self.scripts]
+        return [self.engine(Scripts(connection, keys), name) for keys in self._keys()]
+
+    def _keys(self) -> list[Keys]:
+        # First where processes meet that differ in the number of shards: one that is refused there
+        # leaves nothing in the others.
+        keys = [one.keys for one in self.scripts]
+        return sorted(keys, key=lambda one: not one.is_meeting_place)
 
     def engine(self, scripts: Scripts, name: str | None = None) -> Engine:
         """What a scanner of that name does with these keys."""
@@ -177,7 +183,7 @@ class Services:
 
     def wakeup(self, scanner: str) -> Wakeup:
         """What a scanner of that name waits on."""
-        return Wakeup(self.connect(), [one.keys for one in self.scripts], scanner)
+        return Wakeup(self.connect(), self._keys(), scanner)
 
     def scratch_keys(self) -> ScratchKeys:
         """Keys to measure with, in the store's Redis."""

@@ -61,9 +61,7 @@ class Scanner:
         outbox: Outbox | None = None,
     ) -> None:
         self._shards = [_Shard(relay) for relay in relays]
-        # Each scanner begins with another shard: they would all wait for the first one's Redis.
-        first = random.randrange(len(self._shards))
-        self._turns = self._shards[first:] + self._shards[:first]
+        self._turns = list(self._shards)
         self._name = self._shards[0].engine.name
         self._wakeup = wakeup
         self._safety_interval = safety_interval
@@ -128,7 +126,9 @@ class Scanner:
             ready = [shard for shard in self._turns if shard.up_at <= now]
             if not ready:
                 return min(shard.up_at for shard in self._turns) - now
-            # One step each: what one shard is behind with holds up no other.
+            # One step each: what one shard is behind with holds up no other. And each round begins
+            # with another, or all scanners would go from shard to shard together.
+            self._turns.append(self._turns.pop(0))
             for shard in ready:
                 if not self._stopping.is_set():
                     self._step(shard)

@@ -14,6 +14,7 @@ from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
+from .keys import Keys
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .scripts import Scripts
@@ -95,6 +96,11 @@ class Entries:
         self._member = Member(scripts, membership)
         self._calls = Calls(scripts, self._member, membership.timeout)
         self._templates: set[bytes] = set()
+
+    @property
+    def keys(self) -> Keys:
+        """Of which shard they are."""
+        return self._scripts.keys
 
     def join(self) -> None:
         """Find out whether this process may use the store; a call does so by itself.

@@ -54,8 +54,7 @@ class Keys:
 
     def __init__(self, prefix: str, shard: int = 0, shards: int = 1) -> None:
         tag = hash_tag(prefix, shard, shards)
-        self.shard = shard
-        self.shards = shards
+        self.is_meeting_place = tag == _meeting_place(prefix)
         self._names = {name: f"{{{tag}}}:{name}" for name in KEYS}
 
     def __getitem__(self, name: str) -> str:
@@ -78,10 +77,13 @@ def hash_tag(prefix: str, shard: int, shards: int) -> str:
     """
     if not 0 <= shard < shards:
         raise ValueError(f"there is no shard {shard} of {shards}")
-    tags = (f"{prefix}:{shard}.{number}" for number in count(1))
-    return next(
-        tag for tag in chain([f"{prefix}:0"], tags) if slot_of(tag) * shards // SLOTS == shard
-    )
+    own = (f"{prefix}:{shard}.{number}" for number in count(1))
+    tags = chain([_meeting_place(prefix)], own)
+    return next(tag for tag in tags if slot_of(tag) * shards // SLOTS == shard)
+
+
+def _meeting_place(prefix: str) -> str:
+    return f"{prefix}:0"
 
 
 def slot_of(tag: str) -> int:

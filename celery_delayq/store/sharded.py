@@ -29,17 +29,18 @@ class ShardedEntries:
 
     def __init__(self, shards: Sequence[Entries]) -> None:
         self._shards = shards
-        self._is_joined = False
+        self._is_joined = len(shards) == 1
 
     def _of(self, task_id: str) -> Entries:
         return self._shards[shard_of(task_id, len(self._shards))]
 
     def _joined(self) -> None:
-        """Ask whether the number of shards is this one, where processes that differ would meet."""
-        if not self._is_joined and len(self._shards) > 1:
+        """Ask first where processes that differ in the number of shards meet."""
+        if not self._is_joined:
             for shard in self._shards:
-                shard.join()
-        self._is_joined = True
+                if shard.keys.is_meeting_place:
+                    shard.join()
+            self._is_joined = True
 
     def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
         """As :meth:`Entries.schedule`, in one step a shard. Returns the answers in order of *new*.

@@ -35,14 +35,16 @@ class Wakeup:
 
     Args:
         connection: To the Redis of all shards.
-        shards: Their keys.
+        shards: Their keys; a shard's place among them is its number here.
         scanner: The name by which the scripts know who listens here.
     """
 
     def __init__(self, connection: Connection, shards: Iterable[Keys], scanner: str) -> None:
         self._source = connection
         self._shards = {
-            channel.encode(): keys.shard for keys in shards for channel in keys.channels(scanner)
+            channel.encode(): number
+            for number, keys in enumerate(shards)
+            for channel in keys.channels(scanner)
         }
         self._connection: Any = None
         self._ping_at = 0.0
