@@ -7,6 +7,7 @@ import pytest
 from celery_delayq import DelayQ
 from celery_delayq.errors import InvalidSetting
 from tests.app.support import LONG_AGO, lists
+from tests.support.shards import total
 
 PASSWORD, OTHER_PASSWORD = "p@ss:/w?rd#%ü &=+", "//@:%25?"
 
@@ -23,7 +24,7 @@ def test_without_a_url_the_store_is_the_broker_s_database(delayq_app, redis_serv
 
     store_of(app)
 
-    assert redis_server.client(db=db).zcard("{delayq:0}:due") == 1
+    assert total(redis_server.client(db=db).zcard, "due") == 1
     assert app.delayq.services.store_is_broker
 
 
@@ -34,7 +35,7 @@ def test_with_a_url_the_store_is_there_and_the_broker_gets_the_task(
 
     store_of(app)
 
-    assert redis_server.client(db=2).zcard("{delayq:0}:relay") == 1
+    assert total(redis_server.client(db=2).zcard, "relay") == 1
     assert redis_server.client(db=1).keys() == []
     assert not app.delayq.services.store_is_broker
 
@@ -57,7 +58,7 @@ def test_a_unix_socket_is_a_redis(delayq_app, redis_server, redis, how, db):
     store_of(app)
 
     index = "due" if how == "broker" else "relay"
-    assert redis_server.client(db=db).zcard(f"{{delayq:0}}:{index}") == 1
+    assert total(redis_server.client(db=db).zcard, index) == 1
 
 
 def test_through_a_socket_a_task_reaches_the_list_that_a_worker_reads(
@@ -200,7 +201,7 @@ def test_a_list_of_brokers_for_failover_is_relayed_to(delayq_app, redis_server, 
     store_of(app)
 
     # Which of them is up when the task is due, kombu knows; a script in the first does not.
-    assert redis.zcard("{delayq:0}:relay") == 1
+    assert total(redis.zcard, "relay") == 1
 
 
 def test_a_read_url_of_its_own_does_not_matter(delayq_app, redis_server, redis):
@@ -212,4 +213,4 @@ def test_a_read_url_of_its_own_does_not_matter(delayq_app, redis_server, redis):
 
     store_of(app)
 
-    assert redis_server.client(db=5).zcard("{delayq:0}:due") == 1
+    assert total(redis_server.client(db=5).zcard, "due") == 1

@@ -104,7 +104,7 @@ def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
     seconds = sum(made.waits)
     assert made.log.count("relay") <= seconds / 15 + 8
     # No busy loop either: a due entry that cannot go must not make the waits short.
-    assert made.log.count("hand_over") <= 205
+    assert made.log.count("hand_over") <= 205 + made.log.count("relay")
     assert seconds > 500
 
 
@@ -131,8 +131,8 @@ def test_an_empty_claim_is_no_reason_to_spin(world):
     made.engine.relay = [START_MS - 1]
     made.relay.on_batch = made.engine.relay.clear
     made.run(waits=2)
-    assert made.log[:5] == ["hand_over", "relay", "wait", "hand_over", "wait"]
-    assert made.waits[1] >= 4.0
+    assert made.log[:4] == ["hand_over", "relay", "hand_over", "wait"]
+    assert made.waits[0] >= 4.0
 
 
 def test_a_broker_that_takes_some_before_each_loss_is_asked_again_soon(world):
