@@ -71,7 +71,7 @@ def test_a_scanner_sets_nothing_aside_and_says_why_in_a_line(
 
 @pytest.mark.parametrize("said", ["MOVED 1 h:1", "ASK 1 h:1", "CROSSSLOT Keys in request don't"])
 def test_what_a_cluster_says_of_a_key_is_a_sentence(delayq, said):
-    connection = delayq.services.scripts.connection
+    connection = delayq.services.scripts[0].connection
     says = packed(["EVAL", "return redis.error_reply(ARGV[1])", 0, said])
 
     with pytest.raises(StoreError) as caught:
