@@ -64,6 +64,7 @@ HOSTILE = st.recursive(
     max_leaves=4,
 )
 EXPIRES = st.one_of(
+    st.integers(-5, 5),
     st.integers(-(10**12), 10**12),
     st.floats(),
     st.datetimes(timezones=st.none() | st.just(timezone.utc)),
@@ -176,6 +177,8 @@ def test_whatever_is_accepted_arrives_and_whatever_is_not_is_not_written(
     plain, plain_redis, held = protocols
     redis_client.flushall()
     call["reply_to"] = "r"  # another one in each app, by default
+    if held.conf.task_protocol == 1 and isinstance(call.get("expires"), (int, float)):
+        del call["expires"]  # which counts from the due time, and stands in the body here
     held.send_task("there before", task_id="before", delayq_at=FAR)
 
     for task_id in ids:
