@@ -89,12 +89,12 @@ def _go_on(world: World, protocol: Fenced, who: int) -> Iterator[Step]:
         yield f"{who} fails, no answer", _tried(faulty, who, "unknown")
         yield f"{who} is refused", _tried(faulty, who, "refused")
     entry = world.entry
-    forgotten = replace(entry, holder=LOST) if entry.holder == who else entry
+    forgotten = entry._replace(holder=LOST) if entry.holder == who else entry
     yield f"{who} dies", faulty.holding(who, None, entry=forgotten)
 
 
 def _tried(world: World, who: int, outcome: str) -> World:
-    return world.holding(who, replace(world.batches[who], outcome=outcome))
+    return world.holding(who, world.batches[who]._replace(outcome=outcome))
 
 
 def _released(world: World, protocol: Fenced, who: int, verdict: str) -> World:
