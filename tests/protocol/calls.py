@@ -17,7 +17,7 @@ NOTHING_THERE = ("handed_over", "not_found")
 TOOK_EFFECT = ("done", "uncertain")  # of a cancel or reschedule
 REFUSALS = ("late", "ahead", "stale")  # nothing was written, and the reply tells the time
 
-EMPTY, HELD = Entry(place=GONE), Entry()
+HELD, EMPTY, HANDED_OVER = Entry(), Entry(place=GONE), Entry(place=GONE, handed=True)
 
 
 class Request(NamedTuple):
@@ -61,6 +61,7 @@ class Ordered:
 
     leases = Fenced()
     repeats = False  # whether a repetition has to say that it is one
+    reuses_tokens = False  # whether a token may come back
 
     def run(self, store: Store, request: Request) -> tuple[Store, str]:
         """The script of a call: the store after it, and the answer or refusal."""
@@ -76,8 +77,9 @@ class Ordered:
     def out_of_time(self, request: Request) -> str:
         if request.deadline <= NOW:
             return "late"
-        # Redis's clock was set back, or the caller's runs fast: it does not know the time.
-        return "ahead" if request.issued > NOW else ""
+        # Its caller does not know the time: Redis's clock was set back, or its own runs fast.
+        ahead = request.issued > NOW or request.deadline > NOW + TIMEOUT
+        return "ahead" if ahead else ""
 
     def remembered(self, store: Store, request: Request) -> str:
         return next((each.text for each in store.answers if each.call == request.call), "")
@@ -100,7 +102,7 @@ class Ordered:
         if answer not in TOOK_EFFECT:
             return store, answer
         if request.kind == "cancel":
-            return self.fenced(self.leave(store, entry)), answer
+            return self.fenced(self.leave(store)), answer
         moved = min(2, store.entry.version + 1)
         return store._replace(entry=entry._replace(version=moved), changed=NOW), answer
 
@@ -112,20 +114,21 @@ class Ordered:
     def fenced(self, store: Store) -> Store:
         return store._replace(fence=NOW)
 
-    def leave(self, store: Store, entry: Entry) -> Store:
+    def leave(self, store: Store, *, handed: bool = False) -> Store:
+        entry = HANDED_OVER if handed else EMPTY
         return store._replace(entry=entry, owner=None, changed=NEVER)
 
     def hand_over(self, store: Store) -> Store:
         """One script: out of the store, into the list."""
-        return self.leave(store, self.leases.remove(store.entry, handed=True))
+        return self.leave(store, handed=True)
 
     def token(self, _word: int, run: int) -> int:
         """The token of a claim: each run of the script makes one of its own."""
         return run
 
     def forget(self, store: Store) -> Store:
-        """What may be forgotten at any time: by how an entry left, only the kinder answer is told."""
-        return store._replace(entry=store.entry._replace(handed=False))
+        """What may be forgotten at any time: how an entry left, which makes an answer kinder."""
+        return store._replace(entry=EMPTY) if store.entry.handed else store
 
     def later(self, store: Store, oldest: int, running: set[int]) -> Store:
         """A tick later: what is old enough is forgotten.
@@ -134,18 +137,26 @@ class Ordered:
         ``running`` will ask for, and how long before ``oldest`` something was, is left out, as it
         makes no difference.
         """
-        answers = (each._replace(stored=each.stored - 1) for each in store.answers)
-        return store._replace(
-            answers=tuple(
+        entry, owner, changed, fence, answers, left = moved(store, 1)
+        return Store(
+            entry,
+            owner,
+            changed if changed >= oldest else NEVER,
+            fence if fence >= max(oldest, NOW - TIMEOUT) else NEVER,
+            tuple(
                 each for each in answers if each.stored >= NOW - TIMEOUT and each.call in running
             ),
-            fence=_earlier(store.fence, max(oldest, NOW - TIMEOUT)),
-            changed=_earlier(store.changed, oldest),
+            left,
         )
 
 
-def _earlier(time: int, oldest: int) -> int:
-    return time - 1 if time - 1 >= oldest else NEVER
+def moved(store: Store, ticks: int) -> Store:
+    """What the store remembers, so many ticks further in the past."""
+    entry, owner, changed, fence, answers, left = store
+    answers = tuple(Answer(call, text, stored - ticks) for call, text, stored in answers)
+    return Store(
+        entry, owner, max(NEVER, changed - ticks), max(NEVER, fence - ticks), answers, left
+    )
 
 
 class FencesWhatLeavesYoung(Ordered):
@@ -199,6 +210,8 @@ class CancelsWithoutFence(Ordered):
 class TokenOfTheScanner(Ordered):
     """A claim brings its token along, so that a claim that arrives twice has the same one twice."""
 
+    reuses_tokens = True
+
     def token(self, word, _run):
         return word
 
@@ -231,8 +244,8 @@ class Tombstones(Ordered):
     def is_stale(self, _store, _request):
         return False
 
-    def leave(self, store, entry):
-        return super().leave(store, entry)._replace(left=store.owner)
+    def leave(self, store, *, handed=False):
+        return super().leave(store, handed=handed)._replace(left=store.owner)
 
     def forget(self, store):
         return super().forget(store)._replace(left=None)

@@ -16,20 +16,21 @@ from tests.protocol.calls import (
     NOW,
     REFUSALS,
     TIMEOUT,
-    TOOK_EFFECT,
     Ordered,
     Request,
     Store,
+    moved,
 )
 from tests.protocol.model import GONE
-from tests.protocol.world import MANY, OVER, Scenario, Step, World, beginnings
+from tests.protocol.search import way_to
+from tests.protocol.world import MANY, OVER, Client, Scenario, Step, World, beginnings
 
 
 def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]:
     """Whatever can happen next."""
     for who, client in enumerate(world.clients):
         if client.end is not None:
-            yield from _waits(world, protocol, who)
+            yield from _waits(world, scenario, protocol, who)
         elif client.call in scenario.calls[who]:
             kind = scenario.kinds[client.call]
             yield f"{'AB'[who]} sends {kind}", _sent(world, who, kind)
@@ -41,7 +42,10 @@ def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]
         yield "handed over", _handed_over(world, scenario, protocol)
     if (forgetful := protocol.forget(world.store)) != world.store:
         yield "forgotten", world._replace(store=forgetful)
-    yield "time passes", _later(world, protocol)
+    for ticks in () if world.jumped else scenario.jumps:
+        yield f"Redis's clock is set by {ticks:+}", _clock_set(world, ticks)
+    if not scenario.still:
+        yield "time passes", _later(world, protocol)
 
 
 def _sent(world: World, who: int, kind: str) -> World:
@@ -55,13 +59,12 @@ def _sent(world: World, who: int, kind: str) -> World:
     )
 
 
-def _waits(world: World, protocol: Ordered, who: int) -> Iterator[Step]:
+def _waits(world: World, scenario: Scenario, protocol: Ordered, who: int) -> Iterator[Step]:
     name, client = "AB"[who], world.clients[who]
     if client.end <= NOW:
         yield f"{name} gives up", _ended(world, who, "given up")
-    elif world.interruptions:
-        fewer = world._replace(interruptions=world.interruptions - 1)
-        yield f"{name} is interrupted", _ended(fewer, who, "interrupted")
+    elif client.call in scenario.interrupted:
+        yield f"{name} is interrupted", _ended(world, who, "interrupted")
     if protocol.repeats:
         again = {each._replace(again=True) for each in world.wire if each.call == client.call}
         yield f"{name} repeats its call", world._replace(wire=world.wire | again)
@@ -125,24 +128,48 @@ def _handed_over(world: World, scenario: Scenario, protocol: Ordered) -> World:
 
 def _later(world: World, protocol: Ordered) -> World:
     """A tick later, without what nobody can see any more."""
+    later = (_one_tick_older(each) for each in world.wire)
     wire = frozenset(
-        each._replace(issued=each.issued - 1, deadline=each.deadline - 1)
-        for each in world.wire
-        if each.deadline > NOW + 1 or world.time_left(each.call) > 1
+        each
+        for each in later
+        if protocol.out_of_time(each) != "late" or world.time_left(each.call) > 1
     )
     clients = tuple(
-        each if each.end is None else each._replace(end=max(NOW, each.end - 1))
+        each if not each.end else Client(each.lag, each.call, each.end - 1)
         for each in world.clients
     )
     held_by = {scanner.owner for scanner in world.scanners if scanner}
     running = {each.call for each in wire} | {world.store.owner} | held_by
     calls = tuple(
-        OVER if each.told and call not in running else each._replace(after=each.after & running)
+        OVER
+        if each.told and call not in running
+        else each._replace(after=each.after & running)
+        if each.after
+        else each
         for call, each in enumerate(world.calls)
     )
     oldest = min((each.issued for each in wire), default=NOW - 1)
     store = protocol.later(world.store, oldest, running)
     return world._replace(store=store, clients=clients, calls=calls, wire=wire)
+
+
+def _clock_set(world: World, ticks: int) -> World:
+    """By Redis's new clock all is older, or younger; callers go by their own until they learn."""
+    return world._replace(
+        jumped=True,
+        store=moved(world.store, ticks),
+        clients=tuple(each._replace(lag=each.lag + ticks) for each in world.clients),
+        wire=frozenset(
+            each._replace(issued=each.issued - ticks, deadline=each.deadline - ticks)
+            for each in world.wire
+        ),
+    )
+
+
+def _one_tick_older(request: Request) -> Request:
+    oldest = NOW - TIMEOUT - 2  # older is as old, to whoever compares
+    call, kind, issued, deadline, again = request
+    return Request(call, kind, max(oldest, issued - 1), max(NOW, deadline - 1), again)
 
 
 def broken(world: World, scenario: Scenario) -> Iterator[str]:
@@ -163,32 +190,37 @@ def broken(world: World, scenario: Scenario) -> Iterator[str]:
 
 
 class Found(NamedTuple):
-    """What is wrong first, and a shortest way there; how many worlds were seen by then."""
+    """What is wrong first, and a shortest way there; what was seen by then."""
 
     wrong: str
     way: list[str]
     worlds: int
+    answers: set[str]
 
 
-def search(scenario: Scenario, protocol: Ordered) -> Found:
-    """Look at every world there is, or until something is wrong."""
+def search(scenario: Scenario, protocol: Ordered, *, until: str = "", but: str = "\0") -> Found:
+    """Look at every world there is, or until something is wrong.
+
+    Args:
+        until: What has to be wrong; anything by default.
+        but: How the name of that begins which is no matter.
+    """
     came_from: dict[World, Step | None] = dict.fromkeys(beginnings(scenario))
-    queue = deque(came_from)
+    queue, names = deque(came_from), set()
     while queue:
         world = queue.popleft()
         for name, after in steps(world, scenario, protocol):
             if after in came_from:
                 continue
             came_from[after] = (name, world)
+            names.add(name)
             for wrong in broken(after, scenario):
-                return Found(wrong, way_to(after, came_from), len(came_from))
+                if until in wrong and not wrong.startswith(but):
+                    return _found(wrong, way_to(after, came_from), came_from, names)
             queue.append(after)
-    return Found("", [], len(came_from))
+    return _found("", [], came_from, names)
 
 
-def way_to(world: World, came_from: dict[World, Step | None]) -> list[str]:
-    way: list[str] = []
-    while step := came_from[world]:
-        name, world = step
-        way.insert(0, name)
-    return way
+def _found(wrong: str, way: list[str], came_from: dict, names: set[str]) -> Found:
+    answers = {name.partition(": ")[2].partition(",")[0] for name in names}
+    return Found(wrong, way, len(came_from), answers - {""})

@@ -8,11 +8,17 @@ life is the same scanner, with empty hands.
 from collections.abc import Iterator
 
 from tests.protocol.calls import Ordered
-from tests.protocol.model import LEASED, WAITING
+from tests.protocol.model import LEASED, WAITING, Entry
 from tests.protocol.world import Scanner, Scenario, Step, Word, World
 
 
 def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]:
+    """Whatever can happen next."""
+    for name, after in _steps(world, scenario, protocol):
+        yield name, without_vain_words(after, scenario, protocol)
+
+
+def _steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]:
     for who, scanner in enumerate(world.scanners):
         if scanner is None:
             if world.asked < scenario.claims:
@@ -33,18 +39,32 @@ def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]
         yield "reclaim", _with_entry(world, entry)
 
 
-def _with_entry(world: World, entry) -> World:
+def _with_entry(world: World, entry: Entry) -> World:
     return world._replace(store=world.store._replace(entry=entry))
-
-
-def _sent(world: World, step: str, token: int) -> World:
-    return world._replace(words=world.words | {Word(step, token)})
 
 
 def _asks(world: World, who: int) -> World:
     token = world.asked
-    world = world.with_scanner(who, Scanner(token))._replace(asked=token + 1)
-    return _sent(world, "claim", token)
+    words = world.words | {Word("claim", token)}
+    return world.with_scanner(who, Scanner(token))._replace(asked=token + 1, words=words)
+
+
+def _says(world: World, who: int, step: str) -> World:
+    """It lets go of its batch: whether the store hears of it does not matter to it."""
+    words = world.words | {Word(step, world.scanners[who].token)}
+    return world.with_scanner(who, None)._replace(words=words)
+
+
+def without_vain_words(world: World, scenario: Scenario, protocol: Ordered) -> World:
+    """The same world without what can have no effect any more, whenever it arrives."""
+    keeps = protocol.reuses_tokens
+    words = frozenset(
+        word
+        for word in world.words
+        if (world.claimed < scenario.claims if word.step == "claim" else keeps)
+        or word.token == world.store.entry.holder
+    )
+    return world if words == world.words else world._replace(words=words)
 
 
 def _goes_on(world: World, who: int, scanner: Scanner) -> Iterator[Step]:
@@ -52,14 +72,14 @@ def _goes_on(world: World, who: int, scanner: Scanner) -> Iterator[Step]:
     if batch is None:
         return
     if batch.outcome == "sent":
-        yield f"{who} sends an ack", _sent(world, "ack", scanner.token).with_scanner(who, None)
+        yield f"{who} sends an ack", _says(world, who, "ack")
     elif batch.outcome == "unknown":
-        yield f"{who} gives back", _sent(world, "unknown", scanner.token).with_scanner(who, None)
+        yield f"{who} gives back", _says(world, who, "unknown")
     else:
         copied = world.with_copy(scanner.owner, batch.version, marked=batch.uncertain)
         yield f"{who} publishes", _tried(copied, who, "sent")
         yield f"{who} publishes, no answer", _tried(copied, who, "unknown")
-        yield f"{who} stops", _sent(world, "unsent", scanner.token).with_scanner(who, None)
+        yield f"{who} stops", _says(world, who, "unsent")
 
 
 def _tried(world: World, who: int, outcome: str) -> World:
@@ -87,9 +107,9 @@ def _comes_back(world: World, protocol: Ordered, word: Word) -> Iterator[Step]:
         if taken:
             yield f"{word.step} {word.token} arrives", _with_entry(world, entry)
         return
-    entry, taken = protocol.leases.ack(before.entry, word.token)
+    _, taken = protocol.leases.ack(before.entry, word.token)
     if taken:
-        after = world._replace(store=protocol.leave(before, entry))
+        after = world._replace(store=protocol.leave(before, handed=True))
         if before.entry.version not in world.calls[before.owner].versions:
             after = after._replace(wrong="lost")
         yield f"ack {word.token} arrives", after

@@ -18,9 +18,11 @@ class Scenario:
 
     clients: tuple[tuple[str, ...], ...]
     held: bool = False  # there is an entry at the start, due and acknowledged
-    interruptions: int = 1
+    interrupted: tuple[int, ...] = (0,)  # the calls whose caller may leave before the deadline
     lags: tuple[tuple[int, int], ...] = ((0, 1), (1, 0))  # of the clients, at the start
+    still: bool = False  # no time passes
     tombstones: bool = True  # how an entry left is known for a while
+    jumps: tuple[int, ...] = ()  # ticks that Redis's clock may be set forward or back, once
     claims: int = 0  # that run, where scanners relay; without any, what is due is handed over
 
     @cached_property
@@ -90,13 +92,13 @@ class World(NamedTuple):
     store: Store
     clients: tuple[Client, ...]
     calls: tuple[Call, ...]
-    interruptions: int
     wire: frozenset[Request] = frozenset()
     wrong: str = ""
     scanners: tuple[Scanner | None, ...] = (None, None)
     words: frozenset[Word] = frozenset()
     asked: int = 0  # claims that were sent
     claimed: int = 0  # and that ran
+    jumped: bool = False
 
     def caller_of(self, call: int) -> int | None:
         """The client that waits for an answer to it."""
@@ -141,7 +143,6 @@ def beginnings(scenario: Scenario) -> list[World]:
             store,
             tuple(Client(lag, own[0]) for lag, own in zip(lags, scenario.calls, strict=False)),
             calls,
-            scenario.interruptions,
         )
         for lags in scenario.lags
     ]
