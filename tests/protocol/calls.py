@@ -14,7 +14,7 @@ from tests.protocol.model import GONE, Entry, Fenced
 TIMEOUT = 2  # ticks that a call may take; the greatest there is, too
 NOW, NEVER = 0, -100
 NOTHING_THERE = ("handed_over", "not_found")
-TOOK_EFFECT = ("done", "uncertain")  # of a cancel or reschedule
+EFFECTS = ("held", "done", "uncertain")  # answers of a call that took effect
 REFUSALS = ("late", "ahead", "stale")  # nothing was written, and the reply tells the time
 
 HELD, EMPTY, HANDED_OVER = Entry(), Entry(place=GONE), Entry(place=GONE, handed=True)
@@ -27,11 +27,12 @@ class Request(NamedTuple):
     kind: str  # schedule, reschedule or cancel
     issued: int
     deadline: int
-    again: bool = False  # a repetition that says so
+    again: bool = False  # it was issued anew, or is a repetition that says so
 
 
 class Answer(NamedTuple):
     call: int
+    again: bool
     text: str
     stored: int
 
@@ -42,7 +43,7 @@ class Store(NamedTuple):
     entry: Entry = EMPTY
     owner: int | None = None  # the call that scheduled what is held
     changed: int = NEVER  # when a call last changed the entry
-    fence: int = NEVER  # when a call last removed an entry, or found none
+    fence: int = NEVER  # when a call last removed an entry, found none, or changed what left
     answers: tuple[Answer, ...] = ()
     left: int | None = None  # the call that had scheduled what left, if that is remembered
 
@@ -82,10 +83,13 @@ class Ordered:
         return "ahead" if ahead else ""
 
     def remembered(self, store: Store, request: Request) -> str:
-        return next((each.text for each in store.answers if each.call == request.call), "")
+        return next((each.text for each in store.answers if self.is_for(each, request)), "")
+
+    def is_for(self, answer: Answer, request: Request) -> bool:
+        return answer.call == request.call
 
     def remember(self, store: Store, request: Request, answer: str) -> Store:
-        answers = sorted((*store.answers, Answer(request.call, answer, NOW)))
+        answers = sorted((*store.answers, Answer(request.call, request.again, answer, NOW)))
         return store._replace(answers=tuple(answers))
 
     def is_stale(self, store: Store, request: Request) -> bool:
@@ -99,7 +103,7 @@ class Ordered:
         entry, answer = step(store.entry)
         if answer in NOTHING_THERE:
             return self.fenced(store), answer
-        if answer not in TOOK_EFFECT:
+        if answer not in EFFECTS:
             return store, answer
         if request.kind == "cancel":
             return self.fenced(self.leave(store)), answer
@@ -115,8 +119,16 @@ class Ordered:
         return store._replace(fence=NOW)
 
     def leave(self, store: Store, *, handed: bool = False) -> Store:
-        entry = HANDED_OVER if handed else EMPTY
-        return store._replace(entry=entry, owner=None, changed=NEVER)
+        # The time of the last change stays as a fence, or an older schedule of the same id, whose
+        # caller was interrupted, would run now. (No request is older than a time-out: what leaves
+        # later than that after its last change needs no fence, which is nearly everything.)
+        young = store.changed >= NOW - TIMEOUT
+        return store._replace(
+            entry=HANDED_OVER if handed else EMPTY,
+            owner=None,
+            changed=NEVER,
+            fence=store.changed if young else store.fence,
+        )
 
     def hand_over(self, store: Store) -> Store:
         """One script: out of the store, into the list."""
@@ -153,22 +165,17 @@ class Ordered:
 def moved(store: Store, ticks: int) -> Store:
     """What the store remembers, so many ticks further in the past."""
     entry, owner, changed, fence, answers, left = store
-    answers = tuple(Answer(call, text, stored - ticks) for call, text, stored in answers)
+    answers = tuple(each._replace(stored=each.stored - ticks) for each in answers)
     return Store(
         entry, owner, max(NEVER, changed - ticks), max(NEVER, fence - ticks), answers, left
     )
 
 
-class FencesWhatLeavesYoung(Ordered):
-    """What is handed over soon after its last change leaves a fence of that time as well.
+class HandsOverWithoutFence(Ordered):
+    """Only calls leave fences: one that removes an entry, and one that finds none."""
 
-    Without it, an interrupted schedule may run after a later one under the same id whose task has
-    left by then. What leaves later than a time-out after its last change needs none.
-    """
-
-    def hand_over(self, store):
-        young = store.changed >= NOW - TIMEOUT
-        return super().hand_over(store)._replace(fence=store.changed if young else store.fence)
+    def leave(self, store, *, handed=False):
+        return super().leave(store, handed=handed)._replace(fence=store.fence)
 
 
 class WithoutDeadline(Ordered):
@@ -193,10 +200,21 @@ class WithoutTimeOfChange(Ordered):
 
 
 class LetsEqualTimesPass(Ordered):
-    """A call that was issued in the very tick of the last change counts as the newer one."""
+    """A call that was issued in the very tick of the last change counts as the newer one.
+
+    That is right where no two scripts run in one tick, nor one in the tick in which a call was
+    issued before: where a tick is a microsecond. See `Scenario.fine`.
+    """
 
     def is_stale(self, store, request):
         return request.issued < (store.fence if store.entry.place == GONE else store.changed)
+
+
+class NewOperationWhenStale(Ordered):
+    """A call that was refused as stale is issued anew as if it were another one."""
+
+    def is_for(self, answer, request):
+        return (answer.call, answer.again) == (request.call, request.again)
 
 
 class CancelsWithoutFence(Ordered):
@@ -204,7 +222,7 @@ class CancelsWithoutFence(Ordered):
 
     def change(self, store, request):
         after, answer = super().change(store, request)
-        return (after._replace(fence=store.fence) if answer in TOOK_EFFECT else after), answer
+        return (after._replace(fence=store.fence) if answer in EFFECTS else after), answer
 
 
 class TokenOfTheScanner(Ordered):

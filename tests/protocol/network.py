@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tests.protocol import relay
 from tests.protocol.calls import (
+    EFFECTS,
     NOTHING_THERE,
     NOW,
     REFUSALS,
@@ -34,8 +35,9 @@ def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]
         elif client.call in scenario.calls[who]:
             kind = scenario.kinds[client.call]
             yield f"{'AB'[who]} sends {kind}", _sent(world, who, kind)
-    for request in world.wire:
-        yield from _arrives(world, protocol, request)
+    then = _later(world, protocol) if scenario.fine else world
+    for request in then.wire:
+        yield from _arrives(then, protocol, request)
     if scenario.claims:
         yield from relay.steps(world, scenario, protocol)
     elif world.store.entry.place != GONE:
@@ -93,7 +95,7 @@ def _arrives(world: World, protocol: Ordered, request: Request) -> Iterator[Step
 
 
 def _issued_anew(world: World, who: int, request: Request) -> World:
-    anew = request._replace(issued=NOW, deadline=world.clients[who].end)
+    anew = request._replace(issued=NOW, deadline=world.clients[who].end, again=True)
     return world.with_client(who, lag=0)._replace(wire=world.wire | {anew})
 
 
@@ -109,6 +111,8 @@ def _written(world: World, store: Store, request: Request, answer: str) -> World
         after = after.with_call(request.call, first=answer, after=frozenset())
     if not took:
         return after
+    if call.first and call.first not in EFFECTS:
+        after = after._replace(wrong="took effect after an answer that said that it had not")
     if call.overtaken:
         after = after._replace(wrong=f"an older {request.kind} after a newer {call.overtaken}")
     if answer == "done" and request.kind == "cancel":

@@ -21,6 +21,7 @@ class Scenario:
     interrupted: tuple[int, ...] = (0,)  # the calls whose caller may leave before the deadline
     lags: tuple[tuple[int, int], ...] = ((0, 1), (1, 0))  # of the clients, at the start
     still: bool = False  # no time passes
+    fine: bool = False  # a tick is shorter than a script, so that each has one of its own
     tombstones: bool = True  # how an entry left is known for a while
     jumps: tuple[int, ...] = ()  # ticks that Redis's clock may be set forward or back, once
     claims: int = 0  # that run, where scanners relay; without any, what is due is handed over
