@@ -57,7 +57,16 @@ class Ordered:
 
     A call that is refused as stale may be issued anew under its operation, also while a request
     with the old time is still in the air. That one is stale as long as what made it so is there;
-    if it is the first to run then, the one that was issued anew gets its answer.
+    if it is the first to run then, the one that was issued anew gets its answer. Under another
+    operation both might run: `NewOperationWhenStale`.
+
+    A caller that gives up before its deadline is one that is interrupted: it does no harm to what
+    is held. It only does not know yet whether its call will take effect.
+
+    A caller's clock that runs ahead of Redis's, or Redis's clock that is set back, by less than a
+    time-out: calls take effect once, but one whose caller was interrupted may do so that much too
+    late, after a newer one. By a whole time-out or more, set forward or back: answers may be
+    forgotten too early for a call that is being repeated at that moment.
     """
 
     leases = Fenced()

@@ -202,12 +202,14 @@ class Found(NamedTuple):
     answers: set[str]
 
 
-def search(scenario: Scenario, protocol: Ordered, *, until: str = "", but: str = "\0") -> Found:
+def search(
+    scenario: Scenario, protocol: Ordered, *, until: str = "", ignoring: str = "nothing"
+) -> Found:
     """Look at every world there is, or until something is wrong.
 
     Args:
-        until: What has to be wrong; anything by default.
-        but: How the name of that begins which is no matter.
+        until: A part of the name of what has to be wrong; anything by default.
+        ignoring: How the names of those begin that may be.
     """
     came_from: dict[World, Step | None] = dict.fromkeys(beginnings(scenario))
     queue, names = deque(came_from), set()
@@ -219,7 +221,7 @@ def search(scenario: Scenario, protocol: Ordered, *, until: str = "", but: str =
             came_from[after] = (name, world)
             names.add(name)
             for wrong in broken(after, scenario):
-                if until in wrong and not wrong.startswith(but):
+                if until in wrong and not wrong.startswith(ignoring):
                     return _found(wrong, way_to(after, came_from), came_from, names)
             queue.append(after)
     return _found("", [], came_from, names)

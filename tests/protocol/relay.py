@@ -15,7 +15,7 @@ from tests.protocol.world import Scanner, Scenario, Step, Word, World
 def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]:
     """Whatever can happen next."""
     for name, after in _steps(world, scenario, protocol):
-        yield name, without_vain_words(after, scenario, protocol)
+        yield name, _without_vain_words(after, scenario, protocol)
 
 
 def _steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]:
@@ -55,7 +55,7 @@ def _says(world: World, who: int, step: str) -> World:
     return world.with_scanner(who, None)._replace(words=words)
 
 
-def without_vain_words(world: World, scenario: Scenario, protocol: Ordered) -> World:
+def _without_vain_words(world: World, scenario: Scenario, protocol: Ordered) -> World:
     """The same world without what can have no effect any more, whenever it arrives."""
     keeps = protocol.reuses_tokens
     words = frozenset(
