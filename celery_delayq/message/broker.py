@@ -16,6 +16,7 @@ from ..store import Endpoint
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
+_SENTINEL = "Redis Sentinel is not supported as the store yet"
 _REQUIREMENTS = {
     name: requirement
     for requirement in ssl.VerifyMode
@@ -25,11 +26,26 @@ _REQUIREMENTS = {
 
 @dataclass(frozen=True)
 class Broker:
-    """The app's broker: its Redis, if it is one, and its transport options."""
+    """The app's broker.
+
+    Attributes:
+        endpoint: Its Redis, if it is one.
+        options: Its transport options.
+        failover: Whether there are others to turn to.
+        kind: Its transport, virtual host and prefix of keys: what no two brokers of one store may
+            differ in.
+        hosts: Where it is.
+        is_sentinel: Whether it is a Redis that is found through Redis Sentinel.
+        transport: What kombu calls such a broker: ``amqp``, ``redis``. Tracers show it.
+    """
 
     endpoint: Endpoint | None
     options: Mapping[str, Any]
     failover: bool
+    kind: str
+    hosts: str
+    transport: str
+    is_sentinel: bool
 
     @classmethod
     def of(cls, connection: Connection) -> Broker:
@@ -41,7 +57,16 @@ class Broker:
         except ValueError:
             # kombu will say so when it connects; here it is not a Redis that tasks could wait in.
             endpoint = None
-        return cls(endpoint, options, failover=len(connection.alt or ()) > 1)
+        return cls(
+            endpoint,
+            options,
+            failover=len(connection.alt or ()) > 1,
+            kind=_kind(connection, endpoint, options),
+            hosts=_hosts(connection),
+            # kombu has loaded the class to read the URL.
+            transport=connection.get_transport_cls().driver_type,
+            is_sentinel=connection.transport_cls == "sentinel",
+        )
 
 
 def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
@@ -52,9 +77,8 @@ def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
     """
     if url is None:
         if broker.endpoint is None:
-            raise InvalidSetting(
-                "delayq_url", None, "a redis:// URL, because the broker is not a Redis"
-            )
+            why = _SENTINEL if broker.is_sentinel else "the broker is not a Redis"
+            raise InvalidSetting("delayq_url", None, f"a redis:// URL, because {why}")
         return broker.endpoint
     try:
         endpoint = _endpoint(Connection(url))
@@ -63,8 +87,28 @@ def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
     except (KeyError, TypeError, ValueError):
         endpoint = None  # also where a word for TLS is one that kombu does not know
     if endpoint is None:
-        raise InvalidSetting("delayq_url", without_secrets(url), "a redis:// or rediss:// URL")
+        wanted = "a redis:// or rediss:// URL"
+        if url.startswith("sentinel:"):
+            wanted = f"{wanted}; {_SENTINEL}"
+        raise InvalidSetting("delayq_url", without_secrets(url), wanted)
     return endpoint
+
+
+def _kind(connection: Connection, endpoint: Endpoint | None, options: Mapping[str, Any]) -> str:
+    if endpoint is None:
+        # Some transports have several names, which no two processes need to share.
+        transport = connection.get_transport_cls().driver_type
+        return f"{transport}, virtual host {connection.virtual_host or '/'}"
+    keys = options.get("global_keyprefix", "")
+    return f"redis, database {endpoint.db}" + (f", keys {keys}*" if keys else "")
+
+
+def _hosts(connection: Connection) -> str:
+    # Without the logins of their URLs.
+    urls = connection.alt or [connection.as_uri()]
+    port = connection.get_transport_cls().default_port
+    parts = map(url_to_parts, urls)
+    return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
 
 
 def _endpoint(connection: Connection) -> Endpoint | None:

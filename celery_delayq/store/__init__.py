@@ -10,21 +10,26 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
+from .calls import Membership
 from .checking import Finding
 from .connection import Connection, PooledConnection
+from .copies import Copies
 from .endpoint import Endpoint
-from .engine import Engine, LeasedEntry, Seen
-from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
+from .engine import Engine, LeasedEntry, Seen, new_name
+from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
 from .outcome import Outcome
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
+from .sharded import ShardedEntries
 from .wakeup import Wakeup
 
 __all__ = [
+    "Cancelled",
     "Connection",
+    "Copies",
     "Counts",
     "Endpoint",
     "Engine",
@@ -33,6 +38,7 @@ __all__ = [
     "Finding",
     "Keys",
     "LeasedEntry",
+    "Membership",
     "NewEntry",
     "Outcome",
     "PooledConnection",
@@ -41,8 +47,10 @@ __all__ = [
     "ScratchKeys",
     "Scripts",
     "Seen",
+    "ShardedEntries",
     "State",
     "Wakeup",
     "checked_id",
+    "new_name",
     "refusal_of",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import socket
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,10 @@ from datetime import datetime
 from .. import clock
 from ..clock import EPOCH
 from ..errors import StoreUnavailable
+from .alone import evicting_policy
+from .calls import Member, Membership
+from .entries import Cancelled, settle
+from .outcome import Outcome
 from .record import Record
 from .scripts import Scripts
 
@@ -19,6 +24,8 @@ MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
 HEARTBEATS = 6  # that a scanner gives in the time for which one counts
 MAX_REFUSALS = 8  # after which an entry is dead
+OWED = 100  # cancelled tasks that are taken from the outbox at a time
+OWED_FOR = 60.0  # seconds for which no other scanner is given them
 LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
 
 
@@ -92,25 +99,70 @@ class LeasedEntry:
         return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
 
     @property
+    def hand_over(self) -> str:
+        """Names this hand-over of the task, all attempts at it.
+
+        A task that is scheduled anew under its id, or a retry, has an insertion number of its own;
+        one that is rescheduled has another due time.
+        """
+        return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.due_ms}"
+
+    @property
     def is_first(self) -> bool:
         """Whether no attempt was made at it before."""
         return not self.attempts
 
 
 class Engine:
-    """What a scanner does with the store; one per scanner."""
+    """What a scanner does with one shard of the store.
 
-    def __init__(self, scripts: Scripts, *, batch_size: int, lease: float, alive: float) -> None:
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+    Args:
+        scripts: The shard's, over a connection of the scanner's own.
+        membership: What this process has of what all agree on.
+        batch_size: Most entries that one step hands over.
+        lease: Seconds for which a claim holds.
+        alive: Seconds for which a heartbeat counts.
+        name: The scanner's; the same for each of its shards.
+    """
+
+    def __init__(
+        self,
+        scripts: Scripts,
+        membership: Membership,
+        *,
+        batch_size: int,
+        lease: float,
+        alive: float,
+        name: str | None = None,
+    ) -> None:
+        self.name = name or new_name()
         self._scripts = scripts
+        self._member = Member(scripts, membership, scanner=True)
+        self._joined = False
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
         self._beat_again = 0.0
         self._tokens = itertools.count(1)
 
-    def hand_over(self) -> Seen:
-        """Hand over one batch of what is bound for lists in the store's own Redis."""
+    def evicting_policy(self) -> str | None:
+        """By what policy Redis deletes what waits when its memory is full, if it does so."""
+        return evicting_policy(self._scripts.connection)
+
+    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0) -> Seen:
+        """Hand over one batch of what is bound for lists in the store's own Redis.
+
+        Args:
+            asleep: For how many seconds the caller sleeps at most, before it asks again. With 0 it
+                promises nothing: other scanners are told of what is scheduled.
+            relay_in: In how many seconds it will look at what goes through the broker, if not now.
+
+        Raises:
+            StoreDiffers: this process would use the store in another way than the others.
+        """
+        if not self._joined:
+            self._member.join()
+            self._joined = True
         asked = clock.monotonic()
         now_us, handed_over, *heads, has_timer, dead, refused = self._scripts.call(
             "hand_over",
@@ -120,6 +172,8 @@ class Engine:
             max_bytes=MAX_BYTES,
             max_refusals=MAX_REFUSALS,
             longest_ms=round(LONGEST_WAIT * 1000),
+            asleep_ms=math.ceil(asleep * 1000),
+            relay_ms=math.ceil(relay_in * 1000),
         )
         if asked >= self._beat_again:
             self._beat_again = asked + self._alive / HEARTBEATS
@@ -219,6 +273,22 @@ class Engine:
         ids = self._scripts.call("reclaim", limit=self._batch_size, max_bytes=MAX_BYTES)
         return [task_id.decode(errors="replace") for task_id in ids]
 
+    def owed(self) -> list[Cancelled]:
+        """Cancelled tasks whose ``REVOKED`` nobody has stored in time; for a while, ours alone."""
+        flat = self._scripts.call(
+            "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
+        )
+        rows = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+        outcomes = {b"c": Outcome.DONE, b"u": Outcome.UNCERTAIN}
+        return [
+            Cancelled(task_id.decode(errors="replace"), outcomes[how], when, message)
+            for task_id, how, when, message in rows
+        ]
+
+    def settle(self, cancelled: Iterable[Cancelled]) -> None:
+        """Note that ``REVOKED`` was stored for tasks."""
+        settle(self._scripts, cancelled)
+
     def leave(self) -> None:
         """Stop counting as alive."""
         self._scripts.call("leave", scanner=self.name)
@@ -226,6 +296,11 @@ class Engine:
     def close(self) -> None:
         """Let go of the connection to Redis."""
         self._scripts.connection.close()
+
+
+def new_name() -> str:
+    """A scanner's name: where it runs, and what no other has."""
+    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
 
 
 def _pairs(flat: list[bytes]) -> list[tuple[str, str]]:

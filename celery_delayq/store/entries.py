@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +13,8 @@ from typing import Any
 from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
 from . import checking
+from .calls import Calls, Member, Membership
+from .keys import Keys
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .scripts import Scripts
@@ -24,7 +26,7 @@ PAGE = 200
 PAGE_BYTES = 4_000_000
 
 # What ``schedule.lua`` answers where it wrote nothing.
-_CONFLICT, _LATE, _NO_TEMPLATE = -1, -2, -3
+_CONFLICT, _LATE = -1, -2
 
 
 class State(str, Enum):
@@ -76,72 +78,105 @@ class Receipt:
     due_ms: int
 
 
+@dataclass(frozen=True)
+class Cancelled:
+    """A task that was cancelled: its message, and when that was, us in digits."""
+
+    task_id: str
+    outcome: Outcome
+    when: bytes
+    message: bytes
+
+
 class Entries:
     """What callers do with the store."""
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, membership: Membership) -> None:
         self._scripts = scripts
+        self._member = Member(scripts, membership)
+        self._calls = Calls(scripts, self._member, membership.timeout)
         self._templates: set[bytes] = set()
+
+    @property
+    def keys(self) -> Keys:
+        """Of which shard they are."""
+        return self._scripts.keys
+
+    def join(self) -> None:
+        """Find out whether this process may use the store; a call does so by itself.
+
+        Raises:
+            StoreDiffers: it is used in another way than this process would.
+        """
+        self._member.join()
 
     def schedule(
         self,
         new: Sequence[NewEntry],
         *,
-        operation: bytes,
-        again: bool = True,
         supersede: bool = False,
         until: float | None = None,
+        pauses: Iterable[float] = (),
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, all of them in one step of Redis's; the caller bounds how many.
 
         Args:
             new: The entries.
-            operation: 8 bytes that name this call. A repetition after a lost reply must bring
-                the same ones; it then changes nothing and gets the same answer.
-            again: Whether this may be such a repetition; the first call need not look for it.
             supersede: The caller is this very task, running: an entry of its id that may have
                 been delivered gives way. One that has not left is another task, and stays.
             until: When to give up, by the monotonic clock.
+            pauses: Seconds before each repetition while Redis cannot be reached.
 
         Returns:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
             entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
         """
-        options: dict[str, Any] = {
-            "latest": MAX_DUE_MS,
-            "operation": operation,
-            "again": int(again),
-            "supersede": int(supersede),
-        }
-
-        def call(known: Container[bytes]) -> list[int]:
-            entries = _arguments(new, known)
-            answer = self._scripts.call("schedule", until=until, entries=entries, **options)
-            return [int(word) for word in answer.split()]
-
         # A template that this process has sent before is there, as a rule: not once more, unless it
-        # is for many. Where one of them has to wait for it, they would lose their order.
+        # is for many.
         known: Container[bytes] = self._templates if len(new) == 1 else ()
-        answers = call(known)
-        if _NO_TEMPLATE in answers:
-            answers = call(())
+        answer = self._calls.call(
+            "schedule",
+            until=until,
+            pauses=pauses,
+            whole=lambda: {"entries": _arguments(new, ())},
+            latest=MAX_DUE_MS,
+            supersede=int(supersede),
+            entries=_arguments(new, known),
+        )[0]
         if len(self._templates) < SENT_AT_MOST:
             self._templates.update(one.record.name for one in new if one.record.name)
-        return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]
+        words = answer.split()
+        return [_scheduled(int(word), one) for word, one in zip(words, new, strict=True)]
 
     def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
         """Remove an entry that has not left; returns its message where it was removed."""
-        status, *rest = self._scripts.call("cancel", id=task_id)
-        return _outcome(task_id, status, rest), _message(task_id, *rest) if rest else None
+        outcome, cancelled = self.cancel_owing(task_id, owes=False)
+        return outcome, None if cancelled is None else cancelled.message
+
+    def cancel_owing(self, task_id: str, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+        """Remove an entry that has not left.
+
+        With *owes*, it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+        """
+        answer, *rest = self._calls.call("cancel", id=task_id, owes=int(owes))
+        outcome = _outcome(task_id, answer)[0]
+        if not rest or not rest[1]:
+            return outcome, None
+        return outcome, Cancelled(task_id, outcome, *rest)
+
+    def settle(self, cancelled: Cancelled) -> None:
+        """Note that ``REVOKED`` was stored for a task."""
+        settle(self._scripts, [cancelled])
 
     def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
         """Give an entry another due time; returns it, in ms, where that was done."""
-        status, *rest = self._scripts.call(
+        (answer,) = self._calls.call(
             "reschedule", id=task_id, mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
         )
-        if status == b"late":
+        if answer == b"too_late":
             raise _too_late(when)
-        return _outcome(task_id, status, rest), rest[0] if rest else None
+        outcome, rest = _outcome(task_id, answer)
+        return outcome, int(rest) if rest else None
 
     def find(self, task_id: str) -> Entry | None:
         """The entry, or ``None``.
@@ -187,15 +222,12 @@ class Entries:
         is rescheduled does not come again: so it ends, whatever is done with what it gives. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
-        given: set[int] = set()  # hashes, which take less than the members
+        return readable(self.rows(earliest_ms, end_ms))
+
+    def rows(self, earliest_ms: int, end_ms: int) -> Iterator[Row]:
+        """The same as read: due time in ms, member, record and template; some come twice."""
         indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
-        for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
-            if hash(member) in given:
-                continue
-            given.add(hash(member))
-            task_id = member[6:].decode(errors="replace")
-            with suppress(UnreadableRecord):
-                yield _entry(task_id, State.SCHEDULED, record, template)
+        return heapq.merge(*indexes, key=itemgetter(0, 1))
 
     def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
         score, order = str(earliest_ms - 1), 2**48
@@ -233,6 +265,24 @@ class Entries:
         )
 
 
+def readable(rows: Iterable[Row]) -> Iterator[Entry]:
+    """The entries that *rows* have, each once, without those that cannot be read."""
+    given: set[int] = set()  # hashes, which take less than the members
+    for _, member, record, template in rows:
+        if hash(member) in given:
+            continue
+        given.add(hash(member))
+        task_id = member[6:].decode(errors="replace")
+        with suppress(UnreadableRecord):
+            yield _entry(task_id, State.SCHEDULED, record, template)
+
+
+def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
+    """Note that ``REVOKED`` was stored for tasks."""
+    stored = [word for one in cancelled for word in (one.task_id, one.when)]
+    scripts.call("settle", stored=stored)
+
+
 def _entry(
     task_id: str, state: State, record: Record, template: bytes | None, reason: str = ""
 ) -> Entry:
@@ -241,13 +291,6 @@ def _entry(
         return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
-
-
-def _message(task_id: str, text: bytes, header_end: int, template: bytes) -> bytes | None:
-    try:
-        return Record(text, header_end).message(task_id.encode(), template)
-    except ValueError:
-        return None
 
 
 def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
@@ -273,9 +316,11 @@ def _too_late(when: When) -> InvalidDueTime:
     return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
 
 
-def _outcome(task_id: str, status: bytes, rest: list[Any]) -> Outcome:
-    _refuse_unreadable(task_id, status, *rest)
-    return Outcome(status.decode())
+def _outcome(task_id: str, answer: bytes) -> tuple[Outcome, bytes]:
+    """An answer's first word as an outcome, and the rest of it."""
+    word, _, rest = answer.partition(b" ")
+    _refuse_unreadable(task_id, word, rest)
+    return Outcome(word.decode()), rest
 
 
 def _state(word: bytes) -> State:

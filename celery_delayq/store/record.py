@@ -19,9 +19,9 @@ A message that is sent for the first time, or large, or unlike the usual, is kep
 
 The message ends where its due time belongs, so rescheduling never touches it. ``hand_over`` joins
 messages in its script; whoever else wants one is given the parts, and joins them here, at half of
-Redis's time. ``lua/_prelude.lua`` describes the same layout to the scripts. What was written is
-read by every later version with the same first byte; a record that begins with another one becomes
-a dead letter, whole, and is left alone.
+Redis's time. ``lua/prelude/record.lua`` describes the same layout to the scripts. What was written
+is read by every later version with the same first byte; a record that begins with another one
+becomes a dead letter, whole, and is left alone.
 """
 
 from __future__ import annotations

@@ -19,9 +19,11 @@ import redis
 from .connection import Connection, packed
 from .keys import Keys
 
+_FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
-_PRELUDE = "_prelude.lua"
+# What scripts share, each part after those that it uses.
+_PRELUDE = ("record", "message", "writing", "call", "left", "due", "claims", "entry")
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
 
@@ -89,14 +91,19 @@ def _words(text: str) -> set[str]:
 @lru_cache(maxsize=1)
 def load() -> dict[str, Script]:
     """Every script by its name, read once from the package's files."""
-    folder = resources.files("celery_delayq.store") / "lua"
-    prelude = (folder / _PRELUDE).read_text("utf-8")
+    shared = prelude()
     return {
-        name: Script.parse(name, prelude, path.read_text("utf-8"))
-        for path in folder.iterdir()
-        if path.name.endswith(".lua") and path.name != _PRELUDE
+        name: Script.parse(name, shared, path.read_text("utf-8"))
+        for path in _FOLDER.iterdir()
+        if path.name.endswith(".lua")
         for name in [path.name[: -len(".lua")]]
     }
+
+
+def prelude() -> str:
+    """What scripts share; of it each has what it uses."""
+    parts = (_FOLDER / "prelude" / f"{name}.lua" for name in _PRELUDE)
+    return "\n".join(part.read_text("utf-8") for part in parts)
 
 
 class Scripts:

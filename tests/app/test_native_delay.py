@@ -13,6 +13,7 @@ from kombu import Exchange, Queue
 from celery_delayq.message import native_delay
 from tests.app.support import FAR
 from tests.support.ports import free_port
+from tests.support.shards import keys_of
 
 TOPIC = Exchange("shop", type="topic")
 ORDERS = Queue("orders", TOPIC, routing_key="order.new", queue_arguments={"x-queue-type": "quorum"})
@@ -35,7 +36,7 @@ def quorum_app(delayq_app, url):
 
 def route_of(redis, task_id):
     """Where a scanner would publish an entry to."""
-    record = redis.hget("{delayq:0}:records", task_id)
+    record = redis.hget(keys_of(task_id)["records"], task_id)
     length, rest = record[2:].split(b":", 1)
     return json.loads(rest[: int(length)])
 
@@ -57,6 +58,53 @@ def test_the_queue_that_is_read_is_the_routing_key_the_task_had(quorum_app):
     captured = quorum_app.send_task("t", countdown=3600)
 
     assert quorum_app.delayq.get(captured.id).queue == "order.new"
+
+
+OTHER = Exchange("other", type="topic")
+SAME_KEY = [
+    Queue("first", Exchange("direct"), routing_key="k"),
+    Queue("one", TOPIC, routing_key="k", queue_arguments={"x-queue-type": "quorum"}),
+    Queue("two", OTHER, routing_key="k", queue_arguments={"x-queue-type": "quorum"}),
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queue": "one"},
+        {"queue": "two"},
+        {"queue": SAME_KEY[2]},
+        {"exchange": "other", "routing_key": "k", "exchange_type": "topic"},
+        {"exchange": "elsewhere", "routing_key": "unknown", "exchange_type": "topic"},
+    ],
+    ids=repr,
+)
+def test_of_queues_that_are_bound_with_one_key_it_goes_to_the_right_one(
+    delayq_app, url, redis, options
+):
+    app = delayq_app(
+        f"amqp://127.0.0.1:{free_port()}//",
+        delayq_url=url,
+        delayq_capture_eta=True,
+        task_queues=SAME_KEY,
+        task_default_queue="one",
+        task_routes={"routed": {"queue": "two"}},
+    )
+    for name in ("t", "routed"):
+        plain = app.send_task(name, delayq_after=3600, **options)
+
+        captured = app.send_task(name, countdown=3600, **options)
+
+        assert route_of(redis, captured.id) == route_of(redis, plain.id)
+
+
+def test_what_the_router_said_of_another_call_is_not_taken(amqp, quorum_app):
+    quorum_app.amqp.router.route({"queue": "mail"}, "t")
+    options = rewritten("order.new")
+
+    native_delay.undo(options, amqp)
+
+    assert options["queue"].name == "orders"
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome
 from celery_delayq.integration import control
-from tests.app.support import FAR, LONG_AGO, claim, lists
+from tests.app.support import FAR, LONG_AGO, claim, lists, redis_ms
+from tests.support.shards import each
 
 
 @pytest.fixture
@@ -73,13 +74,16 @@ def test_revoke_of_a_list_cancels_what_waits_and_tells_workers_of_the_rest(app, 
     assert (method, arguments["task_id"]) == ("revoke", [left.id, "nobody"])
 
 
-def test_revoke_of_what_has_left_is_celery_s_with_all_of_its_options(app, add, delayq, told):
+def test_revoke_of_what_has_left_is_celery_s_with_all_of_its_options(app, add, delayq, told, redis):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 
     app.control.revoke(result.id, terminate=True, signal="SIGKILL")
 
-    assert told() == [("revoke", {"task_id": result.id, "terminate": True, "signal": "SIGKILL"})]
+    [(command, arguments)] = told()
+    assert arguments.pop("delayq_told") <= redis_ms(redis)
+    assert command == "revoke"
+    assert arguments == {"task_id": result.id, "terminate": True, "signal": "SIGKILL"}
 
 
 def test_terminate_cancels_what_waits(app, add, delayq, told):
@@ -206,8 +210,9 @@ def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeyp
 def test_every_worker_remembers_what_may_have_been_delivered(app, add, delayq, panel, redis):
     add.s(1).set(task_id="a", exchange="mail", routing_key="m").delay_until(LONG_AGO)
     claim(delayq)
-    for member in redis.zrange("{delayq:0}:leased", 0, -1):
-        redis.zadd("{delayq:0}:leased", {member: 1})  # the lease ran out
+    for leased in each("leased"):
+        for member in redis.zrange(leased, 0, -1):
+            redis.zadd(leased, {member: 1})  # the lease ran out
     assert delayq.cancel("a") is Outcome.UNCERTAIN
 
     panel(app, "a")

@@ -6,6 +6,7 @@ from celery_delayq import DelayQ, ScannerStep
 from celery_delayq.errors import InvalidSetting, UnknownSetting
 from celery_delayq.settings import SETTINGS
 from tests.app.support import FAR
+from tests.support.shards import keys_of
 
 EXPECTED = {
     "delayq_url": "a redis:// or rediss:// URL",
@@ -17,6 +18,7 @@ EXPECTED = {
     "delayq_max_message": "a whole number of bytes from 10000 to 100000000",
     "delayq_capture_eta": "true or false",
     "delayq_min_delay": "a number of seconds from 0 to 86400",
+    "delayq_once": "true or false",
 }
 
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
@@ -30,6 +32,7 @@ WRONG = [
     ("delayq_max_message", 1e6),
     ("delayq_capture_eta", "no"),
     ("delayq_min_delay", None),
+    ("delayq_once", 1),
 ]
 RIGHT = [
     ("delayq_prefix", "x" * 64),
@@ -40,6 +43,7 @@ RIGHT = [
     ("delayq_max_message", 10_000),
     ("delayq_capture_eta", True),
     ("delayq_min_delay", 0),
+    ("delayq_once", True),
 ]
 
 
@@ -263,7 +267,7 @@ def test_a_store_in_another_database_gets_no_messages_for_lists_of_its_own(
     result = add.delay_until(FAR, 2)
 
     with redis_server.client(db=7) as client:
-        [record] = client.hvals("{delayq:0}:records")
+        record = client.hget(keys_of(result.id)["records"], result.id)
     assert record.startswith(b"1R")
     assert delayq.get(result.id).args == (2,)
 

@@ -7,11 +7,12 @@ import pytest
 import celery_delayq
 from celery_delayq import Outcome
 from celery_delayq.settings import SETTINGS
+from celery_delayq.store.scripts import prelude
 from tests.readme.document import DOCUMENTS, FAULTS, PACKAGE, README, ROOT, TESTS
 from tests.readme.tables import tables
 
 LINES = 300
-OPTIONS = {"delayq_at", "delayq_after"}
+OPTIONS = {"delayq_at", "delayq_after", "delayq_once"}
 HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered"}
 
 
@@ -93,8 +94,7 @@ def test_every_attribute_of_delayq_is_named(shop):
 
 
 def test_the_format_that_is_described_is_the_one_that_is_written():
-    prelude = next((ROOT / "celery_delayq").rglob("_prelude.lua")).read_text("utf-8")
-    assert "local FORMAT = '1'" in prelude
+    assert "local FORMAT = '1'" in prelude()
     assert "This release writes and reads version 1." in PACKAGE.parts("Limits")
 
 

@@ -12,15 +12,26 @@ from dataclasses import replace
 
 import fakeredis
 
+from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import Endpoint, Engine, Entries, NewEntry, PooledConnection
+from celery_delayq.store import (
+    Copies,
+    Endpoint,
+    Engine,
+    Entries,
+    Membership,
+    NewEntry,
+    PooledConnection,
+)
 from celery_delayq.store.connection import packed
 from celery_delayq.store.keys import KEYS, Keys
 from celery_delayq.store.record import NewRecord, Template, destination_for, whole
 from celery_delayq.store.scripts import Scripts
+from tests.support.shards import SHARDS
 
 CLOCK = "test:clock"
+OF_CALLS = ("answers", "answers_old", "fences", "fences_old", "meta")
 TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
 NOW_MS = 1_800_000_000_000
 FAR_MS = NOW_MS + 86_400_000
@@ -50,6 +61,9 @@ def endpoint(server, db=0) -> Endpoint:
     return Endpoint(path=server.socket, db=db)
 
 
+MEMBERSHIP = Membership(5.0)
+
+
 class ClockedScripts(Scripts):
     """The scripts, reading the time from a key."""
 
@@ -72,13 +86,14 @@ class Store:
 
     def __init__(self, server, prefix="delayq", *, clocked=True):
         self.endpoint = endpoint(server) if server else Endpoint()
-        self.keys = Keys(prefix)
+        # Of several shards one: a script knows no other.
+        self.keys = Keys(prefix, SHARDS - 1, SHARDS)
         self.raw = server.client() if server else fakeredis.FakeRedis(server=self._fake)
         self._clocked = clocked
         if clocked:
             self.set_ms(NOW_MS)
         self.scripts = self.new_scripts()
-        self.entries = Entries(self.scripts)
+        self.entries = Entries(self.scripts, MEMBERSHIP)
         self._engines = []
 
     def new_scripts(self) -> Scripts:
@@ -90,7 +105,9 @@ class Store:
         return PooledConnection(self.endpoint)
 
     def engine(self, *, batch_size=200, lease=30.0, alive=15.0) -> Engine:
-        engine = Engine(self.new_scripts(), batch_size=batch_size, lease=lease, alive=alive)
+        engine = Engine(
+            self.new_scripts(), MEMBERSHIP, batch_size=batch_size, lease=lease, alive=alive
+        )
         self._engines.append(engine)
         return engine
 
@@ -124,13 +141,17 @@ class Store:
         return self.put(task_id, record, due_ms, **options)
 
     def put(self, task_id, record, due_ms, *, when=None, **options) -> int:
-        options.setdefault("operation", operation())
         new = NewEntry(task_id, when or When("at", due_ms), record)
         (answer,) = self.entries.schedule([new], **options)
         if isinstance(answer, DelayQError):
             raise answer
         assert answer.task_id == task_id
         return answer.due_ms
+
+    def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
+        """A copy is at a worker; which attempt was there first."""
+        *hand_over, attempt = hand_over_and_attempt
+        return Copies([self.scripts], lease).first((*hand_over,), attempt, clock.monotonic() + 5)
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """What *count* calls of schedule write, without their round trips; returns the ids."""
@@ -170,12 +191,8 @@ class Store:
         return self.raw.hget(self.keys["records"], task_id)
 
     def snapshot(self) -> dict[bytes, bytes]:
-        """Every key but the clock, as Redis dumps it."""
-        return {
-            key: self.raw.dump(key)
-            for key in sorted(self.raw.scan_iter("*"))
-            if key != CLOCK.encode()
-        }
+        """Every key but the clock, and what is known of calls, as Redis dumps it."""
+        return {key: self.raw.dump(key) for key in self._told_of() if key != CLOCK.encode()}
 
     def contents(self) -> dict[bytes, object]:
         """The same, as it is meant: in whatever order Redis keeps it."""
@@ -185,7 +202,11 @@ class Store:
             b"list": lambda key: self.raw.lrange(key, 0, -1),
             b"string": self.raw.get,
         }
-        return {key: read[self.raw.type(key)](key) for key in sorted(self.raw.scan_iter("*"))}
+        return {key: read[self.raw.type(key)](key) for key in self._told_of()}
+
+    def _told_of(self) -> list[bytes]:
+        of_calls = {self.keys[name].encode() for name in OF_CALLS}
+        return sorted(set(self.raw.scan_iter("*")) - of_calls)
 
     def lease_out(self) -> None:
         """Let every lease run out: what the passing of time does, at no other entry's cost."""
@@ -201,12 +222,11 @@ class Store:
             "dead_reasons",
             "template_uses",
             "templates",
-            "wake",
         )
         # No transaction: a full Redis queues no commands.
         with self.raw.pipeline(transaction=False) as pipe:
             for name in names:
-                read = {"ZSET": pipe.zrange, "HASH": pipe.hgetall, "LIST": pipe.lrange}
+                read = {"ZSET": pipe.zrange, "HASH": pipe.hgetall}
                 kind = KEYS[name].split()[0]
                 read[kind](self.keys[name], *(() if kind == "HASH" else (0, -1)))
             found = dict(zip(names, pipe.execute(), strict=True))
@@ -217,7 +237,6 @@ class Store:
         assert counted.keys() == held, "an index and the records differ"
         assert found["dead_reasons"].keys() == places["dead"]
         assert places["leased"] <= found["claims"].keys() <= held
-        assert len(found["wake"]) <= 1
         shared_by = Counter(filter(None, map(template_of, found["records"].values())))
         assert {name: int(count) for name, count in found["template_uses"].items()} == shared_by
         assert found["templates"].keys() == shared_by.keys()

@@ -169,6 +169,11 @@ def own_timer(ready):
     ready.engine.hand_over()
 
 
+def old_generation(ready):
+    ready.store.arrive("one", 1)
+    ready.store.raw.hset(ready.store.keys["arrived"], "since", NOW_MS - 4_000_000)
+
+
 def clock_back(ready):
     ready.store.set_ms(NOW_MS - 3_600_000)
 
@@ -177,16 +182,16 @@ def _schedule_many(ready):
     record = new_record("m0", destination_for("L", "celery"), "")
     shared = new_record("m", destination_for("L", "celery"), "", share=True)
     new = [NewEntry(f"m{n}", When("at", NOW_MS - 9), (record, shared, shared)[n]) for n in range(3)]
-    ready.store.entries.schedule(new, operation=b"many....")
+    ready.store.entries.schedule(new)
 
 
 def _schedule_one(ready):
-    ready.store.schedule("new", NOW_MS - 9, operation=b"new.....")
+    ready.store.schedule("new", NOW_MS - 9)
 
 
 def _schedule_first(ready):
     ready.store.entries._templates.clear()
-    ready.store.schedule("new", share=True, operation=b"new.....")
+    ready.store.schedule("new", share=True)
 
 
 def _schedule_late(ready):
@@ -194,17 +199,15 @@ def _schedule_late(ready):
     record = new_record("late0", destination_for("L", "celery"), "", share=True)
     times = [("late0", NOW_MS), ("late1", 2**52)]
     new = [NewEntry(task_id, When("at", ms), record) for task_id, ms in times]
-    ready.store.entries.schedule(new, operation=b"late....")
+    ready.store.entries.schedule(new)
 
 
 def _supersede_plain(task_id):
-    return lambda ready: ready.store.schedule(task_id, operation=b"super...", supersede=True)
+    return lambda ready: ready.store.schedule(task_id, supersede=True)
 
 
 def _supersede(task_id):
-    return lambda ready: ready.store.schedule(
-        task_id, share=True, operation=b"super...", supersede=True
-    )
+    return lambda ready: ready.store.schedule(task_id, share=True, supersede=True)
 
 
 def _nack(verdict):
@@ -265,6 +268,7 @@ CASES = [
     Case("ack", "full", lambda ready: ready.engine.ack(ready.claimed), fill_tombstones, "claimed"),
     *(Case("nack", verdict, _nack(verdict)) for verdict in ("unsent", "unknown", "refused")),
     Case("reclaim", "clock back", lambda ready: ready.engine.reclaim(), clock_back),
+    Case("arrive", "generation", lambda ready: ready.store.arrive("new", 1), old_generation),
     Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),
 ]
 

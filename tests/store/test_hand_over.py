@@ -51,7 +51,7 @@ def test_by_redis_own_clock_each_pass_moves_what_is_due_and_nothing_else(real_st
 @SHARE
 def test_what_arrives_is_the_message_with_the_due_time_filled_in(store, share):
     payload = 'é "\\\n\x00 }} \U0001f600'
-    store.schedule("a", NOW_MS - 1, payload=payload, share=share, operation=b"abcdefgh")
+    store.schedule("a", NOW_MS - 1, payload=payload, share=share)
     store.engine().hand_over()
     message = json.loads(store.raw.rpop("celery"))
     assert message["body"] == payload

@@ -1,13 +1,12 @@
 """Scripts are called by name, with named arguments, on a server that may have forgotten them."""
 
 import re
-from importlib import resources
 
 import pytest
 
 from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.store.keys import KEYS
-from celery_delayq.store.scripts import load
+from celery_delayq.store.scripts import load, prelude
 
 COUNTS = (0, 0, 0, 0)
 
@@ -103,9 +102,8 @@ def test_no_server_at_all_is_store_unavailable(start_redis, store_on):
 
 @pytest.mark.parametrize("name", sorted(load()))
 def test_a_script_has_of_the_prelude_what_it_uses_and_no_more(name):
-    prelude = (resources.files("celery_delayq.store") / "lua" / "_prelude.lua").read_text("utf-8")
     text = re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", load()[name].text, flags=re.DOTALL)
-    for word in re.findall(r"^local (?:function )?(\w+)", prelude, re.MULTILINE):
+    for word in re.findall(r"^local (?:function )?(\w+)", prelude(), re.MULTILINE):
         defined = len(re.findall(rf"^local (?:function )?{word}\b", text, re.MULTILINE))
         assert defined == (len(re.findall(rf"\b{word}\b", text)) > 0), word
         assert len(re.findall(rf"\b{word}\b", text)) != 1, f"{word} is not used"

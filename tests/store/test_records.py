@@ -13,7 +13,7 @@ from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
 from celery_delayq.store.record import Record, Template
 from tests.store import support
-from tests.store.support import FAR_MS, NOW_MS, operation
+from tests.store.support import FAR_MS, NOW_MS
 
 HEAD = b"%-13d%013d" % (NOW_MS, NOW_MS) + b"abcdefgh"
 ORDER = b"\x00" * 5 + b"\x01"
@@ -136,7 +136,7 @@ def test_no_good_record_is_called_damaged(store, monkeypatch, digits):
     # and a name that begins with I or T like the letter that tells the form.
     for number, lines in enumerate(itertools.islice(names_of(b"IT"), 4)):
         monkeypatch.setattr(support, "LINES", lines)
-        store.schedule(f"a{number}", share=True, operation=b"1" * digits + b"a" * (8 - digits))
+        store.schedule(f"a{number}", share=True * digits + b"a" * (8 - digits))
     seen = store.engine().hand_over()
     assert (seen.handed_over, seen.dead) == (4, [])
 
@@ -215,7 +215,7 @@ garbage = st.one_of(
 def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.schedule("first", operation=operation())
+    store.schedule("first")
     store.schedule("bad")
     store.schedule("last")
     damage(store, "bad", data)

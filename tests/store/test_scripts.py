@@ -6,12 +6,13 @@ from importlib import resources
 import pytest
 
 from celery_delayq.store.keys import KEYS
+from celery_delayq.store.scripts import prelude
 
 FOLDER = resources.files("celery_delayq.store") / "lua"
 SOURCES = {
     path.name: path.read_text("utf-8") for path in FOLDER.iterdir() if path.name.endswith(".lua")
 }
-SCRIPTS = sorted(SOURCES.keys() - {"_prelude.lua"})
+SCRIPTS = sorted(SOURCES)
 # Declared under a name of its own: the caller says which of two keys it is.
 CHOSEN_BY_CALLER = {("page.lua", "index")}
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",), "STRING": ("GET", "SET")}
@@ -154,7 +155,7 @@ def test_every_argument_has_its_range_or_meaning(name):
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_no_global_variable_is_set(name):
-    assert globals_set(SOURCES["_prelude.lua"] + SOURCES[name]) == set()
+    assert globals_set(prelude() + SOURCES[name]) == set()
 
 
 @pytest.mark.parametrize(
@@ -183,4 +184,4 @@ def test_no_script_decodes_a_body(name):
 @each_script
 def test_time_is_asked_for_in_one_place_only(name):
     assert "'TIME'" not in code(name)
-    assert code("_prelude.lua").count("'TIME'") == 1
+    assert prelude().count("'TIME'") == 1

@@ -1,0 +1,36 @@
+--[[ What is remembered of an entry from one hand-over attempt to the next. ]]
+
+-- The claims field of an entry.
+-- attempts: how often it was sent, or may have been; refusals: how often the broker said no;
+-- uncertain: the outcome of some attempt is not known.
+local function parse_claim(claim)
+  local attempts, refusals, uncertain, lease_ms, token =
+    string.match(claim or '', '^(%d+):(%d+):(%d):(%d+):(.*)$')
+  if not attempts then
+    return {attempts = 0, refusals = 0, uncertain = false, lease_ms = 0, token = ''}
+  end
+  return {
+    attempts = tonumber(attempts), refusals = tonumber(refusals), uncertain = uncertain == '1',
+    lease_ms = tonumber(lease_ms), token = token,
+  }
+end
+
+local function format_claim(claim)
+  return string.format('%d:%d:%d:%d:%s',
+    claim.attempts, claim.refusals, claim.uncertain and 1 or 0, claim.lease_ms, claim.token)
+end
+
+-- Whether an entry is under the claim of that token, which stands last in the text.
+local function is_claimed(text, token)
+  return text and sub(text, -#token - 1) == ':' .. token
+end
+
+-- What is kept of an entry's claim once that ended: nothing, where no attempt was made.
+local function end_claim(claims, id, claim)
+  claim.token = ''
+  if claim.attempts == 0 and not claim.uncertain then
+    redis.call('HDEL', claims, id)
+  else
+    redis.call('HSET', claims, id, format_claim(claim))
+  end
+end

@@ -1,0 +1,75 @@
+--[[ What is due, and who is to wake for it. ]]
+local FRESH = 20 -- ms for which what fell due counts as fresh, see due_members
+local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
+
+local function head_of(index)
+  local head = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
+  return head[2] and tonumber(head[2]) or -1
+end
+
+-- What to take next of an index: members that are due, in due order, at most `limit`. Where more than
+-- that is overdue, up to a quarter are those that fell due just now, so that a backlog holds up
+-- nothing that comes after it. Returns the members, the fresh ones first, and how many those are.
+local function due_members(index, now, limit)
+  local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now), 'LIMIT', 0, limit)
+  local last = #members == limit and redis.call('ZSCORE', index, members[limit])
+  if not last or tonumber(last) >= now - FRESH then return members, 0 end
+  local share = math.floor(limit / 4)
+  local mixed = redis.call('ZRANGEBYSCORE', index, whole(now - FRESH), whole(now), 'LIMIT', 0, share)
+  local fresh = #mixed
+  for at = 1, limit - fresh do mixed[fresh + at] = members[at] end
+  return mixed, fresh
+end
+
+-- Take the first `taken` members that due_members gave out of their index.
+local function remove_taken(index, members, fresh, taken)
+  if taken > fresh then redis.call('ZREMRANGEBYRANK', index, 0, taken - fresh - 1) end
+  local first = math.min(taken, fresh)
+  if first > 0 then redis.call('ZREM', index, unpack(members, 1, first)) end
+end
+
+-- What a scanner has promised: to be up at `at`, and for whatever it is told of. `by` is its name, or
+-- empty where all were told, and none has looked since. Or nil: nobody has promised anything.
+local function promise_of(timer)
+  local at, by = string.match(redis.call('GET', timer) or '', '^(%d+):(.*)$')
+  return at and {at = tonumber(at), by = by}
+end
+
+-- Whether the scanner that promised is taken for dead: it should have been up, and is not.
+local function is_overdue(promise, now)
+  return promise.at < now - OVERDUE
+end
+
+-- Tell one scanner that there is something to look at; whether it listens. Where publishing is not
+-- allowed, scanners find it when they look by themselves.
+local function tell(wake, scanner)
+  local heard = redis.pcall('PUBLISH', wake .. ':' .. scanner, '')
+  return type(heard) == 'number' and heard > 0
+end
+
+local function tell_all(wake)
+  redis.pcall('PUBLISH', wake, '')
+end
+
+-- See to it that a scanner is up at `due`, when something falls due: nobody is told who has promised that,
+-- and whoever is told is taken at his word, so that of many calls one tells. It can fail no more: what it
+-- is for is written.
+local function wake_for(due, now, wake, timer, promise)
+  local kept = promise and not is_overdue(promise, now)
+  due = math.max(due, now)
+  if kept and promise.at <= due then return end
+  local by = kept and promise.by or ''
+  if by == '' or not tell(wake, by) then
+    tell_all(wake)
+    by = ''
+  end
+  redis.pcall('SET', timer, whole(due) .. ':' .. by)
+end
+
+-- Another scanner that is alive: of two, the one that was the last to say so. Or nil.
+local function stand_in(scanners, scanner, now)
+  local rows = redis.call('ZREVRANGE', scanners, 0, 1, 'WITHSCORES')
+  for at = 1, #rows, 2 do
+    if rows[at] ~= scanner and tonumber(rows[at + 1]) > now then return rows[at] end
+  end
+end

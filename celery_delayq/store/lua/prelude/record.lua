@@ -1,0 +1,107 @@
+--[[ The clock; the layout of members and records.
+
+member   6 bytes insertion number, big-endian, then the id: equal due times keep insertion order
+
+record   1 byte    format version, '1'; a script leaves a record of another format as it is
+         1 byte    L: bound for a list in this Redis; R: for a relay through the broker
+         length of the destination in decimal, ':', the destination (for L, the list's key)
+         -- here the header ends; positions from here
+         1..6      insertion number, as in the member
+         7..19     due time, ms, 13 bytes, blanks after the digits
+         20..32    when it was scheduled, ms, 13 digits
+         33..40    operation id of the call that scheduled it
+         41        I: the message follows, as JSON up to the due time at its end
+                   T: it shares a template: 12 bytes that name it, then what differs, in 6 lines
+template the message's JSON, in 10 lines: between two of them belongs what differs; see message_of
+         Its name is the first 12 bytes of its text's SHA-1: one that was spoilt is not pushed.
+
+A message is bytes to a script: it is put together and cut, never parsed.
+]]
+local FORMAT = '1'
+local SOUND = '^%d+ *' .. string.rep('%d', 13) .. '........[IT]$'
+local DIGITS = '^' .. string.rep('%d', 26)
+local sub = string.sub
+
+local function clock_us()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- The text of a whole number: `tostring` keeps 14 digits only.
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+local function id_of(member)
+  return sub(member, 7)
+end
+
+-- Whether what follows the header_end can be read: due time, time of scheduling, operation, form.
+local function is_sound(record, header_end)
+  if #record <= header_end + 41 then return false end
+  -- Nearly always all digits.
+  if string.find(record, DIGITS, header_end + 7) then
+    local form = string.byte(record, header_end + 41)
+    return form == 73 or form == 84
+  end
+  return string.find(sub(record, header_end + 7, header_end + 41), SOUND)
+end
+
+-- Where the destination of a record ends; or nil, and what is wrong with it.
+local function header_end_of(record)
+  if not record then return nil, 'no record' end
+  local length, at = string.match(record, '^.(%d+):()', 2)
+  if sub(record, 1, 1) ~= FORMAT then
+    return nil, 'record format ' .. string.format('%q', sub(record, 1, 1)) .. ' is unknown'
+  end
+  if not length then return nil, 'record has no destination' end
+  local header_end = at - 1 + length
+  if not is_sound(record, header_end) then return nil, 'record is damaged' end
+  return header_end
+end
+
+-- When an entry was changed last, in us.
+local function changed_of(record, header_end)
+  return tonumber(sub(record, header_end + 20, header_end + 32)) * 1000
+end
+
+local function destination_of(record, header_end)
+  return sub(record, string.find(record, ':', 3, true) + 1, header_end)
+end
+
+local function member_of(record, header_end, id)
+  return sub(record, header_end + 1, header_end + 6) .. id
+end
+
+local function due_of(record, header_end)
+  return tonumber(sub(record, header_end + 7, header_end + 19))
+end
+
+-- A due time as a record has it. (Not by string.format: the text is there as a rule, and printing a
+-- number is slow.)
+local function padded(text)
+  return text .. string.rep(' ', 13 - #text)
+end
+
+-- A new record; `body` is its part from the letter that tells its form.
+local function record_of(destination, order, due, created, operation, body)
+  return FORMAT .. destination .. order .. padded(due) .. created .. operation .. body
+end
+
+-- The name of the template that the body of a new record shares, or false.
+local function name_in(body)
+  return sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+end
+
+local function with_due(record, header_end, text)
+  return sub(record, 1, header_end + 6) .. padded(text) .. sub(record, header_end + 20)
+end
+
+local function operation_of(record, header_end)
+  return sub(record, header_end + 33, header_end + 40)
+end
+
+-- The name of the template that a record shares, or nil.
+local function template_of(record, header_end)
+  if string.byte(record, header_end + 41) == 84 then return sub(record, header_end + 42, header_end + 53) end
+end
