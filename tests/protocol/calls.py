@@ -15,7 +15,7 @@ TIMEOUT = 2  # ticks that a call may take; the greatest there is, too
 NOW, NEVER = 0, -100
 NOTHING_THERE = ("handed_over", "not_found")
 EFFECTS = ("held", "done", "uncertain")  # answers of a call that took effect
-REFUSALS = ("late", "ahead", "stale")  # nothing was written, and the reply tells the time
+REFUSALS = ("late", "join", "stale")  # nothing was written, and the reply tells the time
 
 HELD, EMPTY, HANDED_OVER = Entry(), Entry(place=GONE), Entry(place=GONE, handed=True)
 
@@ -43,7 +43,7 @@ class Store(NamedTuple):
     entry: Entry = EMPTY
     owner: int | None = None  # the call that scheduled what is held
     changed: int = NEVER  # when a call last changed the entry
-    fence: int = NEVER  # when a call last removed an entry, found none, or changed what left
+    fence: int = NEVER  # when a call last removed an entry, or found none
     answers: tuple[Answer, ...] = ()
     left: int | None = None  # the call that had scheduled what left, if that is remembered
 
@@ -62,6 +62,10 @@ class Ordered:
 
     A caller that gives up before its deadline is one that is interrupted: it does no harm to what
     is held. It only does not know yet whether its call will take effect.
+
+    What is handed over leaves no fence. So a schedule whose caller was interrupted may run after a
+    later call under its id, if what that call scheduled or moved has left by then. It takes a task
+    that is due within a time-out; `FencesWhatLeavesYoung` would prevent it.
 
     A caller's clock that runs ahead of Redis's, or Redis's clock that is set back, by less than a
     time-out: calls take effect once, but one whose caller was interrupted may do so that much too
@@ -88,8 +92,7 @@ class Ordered:
         if request.deadline <= NOW:
             return "late"
         # Its caller does not know the time: Redis's clock was set back, or its own runs fast.
-        ahead = request.issued > NOW or request.deadline > NOW + TIMEOUT
-        return "ahead" if ahead else ""
+        return "join" if request.deadline > NOW + TIMEOUT else ""
 
     def remembered(self, store: Store, request: Request) -> str:
         return next((each.text for each in store.answers if self.is_for(each, request)), "")
@@ -103,7 +106,11 @@ class Ordered:
 
     def is_stale(self, store: Store, request: Request) -> bool:
         # Equal is too old: the call may have been issued first, and arrive later in the same tick.
-        return request.issued <= (store.fence if store.entry.place == GONE else store.changed)
+        # (The scripts count in us, and let equal times pass: see `LetsEqualTimesPass`.)
+        return request.issued <= self.last_change(store) <= NOW
+
+    def last_change(self, store: Store) -> int:
+        return store.fence if store.entry.place == GONE else store.changed
 
     def change(self, store: Store, request: Request) -> tuple[Store, str]:
         if request.kind == "schedule":
@@ -128,16 +135,8 @@ class Ordered:
         return store._replace(fence=NOW)
 
     def leave(self, store: Store, *, handed: bool = False) -> Store:
-        # The time of the last change stays as a fence, or an older schedule of the same id, whose
-        # caller was interrupted, would run now. (No request is older than a time-out: what leaves
-        # later than that after its last change needs no fence, which is nearly everything.)
-        young = store.changed >= NOW - TIMEOUT
-        return store._replace(
-            entry=HANDED_OVER if handed else EMPTY,
-            owner=None,
-            changed=NEVER,
-            fence=store.changed if young else store.fence,
-        )
+        entry = HANDED_OVER if handed else EMPTY
+        return store._replace(entry=entry, owner=None, changed=NEVER)
 
     def hand_over(self, store: Store) -> Store:
         """One script: out of the store, into the list."""
@@ -180,11 +179,18 @@ def moved(store: Store, ticks: int) -> Store:
     )
 
 
-class HandsOverWithoutFence(Ordered):
-    """Only calls leave fences: one that removes an entry, and one that finds none."""
+class FencesWhatLeavesYoung(Ordered):
+    """More than the scripts do: what is handed over leaves the time of its last change as a fence.
+
+    Without it, a schedule whose caller was interrupted may run after a later call whose task has
+    left by then. No request is older than a time-out, so what leaves later than that after its last
+    change needs no fence, and that is nearly everything.
+    """
 
     def leave(self, store, *, handed=False):
-        return super().leave(store, handed=handed)._replace(fence=store.fence)
+        young = store.changed >= NOW - TIMEOUT
+        fence = store.changed if young else store.fence
+        return super().leave(store, handed=handed)._replace(fence=fence)
 
 
 class WithoutDeadline(Ordered):
@@ -216,7 +222,7 @@ class LetsEqualTimesPass(Ordered):
     """
 
     def is_stale(self, store, request):
-        return request.issued < (store.fence if store.entry.place == GONE else store.changed)
+        return request.issued < self.last_change(store) <= NOW
 
 
 class NewOperationWhenStale(Ordered):

@@ -1,9 +1,9 @@
 """Scanners that sleep over two shards, and the messages that wake them: every order of events.
 
 A script that schedules something earlier than the head of its shard publishes a message to the one
-scanner that watches this shard. A subscription promises nothing: a message may be lost, or find a
-scanner that is dead. So nobody sleeps longer than the safety interval, and whoever wakes looks at
-every shard.
+scanner that watches this shard, or to all of them, where nobody hears that. A subscription promises
+nothing: a message may be lost, or its reader may die. So nobody sleeps longer than the safety
+interval, and whoever wakes looks at every shard.
 
 Time passes only when no living scanner has anything to do. An entry that is overdue by more than
 the safety interval is then one that may wait for ever.
@@ -93,10 +93,15 @@ def _scheduled(world: World) -> Iterator[Step]:
                 yield name, after
                 continue
             after = after._replace(heads=_with(world.heads, shard, due))
-            heard = world.scanners[watcher].lives
-            yield name, after.with_scanner(watcher, mail=True) if heard else after
+            yield name, _told(after, watcher)
             if world.faults:
                 yield f"{name}, the message is lost", after._replace(faults=world.faults - 1)
+
+
+def _told(world: World, watcher: int) -> World:
+    if world.scanners[watcher].lives:
+        return world.with_scanner(watcher, mail=True)
+    return world._replace(scanners=tuple(each._replace(mail=each.lives) for each in world.scanners))
 
 
 def _looks(world: World, habits: Habits, who: int) -> World:

@@ -19,7 +19,7 @@ class Scenario:
     clients: tuple[tuple[str, ...], ...]
     held: bool = False  # there is an entry at the start, due and acknowledged
     interrupted: tuple[int, ...] = (0,)  # the calls whose caller may leave before the deadline
-    lags: tuple[tuple[int, int], ...] = ((0, 1), (1, 0))  # of the clients, at the start
+    lags: tuple[tuple[int, ...], ...] = ((0, 1),)  # of the clients, at the start
     still: bool = False  # no time passes
     fine: bool = False  # a tick is shorter than a script, so that each has one of its own
     tombstones: bool = True  # how an entry left is known for a while
