@@ -5,10 +5,11 @@ from typing import Any
 
 from celery_delayq.clock import When
 from celery_delayq.store import Membership
+from tests.simulator.books import Finding
 from tests.simulator.broker import Broker
 from tests.simulator.clients import IDS, Client, Planned, planned
 from tests.simulator.decisions import Decisions
-from tests.simulator.judge import Finding, Judge
+from tests.simulator.judge import Judge
 from tests.simulator.network import Network, Request, Wire
 from tests.simulator.patches import owned
 from tests.simulator.sabotage import NONE, Sabotage
