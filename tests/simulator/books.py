@@ -16,6 +16,7 @@ RULES = {
     "unasked": "nothing comes that nobody asked for",
     "overtime": "a call ends with its time",
     "unanswered": "when nothing fails any more, a call is answered",
+    "tardy": "when nothing fails any more, what is due leaves within the safety interval",
     "left over": "what is due leaves",
     "check": "the package's own check finds nothing",
     "error": "no other errors",

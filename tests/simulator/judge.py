@@ -5,6 +5,7 @@ entry comes, has another due time, or goes. Whose request that was is known.
 """
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +23,10 @@ SLACK_US = SECOND // 10  # that a call may take beyond its time
 class Judge:
     """Told of every request that Redis ran, of every message, and of every answer."""
 
-    def __init__(self, find: Callable[[Finding], None]):
+    def __init__(self, find: Callable[[Finding], None], patience_ms: int):
         self._find = find
+        self._patience_ms = patience_ms
+        self.prompt_from_ms: float = math.inf  # the due time from which on nothing waits longer
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
 
@@ -125,6 +128,9 @@ class Judge:
             self.found("unasked", f"{headers['id']} is pushed, and was not there")
         else:
             self._is_not_early(life, "pushed", now_ms)
+            late_ms = now_ms - life.view.due_ms - self._patience_ms - SLACK_US // 1000
+            if late_ms > 0 and life.view.due_ms > self.prompt_from_ms:
+                self.found("tardy", f"{life} is pushed {late_ms} ms later than that")
         self._delivered(name_in(message), headers)
 
     def published(self, _: str, body: bytes, headers: dict[str, Any]) -> None:
