@@ -13,7 +13,8 @@ from celery_delayq.scheduling.writing import write
 from celery_delayq.services import Hooks
 from celery_delayq.store import Entries, Membership, NewEntry, Receipt
 from celery_delayq.store.record import Template, destination_for, whole
-from tests.simulator.judge import Answer, Call, Judge
+from tests.simulator.books import Answer, Call
+from tests.simulator.judge import Judge
 from tests.simulator.network import Interrupted
 from tests.simulator.server import QUEUE, START_US
 from tests.simulator.world import SECOND, Actor
