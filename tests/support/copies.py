@@ -4,10 +4,10 @@ from contextlib import closing
 
 from celery_delayq import DelayQ
 from celery_delayq.handover.link import Link
-from celery_delayq.store import Engine, LeasedEntry, Scripts
+from celery_delayq.store import LeasedEntry
 from tests.support.waiting import eventually
 
-AT_ONCE = 0.001  # seconds; a lease that has run out when it is looked at
+AT_ONCE = 1  # ms; a lease that has run out when it is looked at
 
 
 def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -> list[LeasedEntry]:
@@ -21,8 +21,8 @@ def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -
     """
     services = delayq.services
     made: list[LeasedEntry] = []
-    scripts = Scripts(services.connect(), services.scripts.keys)
-    with closing(Engine(scripts, batch_size=100, lease=AT_ONCE, alive=1.0)) as engine:
+    with closing(services.engine()) as engine:
+        engine._lease_ms = AT_ONCE
         for number in range(1, count + 1):
             claimed, _ = engine.claim(100)
             (entry,) = (one for one in claimed if one.task_id == task_id)
