@@ -4,7 +4,8 @@ from contextlib import closing
 
 from celery_delayq import DelayQ
 from celery_delayq.handover.link import Link
-from celery_delayq.store import LeasedEntry
+from celery_delayq.store import LeasedEntry, Scripts
+from celery_delayq.store.keys import shard_of
 from tests.support.waiting import eventually
 
 AT_ONCE = 1  # ms; a lease that has run out when it is looked at
@@ -19,9 +20,10 @@ def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -
         count: How many attempts are made at it.
         ack: Whether the last of the scanners acknowledges it, or fails as the others do.
     """
-    services = delayq.services
     made: list[LeasedEntry] = []
-    with closing(services.engine()) as engine:
+    shards = delayq.services.scripts
+    scripts = Scripts(delayq.services.connect(), shards[shard_of(task_id, len(shards))].keys)
+    with closing(delayq.services.engine(scripts)) as engine:
         engine._lease_ms = AT_ONCE
         for number in range(1, count + 1):
             claimed, _ = engine.claim(100)
