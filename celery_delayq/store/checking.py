@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..logs import plain
 from .scripts import Scripts
 
 COUNT = 20  # fields of a slice: records may be large
@@ -58,7 +59,7 @@ class Finding:
         return SENTENCES[self.kind]
 
     def __str__(self) -> str:
-        return f"{self.id}: {self.sentence}"
+        return f"{plain(self.id)}: {self.sentence}"
 
 
 def check(scripts: Scripts) -> Iterator[Finding]:
