@@ -13,7 +13,7 @@ from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
 from celery_delayq.store.record import Record, Template
 from tests.store import support
-from tests.store.support import FAR_MS, NOW_MS, operation
+from tests.store.support import FAR_MS, NOW_MS
 
 HEAD = b"%-13d%013d" % (NOW_MS, NOW_MS) + b"abcdefgh"
 ORDER = b"\x00" * 5 + b"\x01"

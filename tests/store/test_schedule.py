@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.clock import MAX_DUE_MS, When, after
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime
 from celery_delayq.store import Outcome, State
-from tests.store.support import FAR_MS, NOW_MS, operation
+from tests.store.support import FAR_MS, NOW_MS
 
 HOLD = ["schedule", "schedule_relayed"]
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
