@@ -26,7 +26,7 @@ from tests.support.worker import WorkerProcess
 DIRECT, TO_REDIS, TO_RABBIT = "direct", "relay to Redis", "relay to RabbitMQ"
 PATHS = (DIRECT, TO_REDIS, TO_RABBIT)
 
-TIMEOUT, LEASE = 1.0, 3.0  # seconds; short, so that they run out while one looks on
+TIMEOUT, LEASE = 1.0, 5.0  # seconds; short, so that they run out while one looks on
 SETTINGS = {
     "delayq_timeout": TIMEOUT,
     "delayq_lease": LEASE,
@@ -99,7 +99,7 @@ class Site:
         config: Sequence[str] = (),
         workers: bool = False,
         processes: int = 2,
-        pace: float = 0.02,
+        pace: float = 0.04,
     ):
         self.path = path
         self.random = random.Random(f"{seed} site")
