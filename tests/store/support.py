@@ -6,7 +6,6 @@ here it reads a key. So time is an argument, to the microsecond, and everything 
 
 import hashlib
 import json
-import os
 from collections import Counter
 from dataclasses import replace
 
@@ -53,10 +52,6 @@ LINES = [
 ROUTE = json.dumps({"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True})
 
 
-def operation() -> bytes:
-    return os.urandom(4).hex().encode()
-
-
 def endpoint(server, db=0) -> Endpoint:
     return Endpoint(path=server.socket, db=db)
 
@@ -84,8 +79,9 @@ def _clocked(script):
 class Store:
     """The package's Entries and Engines over one prefix, and what their keys hold."""
 
-    def __init__(self, server, prefix="delayq", *, clocked=True):
+    def __init__(self, server, prefix="delayq", *, clocked=True, timeout=MEMBERSHIP.timeout):
         self.endpoint = endpoint(server) if server else Endpoint()
+        self.membership = replace(MEMBERSHIP, timeout=timeout)
         # Of several shards one: a script knows no other.
         self.keys = Keys(prefix, SHARDS - 1, SHARDS)
         self.raw = server.client() if server else fakeredis.FakeRedis(server=self._fake)
@@ -93,7 +89,7 @@ class Store:
         if clocked:
             self.set_ms(NOW_MS)
         self.scripts = self.new_scripts()
-        self.entries = Entries(self.scripts, MEMBERSHIP)
+        self.entries = Entries(self.scripts, self.membership)
         self._engines = []
 
     def new_scripts(self) -> Scripts:
@@ -106,7 +102,7 @@ class Store:
 
     def engine(self, *, batch_size=200, lease=30.0, alive=15.0) -> Engine:
         engine = Engine(
-            self.new_scripts(), MEMBERSHIP, batch_size=batch_size, lease=lease, alive=alive
+            self.new_scripts(), self.membership, batch_size=batch_size, lease=lease, alive=alive
         )
         self._engines.append(engine)
         return engine
@@ -190,19 +186,22 @@ class Store:
     def record(self, task_id: str) -> bytes | None:
         return self.raw.hget(self.keys["records"], task_id)
 
-    def snapshot(self) -> dict[bytes, bytes]:
-        """Every key but the clock, and what is known of calls, as Redis dumps it."""
-        return {key: self.raw.dump(key) for key in self._told_of() if key != CLOCK.encode()}
+    def snapshot(self) -> dict[bytes, object]:
+        """Every key but the clock, and what is known of calls."""
+        contents = self.contents()
+        contents.pop(CLOCK.encode(), None)
+        return contents
 
-    def contents(self) -> dict[bytes, object]:
-        """The same, as it is meant: in whatever order Redis keeps it."""
+    def contents(self, *, all_keys=False) -> dict[bytes, object]:
+        """What is known of tasks, in whatever order Redis keeps it; or *all_keys*."""
         read = {
             b"zset": lambda key: self.raw.zrange(key, 0, -1, withscores=True),
             b"hash": self.raw.hgetall,
             b"list": lambda key: self.raw.lrange(key, 0, -1),
             b"string": self.raw.get,
         }
-        return {key: read[self.raw.type(key)](key) for key in self._told_of()}
+        keys = sorted(self.raw.scan_iter("*")) if all_keys else self._told_of()
+        return {key: read[self.raw.type(key)](key) for key in keys}
 
     def _told_of(self) -> list[bytes]:
         of_calls = {self.keys[name].encode() for name in OF_CALLS}
