@@ -17,7 +17,7 @@ from celery_delayq.errors import DelayQError
 from celery_delayq.store import Endpoint, Engine, Entries, NewEntry, PooledConnection
 from celery_delayq.store.connection import packed
 from celery_delayq.store.keys import KEYS, Keys
-from celery_delayq.store.record import NewRecord, Template, destination_for, whole
+from celery_delayq.store.record import FORM, NewRecord, Template, destination_for, labels_for, whole
 from celery_delayq.store.scripts import Scripts
 
 CLOCK = "test:clock"
@@ -39,6 +39,7 @@ LINES = [
     ', "kwargsrepr": ',
     ', "delayq_due": ',
 ]
+LABELS = labels_for("tests.remind", "celery")
 ROUTE = json.dumps({"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True})
 
 
@@ -254,15 +255,15 @@ def new_record(
     """A message as Celery's are, in either of a record's forms."""
     if share:
         differing = ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
-        return Template.of(LINES).new_record(destination, differing)
+        return Template.of(LINES).new_record(destination, LABELS, differing)
     text = json.dumps({"body": payload, "headers": {"id": task_id, "delayq_due": 0}})
-    return whole(destination, text.removesuffix("0}}"))
+    return whole(destination, LABELS, text.removesuffix("0}}"))
 
 
 def template_of(record: bytes) -> bytes | None:
     """The name of the template that a record shares."""
     length, _, rest = record[2:].partition(b":")
-    form = rest[int(length) + 40 :]
+    form = rest[int(length) + FORM :]
     return form[1:13] if form[:1] == b"T" else None
 
 

@@ -13,9 +13,11 @@ from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
 from celery_delayq.store.record import Record, Template
 from tests.store import support
-from tests.store.support import FAR_MS, NOW_MS, operation
+from tests.store.support import FAR_MS, LABELS, NOW_MS, operation
 
-HEAD = b"%-13d%013d" % (NOW_MS, NOW_MS) + b"abcdefgh"
+TIMES = b"%-13d%016d" % (NOW_MS, NOW_MS * 1000) + NOW_MS.to_bytes(6, "big")
+HEAD = TIMES + b"abcdefgh" + LABELS
+SPOILT = HEAD[:20] + b"x" * 9 + HEAD[29:]
 ORDER = b"\x00" * 5 + b"\x01"
 
 UNREADABLE = {
@@ -34,7 +36,8 @@ UNREADABLE = {
     "cut before the message": b"1L6:celery" + ORDER + HEAD + b"I",
     "no such form": b"1L6:celery" + ORDER + HEAD + b"Z{}",
     "a due time that is none": b"1L6:celery" + ORDER + b"x" * 13 + HEAD[13:] + b"I{}",
-    "a time of scheduling that is none": b"1L6:celery" + ORDER + HEAD[:20] + b"x" * 14 + b"I{}",
+    "a time of scheduling that is none": b"1L6:celery" + ORDER + SPOILT + b"I{}",
+    "a flag to come": b"1L6:celery" + ORDER + HEAD.replace(LABELS, b"1" + LABELS[1:]) + b"I{}",
 }
 BROKEN = {
     "a template that is gone": b"1L6:celery" + ORDER + HEAD + b"T" + b"n" * 12 + b"1\n2\n3\n4\n5",

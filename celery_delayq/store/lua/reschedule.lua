@@ -41,13 +41,14 @@ elseif mode == 'by' then
 end
 if when > latest then return {'late'} end
 
+local changed = changed_next(record, header_end, math.floor(clock_us() / 1000))
 local index = sub(record, 2, 2) == 'L' and due or relay
 -- What is only put off is no earlier than the head.
 local later = place == index and when >= tonumber(score)
 local token = not later and needs_token(wake, index, when)
 
 allow_when_full(records)
-redis.call('HSET', records, id, with_due(record, header_end, text))
+redis.call('HSET', records, id, with_due(record, header_end, text, changed))
 put_back(index, text, place, member, claims, claim)
 if place == dead then redis.call('HDEL', dead_reasons, id) end
 if token then redis.call('LPUSH', wake, '1') end

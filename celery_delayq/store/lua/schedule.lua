@@ -23,7 +23,7 @@ ARGV[5...] entries    of each entry, one after the other:
          mode         at | after: what `ms` counts from
          ms           unix time, or milliseconds from now, >= 0
          destination  the record's header, from its second byte
-         body         the record's part from the letter that tells its form
+         body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this
                       one, or the caller believes it is here
 
@@ -52,7 +52,7 @@ if again or supersede then check_types({leased, dead}, {tombstones, tombstones_o
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local rounded_up = math.ceil(now_us / 1000)
-local created = string.format('%013.0f', now)
+local created, changed_now = string.format('%016.0f', now_us), six_bytes(now)
 local sharing = {} -- name of a template that is here -> uses that are counted, and not made yet
 local brought = {} -- templates that came along, be their entry refused or not
 local seq -- last insertion number used
@@ -93,9 +93,7 @@ local function next_order()
     seq = redis.call('HINCRBY', meta, 'seq', most) - most
   end
   seq = seq + 1
-  local floor = math.floor
-  return string.char(floor(seq / 2^40) % 256, floor(seq / 2^32) % 256, floor(seq / 2^24) % 256,
-    floor(seq / 2^16) % 256, floor(seq / 2^8) % 256, seq % 256)
+  return six_bytes(seq)
 end
 
 local function schedule(at, id, mode, ms, destination, body, template)
@@ -130,10 +128,11 @@ local function schedule(at, id, mode, ms, destination, body, template)
   end
 
   local index = sub(destination, 1, 1) == 'L' and due or relay
+  local changed = present and six_bytes(changed_next(present, header_end, now)) or changed_now
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, text, order .. id)
   if place == leased then revoke_claim(id) end
-  redis.call('HSET', records, id, record_of(destination, order, text, created, operation, body))
+  redis.call('HSET', records, id, record_of(destination, order, text, created, changed, operation, body))
   if leftovers then
     redis.call('HDEL', claims, id)
     redis.call('HDEL', dead_reasons, id)

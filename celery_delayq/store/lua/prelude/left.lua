@@ -6,7 +6,7 @@ local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; the
 -- scheduling and operation. So a late cancel is told the truth, and a
 -- call that is repeated because its reply was lost does not schedule again.
 local function tombstone_of(stamp, record, header_end)
-  return stamp .. sub(record, header_end + 7, header_end + 40)
+  return stamp .. sub(record, header_end + 7, header_end + 35) .. operation_of(record, header_end)
 end
 
 -- Whether this generation of `tombstones` ends with the `count` entries that leave now. (Then it also

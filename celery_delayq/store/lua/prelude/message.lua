@@ -46,11 +46,11 @@ end
 local function message_of(record, header_end, id, templates, cache)
   local due = sub(record, header_end + 7, header_end + 19)
   local name = template_of(record, header_end)
-  if not name then return sub(record, header_end + 42) .. due .. '}}' end
+  if not name then return sub(record, header_end + 64) .. due .. '}}' end
   local line, defect = lines_of(templates, name, cache)
   if not line then return nil, defect end
   -- Not by a pattern, which looks at every byte by itself.
-  local first, find = header_end + 54, string.find
+  local first, find = header_end + 76, string.find
   local second = find(record, '\n', first, true)
   local third = second and find(record, '\n', second + 1, true)
   local fourth = third and find(record, '\n', third + 1, true)
