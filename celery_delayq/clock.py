@@ -32,6 +32,7 @@ __all__ = [
     "from_ms",
     "monotonic",
     "one_of",
+    "sleep",
     "to_ms",
     "utc_now",
 ]
@@ -123,6 +124,11 @@ _at, _after, _by = at, after, by
 def monotonic() -> float:
     """Seconds on a clock that nobody sets."""
     return time.monotonic()
+
+
+def sleep(seconds: float) -> None:
+    """Wait."""
+    time.sleep(seconds)  # noqa: TID251 - everybody else waits here
 
 
 def utc_now() -> datetime:

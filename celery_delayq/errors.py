@@ -15,6 +15,7 @@ DelayQError
 ├── LibraryChanged
 ├── BrokerDown                (of ``hand_over``; scanners wait, and go on)
 └── StoreError
+    ├── StoreDiffers
     ├── StoreFull
     └── StoreUnavailable      (kombu.exceptions.OperationalError)
 """
@@ -208,13 +209,40 @@ class StoreError(DelayQError):
         return f"{self.step.replace('_', ' ')} failed: {self.why}"
 
 
+class StoreDiffers(StoreError):
+    """The processes that share a store do not agree on what has to be the same for all."""
+
+    def __init__(self, name: str, theirs: str, ours: str) -> None:
+        DelayQError.__init__(self, name, theirs, ours)
+        self.step = "join"
+        self.name = name
+        self.theirs = theirs
+        self.ours = ours
+        self.why = (
+            f"the store has {name} {theirs!r}, this process {ours!r}; give it a delayq_prefix of "
+            "its own, or make all processes agree"
+        )
+
+    def sentence(self) -> str:
+        return self.why
+
+
 class StoreFull(StoreError):
     """Redis is at ``maxmemory``; no new task can be scheduled until memory is freed."""
 
 
 class StoreUnavailable(StoreError, OperationalError):
-    """Redis could not be reached, or did not answer in time: whether the step ran is unknown.
+    """Redis could not be reached, or did not answer in time.
 
     Also an ``OperationalError`` of kombu, because that is what ``apply_async`` raises
     when its broker is away, and what callers therefore catch.
+
+    ``may_have_run``: whether the step may have been taken. If so, and it was a call that changes
+    something, it was taken before this was raised, or never will be.
     """
+
+    def __init__(self, step: str, why: str, may_have_run: bool = True) -> None:
+        DelayQError.__init__(self, step, why, may_have_run)
+        self.step = step
+        self.why = why
+        self.may_have_run = may_have_run

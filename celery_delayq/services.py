@@ -27,6 +27,7 @@ from .store import (
     Engine,
     Entries,
     Keys,
+    Membership,
     PooledConnection,
     ScratchKeys,
     Scripts,
@@ -140,6 +141,11 @@ class Services:
         return self._configured().scripts
 
     @property
+    def membership(self) -> Membership:
+        """What the processes that share the store have to agree on."""
+        return self._configured().membership
+
+    @property
     def entries(self) -> Entries:
         """What callers do with the store."""
         return self._configured().entries
@@ -147,8 +153,10 @@ class Services:
     def engine(self, scripts: Scripts | None = None) -> Engine:
         """What a scanner does with the store, over a connection of its own unless one is given."""
         settings = self.settings
+        scripts = scripts or Scripts(self.connect(), self.scripts.keys)
         return Engine(
-            scripts or Scripts(self.connect(), self.scripts.keys),
+            scripts,
+            self.membership,
             batch_size=settings.batch_size,
             lease=settings.lease,
             alive=settings.safety_interval * GONE_AFTER,
@@ -212,7 +220,7 @@ class _Configured:
         """Go on with the store of earlier settings, or close it where it is not the same."""
         mine, theirs = self.settings, earlier.settings
         if (mine.url, mine.prefix, mine.timeout) == (theirs.url, theirs.prefix, theirs.timeout):
-            made = ("endpoint", "store_is_broker", "scripts", "entries")
+            made = ("endpoint", "store_is_broker", "membership", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
         else:
             earlier.close()
@@ -236,8 +244,13 @@ class _Configured:
         return Scripts(connection, Keys(self.settings.prefix))
 
     @cached_property
+    def membership(self) -> Membership:
+        broker = self._broker()
+        return Membership(self.settings.timeout, broker.kind, broker.hosts)
+
+    @cached_property
     def entries(self) -> Entries:
-        return Entries(self.scripts)
+        return Entries(self.scripts, self.membership)
 
     def close(self) -> None:
         if "scripts" in vars(self):

@@ -64,7 +64,10 @@ def measure(services: Services, tasks: int, progress: Progress) -> Measurements:
         StoreError: Redis is away, is or would be full, refused a step, or lost entries.
     """
     scratch = services.scratch_keys()
-    entries, engine = Entries(scratch.scripts), services.engine(scratch.scripts)
+    entries, engine = (
+        Entries(scratch.scripts, services.membership),
+        services.engine(scratch.scripts),
+    )
     schedule = partial(_schedule, entries, destination_for("L", scratch.list))
     with scratch:
         _refuse_if_full(scratch, tasks)
@@ -96,7 +99,7 @@ def _schedule(entries: Entries, destination: bytes, most: int, left: int) -> int
         NewEntry(_id(number), When("at", LONG_AGO_MS + random.randrange(DAY_MS)), record)
         for number in range(max(0, left - most), left)
     ]
-    entries.schedule(new, operation=b"bench---", again=False)
+    entries.schedule(new)
     return len(new)
 
 

@@ -25,11 +25,22 @@ _REQUIREMENTS = {
 
 @dataclass(frozen=True)
 class Broker:
-    """The app's broker: its Redis, if it is one, and its transport options."""
+    """The app's broker.
+
+    Attributes:
+        endpoint: Its Redis, if it is one.
+        options: Its transport options.
+        failover: Whether there are others to turn to.
+        kind: Its transport, virtual host and prefix of keys: what no two brokers of one store may
+            differ in.
+        hosts: Where it is.
+    """
 
     endpoint: Endpoint | None
     options: Mapping[str, Any]
     failover: bool
+    kind: str
+    hosts: str
 
     @classmethod
     def of(cls, connection: Connection) -> Broker:
@@ -41,7 +52,13 @@ class Broker:
         except ValueError:
             # kombu will say so when it connects; here it is not a Redis that tasks could wait in.
             endpoint = None
-        return cls(endpoint, options, failover=len(connection.alt or ()) > 1)
+        return cls(
+            endpoint,
+            options,
+            failover=len(connection.alt or ()) > 1,
+            kind=_kind(connection, endpoint, options),
+            hosts=_hosts(connection),
+        )
 
 
 def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
@@ -65,6 +82,23 @@ def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
     if endpoint is None:
         raise InvalidSetting("delayq_url", without_secrets(url), "a redis:// or rediss:// URL")
     return endpoint
+
+
+def _kind(connection: Connection, endpoint: Endpoint | None, options: Mapping[str, Any]) -> str:
+    if endpoint is None:
+        # Some transports have several names, which no two processes need to share.
+        transport = connection.get_transport_cls().driver_type
+        return f"{transport}, virtual host {connection.virtual_host or '/'}"
+    keys = options.get("global_keyprefix", "")
+    return f"redis, database {endpoint.db}" + (f", keys {keys}*" if keys else "")
+
+
+def _hosts(connection: Connection) -> str:
+    # Without the logins of their URLs.
+    urls = connection.alt or [connection.as_uri()]
+    port = connection.get_transport_cls().default_port
+    parts = map(url_to_parts, urls)
+    return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
 
 
 def _endpoint(connection: Connection) -> Endpoint | None:

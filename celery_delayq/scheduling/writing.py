@@ -1,16 +1,12 @@
-"""Writing entries into the store, repeated while Redis does not answer."""
+"""Writing entries into the store."""
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, islice
 from typing import Any
 
-from kombu.utils.functional import retry_over_time
-
-from .. import clock
-from ..errors import DelayQError, StoreUnavailable
+from ..errors import DelayQError
 from ..services import Services
 from ..store import NewEntry, Receipt
 from .request import Ready
@@ -23,36 +19,29 @@ def write(
     *,
     supersede: bool = False,
 ) -> list[Receipt | DelayQError]:
-    """Schedule entries in one step, repeated as *policy* says while Redis does not answer.
+    """Schedule entries in one step, repeated as *policy* says while Redis cannot be reached.
 
-    ``delayq_timeout`` is for all of that together: no attempt begins after it, and none goes on.
+    ``delayq_timeout`` is for all of that together.
 
     Returns:
         As :meth:`Entries.schedule`.
     """
-    operation, attempts = os.urandom(4).hex().encode(), itertools.count()
-    until = clock.monotonic() + services.settings.timeout
-
-    def step() -> list[Receipt | DelayQError]:
-        again = next(attempts) > 0
-        return services.entries.schedule(
-            new, operation=operation, again=again, supersede=supersede, until=until
-        )
-
-    def pause(error: StoreUnavailable, pauses: Iterator[float], _: int) -> float:
-        seconds = next(pauses)
-        if clock.monotonic() + seconds >= until:
-            raise error
-        return seconds
-
-    if policy.get("max_retries") == 0:
-        answers = step()
-    else:
-        answers = retry_over_time(step, StoreUnavailable, **{**policy, "errback": pause})
+    answers = services.entries.schedule(new, supersede=supersede, pauses=_pauses(**policy))
     for answer in answers:
         if isinstance(answer, Receipt):
             services.hooks.scheduled(answer.task_id, answer.due_ms)
     return answers
+
+
+def _pauses(
+    max_retries: int | None = None,
+    interval_start: float = 2,
+    interval_step: float = 2,
+    interval_max: float = 30,
+) -> Iterator[float]:
+    """The pauses of Celery's retry policy, with kombu's defaults."""
+    growing = (min(interval_start + n * interval_step, interval_max) for n in count())
+    return islice(growing, max_retries)
 
 
 def write_one(services: Services, ready: Ready) -> Receipt:

@@ -10,6 +10,7 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
+from .calls import Membership
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .endpoint import Endpoint
@@ -33,6 +34,7 @@ __all__ = [
     "Finding",
     "Keys",
     "LeasedEntry",
+    "Membership",
     "NewEntry",
     "Outcome",
     "PooledConnection",

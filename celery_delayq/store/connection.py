@@ -90,9 +90,10 @@ class PooledConnection:
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         if until is None:
             until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
-        with translated(step):
-            pool = self.pool
+        pool = self.pool
+        with translated(step, may_have_run=False):
             connection = pool.take(until)
+        with translated(step):
             try:
                 connection._sock.settimeout(seconds_left(until))
                 text = b"*%d\r\n%s" % (len(command), b"".join(command))
@@ -144,18 +145,23 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def translated(step: str) -> Iterator[None]:
-    """Raise this package's errors instead of redis-py's."""
+def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
+    """Raise this package's errors instead of redis-py's.
+
+    Args:
+        step: What it is for, as the error shall say.
+        may_have_run: Whether a command that was not answered was sent.
+    """
     try:
         yield
     except redis.exceptions.NoScriptError:
         raise
     except _AWAY as error:
-        raise StoreUnavailable(step, str(error)) from error
+        raise StoreUnavailable(step, str(error), may_have_run) from error
     except redis.exceptions.RedisError as error:
         refusal = refusal_of(error)
         if refusal is Refusal.FULL:
             raise StoreFull(step, str(error)) from error
         if refusal is Refusal.AWAY:
-            raise StoreUnavailable(step, str(error)) from error
+            raise StoreUnavailable(step, str(error), False) from error
         raise StoreError(step, str(error)) from error

@@ -12,6 +12,7 @@ from datetime import datetime
 from .. import clock
 from ..clock import EPOCH
 from ..errors import StoreUnavailable
+from .calls import Member, Membership
 from .record import Record
 from .scripts import Scripts
 
@@ -100,9 +101,19 @@ class LeasedEntry:
 class Engine:
     """What a scanner does with the store; one per scanner."""
 
-    def __init__(self, scripts: Scripts, *, batch_size: int, lease: float, alive: float) -> None:
+    def __init__(
+        self,
+        scripts: Scripts,
+        membership: Membership,
+        *,
+        batch_size: int,
+        lease: float,
+        alive: float,
+    ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
         self._scripts = scripts
+        self._member = Member(scripts, membership, scanner=True)
+        self._joined = False
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
@@ -110,7 +121,14 @@ class Engine:
         self._tokens = itertools.count(1)
 
     def hand_over(self) -> Seen:
-        """Hand over one batch of what is bound for lists in the store's own Redis."""
+        """Hand over one batch of what is bound for lists in the store's own Redis.
+
+        Raises:
+            StoreDiffers: this process would use the store in another way than the others.
+        """
+        if not self._joined:
+            self._member.join()
+            self._joined = True
         asked = clock.monotonic()
         now_us, handed_over, *heads, has_timer, dead, refused = self._scripts.call(
             "hand_over",

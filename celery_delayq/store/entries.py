@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +13,7 @@ from typing import Any
 from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
 from . import checking
+from .calls import Calls, Member, Membership
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .scripts import Scripts
@@ -24,7 +25,7 @@ PAGE = 200
 PAGE_BYTES = 4_000_000
 
 # What ``schedule.lua`` answers where it wrote nothing.
-_CONFLICT, _LATE, _NO_TEMPLATE = -1, -2, -3
+_CONFLICT, _LATE = -1, -2
 
 
 class State(str, Enum):
@@ -79,69 +80,70 @@ class Receipt:
 class Entries:
     """What callers do with the store."""
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, membership: Membership) -> None:
         self._scripts = scripts
+        self._calls = Calls(scripts, Member(scripts, membership), membership.timeout)
         self._templates: set[bytes] = set()
 
     def schedule(
         self,
         new: Sequence[NewEntry],
         *,
-        operation: bytes,
-        again: bool = True,
         supersede: bool = False,
         until: float | None = None,
+        pauses: Iterable[float] = (),
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, all of them in one step of Redis's; the caller bounds how many.
 
         Args:
             new: The entries.
-            operation: 8 bytes that name this call. A repetition after a lost reply must bring
-                the same ones; it then changes nothing and gets the same answer.
-            again: Whether this may be such a repetition; the first call need not look for it.
             supersede: The caller is this very task, running: an entry of its id that may have
                 been delivered gives way. One that has not left is another task, and stays.
             until: When to give up, by the monotonic clock.
+            pauses: Seconds before each repetition while Redis cannot be reached.
 
         Returns:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
             entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
         """
-        options: dict[str, Any] = {
-            "latest": MAX_DUE_MS,
-            "operation": operation,
-            "again": int(again),
-            "supersede": int(supersede),
-        }
+        pauses = iter(pauses)
 
-        def call(known: Container[bytes]) -> list[int]:
+        def call(known: Container[bytes]) -> bytes:
             entries = _arguments(new, known)
-            answer = self._scripts.call("schedule", until=until, entries=entries, **options)
-            return [int(word) for word in answer.split()]
+            answer: bytes = self._calls.call(
+                "schedule",
+                until=until,
+                pauses=pauses,
+                latest=MAX_DUE_MS,
+                supersede=int(supersede),
+                entries=entries,
+            )[0]
+            return answer
 
         # A template that this process has sent before is there, as a rule: not once more, unless it
-        # is for many. Where one of them has to wait for it, they would lose their order.
-        known: Container[bytes] = self._templates if len(new) == 1 else ()
-        answers = call(known)
-        if _NO_TEMPLATE in answers:
-            answers = call(())
+        # is for many.
+        answer = call(self._templates if len(new) == 1 else ())
+        if answer == b"templates":
+            answer = call(())
         if len(self._templates) < SENT_AT_MOST:
             self._templates.update(one.record.name for one in new if one.record.name)
-        return [_scheduled(answer, one) for answer, one in zip(answers, new, strict=True)]
+        words = answer.split()
+        return [_scheduled(int(word), one) for word, one in zip(words, new, strict=True)]
 
     def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
         """Remove an entry that has not left; returns its message where it was removed."""
-        status, *rest = self._scripts.call("cancel", id=task_id)
-        return _outcome(task_id, status, rest), _message(task_id, *rest) if rest else None
+        answer, *rest = self._calls.call("cancel", id=task_id)
+        return _outcome(task_id, answer)[0], _message(task_id, *rest) if rest else None
 
     def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
         """Give an entry another due time; returns it, in ms, where that was done."""
-        status, *rest = self._scripts.call(
+        (answer,) = self._calls.call(
             "reschedule", id=task_id, mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
         )
-        if status == b"late":
+        if answer == b"too_late":
             raise _too_late(when)
-        return _outcome(task_id, status, rest), rest[0] if rest else None
+        outcome, rest = _outcome(task_id, answer)
+        return outcome, int(rest) if rest else None
 
     def find(self, task_id: str) -> Entry | None:
         """The entry, or ``None``.
@@ -274,9 +276,11 @@ def _too_late(when: When) -> InvalidDueTime:
     return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
 
 
-def _outcome(task_id: str, status: bytes, rest: list[Any]) -> Outcome:
-    _refuse_unreadable(task_id, status, *rest)
-    return Outcome(status.decode())
+def _outcome(task_id: str, answer: bytes) -> tuple[Outcome, bytes]:
+    """An answer's first word as an outcome, and the rest of it."""
+    word, _, rest = answer.partition(b" ")
+    _refuse_unreadable(task_id, word, rest)
+    return Outcome(word.decode()), rest
 
 
 def _state(word: bytes) -> State:

@@ -6,6 +6,8 @@ script may touch them together. One shard for now: 0.
 
 from __future__ import annotations
 
+SCHEMA = "1"  # version of the layout; a process with another one is refused
+
 # Key -> Redis type and content. The scripts' headers use these very names.
 KEYS: dict[str, str] = {
     "due": "ZSET  member -> due time in ms, of entries bound for a list in this Redis",
@@ -19,10 +21,14 @@ KEYS: dict[str, str] = {
     "dead_reasons": "HASH  id -> why it is in `dead`",
     "tombstones": "HASH  id -> what is remembered of an entry that left: how, and when",
     "tombstones_old": "HASH  the generation before; each holds some 10,000",
+    "answers": "HASH  operation -> answer of a changing call, while a request of it may come",
+    "answers_old": "HASH  the generation before; a generation lasts as long as the longest call",
+    "fences": "HASH  id -> when a call left no entry under it, us; older requests are refused",
+    "fences_old": "HASH  the generation before",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "timer": "STRING  which scanner has its timer set for the next due time, and when that is",
     "wake": "LIST  at most one token: something earlier than the head was scheduled",
-    "meta": "HASH  seq -> last insertion number; schema -> version of this layout",
+    "meta": "HASH  seq -> last insertion number; what processes agree on; when generations turned",
 }
 
 

@@ -1,16 +1,15 @@
 """What one entry is in Redis. The scripts put it together; this side writes two parts of it.
 
-    1L6:celery ...... 1767225600000 1767222000123456 ...... abcdefgh 0 ...... ...... T .......... ..
-    || |       |      |             |                |      |        | |      |      | |
-    || |       |      |             |                |      |        | |      |      | |  the rest
-    || |       |      |             |                |      |        | |      |      | named so (12)
-    || |       |      |             |                |      |        | |      |      shares one,
-    || |       |      |             |                |      |        | |      |      or is whole (I)
-    || |       |      |             |                |      |        | |      queue it was sent with
-    || |       |      |             |                |      |        | task
-    || |       |      |             |                |      |        flags
-    || |       |      |             |                |      operation id of the call
-    || |       |      |             |                last change, ms, 6 bytes
+    1L6:celery ...... 1767225600000 1767222000123456 ....... 0 ...... ...... T ............ ...
+    || |       |      |             |                |       | |      |      | |            |
+    || |       |      |             |                |       | |      |      | |     what differs
+    || |       |      |             |                |       | |      |      | its name, 12 bytes
+    || |       |      |             |                |       | |      |      shares a template (T),
+    || |       |      |             |                |       | |      |      or is whole (I)
+    || |       |      |             |                |       | |      queue it was sent with
+    || |       |      |             |                |       | task
+    || |       |      |             |                |       flags
+    || |       |      |             |                last change, us, 7 bytes
     || |       |      |             when it was scheduled, us
     || |       |      due time, ms
     || |       insertion number, 6 bytes
@@ -55,13 +54,13 @@ LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that e
 LINES = 10
 NO_FLAGS = b"0"
 LABEL_BYTES = 6
-FORM = 62  # where its letter stands, behind the header
+FORM = 55  # where its letter stands, behind the header
 DIFFERING = 6  # what belongs between them, ids and due time apart
 
 
 @dataclass(frozen=True)
 class NewRecord:
-    """What scheduling writes of a record; the script adds times, order and operation.
+    """What scheduling writes of a record; the script adds number and times.
 
     Attributes:
         destination: See :func:`destination_for`.
@@ -197,11 +196,12 @@ class Record:
         if len(line) != LINES or len(differing) != DIFFERING:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing
-        operation = text[header_end + 41 : header_end + 49]
+        # Together with the id no other message has it, so it is the delivery tag.
+        created = text[header_end + 19 : header_end + 35]
         root = root or b'"%s"' % task_id
         # fmt: off
         return b"".join((
-            line[0], task_id, line[1], task_id, operation, line[2], body, line[3], task_id,
+            line[0], task_id, line[1], task_id, created, line[2], body, line[3], task_id,
             line[4], root, line[5], parent, line[6], self._expiry(expires),
             line[7], args, line[8], kwargs, line[9], self._due, b"}}",
         ))

@@ -23,7 +23,7 @@ _FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
-_PRELUDE = ("record", "message", "writing", "left", "due", "claims", "entry")
+_PRELUDE = ("record", "message", "writing", "call", "left", "due", "claims", "entry")
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
 

@@ -48,11 +48,11 @@ def prepare(store: Store) -> Prepared:
     # Names and operations would be others the next time, and so what they leave.
     engine.name = "scanner"
     engine.hand_over()
-    store.schedule("list", share=True, operation=b"list....")
-    store.schedule_relayed("dead", share=True, operation=b"dead....")
+    store.schedule("list", share=True)
+    store.schedule_relayed("dead", share=True)
     engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
-    store.schedule_relayed("claimed", share=True, operation=b"claimed.")
-    store.schedule_relayed("waiting", NOW_MS + 1, share=True, operation=b"waiting.")
+    store.schedule_relayed("claimed", share=True)
+    store.schedule_relayed("waiting", NOW_MS + 1, share=True)
     claimed, _ = engine.claim(1)
     store.set_ms(NOW_MS + 2000)
     store.raw.delete(store.keys["wake"])
@@ -103,7 +103,7 @@ OPERATIONS = (
     Operation(
         "schedule",
         "caller",
-        lambda ready: ready.store.schedule("new", share=True, operation=b"new....."),
+        lambda ready: ready.store.schedule("new", share=True),
         NOW_MS,
         refused_when_full=True,
         face={"schedule": _schedule, "schedule_many": _schedule_many},

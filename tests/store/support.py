@@ -14,13 +14,21 @@ import fakeredis
 
 from celery_delayq.clock import When
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import Endpoint, Engine, Entries, NewEntry, PooledConnection
+from celery_delayq.store import (
+    Endpoint,
+    Engine,
+    Entries,
+    Membership,
+    NewEntry,
+    PooledConnection,
+)
 from celery_delayq.store.connection import packed
 from celery_delayq.store.keys import KEYS, Keys
 from celery_delayq.store.record import FORM, NewRecord, Template, destination_for, labels_for, whole
 from celery_delayq.store.scripts import Scripts
 
 CLOCK = "test:clock"
+OF_CALLS = ("answers", "answers_old", "fences", "fences_old", "meta")
 TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
 NOW_MS = 1_800_000_000_000
 FAR_MS = NOW_MS + 86_400_000
@@ -51,6 +59,9 @@ def endpoint(server, db=0) -> Endpoint:
     return Endpoint(path=server.socket, db=db)
 
 
+MEMBERSHIP = Membership(5.0)
+
+
 class ClockedScripts(Scripts):
     """The scripts, reading the time from a key."""
 
@@ -79,7 +90,7 @@ class Store:
         if clocked:
             self.set_ms(NOW_MS)
         self.scripts = self.new_scripts()
-        self.entries = Entries(self.scripts)
+        self.entries = Entries(self.scripts, MEMBERSHIP)
         self._engines = []
 
     def new_scripts(self) -> Scripts:
@@ -91,7 +102,9 @@ class Store:
         return PooledConnection(self.endpoint)
 
     def engine(self, *, batch_size=200, lease=30.0, alive=15.0) -> Engine:
-        engine = Engine(self.new_scripts(), batch_size=batch_size, lease=lease, alive=alive)
+        engine = Engine(
+            self.new_scripts(), MEMBERSHIP, batch_size=batch_size, lease=lease, alive=alive
+        )
         self._engines.append(engine)
         return engine
 
@@ -125,7 +138,6 @@ class Store:
         return self.put(task_id, record, due_ms, **options)
 
     def put(self, task_id, record, due_ms, *, when=None, **options) -> int:
-        options.setdefault("operation", operation())
         new = NewEntry(task_id, when or When("at", due_ms), record)
         (answer,) = self.entries.schedule([new], **options)
         if isinstance(answer, DelayQError):
@@ -171,12 +183,8 @@ class Store:
         return self.raw.hget(self.keys["records"], task_id)
 
     def snapshot(self) -> dict[bytes, bytes]:
-        """Every key but the clock, as Redis dumps it."""
-        return {
-            key: self.raw.dump(key)
-            for key in sorted(self.raw.scan_iter("*"))
-            if key != CLOCK.encode()
-        }
+        """Every key but the clock, and what is known of calls, as Redis dumps it."""
+        return {key: self.raw.dump(key) for key in self._told_of() if key != CLOCK.encode()}
 
     def contents(self) -> dict[bytes, object]:
         """The same, as it is meant: in whatever order Redis keeps it."""
@@ -186,7 +194,11 @@ class Store:
             b"list": lambda key: self.raw.lrange(key, 0, -1),
             b"string": self.raw.get,
         }
-        return {key: read[self.raw.type(key)](key) for key in sorted(self.raw.scan_iter("*"))}
+        return {key: read[self.raw.type(key)](key) for key in self._told_of()}
+
+    def _told_of(self) -> list[bytes]:
+        of_calls = {self.keys[name].encode() for name in OF_CALLS}
+        return sorted(set(self.raw.scan_iter("*")) - of_calls)
 
     def lease_out(self) -> None:
         """Let every lease run out: what the passing of time does, at no other entry's cost."""

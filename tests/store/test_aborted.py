@@ -177,16 +177,16 @@ def _schedule_many(ready):
     record = new_record("m0", destination_for("L", "celery"), "")
     shared = new_record("m", destination_for("L", "celery"), "", share=True)
     new = [NewEntry(f"m{n}", When("at", NOW_MS - 9), (record, shared, shared)[n]) for n in range(3)]
-    ready.store.entries.schedule(new, operation=b"many....")
+    ready.store.entries.schedule(new)
 
 
 def _schedule_one(ready):
-    ready.store.schedule("new", NOW_MS - 9, operation=b"new.....")
+    ready.store.schedule("new", NOW_MS - 9)
 
 
 def _schedule_first(ready):
     ready.store.entries._templates.clear()
-    ready.store.schedule("new", share=True, operation=b"new.....")
+    ready.store.schedule("new", share=True)
 
 
 def _schedule_late(ready):
@@ -194,17 +194,15 @@ def _schedule_late(ready):
     record = new_record("late0", destination_for("L", "celery"), "", share=True)
     times = [("late0", NOW_MS), ("late1", 2**52)]
     new = [NewEntry(task_id, When("at", ms), record) for task_id, ms in times]
-    ready.store.entries.schedule(new, operation=b"late....")
+    ready.store.entries.schedule(new)
 
 
 def _supersede_plain(task_id):
-    return lambda ready: ready.store.schedule(task_id, operation=b"super...", supersede=True)
+    return lambda ready: ready.store.schedule(task_id, supersede=True)
 
 
 def _supersede(task_id):
-    return lambda ready: ready.store.schedule(
-        task_id, share=True, operation=b"super...", supersede=True
-    )
+    return lambda ready: ready.store.schedule(task_id, share=True, supersede=True)
 
 
 def _nack(verdict):
@@ -229,8 +227,14 @@ def _hand_over(ready):
     return ready.engine.hand_over()
 
 
-# What a claim ends with where no attempt was made at it; these two know of one.
-NEVER = {"reclaim": ["HDEL"], "schedule": ["HDEL"]}
+# What `depart` does for other scripts than this one; and, last, what a claim ends with where no
+# attempt was made at it, while these two know of one.
+NEVER = {
+    "ack": ["HDEL"],
+    "hand_over": ["ZREM", "HDEL"],
+    "schedule": ["HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
+    "reclaim": ["HDEL"],
+}
 
 CASES = [
     *(Case(one.script, "plain", one.take, ends=one.ends) for one in OPERATIONS if one.changes),

@@ -12,7 +12,7 @@ from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Entries
 from celery_delayq.store.checking import SENTENCES
 from tests.operations.table import prepare
-from tests.store.support import FAR_MS, NOW_MS, template_of
+from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, template_of
 
 
 def key(store, name):
@@ -86,7 +86,7 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
     done = threading.Event()
 
     def change(number):
-        entries, dice = Entries(store.new_scripts()), random.Random(number)
+        entries, dice = Entries(store.new_scripts(), MEMBERSHIP), random.Random(number)
         scripts, engine = entries._scripts, store.engine(lease=30)
         while not done.is_set():
             task_id = f"a{dice.randrange(200)}"

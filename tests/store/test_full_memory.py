@@ -32,9 +32,9 @@ def test_scheduling_is_refused_and_nothing_is_written(store, share, supersede):
 
 
 def test_a_repetition_of_what_was_scheduled_before_is_answered(store):
-    store.schedule("a", FAR_MS, operation=b"abcdefgh")
+    store.schedule("a", FAR_MS)
     fill(store)
-    assert store.schedule("a", FAR_MS, operation=b"abcdefgh") == FAR_MS
+    assert store.schedule("a", FAR_MS) == FAR_MS
 
 
 def test_what_is_due_is_handed_over(store):

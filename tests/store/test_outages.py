@@ -9,13 +9,15 @@ from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.store import Endpoint, Entries, PooledConnection
 from celery_delayq.store.keys import Keys
 from celery_delayq.store.scripts import Scripts
-from tests.store.support import FAR_MS, endpoint, operation
+from tests.store.support import FAR_MS, MEMBERSHIP, endpoint, operation
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 
 def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away():
-    entries = Entries(Scripts(PooledConnection(Endpoint("127.0.0.1", free_port())), Keys("delayq")))
+    entries = Entries(
+        Scripts(PooledConnection(Endpoint("127.0.0.1", free_port())), Keys("delayq")), MEMBERSHIP
+    )
     with pytest.raises(OperationalError) as caught:
         entries.counts()
     assert isinstance(caught.value, StoreUnavailable)
@@ -93,7 +95,7 @@ def test_a_wrong_password_is_unavailable(start_redis):
     for place in (wrong, endpoint(server)):
         client = PooledConnection(place)
         with pytest.raises(StoreUnavailable):
-            Entries(Scripts(client, Keys("delayq"))).counts()
+            Entries(Scripts(client, Keys("delayq")), MEMBERSHIP).counts()
         client.close()
 
 

@@ -126,8 +126,8 @@ def test_given_another_time_its_refusals_are_forgotten(spoilt, dead):
 
 def test_what_is_known_of_an_earlier_one_under_its_id_stays(spoilt):
     """A call whose reply was lost may be repeated after all that."""
-    due_ms = spoilt.schedule("bad", to="taken", operation=b"abcdefgh")
+    due_ms = spoilt.schedule("bad", to="taken")
     spoilt.entries.cancel("bad")
     spoilt.schedule("bad", to="taken")
     spoilt.engine().hand_over()
-    assert spoilt.schedule("bad", to="taken", operation=b"abcdefgh") == due_ms
+    assert spoilt.schedule("bad", to="taken") == due_ms

@@ -213,9 +213,9 @@ def test_others_with_the_same_due_time_stay(store):
 
 
 def parts(store, task_id):
-    """Insertion number and time of scheduling, and the last change, ms."""
+    """Insertion number and time of scheduling, and the last change, us."""
     fixed = store.record(task_id)[len("1L6:celery") :]
-    return fixed[:6] + fixed[19:35], int.from_bytes(fixed[35:41], "big")
+    return fixed[:6] + fixed[19:35], int.from_bytes(fixed[35:42], "big")
 
 
 def test_a_change_keeps_number_and_time_of_scheduling_and_is_remembered(store):
@@ -223,10 +223,10 @@ def test_a_change_keeps_number_and_time_of_scheduling_and_is_remembered(store):
     store.schedule("a", FAR_MS)
     kept, changed = parts(store, "a")
     assert kept[6:] == b"%d" % (NOW_MS * 1000 + 777)
-    assert changed == NOW_MS
-    store.set_ms(NOW_MS + 5000)
+    assert changed == NOW_MS * 1000 + 777
+    store.set_us(NOW_MS * 1000 + 5555)
     store.entries.reschedule("a", When("by", 1))
-    assert parts(store, "a") == (kept, NOW_MS + 5000)
+    assert parts(store, "a") == (kept, NOW_MS * 1000 + 5555)
     assert store.entries.find("a").created_ms == NOW_MS
 
 
@@ -236,7 +236,7 @@ def test_each_change_of_an_entry_is_later_than_the_one_before(store, now_ms):
     store.set_ms(now_ms)
     for step in range(1, 4):
         store.entries.reschedule("a", When("by", 1))
-        assert parts(store, "a")[1] == NOW_MS + step
+        assert parts(store, "a")[1] == NOW_MS * 1000 + step
 
 
 def test_what_replaces_an_entry_counts_as_changed_after_it(store):
@@ -245,7 +245,7 @@ def test_what_replaces_an_entry_counts_as_changed_after_it(store):
     engine.nack("unknown", engine.claim(1)[0])
     store.set_ms(NOW_MS - 3_600_000)
     store.schedule("b", FAR_MS, supersede=True)
-    assert parts(store, "b")[1] == NOW_MS + 1
+    assert parts(store, "b")[1] == NOW_MS * 1000 + 1
 
 
 def test_a_scanners_step_is_no_change(store):

@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.clock import MAX_DUE_MS, When, after
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime
 from celery_delayq.store import Outcome, State
-from tests.store.support import FAR_MS, NOW_MS, operation
+from tests.store.support import FAR_MS, NOW_MS
 
 HOLD = ["schedule", "schedule_relayed"]
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
@@ -109,73 +109,6 @@ def test_an_id_that_was_handed_over_can_be_scheduled_again(store):
     assert store.schedule("a", FAR_MS) == FAR_MS
     assert store.entries.find("a").due_ms == FAR_MS
     store.check()
-
-
-# A repetition: the caller lost the reply and asks once more, with the same operation.
-
-
-@SHARE
-@both_kinds
-@pytest.mark.parametrize("when", [When("at", FAR_MS), When("after", 86_400_000)])
-def test_a_repetition_changes_nothing_and_gets_the_same_answer(store, put, when, share):
-    schedule, repeated = getattr(store, put), operation()
-    first = schedule("a", when=when, operation=repeated, share=share)
-    before = store.snapshot()
-    store.set_ms(NOW_MS + 5000)
-    assert schedule("a", when=when, operation=repeated, share=share) == first == FAR_MS
-    assert store.snapshot() == before
-
-
-@SHARE
-def test_a_repetition_after_the_hand_over_sends_nothing_twice(store, share):
-    repeated = operation()
-    again = {"when": When("after", 0), "operation": repeated, "share": share}
-    first = store.schedule("a", **again)
-    engine = store.engine()
-    engine.hand_over()
-    store.set_ms(NOW_MS + 5000)
-    assert store.schedule("a", **again) == first
-    assert engine.hand_over().handed_over == 0
-    assert store.arrived() == ["a"]
-
-
-def test_a_repetition_after_a_relay_sends_nothing_twice(store):
-    repeated = operation()
-    first = store.schedule_relayed("a", when=When("after", 0), operation=repeated)
-    engine = store.engine()
-    claimed, _ = engine.claim(1)
-    store.set_ms(NOW_MS + 1000)
-    assert store.schedule_relayed("a", when=When("after", 0), operation=repeated) == first
-    assert store.places("a") == ["leased"]
-    engine.ack(claimed)
-    assert store.schedule_relayed("a", when=When("after", 0), operation=repeated) == first
-    assert store.places("a") == []
-
-
-def test_a_repetition_after_a_reschedule_says_where_the_entry_is_now(store):
-    repeated = operation()
-    store.schedule("a", FAR_MS, operation=repeated)
-    store.entries.reschedule("a", When("at", FAR_MS + 7))
-    assert store.schedule("a", FAR_MS, operation=repeated) == FAR_MS + 7
-    assert store.score("due", "a") == FAR_MS + 7
-
-
-def test_a_repetition_does_not_bring_back_what_was_cancelled_meanwhile(store):
-    repeated = operation()
-    first = store.schedule("a", when=When("after", 1000), operation=repeated)
-    assert store.entries.cancel("a")[0] is Outcome.DONE
-    store.set_ms(NOW_MS + 500)
-    assert store.schedule("a", when=When("after", 1000), operation=repeated) == first
-    assert store.places("a") == []
-    assert store.record("a") is None
-
-
-def test_a_repetition_after_a_refusal_by_the_broker_says_when_it_was_due(store):
-    engine, repeated = store.engine(), operation()
-    first = store.schedule_relayed("a", operation=repeated)
-    claimed, _ = engine.claim(1)
-    engine.nack("refused", claimed, wait=60)
-    assert store.schedule_relayed("a", operation=repeated) == first
 
 
 # Superseding: a task that is running schedules itself again, under its own id.

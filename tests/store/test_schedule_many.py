@@ -8,7 +8,7 @@ from celery_delayq.store import NewEntry, Outcome, Receipt, entries
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.scripts import load
 from tests.store import support
-from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record, operation
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 LIST, RELAY = destination_for("L", "celery"), destination_for("R", ROUTE)
 OPERATION = b"abcdefgh"
@@ -19,9 +19,9 @@ def new(task_id, due_ms=FAR_MS, *, to=LIST, share=True, when=None, payload=""):
     return NewEntry(task_id, when or When("at", due_ms), record)
 
 
-def schedule(store, *many, operation=OPERATION, **options):
+def schedule(store, *many, **options):
     """Of each entry its due time in ms, or why it was refused."""
-    answers = store.entries.schedule(many, operation=operation, **options)
+    answers = store.entries.schedule(many, **options)
     receipts = [answer for answer in answers if isinstance(answer, Receipt)]
     scheduled = [
         one.task_id
@@ -80,7 +80,6 @@ def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_ref
         new("b", NOW_MS),
         new("c", NOW_MS, share=False),
         new("d", NOW_MS),
-        operation=operation(),
     )
 
     store.engine().hand_over()
@@ -174,7 +173,7 @@ def test_a_call_that_names_itself_otherwise_meets_what_the_first_one_holds(store
     many = [new("a"), new("b", to=RELAY)]
     schedule(store, *many)
 
-    assert kinds(schedule(store, *many, operation=b"another!")) == [AlreadyScheduled] * 2
+    assert kinds(schedule(store, *many)) == [AlreadyScheduled] * 2
 
 
 def test_superseding_replaces_each_entry_that_is_scheduled(store):
@@ -184,7 +183,6 @@ def test_superseding_replaces_each_entry_that_is_scheduled(store):
     answers = schedule(
         store,
         *(new(one, FAR_MS + 1, payload="new") for one in "abd"),
-        operation=b"another!",
         supersede=True,
     )
 
@@ -207,10 +205,10 @@ def test_the_one_that_is_earlier_than_the_head_leaves_a_token_wherever_it_stands
     schedule(store, new("head"), new("relayed", to=RELAY))
     store.raw.delete(store.keys["wake"])
 
-    schedule(store, new("x", FAR_MS, to=to), new("y", FAR_MS + 9, to=to), operation=operation())
+    schedule(store, new("x", FAR_MS, to=to), new("y", FAR_MS + 9, to=to))
     assert store.raw.llen(store.keys["wake"]) == 0
 
-    schedule(store, new("z", FAR_MS + 1), new("first", FAR_MS - 1, to=to), operation=operation())
+    schedule(store, new("z", FAR_MS + 1), new("first", FAR_MS - 1, to=to))
     assert store.raw.llen(store.keys["wake"]) == 1
 
 
@@ -240,7 +238,7 @@ def test_templates_that_this_process_sent_and_redis_forgot_are_sent_again(
     store.engine().hand_over()
     store.check()
 
-    schedule(store, *(new(f"a{step}") for step in range(count)), operation=operation())
+    schedule(store, *(new(f"a{step}") for step in range(count)))
 
     assert store.entries.find("a0").message.count(b"tests.remind") == 1
     assert int(store.raw.hvals(store.keys["template_uses"])[0]) == count
@@ -251,7 +249,7 @@ def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(st
     monkeypatch.setattr(entries, "SENT_AT_MOST", 2)
     for number in range(5):
         another_template(monkeypatch, number)
-        schedule(store, new(f"{number}a"), new(f"{number}b"), operation=operation())
+        schedule(store, new(f"{number}a"), new(f"{number}b"))
         store.schedule(f"{number}c", share=True)
 
     assert len(store.entries._templates) <= 2
@@ -263,7 +261,7 @@ def test_a_template_is_sent_once_for_many(store):
     def received(count):
         before = store.raw.info("stats")["total_net_input_bytes"]
         many = [new(f"{count}.{step:03}") for step in range(count)]
-        schedule(store, *many, operation=operation())
+        schedule(store, *many)
         return store.raw.info("stats")["total_net_input_bytes"] - before
 
     received(1)

@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, NewEntry, Outcome
 from tests.store import support
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS
 
 
 def templates(store) -> dict[bytes, int]:
@@ -106,10 +106,10 @@ def test_a_dead_entry_keeps_its_template(store):
 
 @pytest.mark.parametrize("refusal", ["repeat", "conflict", "late"])
 def test_a_call_that_writes_nothing_counts_nothing(store, refusal):
-    store.schedule("a", FAR_MS, share=True, operation=b"abcdefgh")
+    store.schedule("a", FAR_MS, share=True)
     before = store.snapshot()
     if refusal == "repeat":
-        store.schedule("a", FAR_MS, share=True, operation=b"abcdefgh")
+        store.schedule("a", FAR_MS, share=True)
     else:
         due = FAR_MS if refusal == "conflict" else 2**53
         with pytest.raises(ValueError, match=r"already scheduled|not a due time"):
@@ -131,9 +131,9 @@ def test_a_template_is_sent_once_per_process(store):
     received = store.raw.info("stats")["total_net_input_bytes"]
     store.schedule("b", FAR_MS, share=True)
     again = store.raw.info("stats")["total_net_input_bytes"] - received
-    stranger = Entries(store.new_scripts())
+    stranger = Entries(store.new_scripts(), MEMBERSHIP)
     record = support.new_record("c", b"L6:celery", share=True)
-    stranger.schedule([NewEntry("c", When("at", FAR_MS), record)], operation=b"abcdefgh")
+    stranger.schedule([NewEntry("c", When("at", FAR_MS), record)])
     first = store.raw.info("stats")["total_net_input_bytes"] - received - again
     stranger._scripts.connection.close()
     assert first - again > len(record.template) / 2

@@ -78,10 +78,10 @@ def test_bringing_back_what_is_dead_leaves_a_token(store):
 
 @pytest.mark.parametrize("refusal", ["repeat", "conflict"])
 def test_a_call_that_writes_nothing_leaves_no_token(store, refusal):
-    store.schedule("a", NOW_MS, operation=b"abcdefgh")
+    store.schedule("a", NOW_MS)
     taken(store)
     if refusal == "repeat":
-        store.schedule("a", NOW_MS, operation=b"abcdefgh")
+        store.schedule("a", NOW_MS)
     else:
         with pytest.raises(ValueError, match="already scheduled"):
             store.schedule("a", 0)

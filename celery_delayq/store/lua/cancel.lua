@@ -11,11 +11,20 @@ KEYS[8]   claims          HASH  id -> claim
 KEYS[9]   dead_reasons    HASH  id -> why it is dead
 KEYS[10]  tombstones      HASH  id -> tombstone of what left
 KEYS[11]  tombstones_old  HASH  the same, older
+KEYS[12]  answers         HASH  operation -> answer
+KEYS[13]  answers_old     HASH  the same, older
+KEYS[14]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[15]  fences_old      HASH  the same, older
+KEYS[16]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
 
-ARGV[1]  id  the task's id
+ARGV[1]  operation  names the call
+ARGV[2]  issued     when this request was made, us by Redis's clock
+ARGV[3]  deadline   when the call ends, us by Redis's clock
+ARGV[4]  id         the task's id
 
-Returns  {'done' | 'uncertain', record, its header_end, the template that it shares or ''}, or
-         {'in_flight' | 'handed_over' | 'not_found'}, or {'unreadable', why}
+Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer',
+         'done' | 'uncertain' | 'in_flight' | 'handed_over' | 'not_found' | 'unreadable' and why}; where it
+         is done, to the first request also record, its header_end, the template that it shares or ''
          uncertain: removed, but an earlier attempt may have delivered it
 Cost     O(log N)
 Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
@@ -23,32 +32,47 @@ Keeps    an entry under a lease stays: whoever holds it may be publishing it thi
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
 local claims, dead_reasons, tombstones, tombstones_old = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local id = ARGV[1]
+local answers, answers_old, fences, fences_old = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local meta = KEYS[16]
+local operation, issued, deadline, id = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
+local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
+if not call then return ended end
 local record, header_end, member, place, _, claim =
   entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
-if not record then return header_end end
+if record and is_overtaken(call, issued, record, header_end) then return stale(call) end
+check_types({}, {fences, fences_old, answers_old})
+if not record then
+  local answer = header_end
+  allow_when_full(tombstones)
+  if is_gone(answer) then fence(call, id, fences) end
+  return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
+end
 
-local now = math.floor(clock_us() / 1000)
+local now = math.floor(call.now_us / 1000)
 local name = template_of(record, header_end)
 local template = name and redis.call('HGET', templates, name)
-local uncertain = claim and claim.uncertain
+local answer = claim and claim.uncertain and 'uncertain' or 'done'
 
--- Nothing is rolled back: all that can fail comes before the record goes, and the record before its
--- place, which the next hand-over clears.
+-- Nothing is rolled back: all that can fail comes before the record goes.
 check_types({}, {template_uses})
 local rotates = is_full(tombstones, tombstones_old, 1)
 allow_when_full(tombstones)
 redis.call('ZREM', due, '')
-redis.call('HSET', tombstones, id, tombstone_of((uncertain and 'u' or 'c') .. whole(now), record, header_end))
-redis.call('HDEL', records, id)
-if place then redis.call('ZREM', place, member) end
-if claim then redis.call('HDEL', claims, id) end
-if place == dead then redis.call('HDEL', dead_reasons, id) end
-if name then drop_template(templates, template_uses, name, 1) end
+fence(call, id, fences)
+local reply = end_call(call, answer, answers, answers_old, fences, fences_old, meta,
+  {record, header_end, template or ''})
+local leaving = {
+  ids = {id}, place = place, members = {member}, claimed = claim, dead = place == dead, shared = {},
+}
+if name then leaving.shared[name] = 1 end
+depart(leaving, answer == 'done' and 'c' or 'u', now, {
+  records = records, claims = claims, dead_reasons = dead_reasons, tombstones = tombstones,
+  templates = templates, template_uses = template_uses,
+})
 -- It is done, and its caller is told so, also where he may not begin another generation; whoever
 -- hands over will.
 if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then
   redis.pcall('RENAME', tombstones, tombstones_old)
 end
-return {uncertain and 'uncertain' or 'done', record, header_end, template or ''}
+return reply

@@ -46,7 +46,6 @@ if alive_ms > 0 then
 end
 
 local members, fresh = due_members(due, now, limit)
-local stamp = 'h' .. whole(now) -- of a tombstone, see tombstone_of: the same for the whole batch
 local lists, cache, killed, refused = {}, {}, {}, {}
 local taken, bytes = 0, 0
 
@@ -60,7 +59,7 @@ local function list_for(key)
   for _, list in ipairs(lists) do
     if list.key == key then return list end
   end
-  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, stones = {}, shared = {}}
+  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}}
   lists[#lists + 1] = list
   return list
 end
@@ -88,10 +87,9 @@ local function take(member, id, record)
   message, defect, name = message_of(record, header_end, id, templates, cache)
   if not message then return die(member, defect) end
   bytes = bytes + #message
-  local at, stones = list.size + 1, list.stones
+  local at = list.size + 1
   list.size = at
   list.messages[at], list.ids[at], list.members[at] = message, id, member
-  stones[at * 2 - 1], stones[at * 2] = id, tombstone_of(stamp, record, header_end)
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
 end
 
@@ -157,18 +155,16 @@ end
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
 -- rolled back, and must not lose what it pushed.
 local handed_over = 0
+local keys = {
+  records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
+}
 for _, full in ipairs(lists) do
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    redis.call('HSET', tombstones, unpack(full.stones))
-    redis.call('HDEL', records, unpack(full.ids))
-    if known then redis.call('HDEL', claims, unpack(full.ids)) end
-    for name, count in pairs(full.shared) do
-      drop_template(templates, template_uses, name, count)
-    end
+    depart({ids = full.ids, claimed = known, shared = full.shared}, 'h', now, keys)
   end
 end
 if #refused == 0 then

@@ -20,7 +20,7 @@ local score, order, before = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local limit, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local function order_of(rank)
-  return number_in(redis.call('ZRANGE', index, rank, rank)[1], 1)
+  return number_in(redis.call('ZRANGE', index, rank, rank)[1], 1, 6)
 end
 
 -- Among equal due times the members stand in insertion order: halve until the place is found.

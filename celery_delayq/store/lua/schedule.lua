@@ -9,16 +9,19 @@ KEYS[6]   templates       HASH  name -> template
 KEYS[7]   template_uses   HASH  name -> how many records share the template
 KEYS[8]   claims          HASH  id -> claim
 KEYS[9]   dead_reasons    HASH  id -> why it is dead
-KEYS[10]  tombstones      HASH  id -> tombstone of what left
-KEYS[11]  tombstones_old  HASH  the same, older
-KEYS[12]  wake            LIST  at most one token
-KEYS[13]  meta            HASH  seq -> last insertion number
+KEYS[10]  wake            LIST  at most one token
+KEYS[11]  answers         HASH  operation -> answer
+KEYS[12]  answers_old     HASH  the same, older
+KEYS[13]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[14]  fences_old      HASH  the same, older
+KEYS[15]  meta            HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
 
-ARGV[1]  latest       greatest due time allowed, unix ms
-ARGV[2]  operation    8 bytes, the same when the caller repeats a call whose reply it lost
-ARGV[3]  again        1: an earlier call may have run; what left is searched for the operation
-ARGV[4]  supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
-ARGV[5...] entries    of each entry, one after the other:
+ARGV[1]  operation    names the call
+ARGV[2]  issued       when this request was made, us by Redis's clock
+ARGV[3]  deadline     when the call ends, us by Redis's clock
+ARGV[4]  latest       greatest due time allowed, unix ms
+ARGV[5]  supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
+ARGV[6...] entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `ms` counts from
          ms           unix time, or milliseconds from now, >= 0
@@ -27,34 +30,51 @@ ARGV[5...] entries    of each entry, one after the other:
          template     the template that `body` shares; empty if it comes with an entry before this
                       one, or the caller believes it is here
 
-Returns  one text: of each entry its due time, and a blank before the next; or, where nothing of it was
-         written: -1, the id is scheduled already; -2, due past `latest`; -3, its template has to be sent along
+Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; {now in us, 'templates'}:
+         all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}: of each
+         entry its due time, and a blank before the next; or, where nothing of it was written: -1, the id is
+         scheduled already; -2, due past `latest`
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place; a repeated operation changes nothing
 ]]
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
-local claims, dead_reasons, tombstones, tombstones_old = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local wake, meta = KEYS[12], KEYS[13]
-local latest, operation, again, supersede = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1', ARGV[4] == '1'
-local CONFLICT, LATE, NO_TEMPLATE = -1, -2, -3
-local FIELDS = 6
+local claims, dead_reasons, wake = KEYS[8], KEYS[9], KEYS[10]
+local answers, answers_old, fences, fences_old = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local meta = KEYS[15]
+local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local latest, supersede = tonumber(ARGV[4]), ARGV[5] == '1'
+local CONFLICT, LATE = -1, -2
+local FIRST, FIELDS = 6, 6 -- where the entries begin, and how many fields each has
+
+local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
+if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
 local heads = {[due] = head_of(due), [relay] = head_of(relay)}
 local token_waits = redis.call('LLEN', wake) > 0
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', dead_reasons) > 0
-check_types({}, {templates, template_uses})
+local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) > 0
+check_types({}, {templates, template_uses, answers_old})
 -- A single entry reads these before it writes; the second of many, after the first has written.
-if #ARGV > 4 + FIELDS then check_types({leased, dead}, {}) end
-if again or supersede then check_types({leased, dead}, {tombstones, tombstones_old}) end
+if supersede or #ARGV >= FIRST + FIELDS then check_types({leased, dead}, {}) end
 
-local now_us = clock_us()
-local now = math.floor(now_us / 1000)
-local rounded_up = math.ceil(now_us / 1000)
-local created, changed_now = string.format('%016.0f', now_us), six_bytes(now)
-local sharing = {} -- name of a template that is here -> uses that are counted, and not made yet
+-- Whether all templates that are shared are here, or come along.
+local here = {} -- name of a template -> true
 local brought = {} -- templates that came along, be their entry refused or not
+for at = FIRST, #ARGV, FIELDS do
+  local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
+  if name and template ~= '' then brought[name] = template end
+  if name and not here[name] then
+    here[name] = redis.call('HEXISTS', templates, name) == 1
+    if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
+  end
+  if has_fences and is_fenced(ARGV[at], issued, fences, fences_old) then return stale(call) end
+end
+
+local rounded_up = math.ceil(call.now_us / 1000)
+local created, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
+local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local seq -- last insertion number used
 
 -- Count a use of a template before it is made, and with the first those of all that may follow: a
@@ -65,13 +85,6 @@ local function count_use(name, most)
     sharing[name] = most
   end
   sharing[name] = sharing[name] - 1
-end
-
--- Take back what is left of an earlier entry under this id.
-local function clear(id, record, header_end, place)
-  if place then redis.call('ZREM', place, member_of(record, header_end, id)) end
-  local shared = template_of(record, header_end)
-  if shared then drop_template(templates, template_uses, shared, 1) end
 end
 
 -- Whether the running task may be a copy of this entry. What has not left is another task.
@@ -89,55 +102,54 @@ end
 
 local function next_order()
   if not seq then
-    local most = (#ARGV - 4) / FIELDS
+    local most = (#ARGV + 1 - FIRST) / FIELDS
     seq = redis.call('HINCRBY', meta, 'seq', most) - most
   end
   seq = seq + 1
   return six_bytes(seq)
 end
 
-local function schedule(at, id, mode, ms, destination, body, template)
-  local name = name_in(body)
-  if template ~= '' then brought[name] = template end
-
+local function schedule(at, id, mode, ms, destination, body)
   local when = mode == 'after' and rounded_up + ms or tonumber(ms)
   if when > latest then return LATE end
   local text = mode == 'after' and whole(when) or ms
 
-  local tombstone = again and find_tombstone(tombstones, tombstones_old, id)
-  if tombstone and sub(tombstone, -8) == operation then return tonumber(sub(tombstone, 15, 27)) end
-
-  local present, header_end, place = redis.call('HGET', records, id), nil, nil
-  if present then
+  local present, header_end, place
+  if redis.call('HEXISTS', records, id) == 1 then
+    if not supersede then return CONFLICT end
+    present = redis.call('HGET', records, id)
     header_end = header_end_of(present)
     place = header_end and place_of({due, relay, leased, dead}, member_of(present, header_end, id))
-    local repeated = header_end and operation_of(present, header_end) == operation
-    if repeated and place then return due_of(present, header_end) end
-    if not header_end then return CONFLICT end
-    if not repeated and not (supersede and may_be_delivered(id, place)) then return CONFLICT end
+    if not header_end or not may_be_delivered(id, place) then return CONFLICT end
   end
-
-  local known = not name or sharing[name] or redis.call('HEXISTS', templates, name) == 1
-  if not known and not brought[name] then return NO_TEMPLATE end
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local order = next_order()
+  local name = name_in(body)
   if name then
     count_use(name, (#ARGV + 1 - at) / FIELDS)
-    if not known then redis.call('HSET', templates, name, brought[name]) end
+    if not here[name] then
+      redis.call('HSET', templates, name, brought[name])
+      here[name] = true
+    end
   end
 
   local index = sub(destination, 1, 1) == 'L' and due or relay
-  local changed = present and six_bytes(changed_next(present, header_end, now)) or changed_now
+  local changed = present and changed_next(present, header_end, call.now_us) or changed_now
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, text, order .. id)
   if place == leased then revoke_claim(id) end
-  redis.call('HSET', records, id, record_of(destination, order, text, created, changed, operation, body))
+  redis.call('HSET', records, id, record_of(destination, order, text, created, changed, body))
   if leftovers then
     redis.call('HDEL', claims, id)
     redis.call('HDEL', dead_reasons, id)
   end
-  if present then clear(id, present, header_end, place) end
+  if present then
+    local leaving = {ids = {id}, place = place, members = {member_of(present, header_end, id)}, shared = {}}
+    local old = template_of(present, header_end)
+    if old then leaving.shared[old] = 1 end
+    depart(leaving, nil, nil, {templates = templates, template_uses = template_uses})
+  end
   if not token_waits and (heads[index] < 0 or when < heads[index]) then
     redis.call('LPUSH', wake, '1')
     token_waits = true
@@ -145,17 +157,19 @@ local function schedule(at, id, mode, ms, destination, body, template)
   return when
 end
 
-local answers, taken = {}, {}
-for at = 5, #ARGV, FIELDS do
+local told, taken = {}, {}
+for at = FIRST, #ARGV, FIELDS do
   local id = ARGV[at]
-  -- An id that comes twice: by its operation, the first one's entry would look like the second's.
-  local answer = taken[id] and CONFLICT
-    or schedule(at, id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
-  taken[id] = answer ~= LATE
-  answers[#answers + 1] = answer
+  -- An id that comes twice: the second is refused whatever became of the first.
+  local one = taken[id] and CONFLICT
+    or schedule(at, id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+  taken[id] = one ~= LATE
+  told[#told + 1] = one
 end
 for name, unused in pairs(sharing) do
   if unused > 0 then drop_template(templates, template_uses, name, unused) end
 end
+-- Nothing was written, so nothing is refused for want of memory.
+if not seq then allow_when_full(templates) end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
-return table.concat(answers, ' ')
+return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta)

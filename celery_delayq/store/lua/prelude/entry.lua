@@ -33,15 +33,15 @@ local function due_as_before(records, id, now)
 end
 
 -- An entry that can still be changed: its record and header_end, its member, place and score, and of its
--- claim what outlives a change, which is what is uncertain. Or nil, and the reply that says why not. All
+-- claim what outlives a change, which is what is uncertain. Or nil, and the answer that says why not. All
 -- that can fail here comes before the first write: nothing is rolled back.
 local function entry_of(id, indexes, records, claims, dead_reasons, tombstones, tombstones_old)
   local record = redis.call('HGET', records, id)
   if not record then
-    return nil, {was_handed_over(tombstones, tombstones_old, id) and 'handed_over' or 'not_found'}
+    return nil, was_handed_over(tombstones, tombstones_old, id) and 'handed_over' or 'not_found'
   end
   local header_end, defect = header_end_of(record)
-  if not header_end then return nil, {'unreadable', defect} end
+  if not header_end then return nil, 'unreadable ' .. defect end
   local member = member_of(record, header_end, id)
   local place, score = place_of(indexes, member)
   local due, _, leased, dead = unpack(indexes)
@@ -50,7 +50,7 @@ local function entry_of(id, indexes, records, claims, dead_reasons, tombstones, 
     return record, header_end, member, place, score
   end
   if place == leased and tonumber(score) > math.floor(clock_us() / 1000) then
-    return nil, {'in_flight'}
+    return nil, 'in_flight'
   end
   if place == dead then redis.call('HLEN', dead_reasons) end
   local text = redis.call('HGET', claims, id)

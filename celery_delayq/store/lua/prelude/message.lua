@@ -46,11 +46,11 @@ end
 local function message_of(record, header_end, id, templates, cache)
   local due = sub(record, header_end + 7, header_end + 19)
   local name = template_of(record, header_end)
-  if not name then return sub(record, header_end + 64) .. due .. '}}' end
+  if not name then return sub(record, header_end + 57) .. due .. '}}' end
   local line, defect = lines_of(templates, name, cache)
   if not line then return nil, defect end
   -- Not by a pattern, which looks at every byte by itself.
-  local first, find = header_end + 76, string.find
+  local first, find = header_end + 69, string.find
   local second = find(record, '\n', first, true)
   local third = second and find(record, '\n', second + 1, true)
   local fourth = third and find(record, '\n', third + 1, true)
@@ -67,7 +67,7 @@ local function message_of(record, header_end, id, templates, cache)
     if not string.find(expires, '^[+-]%d+$') then return nil, 'record does not fit its template' end
     expires = iso_of(math.max(0, math.min(tonumber(due) + tonumber(expires), LAST)))
   end
-  return line[1] .. id .. line[2] .. id .. operation_of(record, header_end) .. line[3] .. sub(record, body + 1)
+  return line[1] .. id .. line[2] .. id .. sub(record, header_end + 20, header_end + 35) .. line[3] .. sub(record, body + 1)
     .. line[4] .. id .. line[5] .. quote .. root .. quote .. line[6] .. parent .. line[7] .. expires
     .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}', nil, name
 end

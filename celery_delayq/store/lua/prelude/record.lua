@@ -9,12 +9,11 @@ record   1 byte    format version, '1'; a script leaves a record of another form
          1..6      insertion number, as in the member; a change keeps it
          7..19     due time, ms, 13 bytes, blanks after the digits
          20..35    when it was scheduled, us, 16 digits; a change keeps it
-         36..41    when it was changed last, ms, big-endian; each change of an entry has a later one
-         42..49    operation id of the call that scheduled it
-         50        flags, '0' and the sum of those that are set; there is none yet
-         51..56    task: the first 6 bytes of the SHA-1 of its name
-         57..62    queue that it was sent with: the same of its name
-         63        I: the message follows, as JSON up to the due time at its end
+         36..42    when it was changed last, us, big-endian; each change of an entry has a later one
+         43        flags, '0' and the sum of those that are set; there is none yet
+         44..49    task: the first 6 bytes of the SHA-1 of its name
+         50..55    queue that it was sent with: the same of its name
+         56        I: the message follows, as JSON up to the due time at its end
                    T: it shares a template: 12 bytes that name it, then what differs, in 6 lines
 template the message's JSON, in 10 lines: between two of them belongs what differs; see message_of
          Its name is the first 12 bytes of its text's SHA-1: one that was spoilt is not pushed.
@@ -22,7 +21,7 @@ template the message's JSON, in 10 lines: between two of them belongs what diffe
 A message is bytes to a script: it is put together and cut, never parsed.
 ]]
 local FORMAT = '1'
-local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 14) .. '0' .. string.rep('.', 12) .. '[IT]$'
+local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '0' .. string.rep('.', 12) .. '[IT]$'
 local DIGITS = '^' .. string.rep('%d', 29)
 local sub = string.sub
 
@@ -47,22 +46,27 @@ local function six_bytes(number)
     floor(number / 2^16) % 256, floor(number / 2^8) % 256, number % 256)
 end
 
+-- A time in us, in 7 bytes.
+local function seven_bytes(us)
+  return string.char(math.floor(us / 2^48) % 256) .. six_bytes(us)
+end
+
 -- Such a number, read. (What somebody else left may be shorter.)
-local function number_in(text, at)
+local function number_in(text, first, last)
   local number = 0
-  for place = at, at + 5 do number = number * 256 + (string.byte(text, place) or 0) end
+  for at = first, last do number = number * 256 + (string.byte(text, at) or 0) end
   return number
 end
 
 -- Whether what follows the header_end can be read: due time, time of scheduling, flags, form.
 local function is_sound(record, header_end)
-  if #record <= header_end + 63 then return false end
+  if #record <= header_end + 56 then return false end
   -- Nearly always all digits.
   if string.find(record, DIGITS, header_end + 7) then
-    local form = string.byte(record, header_end + 63)
-    return (form == 73 or form == 84) and string.byte(record, header_end + 50) == 48
+    local form = string.byte(record, header_end + 56)
+    return (form == 73 or form == 84) and string.byte(record, header_end + 43) == 48
   end
-  return string.find(sub(record, header_end + 7, header_end + 63), SOUND)
+  return string.find(sub(record, header_end + 7, header_end + 56), SOUND)
 end
 
 -- Where the destination of a record ends; or nil, and what is wrong with it.
@@ -96,9 +100,9 @@ local function padded(text)
   return text .. string.rep(' ', 13 - #text)
 end
 
--- A new record; `changed` is in 6 bytes, `body` is its part from the flags on.
-local function record_of(destination, order, due, created, changed, operation, body)
-  return FORMAT .. destination .. order .. padded(due) .. created .. changed .. operation .. body
+-- A new record; `body` is its part from the flags on.
+local function record_of(destination, order, due, created, changed, body)
+  return FORMAT .. destination .. order .. padded(due) .. created .. changed .. body
 end
 
 -- The name of the template that the body of a new record shares, or false.
@@ -106,26 +110,23 @@ local function name_in(body)
   return sub(body, 14, 14) == 'T' and sub(body, 15, 26)
 end
 
--- When an entry was changed last, ms, by scheduling it or since: what tells one state of it from another.
+-- When an entry was changed last, us: by scheduling it, or since.
 local function changed_of(record, header_end)
-  return number_in(record, header_end + 36)
+  return number_in(record, header_end + 36, header_end + 42)
 end
 
--- When a change counts as made that is made now: later than the last one, also where the clock was set back.
-local function changed_next(record, header_end, now)
-  return math.max(now, changed_of(record, header_end) + 1)
+-- The same, in its 7 bytes, of a change that is made now. Later than the one before, also where the clock
+-- was set back: it tells each state of an entry from all others.
+local function changed_next(record, header_end, now_us)
+  return seven_bytes(math.max(now_us, changed_of(record, header_end) + 1))
 end
 
-local function with_due(record, header_end, text, changed)
+local function with_due(record, header_end, text, now_us)
   return sub(record, 1, header_end + 6) .. padded(text) .. sub(record, header_end + 20, header_end + 35)
-    .. six_bytes(changed) .. sub(record, header_end + 42)
-end
-
-local function operation_of(record, header_end)
-  return sub(record, header_end + 42, header_end + 49)
+    .. changed_next(record, header_end, now_us) .. sub(record, header_end + 43)
 end
 
 -- The name of the template that a record shares, or nil.
 local function template_of(record, header_end)
-  if string.byte(record, header_end + 63) == 84 then return sub(record, header_end + 64, header_end + 75) end
+  if string.byte(record, header_end + 56) == 84 then return sub(record, header_end + 57, header_end + 68) end
 end

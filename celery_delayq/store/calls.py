@@ -1,0 +1,227 @@
+"""Calls that change something, over a network that delays, doubles and loses.
+
+    caller --> Calls.call: one operation --request--> the script, which remembers its answer
+                  ^   |                     request--> told the same
+                  +---+ no answer: asked again, until the call's end
+
+A call takes effect once and in order, or is refused; ``lua/prelude/call.lua`` says by what. This
+side names the operation, says when a request was made and when the call ends, and goes on only when
+the call is answered, or has ended by Redis's clock as well. ``tests/protocol`` searches all that
+can happen to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .. import clock
+from ..errors import StoreDiffers, StoreError, StoreUnavailable
+from ..logs import logger_of
+from .keys import SCHEMA
+from .scripts import Scripts
+
+AGAIN = 0.1  # seconds between two requests of a call that may have run
+OPERATION_BYTES = 12
+DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
+
+logger = logger_of(__name__)
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What the processes that share a store have to agree on.
+
+    Attributes:
+        timeout: Seconds that a call takes at most; it may differ, and the greatest counts.
+        broker: The broker's transport, virtual host and prefix of keys.
+        hosts: Where the broker is; a name may differ from an address, so this is only warned of.
+        shards: Over how many shards the entries are spread.
+    """
+
+    timeout: float
+    broker: str = ""
+    hosts: str = ""
+    shards: int = 1
+
+
+class RedisTime:
+    """Redis's clock as this process knows it: it may be behind, and is never ahead."""
+
+    def __init__(self) -> None:
+        self._learned: tuple[int, float] | None = None
+
+    def learn(self, now_us: int) -> None:
+        """Take note of a time that Redis told in the reply just read."""
+        self._learned = now_us, clock.monotonic()
+
+    def at(self, moment: float) -> int | None:
+        """Redis's time in us at a moment of the monotonic clock; ``None`` if it is not known."""
+        if self._learned is None:
+            return None
+        now_us, read_at = self._learned
+        return now_us + int((moment - read_at) * (1 - DRIFT) * 1_000_000)
+
+
+class Member:
+    """A process's membership in a store.
+
+    Args:
+        scripts: The store's.
+        membership: What this process has.
+        scanner: Whether it hands over; a scanner decides which broker is the store's.
+    """
+
+    def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
+        self.time = RedisTime()
+        self._scripts = scripts
+        self._ours = membership
+        self._scanner = scanner
+        self._warned = False
+
+    def join(self, until: float | None = None) -> None:
+        """Become known to the store, and learn what time it is there.
+
+        Raises:
+            StoreDiffers: it is used in another way than this process would.
+        """
+        ours = self._ours
+        try:
+            now_us, *known = self._scripts.call(
+                "join",
+                until=until,
+                schema=SCHEMA,
+                shards=ours.shards,
+                timeout=round(ours.timeout * 1000),
+                broker=ours.broker,
+                hosts=ours.hosts,
+                scanner=int(self._scanner),
+            )
+        except StoreUnavailable as error:
+            # Of the call that it is for, nothing was sent yet.
+            raise StoreUnavailable(error.step, error.why, False) from error
+        schema, shards, broker, hosts = (word.decode(errors="replace") for word in known)
+        _agree("layout", schema, SCHEMA)
+        _agree("number of shards", shards, str(ours.shards))
+        if self._scanner:
+            _agree("broker", broker, ours.broker)
+        self._warn((broker, hosts))
+        self.time.learn(now_us)
+
+    def _warn(self, theirs: tuple[str, str]) -> None:
+        ours = self._ours.broker, self._ours.hosts
+        if theirs[0] and theirs != ours and not self._warned:
+            self._warned = True
+            logger.warning(
+                "this store's scanners have the broker %s on %s, this process %s on %s; two apps "
+                "that share a store want a delayq_prefix each",
+                *theirs,
+                *ours,
+            )
+
+
+class Calls:
+    """Makes calls that change something; shared by the threads of a process."""
+
+    def __init__(self, scripts: Scripts, member: Member, timeout: float) -> None:
+        self._scripts = scripts
+        self._member = member
+        self._timeout = timeout
+
+    def call(
+        self,
+        name: str,
+        *,
+        until: float | None = None,
+        pauses: Iterable[float] = (),
+        **arguments: Any,
+    ) -> list[Any]:
+        """Make one call of a script that changes something.
+
+        Args:
+            name: The script's.
+            until: When the call ends, by the monotonic clock; after ``delayq_timeout`` by default.
+            pauses: Seconds before each repetition of a request that did not reach Redis. One that
+                may have reached it is repeated until it is answered or the call ends.
+            arguments: The script's, without the three that each call begins with.
+
+        Returns:
+            The script's reply after its verdict. Its first word is the answer, or ``b"templates"``.
+
+        Raises:
+            StoreUnavailable: no answer came in time.
+            StoreError: Redis refused.
+        """
+        until = clock.monotonic() + self._timeout if until is None else until
+        attempt = _Attempts(until, iter(pauses))
+        operation = os.urandom(OPERATION_BYTES)
+        while True:
+            try:
+                now_us, verdict, *answer = self._request(name, operation, until, arguments)
+            except StoreError as error:
+                attempt.wait_after(error)
+                continue
+            self._member.time.learn(now_us)
+            if verdict == b"answer":
+                return answer
+            if verdict == b"templates":
+                return [verdict]
+            if verdict == b"join":
+                self._member.join(until)
+            attempt.check(name)
+
+    def _request(
+        self, name: str, operation: bytes, until: float, arguments: dict[str, Any]
+    ) -> list[Any]:
+        time = self._member.time
+        if time.at(until) is None:
+            self._member.join(until)
+        return list(
+            self._scripts.call(
+                name,
+                until=until,
+                operation=operation,
+                issued=time.at(clock.monotonic()),
+                deadline=time.at(until),
+                **arguments,
+            )
+        )
+
+
+class _Attempts:
+    """The requests of one call, as far as they failed."""
+
+    def __init__(self, until: float, pauses: Iterator[float]) -> None:
+        self._until = until
+        self._pauses = pauses
+        self._may_have_run = False
+
+    def wait_after(self, error: StoreError) -> None:
+        """Wait for the next request, or raise the error; not before none of them can run."""
+        away = isinstance(error, StoreUnavailable)
+        self._may_have_run |= isinstance(error, StoreUnavailable) and error.may_have_run
+        pause = next(self._pauses, None) if away else None
+        if pause is None:
+            if not self._may_have_run:
+                raise error
+            pause = AGAIN
+        left = self._until - clock.monotonic()
+        if pause < left:
+            clock.sleep(pause)
+            return
+        if self._may_have_run:
+            clock.sleep(max(0.0, left))
+            raise StoreUnavailable(error.step, error.why) from error
+        raise error
+
+    def check(self, name: str) -> None:
+        """Raise where the call has ended, and was told nothing but the time."""
+        if clock.monotonic() >= self._until:
+            raise StoreUnavailable(name, "its clock is being set", self._may_have_run)
+
+
+def _agree(name: str, theirs: str, ours: str) -> None:
+    if theirs != ours:
+        raise StoreDiffers(name, theirs, ours)

@@ -1,0 +1,77 @@
+--[[ A changing call: it takes effect once and in order, however late, doubled or repeated its requests come.
+
+Each call is an operation. All of its requests carry its name, the end of the call (`deadline`) and when
+the request was made (`issued`), both in us by Redis's clock as the caller knows it, which is never ahead.
+
+1. A request that comes after its deadline is refused: its caller has gone on.
+2. What a call was answered is remembered by operation; a repetition is told the same.
+3. A request made before the last change of what it is about is refused as stale: its caller, if it still
+   waits, makes it anew; one that was interrupted has gone on, and must not undo what came later. The last
+   change stands in the record, or, where it left none, as a fence under the id.
+
+No request runs later than `timeout` after it was made, the greatest that any process allows a call. So
+answers and fences are kept for that long, in two generations that are turned by age.
+]]
+
+-- A call that may run, and nil; or its time, and the reply that ends it here.
+local function begin_call(operation, deadline, answers, answers_old, meta)
+  local now_us = clock_us()
+  local known = redis.call('HMGET', meta, 'timeout', 'turned')
+  local timeout = tonumber(known[1])
+  -- Unknown to this store, or of a time before its clock was set back.
+  if not timeout or deadline > now_us + timeout * 1000 then return nil, {now_us, 'join'} end
+  if deadline < now_us then return nil, {now_us, 'late'} end
+  local answer = redis.call('HGET', answers, operation) or redis.call('HGET', answers_old, operation)
+  if answer then return nil, {now_us, 'answer', answer} end
+  return {operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2])}
+end
+
+-- The reply to a call that something newer has overtaken.
+local function stale(call)
+  return {call.now_us, 'stale'}
+end
+
+-- Whether an entry was changed after the request was made. (One that was changed later than now tells
+-- nothing: the clock was set back since.)
+local function is_overtaken(call, issued, record, header_end)
+  local changed = changed_of(record, header_end)
+  return issued < changed and changed <= call.now_us
+end
+
+-- Whether an answer says that there is no entry.
+local function is_gone(answer)
+  return answer == 'not_found' or answer == 'handed_over'
+end
+
+-- Whether what left, or was looked for in vain, under this id did so after the request was made.
+local function is_fenced(id, issued, fences, fences_old)
+  local since = redis.call('HGET', fences, id) or redis.call('HGET', fences_old, id)
+  return since and issued < tonumber(since)
+end
+
+-- Refuse what was asked for this id before now.
+local function fence(call, id, fences)
+  redis.call('HSET', fences, id, whole(call.now_us))
+end
+
+-- Forget the older generation, and begin another. The time first: should Redis stop the script here, they
+-- are kept for longer.
+local function turn(call, answers, answers_old, fences, fences_old, meta)
+  local now = math.floor(call.now_us / 1000)
+  local age = call.turned and now - call.turned
+  if age and age >= 0 and age <= call.timeout then return end
+  redis.call('HSET', meta, 'turned', whole(now))
+  -- Its clock was set back, or it has none: what is kept is kept for another turn.
+  if not age or age < 0 then return end
+  -- Whoever may not do that is answered all the same; another caller's turn will come.
+  redis.pcall('UNLINK', answers_old, fences_old)
+  if redis.call('HLEN', answers) > 0 then redis.pcall('RENAME', answers, answers_old) end
+  if redis.call('HLEN', fences) > 0 then redis.pcall('RENAME', fences, fences_old) end
+end
+
+-- Remember what a call is answered, and answer it; `more` is told to the first request only.
+local function end_call(call, answer, answers, answers_old, fences, fences_old, meta, more)
+  turn(call, answers, answers_old, fences, fences_old, meta)
+  redis.call('HSET', answers, call.operation, answer)
+  return {call.now_us, 'answer', answer, unpack(more or {})}
+end
