@@ -23,6 +23,7 @@ from .message.broker import Broker, store_endpoint
 from .settings import SETTINGS, Settings
 from .store import (
     Connection,
+    Copies,
     Endpoint,
     Engine,
     Entries,
@@ -150,6 +151,11 @@ class Services:
         """What callers do with the store."""
         return self._configured().entries
 
+    @property
+    def copies(self) -> Copies:
+        """What a worker asks when it is given a relayed task."""
+        return self._configured().copies
+
     def engine(self, scripts: Scripts | None = None) -> Engine:
         """What a scanner does with the store, over a connection of its own unless one is given."""
         settings = self.settings
@@ -251,6 +257,10 @@ class _Configured:
     @cached_property
     def entries(self) -> Entries:
         return Entries(self.scripts, self.membership)
+
+    @cached_property
+    def copies(self) -> Copies:
+        return Copies(self.scripts, self.settings.lease)
 
     def close(self) -> None:
         if "scripts" in vars(self):

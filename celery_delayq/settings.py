@@ -149,6 +149,14 @@ SETTINGS: tuple[Setting, ...] = (
         "A captured `eta` nearer than this is left to Celery.",
         _number(0, 86400),
     ),
+    Setting(
+        "once",
+        False,
+        "true or false",
+        "true or false",
+        "A worker drops a relayed task of which another copy has been at a worker before.",
+        lambda value: isinstance(value, bool),
+    ),
 )
 
 
@@ -165,6 +173,7 @@ class Settings:
     max_message: int
     capture_eta: bool
     min_delay: float
+    once: bool
 
     @classmethod
     def load(cls, conf: Mapping[str, Any]) -> Settings:

@@ -3,6 +3,8 @@
     Scanner ---> Engine.hand_over -------------------> lists of the store's own Redis
        |         one script: exactly once
        |
+       +-------> Outbox: stores REVOKED where a canceller could not
+       |
        +-------> Relay: claim -> Link -> publisher --> any other broker
                  ack, or nack with a verdict: at least once
 
@@ -18,6 +20,7 @@ from ..errors import StoreError, StoreUnavailable
 from ..services import Hooks, Services
 from .dead import report
 from .link import Link
+from .outbox import Mark, Outbox
 from .relay import Relay
 from .scanner import Scanner
 
@@ -26,8 +29,8 @@ __all__ = ["Scanner", "hand_over", "new_relay", "new_scanner"]
 PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a lease
 
 
-def new_scanner(services: Services) -> Scanner:
-    """A scanner with connections of its own."""
+def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
+    """A scanner with connections of its own; *mark* stores ``REVOKED`` for one cancelled task."""
     relay = new_relay(services)
     settings = services.settings
     return Scanner(
@@ -37,6 +40,7 @@ def new_scanner(services: Services) -> Scanner:
         safety_interval=settings.safety_interval,
         lease=settings.lease,
         hooks=services.hooks,
+        outbox=None if mark is None else Outbox(services.engine(), mark),
     )
 
 

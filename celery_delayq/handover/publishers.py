@@ -22,7 +22,7 @@ from kombu import Producer
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 
-from ..message.headers import ATTEMPT_HEADER, REDELIVERED_HEADER
+from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
 from ..store import LeasedEntry, refusal_of
 
@@ -83,9 +83,7 @@ class OneByOne:
     def _attempt(self, entry: LeasedEntry) -> Verdict:
         try:
             relayed = Relayed.parse(entry.destination, entry.message)
-            relayed.options["headers"][ATTEMPT_HEADER] = entry.attempts + 1
-            if entry.uncertain:
-                relayed.options["headers"][REDELIVERED_HEADER] = True
+            relayed.options["headers"].update(_own_headers(entry))
         except Exception as error:
             return Verdict(DEAD, f"record cannot be read: {error!r}")
         try:
@@ -202,10 +200,12 @@ class Pushing(OneByOne):
 def _with_attempt(entry: LeasedEntry) -> bytes:
     message = entry.message if entry.is_first else _with_own_tag(entry.message, entry.attempts + 1)
     # Its headers stand last in a message, and are closed by two braces.
-    text = f', "{ATTEMPT_HEADER}": {entry.attempts + 1}'
-    if entry.uncertain:
-        text += f', "{REDELIVERED_HEADER}": true'
-    return message[:-2] + text.encode() + b"}}"
+    return b"%s, %s}" % (message[:-2], json.dumps(_own_headers(entry))[1:].encode())
+
+
+def _own_headers(entry: LeasedEntry) -> dict[str, Any]:
+    headers = {ATTEMPT_HEADER: entry.attempts + 1, HAND_OVER_HEADER: entry.hand_over}
+    return {**headers, REDELIVERED_HEADER: True} if entry.uncertain else headers
 
 
 def _with_own_tag(message: bytes, attempt: int) -> bytes:

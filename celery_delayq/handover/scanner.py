@@ -20,6 +20,7 @@ from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
 from .backoff import Backoff
 from .dead import report
+from .outbox import Outbox
 from .relay import Relay
 
 logger = logger_of(__name__)
@@ -39,6 +40,7 @@ class Scanner:
         safety_interval: float,
         lease: float,
         hooks: Hooks,
+        outbox: Outbox | None = None,
     ) -> None:
         self._engine = engine
         self._wakeup = wakeup
@@ -46,6 +48,7 @@ class Scanner:
         self._safety_interval = safety_interval
         self._lease = lease
         self._hooks = hooks
+        self._outbox = outbox
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._relay_backoff = Backoff()
@@ -56,13 +59,18 @@ class Scanner:
         """Run in a thread; returns at once, whether or not Redis can be reached."""
         self._thread = threading.Thread(target=self.run, name="delayq-scanner", daemon=True)
         self._thread.start()
+        if self._outbox is not None:
+            self._outbox.start()
 
     def stop(self, timeout: float = 10.0) -> None:
         """Claim nothing more, give back what was not published, and end; waits *timeout* s."""
         self._stopping.set()
         self._wakeup.interrupt()
+        until = clock.monotonic() + timeout
         if self._thread is not None:
             self._thread.join(timeout)
+        if self._outbox is not None:
+            self._outbox.stop(max(0.0, until - clock.monotonic()))
 
     def run(self) -> None:
         """Scan until :meth:`stop`. An exception in a pass is logged and does not end it."""

@@ -6,7 +6,6 @@ does so: AMQP drops such a property.) A worker sees it here, and schedules the m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from celery import bootsteps
@@ -15,10 +14,10 @@ from ..errors import AlreadyScheduled, DelayQError, StoreError
 from ..logs import logger_of
 from ..scheduling.sender import Sender, asks_for_a_time
 from .registry import find
+from .remembered import remembered_here
+from .strategies import Strategy, wrap_strategies
 
 logger = logger_of(__name__)
-
-Strategy = Callable[..., Any]
 
 
 class AdoptingStep(bootsteps.Step):
@@ -29,14 +28,12 @@ class AdoptingStep(bootsteps.Step):
         if services is None:
             return
         sender = Sender(services, _never)
-        plain = consumer.update_strategies
+        remembered = remembered_here()
 
-        def update_strategies() -> None:
-            plain()
-            for name, strategy in consumer.strategies.items():
-                consumer.strategies[name] = adopting(sender, strategy, consumer)
+        def looked_at(strategy: Strategy) -> Strategy:
+            return adopting(sender, remembered.telling_apart(services, strategy), consumer)
 
-        consumer.update_strategies = update_strategies
+        wrap_strategies(consumer, looked_at, begin=remembered.connected)
 
 
 def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:

@@ -1,7 +1,7 @@
 """The app's ``AMQP`` class, which lets messages be scheduled instead of published.
 
-Celery asks it to make each message (``as_task_v1``, ``as_task_v2``) and to make the function that
-sends one (``_create_task_sender``). Nothing else is overridden.
+Celery asks it to make each message (``as_task_v1``, ``as_task_v2``), to make the function that
+sends one (``_create_task_sender``), and where to (``Router``). Nothing else is overridden.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from celery.app.amqp import AMQP
 from celery.utils.imports import symbol_by_name
 
+from ..message import native_delay
 from ..scheduling.sender import Send, Sender, decided
 from .registry import services_of
 
@@ -23,6 +24,9 @@ class SchedulingMixin:
 
     def _create_task_sender(self) -> Send:
         return Sender(services_of(self.app), super()._create_task_sender())  # type: ignore[misc]
+
+    def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
+        return native_delay.noting(super().Router(*args, **options))  # type: ignore[misc]
 
     def as_task_v1(self, *args: Any, **options: Any) -> Any:
         message = super().as_task_v1(*args, **options)  # type: ignore[misc]

@@ -6,9 +6,8 @@ from typing import Any
 
 from celery import bootsteps
 
-from ..handover import new_scanner
 from . import contract, control, signals
-from .delayq import DelayQ
+from .delayq import DelayQ, scanner_of
 from .registry import find
 
 STOP_TIMEOUT = 10.0  # seconds: one publish under way may last as long
@@ -39,7 +38,7 @@ class ScannerStep(bootsteps.StartStopStep):
         control.wrap_panel()
 
     def start(self, _worker: Any) -> None:
-        self._scanner = new_scanner(self._services)
+        self._scanner = scanner_of(self._services)
         self._scanner.start()
 
     def stop(self, _worker: Any) -> None:

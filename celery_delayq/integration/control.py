@@ -1,19 +1,22 @@
-"""``revoke`` reaches the store: from the app, and from the command line through any worker."""
+"""A worker's remote control, and the app's, reach the store: ``revoke``, ``inspect scheduled``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from celery.app.control import Control
 from celery.utils.imports import symbol_by_name
 from kombu.utils.functional import maybe_list
 
-from ..errors import InvalidOption, StoreError
+from ..errors import DelayQError, InvalidOption, StoreError
 from ..logs import logger_of
-from ..operations.changing import cancel
+from ..operations.changing import TOLD, cancel
 from ..services import Services
 from ..store import Outcome
+from . import inspecting
 from .registry import find, services_of
+from .remembered import now, remembered_here
 
 logger = logger_of(__name__)
 
@@ -28,10 +31,10 @@ class RevokingMixin:
     app: Any
 
     def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
-        left = _cancel(services_of(self.app), task_id)
-        # Workers remember what they were told to revoke, and would drop the id if it were
-        # scheduled again; so they are not told of what never reached them.
-        return super().revoke(left, *args, **options) if left else None  # type: ignore[misc]
+        left, told = _cancel(services_of(self.app), task_id)
+        # Workers remember what they were told to revoke. So they are not told of what never
+        # reached them, and of the rest when that was.
+        return super().revoke(left, *args, **told, **options) if left else None  # type: ignore[misc]
 
 
 class RevokingControl(RevokingMixin, Control):
@@ -48,37 +51,73 @@ def revoking_control(base: Any) -> Any:
     return type(base.__name__, (RevokingMixin, base), {})
 
 
+Command = Callable[..., Any]
+
+
 def wrap_panel() -> None:
-    """Let a worker's remote-control command ``revoke`` ask the store first; wraps once."""
+    """Let a worker's commands ``revoke`` and ``scheduled`` ask the store as well; wraps once."""
     # Here, not above: only a worker has these modules loaded already.
     from celery.worker.control import Panel
 
-    plain = Panel.data["revoke"]
-    if hasattr(plain, "delayq_wraps"):
-        return
+    for name, wrap in _WRAPS.items():
+        plain = Panel.data[name]
+        if not hasattr(plain, "delayq_wraps"):
+            Panel.data[name] = command = wrap(plain)
+            command.delayq_wraps = plain
 
+
+def _cancelling(plain: Command) -> Any:
     def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
-        services = find(state.app)
-        left = _cancel(services, task_id, lately=True) if services else task_id
+        services, left = find(state.app), task_id
+        told = {name: options.pop(name) for name in (TOLD,) if name in options}
+        # Who says when it was has asked the store; by now another task may wait under the id.
+        if services and not told:
+            left, told = _cancel(services, task_id, lately=True)
         if not left:
             return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
+        remembered_here().told(maybe_list(left), told.get(TOLD))
         return plain(state, left, *args, **options)
 
-    revoke.delayq_wraps = plain  # type: ignore[attr-defined]
-    Panel.data["revoke"] = revoke
+    return revoke
 
 
-def _cancel(services: Services, task_id: Any, *, lately: bool = False) -> Any:
-    """Cancel what waits; returns the id, or the ids, that workers have to be told of.
+def _listing(plain: Command) -> Any:
+    def scheduled(state: Any, *args: Any, **options: Any) -> Any:
+        its_own, services = plain(state, *args, **options), find(state.app)
+        try:
+            stored = inspecting.scheduled(services, state.hostname) if services else []
+        except DelayQError as error:
+            logger.warning("what waits in the store is not shown: %s", error)
+            stored = []
+        return [*its_own, *stored]
 
-    With *lately*, none of what somebody else has cancelled a moment ago, either.
+    return scheduled
+
+
+# The last of them is the former name of the second.
+_WRAPS = {"revoke": _cancelling, "scheduled": _listing, "dump_schedule": _listing}
+
+
+Told = dict[str, int]
+
+
+def _cancel(services: Services, task_id: Any, *, lately: bool = False) -> tuple[Any, Told]:
+    """Cancel what waits; returns the id, or the ids, that workers have to be told of, and when.
+
+    With *lately*, none of what somebody else has cancelled a moment ago, either. There is no time
+    where the store could not be asked for one of them: it may still wait, and is meant.
     """
-    if not isinstance(task_id, (list, tuple, set)):
-        return None if _was_cancelled(services, task_id, lately) else task_id
-    return [one for one in task_id if not _was_cancelled(services, one, lately)]
+    several = isinstance(task_id, (list, tuple, set))
+    ids = list(task_id) if several else [task_id]
+    asked = [_was_cancelled(services, one, lately) for one in ids]
+    left = [one for one, cancelled in zip(ids, asked, strict=True) if not cancelled]
+    told_ms = now(services) if left and None not in asked else None
+    told = {} if told_ms is None else {TOLD: told_ms}
+    return left if several or not left else task_id, told
 
 
-def _was_cancelled(services: Services, task_id: str, lately: bool) -> bool:
+def _was_cancelled(services: Services, task_id: str, lately: bool) -> bool | None:
+    """Whether workers need not be told of it; ``None`` where the store cannot be asked."""
     try:
         outcome = cancel(services, task_id)
         if outcome is Outcome.NOT_FOUND and lately:
@@ -90,4 +129,4 @@ def _was_cancelled(services: Services, task_id: str, lately: bool) -> bool:
     except StoreError as error:
         # The workers can still be told, and it may be running.
         logger.warning("task %s: not looked for in the store: %s", task_id, error)
-        return False
+        return None

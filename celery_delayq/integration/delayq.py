@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
@@ -16,6 +17,7 @@ from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
 from ..operations import changing, checking, reading
+from ..operations.revoked import has_backend, mark_revoked
 from ..operations.task import ScheduledTask
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk, Item
@@ -250,11 +252,17 @@ class DelayQ:
 
     def scanner(self) -> Scanner:
         """A scanner of one's own; the caller starts and stops it."""
-        return handover.new_scanner(self.services)
+        return scanner_of(self.services)
 
     def close(self) -> None:
         """Close this process's idle connections to Redis; the next call opens new ones."""
         self.services.close()
+
+
+def scanner_of(services: Services) -> Scanner:
+    """A scanner, which also stores what is owed to the app's result backend."""
+    mark = partial(mark_revoked, services.app, late=True) if has_backend(services.app) else None
+    return handover.new_scanner(services, mark)
 
 
 def _signature(given: Signature | Task) -> Signature:

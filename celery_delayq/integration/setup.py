@@ -11,6 +11,7 @@ from .task import combine_with_django
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
 ADOPTING_STEP = "celery_delayq.integration.adoption:AdoptingStep"
+GUARDING_STEP = "celery_delayq.integration.guard:GuardingStep"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 
@@ -23,7 +24,7 @@ def set_up(app: Celery) -> None:
     # A copy of the app, and one that travels to another process, is made with the same fixups.
     app.fixups = {*app.fixups, FIXUP}
     app.steps["worker"].add(SCANNER_STEP)
-    app.steps["consumer"].add(ADOPTING_STEP)
+    app.steps["consumer"].update((ADOPTING_STEP, GUARDING_STEP))
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)
     combine_with_django(app)

@@ -34,6 +34,7 @@ class Broker:
         kind: Its transport, virtual host and prefix of keys: what no two brokers of one store may
             differ in.
         hosts: Where it is.
+        transport: What kombu calls such a broker: ``amqp``, ``redis``. Tracers show it.
     """
 
     endpoint: Endpoint | None
@@ -41,6 +42,7 @@ class Broker:
     failover: bool
     kind: str
     hosts: str
+    transport: str
 
     @classmethod
     def of(cls, connection: Connection) -> Broker:
@@ -58,6 +60,8 @@ class Broker:
             failover=len(connection.alt or ()) > 1,
             kind=_kind(connection, endpoint, options),
             hosts=_hosts(connection),
+            # kombu has loaded the class to read the URL.
+            transport=connection.get_transport_cls().driver_type,
         )
 
 

@@ -16,6 +16,8 @@ from celery.canvas import Signature, chunks
 from celery.result import GroupResult, ResultBase
 from kombu.serialization import dumps, loads
 
+from .headers import ONCE_HEADER
+
 if TYPE_CHECKING:
     from celery import Celery
 
@@ -82,7 +84,10 @@ def _bound_to(app: Celery, result: Any) -> Any:
 def _routing(sig: Signature) -> dict[str, Any]:
     # The task that applies it goes where the canvas itself was told to go, so that a worker
     # which knows the app picks it up.
-    return {name: sig.options[name] for name in ("queue", "priority") if sig.options.get(name)}
+    options = {name: sig.options[name] for name in ("queue", "priority") if sig.options.get(name)}
+    # A second copy of it would apply the whole canvas once more.
+    once = sig.options.get(ONCE_HEADER)
+    return options if once is None else {**options, ONCE_HEADER: once}
 
 
 def task_ids(body: Any, app: Celery) -> list[str]:

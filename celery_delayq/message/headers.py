@@ -11,8 +11,14 @@ ATTEMPT_HEADER = "delayq_attempt"
 #: True: it may be a second copy. (Of relayed messages.)
 REDELIVERED_HEADER = "delayq_redelivered"
 
+#: Names this hand-over; a retry, or a reschedule, begins another one. (Of relayed messages.)
+HAND_OVER_HEADER = "delayq_hand_over"
+
+#: Whether a second copy of it shall be dropped. (Also the option of a call that says so.)
+ONCE_HEADER = "delayq_once"
+
 #: How many ms after the due time the task expires. (On the way to the store only.)
 EXPIRES_HEADER = "delayq_expires_ms"
 
 #: Headers that speak of one message, and must not be copied to a retry's.
-OWN_HEADERS = (DUE_HEADER, ATTEMPT_HEADER, REDELIVERED_HEADER)
+OWN_HEADERS = (DUE_HEADER, ATTEMPT_HEADER, REDELIVERED_HEADER, HAND_OVER_HEADER)

@@ -159,12 +159,15 @@ class _Channel(virtual.Channel):
         return message, exchange, routing_key
 
 
-def recording_producer(options: Mapping[str, Any]) -> Producer:
-    """A producer whose ``publish`` returns the message; for the broker's transport options.
+def recording_producer(options: Mapping[str, Any], transport: str) -> Producer:
+    """A producer whose ``publish`` returns the message; for the broker's options and transport.
 
     It keeps nothing from one message to the next, so any number of threads may share it.
     """
-    channel = _Channel(Connection("memory://").transport)
+    nowhere = Connection("memory://").transport
+    # Tracers ask the producer what it publishes to.
+    nowhere.driver_type = transport
+    channel = _Channel(nowhere)
     channel.body_encoding = options.get("body_encoding", channel.body_encoding)
     return Producer(channel)
 

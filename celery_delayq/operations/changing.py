@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 from ..clock import When
+from ..errors import StoreError
 from ..services import Services
-from ..store import Outcome, checked_id
-from .revoked import mark_revoked
+from ..store import Cancelled, Outcome, checked_id
+from .revoked import has_backend, mark_revoked
+
+#: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
+TOLD = "delayq_told"
 
 
 def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome:
@@ -14,13 +21,29 @@ def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome
     With *revoke*, workers are told to drop it where it has left already, or may have.
     """
     task_id = checked_id(task_id)
-    outcome, message = services.entries.cancel(task_id)
-    if message is not None:
-        mark_revoked(services.app, task_id, message, outcome)
-        services.hooks.cancelled(task_id, message)
+    owes = has_backend(services.app)
+    outcome, cancelled = services.entries.cancel_owing(task_id, owes=owes)
+    if cancelled is not None:
+        if owes and mark_revoked(services.app, cancelled):
+            _settle(services, cancelled)
+        services.hooks.cancelled(task_id, cancelled.message)
     if revoke and not outcome:
-        services.app.control.broadcast("revoke", arguments={"task_id": task_id, "terminate": False})
+        _tell_workers(services, task_id)
     return outcome
+
+
+def _settle(services: Services, cancelled: Cancelled) -> None:
+    # It is cancelled, whatever comes now; what is not settled, a scanner does once more.
+    with suppress(StoreError):
+        services.entries.settle(cancelled)
+
+
+def _tell_workers(services: Services, task_id: str) -> None:
+    arguments: dict[str, Any] = {"task_id": task_id, "terminate": False}
+    with suppress(StoreError):
+        # Another task may be scheduled under the id before they hear of it.
+        arguments[TOLD] = services.entries.counts().now_ms
+    services.app.control.broadcast("revoke", arguments=arguments)
 
 
 def reschedule(services: Services, task_id: str, when: When) -> tuple[Outcome, int | None]:

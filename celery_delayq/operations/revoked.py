@@ -11,25 +11,46 @@ from celery.backends.base import DisabledBackend
 from ..logs import logger_of
 from ..message.body import message_body
 from ..message.canvas import LAUNCH, task_ids
-from ..store import Outcome
+from ..store import Cancelled, Outcome
 
 logger = logger_of(__name__)
 
 
-def mark_revoked(app: Celery, task_id: str, message: bytes, outcome: Outcome) -> None:
+def has_backend(app: Celery) -> bool:
+    """Whether somebody may wait for a task's result."""
+    return not isinstance(app.backend, DisabledBackend)
+
+
+def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bool:
     """Store ``REVOKED`` for a task that was cancelled, or for every part of a canvas.
 
     Never raises: cancelled it is, and that answer must not depend on the result backend.
+
+    Args:
+        app: The app.
+        cancelled: The task.
+        late: Whether that was a while ago. A result that was stored since is another's, who had
+            the same id; a copy that was delivered after all may have stored one as well.
+
+    Returns:
+        Whether that is done.
     """
-    if isinstance(app.backend, DisabledBackend):
-        return
     try:
-        for one, request in _waited_for(app, task_id, message):
-            # A copy that was delivered after all may have stored its result by now.
-            if outcome or app.backend.get_state(one) == states.PENDING:
+        waited_for = _waited_for(app, cancelled.task_id, cancelled.message)
+    except Exception:
+        logger.warning("task %s: its message cannot be read", cancelled.task_id, exc_info=True)
+        return True  # nor at another time
+    try:
+        for one, request in waited_for:
+            state = states.PENDING
+            if late or cancelled.outcome is Outcome.UNCERTAIN:
+                state = app.backend.get_state(one)
+            if state == states.PENDING or (late and state == states.RETRY):
                 app.backend.mark_as_revoked(one, "cancelled", request=request)
     except Exception:
-        logger.warning("task %s: REVOKED could not be stored", task_id, exc_info=True)
+        logger.warning("task %s: REVOKED could not be stored", cancelled.task_id, exc_info=True)
+        return False
+    return True
 
 
 def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, Any]]:

@@ -17,6 +17,7 @@ from dateutil.parser import isoparse
 
 from ..clock import When, after, at, from_ms, utc_now
 from ..errors import InvalidOption
+from ..message.headers import ONCE_HEADER
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import NewEntry
@@ -25,6 +26,7 @@ PREFIX = "delayq_"
 _NEAR = "delay"  # what begins like this is meant for this package, and mistyped
 OPTION = "delayq_request"
 AT, AFTER = "delayq_at", "delayq_after"
+ONCE = ONCE_HEADER
 
 # The ids of the messages that the call under way has sent, and not scheduled.
 _sent: ContextVar[list[str] | None] = ContextVar("celery_delayq_sent", default=None)
@@ -98,8 +100,10 @@ def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None
     for stamp in options.get("stamped_headers") or ():
         given.pop(stamp, None)  # a header of the user's own, that travels as an option
     for name, value in given.items():
-        if name not in (OPTION, AT, AFTER):
-            raise InvalidOption(name, value, f"no such option; there are {AT} and {AFTER}")
+        if name not in (OPTION, AT, AFTER, ONCE):
+            raise InvalidOption(name, value, f"no such option; there are {AT}, {AFTER} and {ONCE}")
+    if not isinstance(given.pop(ONCE, False), bool):
+        raise InvalidOption(ONCE, options[ONCE], "true or false")
     if len(given) > 1:
         raise InvalidOption("time", given, f"only one of {AT} and {AFTER}")
     if AT in given:

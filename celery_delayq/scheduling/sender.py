@@ -36,7 +36,7 @@ from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, checked_id
 from ..store.record import LAST_MS, NewRecord, destination_for
-from .request import AFTER, AT, PREFIX, Ready, Request, note_sent, requested
+from .request import AFTER, AT, ONCE, PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
 logger = logger_of(__name__)
@@ -99,7 +99,8 @@ class Sender:
 
     @cached_property
     def _producer(self) -> Producer:
-        return recording_producer(self._services.broker.options)
+        broker = self._services.broker
+        return recording_producer(broker.options, broker.transport)
 
     def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
         try:
@@ -108,7 +109,7 @@ class Sender:
             # Made by another way than the app's AMQP, or copied since: decided here.
             request = requested(self._services, options, _envelope(message).get("eta"))
         theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
-        theirs["headers"] = _foreign(theirs.get("headers"))
+        theirs["headers"] = _with_once(options.get(ONCE), _foreign(theirs.get("headers")))
         if request is not None and request.captured and self._is_left(message, theirs):
             _count_expiry_from_now(message)
             request = None
@@ -168,7 +169,7 @@ class Sender:
             raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
         for name in _OF_THE_WAY:
             properties.pop(name, None)
-        headers = {**message.headers, "eta": None}
+        headers = _with_once(asked.get(ONCE), {**message.headers, "eta": None})
         exchange = message.delivery_info.get("exchange") or ""
         routing_key = message.delivery_info["routing_key"]
         queue = None if exchange else self._services.app.amqp.queues.get(routing_key)
@@ -241,7 +242,7 @@ def asks_for_a_time(message: Message) -> bool:
 
     No process that has a ``DelayQ`` sends one; one without lets it pass, as a property.
     """
-    return any(map(_is_own, message.properties))
+    return any(_is_own(name) and name != ONCE for name in message.properties)
 
 
 def _is_own(name: str) -> bool:
@@ -271,6 +272,11 @@ def _envelope(message: Any) -> dict[str, Any]:
     """Where id, eta and expires are: the headers, or in protocol 1 the body."""
     where: dict[str, Any] = message.body if isinstance(message.body, dict) else message.headers
     return where
+
+
+def _with_once(once: Any, headers: dict[str, Any] | None) -> Any:
+    """*headers*, and what a call says of second copies; it outlives a retry, as headers do."""
+    return {**(headers or {}), ONCE: once} if isinstance(once, bool) else headers
 
 
 def _foreign(headers: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -60,7 +60,7 @@ def places(app: Any, task: Any, signature: Signature) -> Iterator[Place]:
         yield Place(app.amqp, name, (_PACKAGE,))
     yield Place(app.amqp.send_task_message, "_send", ("celery.app.amqp",))
     for name in _ROUTER:
-        yield Place(app.amqp.router, name, ("celery.app.routes",))
+        yield Place(app.amqp.router, name, ("celery.app.routes", _PACKAGE))
     yield Place(app.backend, "on_task_call", _BACKENDS)
     yield from _EVERYWHERE
 

@@ -13,9 +13,10 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 from .calls import Membership
 from .checking import Finding
 from .connection import Connection, PooledConnection
+from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, LeasedEntry, Seen
-from .entries import Counts, Entries, Entry, NewEntry, Receipt, State
+from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
 from .outcome import Outcome
@@ -25,7 +26,9 @@ from .scripts import Scripts
 from .wakeup import Wakeup
 
 __all__ = [
+    "Cancelled",
     "Connection",
+    "Copies",
     "Counts",
     "Endpoint",
     "Engine",

@@ -13,7 +13,7 @@ can happen to it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,7 @@ class Calls:
         *,
         until: float | None = None,
         pauses: Iterable[float] = (),
+        whole: Callable[[], dict[str, Any]] | None = None,
         **arguments: Any,
     ) -> list[Any]:
         """Make one call of a script that changes something.
@@ -145,10 +146,11 @@ class Calls:
             until: When the call ends, by the monotonic clock; after ``delayq_timeout`` by default.
             pauses: Seconds before each repetition of a request that did not reach Redis. One that
                 may have reached it is repeated until it is answered or the call ends.
+            whole: Makes the arguments that differ in a request that leaves out no template.
             arguments: The script's, without the three that each call begins with.
 
         Returns:
-            The script's reply after its verdict. Its first word is the answer, or ``b"templates"``.
+            The script's reply after its verdict; its first word is the answer.
 
         Raises:
             StoreUnavailable: no answer came in time.
@@ -160,16 +162,17 @@ class Calls:
         while True:
             try:
                 now_us, verdict, *answer = self._request(name, operation, until, arguments)
+                self._member.time.learn(now_us)
+                if verdict == b"join":
+                    self._member.join(until)
             except StoreError as error:
                 attempt.wait_after(error)
                 continue
-            self._member.time.learn(now_us)
             if verdict == b"answer":
                 return answer
-            if verdict == b"templates":
-                return [verdict]
-            if verdict == b"join":
-                self._member.join(until)
+            if verdict == b"templates" and whole is not None:
+                # The same operation: a copy of the first request may be under way.
+                arguments = {**arguments, **whole()}
             attempt.check(name)
 
     def _request(

@@ -13,6 +13,8 @@ from .. import clock
 from ..clock import EPOCH
 from ..errors import StoreUnavailable
 from .calls import Member, Membership
+from .entries import Cancelled, settle
+from .outcome import Outcome
 from .record import Record
 from .scripts import Scripts
 
@@ -20,6 +22,8 @@ MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
 HEARTBEATS = 6  # that a scanner gives in the time for which one counts
 MAX_REFUSALS = 8  # after which an entry is dead
+OWED = 100  # cancelled tasks that are taken from the outbox at a time
+OWED_FOR = 60.0  # seconds for which no other scanner is given them
 LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
 
 
@@ -91,6 +95,15 @@ class LeasedEntry:
     def seconds_until(self, moment: datetime) -> float:
         """From now by Redis's clock; that of this machine may be wrong."""
         return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
+
+    @property
+    def hand_over(self) -> str:
+        """Names this hand-over of the task, all attempts at it.
+
+        A task that is scheduled anew under its id, or a retry, has an insertion number of its own;
+        one that is rescheduled has another due time.
+        """
+        return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.due_ms}"
 
     @property
     def is_first(self) -> bool:
@@ -236,6 +249,22 @@ class Engine:
         """Take back leases that ran out; returns the ids."""
         ids = self._scripts.call("reclaim", limit=self._batch_size, max_bytes=MAX_BYTES)
         return [task_id.decode(errors="replace") for task_id in ids]
+
+    def owed(self) -> list[Cancelled]:
+        """Cancelled tasks whose ``REVOKED`` nobody has stored in time; for a while, ours alone."""
+        flat = self._scripts.call(
+            "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
+        )
+        rows = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+        outcomes = {b"c": Outcome.DONE, b"u": Outcome.UNCERTAIN}
+        return [
+            Cancelled(task_id.decode(errors="replace"), outcomes[how], when, message)
+            for task_id, how, when, message in rows
+        ]
+
+    def settle(self, cancelled: Iterable[Cancelled]) -> None:
+        """Note that ``REVOKED`` was stored for tasks."""
+        settle(self._scripts, cancelled)
 
     def leave(self) -> None:
         """Stop counting as alive."""

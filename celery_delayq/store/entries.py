@@ -77,6 +77,16 @@ class Receipt:
     due_ms: int
 
 
+@dataclass(frozen=True)
+class Cancelled:
+    """A task that was cancelled: its message, and when that was, us in digits."""
+
+    task_id: str
+    outcome: Outcome
+    when: bytes
+    message: bytes
+
+
 class Entries:
     """What callers do with the store."""
 
@@ -106,25 +116,18 @@ class Entries:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
             entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
         """
-        pauses = iter(pauses)
-
-        def call(known: Container[bytes]) -> bytes:
-            entries = _arguments(new, known)
-            answer: bytes = self._calls.call(
-                "schedule",
-                until=until,
-                pauses=pauses,
-                latest=MAX_DUE_MS,
-                supersede=int(supersede),
-                entries=entries,
-            )[0]
-            return answer
-
         # A template that this process has sent before is there, as a rule: not once more, unless it
         # is for many.
-        answer = call(self._templates if len(new) == 1 else ())
-        if answer == b"templates":
-            answer = call(())
+        known: Container[bytes] = self._templates if len(new) == 1 else ()
+        answer = self._calls.call(
+            "schedule",
+            until=until,
+            pauses=pauses,
+            whole=lambda: {"entries": _arguments(new, ())},
+            latest=MAX_DUE_MS,
+            supersede=int(supersede),
+            entries=_arguments(new, known),
+        )[0]
         if len(self._templates) < SENT_AT_MOST:
             self._templates.update(one.record.name for one in new if one.record.name)
         words = answer.split()
@@ -132,8 +135,23 @@ class Entries:
 
     def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
         """Remove an entry that has not left; returns its message where it was removed."""
-        answer, *rest = self._calls.call("cancel", id=task_id)
-        return _outcome(task_id, answer)[0], _message(task_id, *rest) if rest else None
+        outcome, cancelled = self.cancel_owing(task_id, owes=False)
+        return outcome, None if cancelled is None else cancelled.message
+
+    def cancel_owing(self, task_id: str, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+        """Remove an entry that has not left.
+
+        With *owes*, it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+        """
+        answer, *rest = self._calls.call("cancel", id=task_id, owes=int(owes))
+        outcome = _outcome(task_id, answer)[0]
+        if not rest or not rest[1]:
+            return outcome, None
+        return outcome, Cancelled(task_id, outcome, *rest)
+
+    def settle(self, cancelled: Cancelled) -> None:
+        """Note that ``REVOKED`` was stored for a task."""
+        settle(self._scripts, [cancelled])
 
     def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
         """Give an entry another due time; returns it, in ms, where that was done."""
@@ -235,6 +253,12 @@ class Entries:
         )
 
 
+def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
+    """Note that ``REVOKED`` was stored for tasks."""
+    stored = [word for one in cancelled for word in (one.task_id, one.when)]
+    scripts.call("settle", stored=stored)
+
+
 def _entry(
     task_id: str, state: State, record: Record, template: bytes | None, reason: str = ""
 ) -> Entry:
@@ -243,13 +267,6 @@ def _entry(
         return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
-
-
-def _message(task_id: str, text: bytes, header_end: int, template: bytes) -> bytes | None:
-    try:
-        return Record(text, header_end).message(task_id.encode(), template)
-    except ValueError:
-        return None
 
 
 def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from celery_delayq.store.engine import MAX_REFUSALS
 
-OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered")
+OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_hand_over")
 LONG_AGO = 1_000_000_000  # Unix time; due at once, with no instant of "now" to wait for
 FAR = 4_102_444_800  # 2100-01-01
 

@@ -18,7 +18,7 @@ def test_an_unknown_option_is_an_error_that_names_it(add, redis, name):
         add.apply_async((1,), **{name: 5})
 
     assert str(caught.value) == (
-        f"{name} is 5; expected no such option; there are delayq_at and delayq_after"
+        f"{name} is 5; expected no such option; there are delayq_at, delayq_after and delayq_once"
     )
     assert redis.keys() == []
 

@@ -161,8 +161,9 @@ def test_the_body_encoding_of_the_transport_is_kept(both, encoding):
 
 def test_only_one_header_is_added_and_it_is_the_due_time(both, url, store):
     by_kombu, by_store = both((1,))
-    # What went through a lease says which attempt it is, too.
-    own = {"delayq_due"} if store == url else {"delayq_due", "delayq_attempt"}
+    # What went through a lease says which attempt it is, too, and at what.
+    of_a_lease = {"delayq_attempt", "delayq_hand_over"}
+    own = {"delayq_due"} if store == url else {"delayq_due", *of_a_lease}
     for task_id in IDS:
         ours, theirs = json.loads(by_store[task_id][1]), json.loads(by_kombu[task_id][1])
         assert ours["headers"].keys() - theirs["headers"].keys() == own

@@ -59,6 +59,53 @@ def test_the_queue_that_is_read_is_the_routing_key_the_task_had(quorum_app):
     assert quorum_app.delayq.get(captured.id).queue == "order.new"
 
 
+OTHER = Exchange("other", type="topic")
+SAME_KEY = [
+    Queue("first", Exchange("direct"), routing_key="k"),
+    Queue("one", TOPIC, routing_key="k", queue_arguments={"x-queue-type": "quorum"}),
+    Queue("two", OTHER, routing_key="k", queue_arguments={"x-queue-type": "quorum"}),
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queue": "one"},
+        {"queue": "two"},
+        {"queue": SAME_KEY[2]},
+        {"exchange": "other", "routing_key": "k", "exchange_type": "topic"},
+        {"exchange": "elsewhere", "routing_key": "unknown", "exchange_type": "topic"},
+    ],
+    ids=repr,
+)
+def test_of_queues_that_are_bound_with_one_key_it_goes_to_the_right_one(
+    delayq_app, url, redis, options
+):
+    app = delayq_app(
+        f"amqp://127.0.0.1:{free_port()}//",
+        delayq_url=url,
+        delayq_capture_eta=True,
+        task_queues=SAME_KEY,
+        task_default_queue="one",
+        task_routes={"routed": {"queue": "two"}},
+    )
+    for name in ("t", "routed"):
+        plain = app.send_task(name, delayq_after=3600, **options)
+
+        captured = app.send_task(name, countdown=3600, **options)
+
+        assert route_of(redis, captured.id) == route_of(redis, plain.id)
+
+
+def test_what_the_router_said_of_another_call_is_not_taken(amqp, quorum_app):
+    quorum_app.amqp.router.route({"queue": "mail"}, "t")
+    options = rewritten("order.new")
+
+    native_delay.undo(options, amqp)
+
+    assert options["queue"].name == "orders"
+
+
 @pytest.fixture
 def amqp(quorum_app):
     return quorum_app.amqp

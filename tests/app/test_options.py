@@ -202,6 +202,7 @@ def test_headers_that_a_signal_handler_adds_are_scheduled(app, add, delayq):
 
 def test_a_header_of_ours_that_a_retry_copied_is_not_the_new_entry_s(app, add, delayq, redis):
     headers = {"delayq_due": 1, "delayq_attempt": 3, "delayq_redelivered": True, "mine": 5}
+    headers["delayq_hand_over"] = "7.1"
 
     result = add.apply_async((1,), headers=headers, delayq_at=LONG_AGO)
 
@@ -209,6 +210,7 @@ def test_a_header_of_ours_that_a_retry_copied_is_not_the_new_entry_s(app, add, d
     assert seen["delayq_due"] == LONG_AGO * 1000
     assert "delayq_attempt" not in seen
     assert "delayq_redelivered" not in seen
+    assert "delayq_hand_over" not in seen
     assert seen["mine"] == 5
 
 

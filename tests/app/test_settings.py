@@ -17,6 +17,7 @@ EXPECTED = {
     "delayq_max_message": "a whole number of bytes from 10000 to 100000000",
     "delayq_capture_eta": "true or false",
     "delayq_min_delay": "a number of seconds from 0 to 86400",
+    "delayq_once": "true or false",
 }
 
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
@@ -30,6 +31,7 @@ WRONG = [
     ("delayq_max_message", 1e6),
     ("delayq_capture_eta", "no"),
     ("delayq_min_delay", None),
+    ("delayq_once", 1),
 ]
 RIGHT = [
     ("delayq_prefix", "x" * 64),
@@ -40,6 +42,7 @@ RIGHT = [
     ("delayq_max_message", 10_000),
     ("delayq_capture_eta", True),
     ("delayq_min_delay", 0),
+    ("delayq_once", True),
 ]
 
 

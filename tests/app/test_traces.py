@@ -231,6 +231,27 @@ def test_a_text_for_logs_that_hides_secrets_hides_each(app, delayq, monkeypatch)
     assert envelope(delayq, bulk.ids[2]).headers["argsrepr"] == "('***',)"
 
 
+@pytest.mark.parametrize(
+    ("broker", "kind"),
+    [(None, "redis"), ("amqp://localhost:1//", "amqp"), ("memory://", "memory")],
+)
+def test_a_tracer_is_told_what_kind_of_broker_the_message_is_for(
+    delayq_app, url, monkeypatch, broker, kind
+):
+    app, told, publish = delayq_app(broker or url, delayq_url=url), [], Producer.publish
+
+    def traced(self, *args, **options):
+        # As Sentry's SDK asks.
+        told.append(self.connection.transport.driver_type)
+        return publish(self, *args, **options)
+
+    monkeypatch.setattr(Producer, "publish", traced)
+
+    app.send_task("traced", delayq_at=FAR)
+
+    assert told == [kind]
+
+
 def test_of_two_messages_that_do_not_agree_no_other_is_made(
     app, delayq, monkeypatch, made_by_celery
 ):

@@ -15,7 +15,7 @@ import pytest
 
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
-from celery_delayq.store import Engine
+from celery_delayq.store import Cancelled, Engine
 from celery_delayq.store.engine import LeasedEntry
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
@@ -33,12 +33,14 @@ class Prepared:
     """A store where there is something to do for each operation.
 
     "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
-    "dead" is dead. The scanner gave its heartbeat.
+    "dead" is dead. "revoked" was cancelled, which its result backend is still to be told. The
+    scanner gave its heartbeat.
     """
 
     store: Store
     engine: Engine
     claimed: list[LeasedEntry]
+    cancelled: Cancelled
 
     ids = ("list", "claimed", "waiting", "dead")
 
@@ -55,8 +57,11 @@ def prepare(store: Store) -> Prepared:
     store.schedule_relayed("waiting", NOW_MS + 1, share=True)
     claimed, _ = engine.claim(1)
     store.set_ms(NOW_MS + 2000)
+    store.schedule("revoked", FAR_MS, share=True)
+    _, cancelled = store.entries.cancel_owing("revoked")
+    store.raw.zadd(store.keys["outbox"], {"revoked": 0})
     store.raw.delete(store.keys["wake"])
-    return Prepared(store, engine, claimed)
+    return Prepared(store, engine, claimed, cancelled)
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class Operation:
 
     Attributes:
         script: The script's name.
-        by: Who takes it, ``"caller"`` or ``"scanner"``.
+        by: Who takes it, ``"caller"``, ``"scanner"`` or ``"worker"``.
         take: Takes it at the store's level, in a prepared store.
         answer: What *take* then returns.
         changes: Whether it changes anything in Redis.
@@ -185,7 +190,14 @@ OPERATIONS = (
         lambda ready: ready.engine.nack("dead", ready.claimed, reason="NO_ROUTE"),
         1,
     ),
+    Operation(
+        "owed", "scanner", lambda ready: [one.task_id for one in ready.engine.owed()], ["revoked"]
+    ),
+    Operation("settle", "scanner", lambda ready: ready.engine.settle([ready.cancelled]), None),
     Operation("reclaim", "scanner", lambda ready: ready.engine.reclaim(), ["claimed"]),
+    Operation(
+        "arrive", "worker", lambda ready: ready.store.arrive("one", 2), 2, refused_when_full=True
+    ),
     Operation("leave", "scanner", lambda ready: ready.engine.leave(), None),
 )
 

@@ -16,7 +16,7 @@ from tests.readme.document import DOCUMENTS, README, written_in
 from tests.readme.shape import shape
 
 SECTION = "Command line"
-KNOWN = ("worker", "control", "revoke", "delayq", *delayq.commands)
+KNOWN = ("worker", "control", "revoke", "inspect", "scheduled", "delayq", *delayq.commands)
 CALL = re.compile(r"(?:^\$? ?|`)(celery (?!as|and)[^`#\n…]*\w)", re.MULTILINE)
 
 

@@ -12,8 +12,8 @@ from tests.readme.document import DOCUMENTS, FAULTS, PACKAGE, README, ROOT, TEST
 from tests.readme.tables import tables
 
 LINES = 300
-OPTIONS = {"delayq_at", "delayq_after"}
-HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered"}
+OPTIONS = {"delayq_at", "delayq_after", "delayq_once"}
+HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_hand_over"}
 
 
 def project():

@@ -12,7 +12,13 @@ from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
 
-OWN = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_expires_ms")
+OWN = (
+    "delayq_due",
+    "delayq_attempt",
+    "delayq_redelivered",
+    "delayq_hand_over",
+    "delayq_expires_ms",
+)
 
 
 def lists(house):

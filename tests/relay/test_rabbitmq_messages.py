@@ -10,7 +10,13 @@ from kombu import Exchange, Queue
 from celery_delayq import clock
 from tests.relay.house import LONG_AGO, new_name
 
-OWN = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_expires_ms")
+OWN = (
+    "delayq_due",
+    "delayq_attempt",
+    "delayq_redelivered",
+    "delayq_hand_over",
+    "delayq_expires_ms",
+)
 
 
 def comparable(message):

@@ -12,9 +12,11 @@ from dataclasses import replace
 
 import fakeredis
 
+from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import DelayQError
 from celery_delayq.store import (
+    Copies,
     Endpoint,
     Engine,
     Entries,
@@ -144,6 +146,11 @@ class Store:
             raise answer
         assert answer.task_id == task_id
         return answer.due_ms
+
+    def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
+        """A copy is at a worker; which attempt was there first."""
+        *hand_over, attempt = hand_over_and_attempt
+        return Copies(self.scripts, lease).first((*hand_over,), attempt, clock.monotonic() + 5)
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """What *count* calls of schedule write, without their round trips; returns the ids."""

@@ -169,6 +169,11 @@ def own_timer(ready):
     ready.engine.hand_over()
 
 
+def old_generation(ready):
+    ready.store.arrive("one", 1)
+    ready.store.set_ms(NOW_MS + 4_000_000)
+
+
 def clock_back(ready):
     ready.store.set_ms(NOW_MS - 3_600_000)
 
@@ -269,6 +274,7 @@ CASES = [
     Case("ack", "full", lambda ready: ready.engine.ack(ready.claimed), fill_tombstones, "claimed"),
     *(Case("nack", verdict, _nack(verdict)) for verdict in ("unsent", "unknown", "refused")),
     Case("reclaim", "clock back", lambda ready: ready.engine.reclaim(), clock_back),
+    Case("arrive", "generation", lambda ready: ready.store.arrive("new", 1), old_generation),
     Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),
 ]
 

@@ -55,6 +55,8 @@ def furnish(store):
     store.schedule("farther", FAR_MS + 1)
     store.raw.hset(store.keys["tombstones_old"], "older", "h" + "0" * 60)
     store.raw.set(store.keys["timer"], f"{NOW_MS}:somebody")
+    store.raw.hset(store.keys["arrived_old"], b"m" * 16, 1)
+    store.arrive("leased", 1)
     store.raw.hset(store.keys["meta"], "schema", "1")
     return engine
 
@@ -153,6 +155,8 @@ def change(store):
     attempt(store.entries.reschedule, "dead", When("at", FAR_MS))
     attempt(store.entries.cancel, "farther")
     attempt(store.entries.cancel, "dead")
+    attempt(store.arrive, "leased", 2)
+    attempt(store.arrive, "new", 1)
 
 
 def relay(engine, published):

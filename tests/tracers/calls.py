@@ -12,8 +12,18 @@ from typing import Any
 ITEMS = 5
 
 
-def make(traced: Callable[[], AbstractContextManager[object]], trace_id: Callable[[], str]) -> None:
-    """Make the calls; *traced* begins a trace, and *trace_id* says which one it is."""
+def make(
+    traced: Callable[[], AbstractContextManager[object]],
+    trace_id: Callable[[], str],
+    brokers: Callable[[], list[str]] = list,
+) -> None:
+    """Make the calls.
+
+    Args:
+        traced: Begins a trace.
+        trace_id: Says which one it is.
+        brokers: Which kinds of brokers the tracer has noted in the end.
+    """
     # Only now: a tracer may watch the import of what it instruments.
     from celery import Celery
 
@@ -32,7 +42,7 @@ def make(traced: Callable[[], AbstractContextManager[object]], trace_id: Callabl
         "schedule": lambda: delayq.schedule(task.s(1), after=60),
     }
     items = [((number,), {}) for number in range(ITEMS)]
-    found = {}
+    found: dict[str, Any] = {}
     # Once before: what is cached must not be one call's.
     for way in ways.values():
         with traced():
@@ -43,6 +53,7 @@ def make(traced: Callable[[], AbstractContextManager[object]], trace_id: Callabl
     with traced():
         bulk = delayq.schedule_many(task, items, after=60)
         found["bulk"] = (trace_id(), [_headers(delayq, task_id) for task_id in bulk.ids])
+    found["brokers"] = brokers()
     sys.stdout.write(json.dumps(found))
 
 

@@ -52,6 +52,11 @@ def test_single_calls_are_in_traces_of_their_own(found):
     assert len({found[way][0] for way in SINGLE}) == len(SINGLE)
 
 
+@pytest.mark.parametrize("found", ["sentry"], indirect=True)
+def test_the_spans_name_the_kind_of_broker(found):
+    assert found["brokers"] == ["redis"]
+
+
 def test_a_bulk_is_in_one_trace(found):
     trace, messages = found["bulk"]
 

@@ -15,6 +15,7 @@ DEFAULTS = {
     "max_message": 1_000_000,
     "capture_eta": False,
     "min_delay": 0.0,
+    "once": False,
 }
 EXPECTED = {
     "url": "a redis:// or rediss:// URL",
@@ -26,6 +27,7 @@ EXPECTED = {
     "max_message": "a whole number of bytes from 10000 to 100000000",
     "capture_eta": "true or false",
     "min_delay": "a number of seconds from 0 to 86400",
+    "once": "true or false",
 }
 ACCEPTED = [
     *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
@@ -37,6 +39,7 @@ ACCEPTED = [
     *(("max_message", number) for number in (10_000, 1_000_000, 100_000_000)),
     *(("capture_eta", choice) for choice in (True, False)),
     *(("min_delay", number) for number in (0, 0.5, 86_400)),
+    *(("once", choice) for choice in (True, False)),
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
@@ -52,6 +55,7 @@ REFUSED = [
     *(("max_message", value) for value in (0, 9_999, 100_000_001, 1e6, *NOT_NUMBERS)),
     *(("capture_eta", value) for value in (0, 1, None, "true", "no")),
     *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
+    *(("once", value) for value in (0, 1, None, "true", "no")),
 ]
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+from celery_delayq import Outcome
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
 
@@ -31,6 +32,23 @@ def test_revoke_on_the_command_line_cancels_a_scheduled_task(crew):
     # The worker does not remember the id as one to be dropped.
     again = crew.tasks["note"].apply_async(task_id=result.id, delayq_after=0)
     crew.wait_runs(again)
+
+
+def test_what_is_scheduled_under_an_id_after_its_revoke_runs(crew):
+    first = crew.tasks["note"].delay_for(0)
+    crew.wait_runs(first)
+    assert crew.delayq.cancel(first.id, revoke=True) is Outcome.HANDED_OVER
+    crew.tasks["note"].apply_async(task_id=first.id, delayq_after=0)
+    crew.wait_runs(first, 2)
+
+    crew.app.control.revoke(first.id)
+    crew.tasks["note"].apply_async(task_id=first.id, delayq_after=0)
+    crew.wait_runs(first, 3)
+
+    done = celery(crew, "control", "-d", crew.worker.name, "revoke", first.id)
+    assert "flagged as revoked" in done.stdout
+    crew.tasks["note"].apply_async(task_id=first.id, delayq_after=0)
+    crew.wait_runs(first, 4)
 
 
 def test_revoke_by_the_app_cancels_with_every_worker_offline(make_project):

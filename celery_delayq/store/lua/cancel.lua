@@ -15,16 +15,19 @@ KEYS[12]  answers         HASH  operation -> answer
 KEYS[13]  answers_old     HASH  the same, older
 KEYS[14]  fences          HASH  id -> when a call left no entry under it, us
 KEYS[15]  fences_old      HASH  the same, older
-KEYS[16]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[16]  outbox          ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[17]  outbox_messages HASH  id -> whether it is certain (c or u), when it was cancelled, message
+KEYS[18]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
 
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
 ARGV[3]  deadline   when the call ends, us by Redis's clock
 ARGV[4]  id         the task's id
+ARGV[5]  owes       1: REVOKED is to be stored for it, by the caller or else by a scanner; or 0
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer',
          'done' | 'uncertain' | 'in_flight' | 'handed_over' | 'not_found' | 'unreadable' and why}; where it
-         is done, to the first request also record, its header_end, the template that it shares or ''
+         is done, to the first request also when, us, and the message; to others, what is owed of that
          uncertain: removed, but an earlier attempt may have delivered it
 Cost     O(log N)
 Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
@@ -33,15 +36,21 @@ local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
 local claims, dead_reasons, tombstones, tombstones_old = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local answers, answers_old, fences, fences_old = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local meta = KEYS[16]
-local operation, issued, deadline, id = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local outbox, outbox_messages, meta = KEYS[16], KEYS[17], KEYS[18]
+local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local id, owes = ARGV[4], ARGV[5] == '1'
 
 local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
-if not call then return ended end
+if not call then
+  if ended[3] == 'done' or ended[3] == 'uncertain' then
+    ended[4], ended[5] = parse_owed(redis.call('HGET', outbox_messages, id))
+  end
+  return ended
+end
 local record, header_end, member, place, _, claim =
   entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
-if record and is_overtaken(call, issued, record, header_end) then return stale(call) end
-check_types({}, {fences, fences_old, answers_old})
+if record and is_overtaken(call, issued, changed_of(record, header_end)) then return stale(call) end
+check_types({outbox}, {fences, fences_old, answers_old, outbox_messages})
 if not record then
   local answer = header_end
   allow_when_full(tombstones)
@@ -51,7 +60,7 @@ end
 
 local now = math.floor(call.now_us / 1000)
 local name = template_of(record, header_end)
-local template = name and redis.call('HGET', templates, name)
+local message = message_of(record, header_end, id, templates, {}) or ''
 local answer = claim and claim.uncertain and 'uncertain' or 'done'
 
 -- Nothing is rolled back: all that can fail comes before the record goes.
@@ -61,7 +70,8 @@ allow_when_full(tombstones)
 redis.call('ZREM', due, '')
 fence(call, id, fences)
 local reply = end_call(call, answer, answers, answers_old, fences, fences_old, meta,
-  {record, header_end, template or ''})
+  {whole(call.now_us), message})
+if owes then owe(outbox, outbox_messages, call, id, answer == 'done' and 'c' or 'u', message) end
 local leaving = {
   ids = {id}, place = place, members = {member}, claimed = claim, dead = place == dead, shared = {},
 }

@@ -16,14 +16,14 @@ Keeps    what is agreed on; the broker is that of the scanners, and another one'
 ]]
 local meta, scanners = KEYS[1], KEYS[2]
 local schema, shards, timeout = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local broker, hosts, is_scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
+local broker, hosts, scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
 
 local now_us = clock_us()
 local known = redis.call('HMGET', meta, 'schema', 'shards', 'timeout', 'broker', 'hosts')
 local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
 local theirs = known[4]
-if is_fit and is_scanner and known[4] ~= broker then
+if is_fit and scanner and known[4] ~= broker then
   local alive = redis.call('ZCOUNT', scanners, whole(math.floor(now_us / 1000)), '+inf')
   if not theirs or alive == 0 then theirs = false end
 end
@@ -37,7 +37,7 @@ if is_new then
   set('shards', shards)
 end
 if is_fit and (tonumber(known[3]) or 0) < timeout then set('timeout', whole(timeout)) end
-if is_fit and is_scanner and not theirs then
+if is_fit and scanner and not theirs then
   set('broker', broker)
   set('hosts', hosts)
   known[4], known[5] = broker, hosts

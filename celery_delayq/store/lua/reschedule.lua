@@ -48,7 +48,7 @@ end
 
 local record, header_end, member, place, score, claim =
   entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
-if record and is_overtaken(call, issued, record, header_end) then return stale(call) end
+if record and is_overtaken(call, issued, changed_of(record, header_end)) then return stale(call) end
 check_types({}, {fences, fences_old, answers_old})
 if not record then
   local answer = header_end

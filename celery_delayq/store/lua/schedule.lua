@@ -14,7 +14,9 @@ KEYS[11]  answers         HASH  operation -> answer
 KEYS[12]  answers_old     HASH  the same, older
 KEYS[13]  fences          HASH  id -> when a call left no entry under it, us
 KEYS[14]  fences_old      HASH  the same, older
-KEYS[15]  meta            HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
+KEYS[15]  outbox          ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[16]  outbox_messages HASH  id -> what is owed for it
+KEYS[17]  meta            HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
 
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
@@ -41,11 +43,12 @@ local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
 local claims, dead_reasons, wake = KEYS[8], KEYS[9], KEYS[10]
 local answers, answers_old, fences, fences_old = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local meta = KEYS[15]
+local outbox, outbox_messages, meta = KEYS[15], KEYS[16], KEYS[17]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local latest, supersede = tonumber(ARGV[4]), ARGV[5] == '1'
 local CONFLICT, LATE = -1, -2
-local FIRST, FIELDS = 6, 6 -- where the entries begin, and how many fields each has
+local FIELDS = 6 -- of an entry
+local count = (#ARGV - 5) / FIELDS
 
 local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
 if not call then return ended end
@@ -54,22 +57,23 @@ if not call then return ended end
 local heads = {[due] = head_of(due), [relay] = head_of(relay)}
 local token_waits = redis.call('LLEN', wake) > 0
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', dead_reasons) > 0
+local is_owing = redis.call('ZCARD', outbox) > 0
 local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) > 0
-check_types({}, {templates, template_uses, answers_old})
+check_types({}, {templates, template_uses, answers_old, outbox_messages})
 -- A single entry reads these before it writes; the second of many, after the first has written.
-if supersede or #ARGV >= FIRST + FIELDS then check_types({leased, dead}, {}) end
+if supersede or count > 1 then check_types({leased, dead}, {}) end
 
 -- Whether all templates that are shared are here, or come along.
 local here = {} -- name of a template -> true
 local brought = {} -- templates that came along, be their entry refused or not
-for at = FIRST, #ARGV, FIELDS do
+for at = 6, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
   if name and template ~= '' then brought[name] = template end
   if name and not here[name] then
     here[name] = redis.call('HEXISTS', templates, name) == 1
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
-  if has_fences and is_fenced(ARGV[at], issued, fences, fences_old) then return stale(call) end
+  if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
 end
 
 local rounded_up = math.ceil(call.now_us / 1000)
@@ -102,8 +106,7 @@ end
 
 local function next_order()
   if not seq then
-    local most = (#ARGV + 1 - FIRST) / FIELDS
-    seq = redis.call('HINCRBY', meta, 'seq', most) - most
+    seq = redis.call('HINCRBY', meta, 'seq', count) - count
   end
   seq = seq + 1
   return six_bytes(seq)
@@ -144,6 +147,11 @@ local function schedule(at, id, mode, ms, destination, body)
     redis.call('HDEL', claims, id)
     redis.call('HDEL', dead_reasons, id)
   end
+  -- It is no longer revoked.
+  if is_owing then
+    redis.call('HDEL', outbox_messages, id)
+    redis.call('ZREM', outbox, id)
+  end
   if present then
     local leaving = {ids = {id}, place = place, members = {member_of(present, header_end, id)}, shared = {}}
     local old = template_of(present, header_end)
@@ -158,7 +166,7 @@ local function schedule(at, id, mode, ms, destination, body)
 end
 
 local told, taken = {}, {}
-for at = FIRST, #ARGV, FIELDS do
+for at = 6, #ARGV, FIELDS do
   local id = ARGV[at]
   -- An id that comes twice: the second is refused whatever became of the first.
   local one = taken[id] and CONFLICT

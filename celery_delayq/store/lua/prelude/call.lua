@@ -31,22 +31,21 @@ local function stale(call)
   return {call.now_us, 'stale'}
 end
 
--- Whether an entry was changed after the request was made. (One that was changed later than now tells
--- nothing: the clock was set back since.)
-local function is_overtaken(call, issued, record, header_end)
-  local changed = changed_of(record, header_end)
-  return issued < changed and changed <= call.now_us
-end
-
 -- Whether an answer says that there is no entry.
 local function is_gone(answer)
   return answer == 'not_found' or answer == 'handed_over'
 end
 
+-- Whether a request was made before a change, in us. One that is still to come was made before Redis's
+-- clock was set back, and tells nothing.
+local function is_overtaken(call, issued, changed)
+  return issued < changed and changed <= call.now_us
+end
+
 -- Whether what left, or was looked for in vain, under this id did so after the request was made.
-local function is_fenced(id, issued, fences, fences_old)
+local function is_fenced(call, id, issued, fences, fences_old)
   local since = redis.call('HGET', fences, id) or redis.call('HGET', fences_old, id)
-  return since and issued < tonumber(since)
+  return since and is_overtaken(call, issued, tonumber(since))
 end
 
 -- Refuse what was asked for this id before now.

@@ -51,3 +51,15 @@ local function was_handed_over(tombstones, tombstones_old, id)
   local tombstone = find_tombstone(tombstones, tombstones_old, id)
   return tombstone and sub(tombstone, 1, 1) == 'h'
 end
+
+-- The outbox. REVOKED is owed to whoever waits for a cancelled task's result: its canceller stores it, or,
+-- where that was not done when his call must have ended, a scanner does.
+local function owe(outbox, outbox_messages, call, id, how, message)
+  redis.call('HSET', outbox_messages, id, how .. whole(call.now_us) .. message)
+  redis.call('ZADD', outbox, whole(math.floor(call.now_us / 1000) + call.timeout), id)
+end
+
+-- When that was, in us, the message, and how it was cancelled, of what is owed.
+local function parse_owed(text)
+  if text then return sub(text, 2, 17), sub(text, 18), sub(text, 1, 1) end
+end

@@ -1,0 +1,71 @@
+"""Storing ``REVOKED`` where a canceller could not: he was killed, or his result backend was away.
+
+    cancel --> outbox, in the script that removes the entry
+       +-----> backend --> settle                       the canceller, as a rule
+    Outbox --> owed --> backend --> settle              beside a scanner, a while later
+
+In a thread of its own, as a result backend may take minutes to say that it is away.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+from ..errors import StoreError
+from ..logs import logger_of
+from ..store import Cancelled, Engine
+
+logger = logger_of(__name__)
+
+INTERVAL = 30.0  # seconds between two looks
+
+Mark = Callable[[Cancelled], bool]
+
+
+class Outbox:
+    """Looks for what is owed, and stores it.
+
+    Args:
+        engine: Over a connection of its own.
+        mark: Stores ``REVOKED`` for one; returns whether that is done.
+    """
+
+    def __init__(self, engine: Engine, mark: Mark) -> None:
+        self._engine = engine
+        self._mark = mark
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self.run, name="delayq-outbox", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End after the task at hand; waits at most *timeout* seconds."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def run(self) -> None:
+        """Store what is owed until :meth:`stop`."""
+        while not self._stopping.wait(INTERVAL * random.uniform(0.8, 1.0)):
+            try:
+                while self.drain():
+                    pass
+            except StoreError as error:
+                logger.debug("what is owed is not known: %s", error)
+        self._engine.close()
+
+    def drain(self) -> bool:
+        """Store what is owed, as much as is given at a time; returns whether all of it was."""
+        owed = self._engine.owed()
+        done = []
+        for cancelled in owed:
+            if self._stopping.is_set():
+                break
+            if self._mark(cancelled):
+                done.append(cancelled)
+        if done:
+            self._engine.settle(done)
+        return bool(owed) and len(done) == len(owed)

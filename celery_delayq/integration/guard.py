@@ -1,0 +1,125 @@
+"""A worker drops the second copy of a task that was relayed, where ``delayq_once`` says so.
+
+    message --> relayed? --> guarded? --> which attempt was here first? --> this one: runs
+                  | no          | no        | the store is away               another: dropped
+                  +--- runs ----+--- runs --+
+
+A relay publishes first and acknowledges second, so a task may be published more than once. Each
+time is another attempt at the same hand-over, and the one that is at a worker first is the one that
+runs, whichever it is. The broker may deliver that one again, because its worker died; then it has
+the same attempt, and passes, as it may be the only copy.
+
+It is asked when a message is received, in the worker's main process, and not when its task starts:
+
+- A child can drop a task no more without a trace: by then it was announced, may have been
+  acknowledged, and have ``STARTED`` in the result backend. And each child needed a connection.
+- What is received and not acknowledged yet is safe with the broker. A worker that dies between mark
+  and run leaves it to be delivered again, as the attempt that is marked.
+- What is acknowledged before it runs (Celery's default) is lost with its worker, as it is without
+  a second copy. ``acks_late`` is what helps there.
+
+A copy may so be dropped while the first one waits in a busy worker; it will run there.
+
+What is received by one process waits behind the question, so that is given little time, and is not
+asked for a while after it had no answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from celery import bootsteps
+
+from .. import clock
+from ..errors import DelayQError
+from ..logs import logger_of
+from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, ONCE_HEADER
+from ..services import Services
+from .registry import find
+from .strategies import Strategy, wrap_strategies
+
+logger = logger_of(__name__)
+
+ANSWER_WITHIN = 0.5  # seconds that the store may take; some fifty times what it does
+ASK_AGAIN = 5.0  # seconds for which it is not asked after it did not answer
+MOST_ATTEMPTS = 2**31  # a number past that is none of ours
+
+_DROPPED = "task %s: attempt %d is dropped, as attempt %d was at a worker first"
+_UNKNOWN = "task %s: runs, as all will for %.0f s, be it a second copy or not: %s"
+
+
+class _Copy(NamedTuple):
+    """A relayed message: which attempt at which hand-over of which task, out of which queue."""
+
+    task_id: str
+    hand_over: str
+    queue: str
+    attempt: int
+
+
+class GuardingStep(bootsteps.Step):
+    """Lets a worker's consumer drop second copies."""
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        services = find(consumer.app)
+        if services is not None:
+            guard = Guard(services, consumer)
+            wrap_strategies(consumer, guard.guarding)
+
+
+class Guard:
+    """Asks the store about copies; of one worker."""
+
+    def __init__(self, services: Services, consumer: Any) -> None:
+        self._services = services
+        self._consumer = consumer
+        self._ask_from = 0.0
+
+    def guarding(self, strategy: Strategy) -> Strategy:
+        """*strategy*, which is not given second copies."""
+
+        def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
+            if ATTEMPT_HEADER not in message.headers or self._may_run(message):
+                return strategy(message, body, ack, *rest)
+            return ack(logger, self._consumer.connection_errors)
+
+        return received
+
+    def _may_run(self, message: Any) -> bool:
+        copy, now = self._copy_of(message), clock.monotonic()
+        if copy is None or now < self._ask_from:
+            return True
+        first = copy.attempt
+        try:
+            if self._is_on(message.headers):
+                first = self._services.copies.first(copy[:3], copy.attempt, now + ANSWER_WITHIN)
+        except DelayQError as error:
+            self._ask_from = clock.monotonic() + ASK_AGAIN
+            logger.warning(_UNKNOWN, copy.task_id, ASK_AGAIN, error)
+        if first != copy.attempt:
+            logger.info(_DROPPED, copy.task_id, copy.attempt, first)
+        return first == copy.attempt
+
+    def _is_on(self, headers: Any) -> bool:
+        once = headers.get(ONCE_HEADER)
+        return once if isinstance(once, bool) else self._services.settings.once
+
+    def _copy_of(self, message: Any) -> _Copy | None:
+        headers, queue = message.headers, self._queue_of(message)
+        task_id, attempt = message.properties.get("correlation_id"), headers[ATTEMPT_HEADER]
+        copy = _Copy(task_id, headers.get(HAND_OVER_HEADER), queue, attempt)
+        # Anybody may have written the headers, and an exception here would stop the worker.
+        is_one = all(isinstance(name, str) for name in copy[:3]) and type(attempt) is int
+        return copy if is_one and 0 < attempt < MOST_ATTEMPTS else None
+
+    def _queue_of(self, message: Any) -> Any:
+        """The queue that a message came from; ``None`` where that is not known.
+
+        An exchange may lead to several queues, and each is to have its copy.
+        """
+        info = message.delivery_info or {}
+        if not info.get("exchange"):
+            return ""
+        tag = info.get("consumer_tag")
+        tags = self._consumer.task_consumer._active_tags
+        return next((queue for queue, its_tag in tags.items() if its_tag == tag), None)

@@ -1,0 +1,28 @@
+"""A look at each message that a worker is given, before its task is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+#: What a worker does with the messages of one task: ``strategy(message, body, ack, …)``.
+Strategy = Callable[..., Any]
+
+
+def wrap_strategies(
+    consumer: Any, wrap: Callable[[Strategy], Strategy], begin: Callable[[], object] | None = None
+) -> None:
+    """Let each strategy of a worker's consumer be what *wrap* makes of it.
+
+    *begin* is called whenever they are made anew, which is when the worker has its broker (again).
+    """
+    plain = consumer.update_strategies
+
+    def update_strategies() -> None:
+        plain()
+        if begin is not None:
+            begin()
+        for name, strategy in consumer.strategies.items():
+            consumer.strategies[name] = wrap(strategy)
+
+    consumer.update_strategies = update_strategies

@@ -1,0 +1,32 @@
+--[[ owed: whose REVOKED is to be stored, as nobody has said that it was.
+
+KEYS[1]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[2]  outbox_messages  HASH  id -> whether it is certain (c or u), when it was cancelled, message
+
+ARGV[1]  limit      most to take, 1..1000
+ARGV[2]  max_bytes  stop after the one that reaches so many bytes, > 0
+ARGV[3]  wait_ms    for how long nobody else is given them, > 0
+
+Returns  {id, c or u, when it was cancelled in us, message, ...}
+Cost     O(log N + M log N), M <= limit
+Keeps    what is given stays until `settle` says that it is done
+]]
+local outbox, outbox_messages = KEYS[1], KEYS[2]
+local limit, max_bytes, wait_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local now = math.floor(clock_us() / 1000)
+local found, bytes = {}, 0
+check_types({}, {outbox_messages})
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', outbox, '-inf', whole(now), 'LIMIT', 0, limit)) do
+  if bytes >= max_bytes then break end
+  local when, message, how = parse_owed(redis.call('HGET', outbox_messages, id))
+  if when then
+    bytes = bytes + #message
+    local at = #found
+    found[at + 1], found[at + 2], found[at + 3], found[at + 4] = id, how, when, message
+    redis.call('ZADD', outbox, whole(now + wait_ms), id)
+  else
+    redis.call('ZREM', outbox, id)
+  end
+end
+return found

@@ -1,0 +1,132 @@
+"""What waits in the store is shown by a worker's own command, in the form of Celery's own."""
+
+import json
+import logging
+from types import SimpleNamespace
+
+import pytest
+from celery.worker.control import Panel, scheduled
+from celery.worker.request import Request
+
+from celery_delayq.clock import from_ms
+from celery_delayq.integration import control, inspecting
+from tests.app.support import FAR, LONG_AGO
+
+SECRETS = "(***)"
+
+
+@pytest.fixture(params=["scheduled", "dump_schedule"])
+def shown(request, monkeypatch, app):
+    """What a worker answers that holds so many tasks itself."""
+    monkeypatch.setitem(Panel.data, request.param, scheduled)
+    control.wrap_panel()
+
+    def ask(*its_own):
+        queue = [SimpleNamespace(entry=SimpleNamespace(args=[one]), priority=6) for one in its_own]
+        timer = SimpleNamespace(schedule=SimpleNamespace(queue=queue))
+        consumer = SimpleNamespace(timer=timer)
+        return Panel.data[request.param](
+            SimpleNamespace(app=app, consumer=consumer, hostname="w@here")
+        )
+
+    return ask
+
+
+@pytest.fixture
+def held_by_celery(make_app, url, add, redis):
+    """A task with an `eta`, as a worker holds it."""
+    plain = make_app(url)
+    plain.send_task("add", (1, 2), {"z": 3}, task_id="own", countdown=60, priority=3)
+    message = json.loads(redis.rpop("celery\x06\x163"))
+    delivered = SimpleNamespace(
+        headers=message["headers"],
+        properties=message["properties"],
+        delivery_info=message["properties"]["delivery_info"],
+        body=((1, 2), {"z": 3}, {}),
+    )
+    return Request(
+        delivered,
+        app=add.app,
+        task=add,
+        hostname="w@here",
+        body=delivered.body,
+        headers=message["headers"],
+        decoded=True,
+    )
+
+
+def test_what_waits_follows_what_the_worker_holds_itself_in_the_same_form(
+    app, shown, held_by_celery
+):
+    options = {"task_id": "held", "priority": 3, "delayq_at": FAR}
+    app.send_task("add", (1, 2), {"z": 3}, **options)
+
+    own, held = shown(held_by_celery)
+
+    assert own["eta"] != held["eta"] == from_ms(FAR * 1000).isoformat()
+    assert (own["request"]["id"], held["request"]["id"]) == ("own", "held")
+    for one in (own, held):
+        del one["eta"], one["request"]["id"]
+    # As a worker shows them where it is asked not to show what arguments are.
+    safe = held_by_celery.info(safe=True)
+    own["request"].update(args=safe["args"], kwargs=safe["kwargs"])
+    assert held == own
+
+
+def test_the_next_ones_are_shown_and_no_more_than_fit_an_answer(app, shown, monkeypatch):
+    monkeypatch.setattr(inspecting, "SHOWN", 2)
+    for days in (3, 1, 2):
+        app.send_task("add", task_id=f"in {days}", delayq_at=FAR + days)
+
+    assert [one["request"]["id"] for one in shown()] == ["in 1", "in 2"]
+
+
+def test_large_messages_end_an_answer_early(app, shown, monkeypatch):
+    monkeypatch.setattr(inspecting, "SHOWN_BYTES", 10_000)
+    for number in range(5):
+        app.send_task("add", ("x" * 4_000,), delayq_at=FAR + number)
+
+    assert len(shown()) == 2
+
+
+def test_arguments_that_are_hidden_from_logs_are_hidden(app, shown):
+    app.send_task("add", ("password",), argsrepr=SECRETS, delayq_at=FAR)
+
+    [one] = shown()
+
+    assert one["request"]["args"] == SECRETS
+    assert "password" not in json.dumps(one)
+
+
+def test_what_cannot_be_read_is_shown_by_its_id_and_its_time(app, shown, redis):
+    app.send_task("add", task_id="good", delayq_at=FAR)
+    app.send_task("add", task_id="bad", delayq_at=LONG_AGO)
+    record = redis.hget("{delayq:0}:records", "bad")
+    redis.hset("{delayq:0}:records", "bad", record.replace(b'"properties"', b'"proper?ies"'))
+
+    bad, good = shown()
+
+    assert (bad["request"]["id"], good["request"]["id"]) == ("bad", "good")
+    assert bad["eta"] == from_ms(LONG_AGO * 1000).isoformat()
+    assert good["request"]["name"] == "add"
+
+
+def test_a_store_that_cannot_be_read_hides_nothing_of_the_worker(
+    app, shown, held_by_celery, redis, caplog
+):
+    redis.set("{delayq:0}:due", "no sorted set")
+
+    with caplog.at_level(logging.WARNING, control.__name__):
+        [own] = shown(held_by_celery)
+
+    assert own["request"]["id"] == "own"
+    assert "what waits in the store is not shown: page failed" in caplog.text
+
+
+def test_an_app_without_delayq_shows_what_it_holds(make_app, monkeypatch):
+    monkeypatch.setitem(Panel.data, "scheduled", scheduled)
+    control.wrap_panel()
+    consumer = SimpleNamespace(timer=SimpleNamespace(schedule=SimpleNamespace(queue=[])))
+
+    state = SimpleNamespace(app=make_app(), consumer=consumer, hostname="w@here")
+    assert Panel.data["scheduled"](state) == []

@@ -1,0 +1,107 @@
+"""REVOKED is stored by whoever cancels; where he could not, by a scanner, a while later."""
+
+import json
+
+import pytest
+from celery import states
+
+from celery_delayq.handover.outbox import Outbox
+from celery_delayq.integration.delayq import scanner_of
+from tests.app.support import FAR
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+def overdue(redis):
+    """As if what is owed had been so for a long time."""
+    for task_id in redis.zrange("{delayq:0}:outbox", 0, -1):
+        redis.zadd("{delayq:0}:outbox", {task_id: 0})
+
+
+@pytest.fixture
+def away(app, monkeypatch):
+    """The backend refuses, until it is called."""
+    plain = app.backend.mark_as_revoked
+
+    def refuse(*_, **__):
+        raise ConnectionError("away")
+
+    monkeypatch.setattr(app.backend, "mark_as_revoked", refuse)
+    return lambda: monkeypatch.setattr(app.backend, "mark_as_revoked", plain)
+
+
+@pytest.fixture
+def drain(delayq, redis):
+    outbox: Outbox = scanner_of(delayq.services)._outbox
+
+    def drained():
+        overdue(redis)
+        return outbox.drain()
+
+    yield drained
+    outbox._engine.close()
+
+
+def test_a_cancel_that_stored_revoked_owes_nothing(add, redis):
+    assert add.delay_until(FAR, 1).cancel()
+    assert not redis.exists("{delayq:0}:outbox", "{delayq:0}:outbox_messages")
+
+
+@pytest.mark.usefixtures("away")
+def test_where_the_backend_is_away_it_is_cancelled_and_owed(add, redis):
+    result = add.delay_until(FAR, 1)
+    assert result.cancel()
+    assert redis.zrange("{delayq:0}:outbox", 0, -1) == [result.id.encode()]
+
+
+def test_a_scanner_stores_what_is_owed(add, redis, away, drain):
+    result = add.delay_until(FAR, 1)
+    assert result.cancel()
+    assert not drain()
+    assert result.state == states.PENDING
+    away()
+    overdue(redis)
+    assert drain()
+    assert result.state == states.REVOKED
+    assert not redis.exists("{delayq:0}:outbox", "{delayq:0}:outbox_messages")
+
+
+def test_a_result_that_was_stored_since_stays(app, add, away, drain):
+    result = add.delay_until(FAR, 1)
+    assert result.cancel()
+    away()
+    app.backend.store_result(result.id, 3, states.SUCCESS)
+    drain()
+    assert result.state == states.SUCCESS
+
+
+def test_a_retry_that_was_stored_since_is_revoked(app, add, away, drain):
+    result = add.delay_until(FAR, 1)
+    assert result.cancel()
+    away()
+    app.backend.store_result(result.id, ValueError(), states.RETRY)
+    drain()
+    assert result.state == states.REVOKED
+
+
+def test_a_message_that_cannot_be_read_is_owed_once(add, redis, away, drain):
+    result = add.delay_until(FAR, 1)
+    assert result.cancel()
+    away()
+    text = redis.hget("{delayq:0}:outbox_messages", result.id)
+    redis.hset("{delayq:0}:outbox_messages", result.id, text[:17] + json.dumps([1]).encode())
+    drain()
+    assert not redis.exists("{delayq:0}:outbox")
+
+
+def test_an_app_without_a_result_backend_owes_nothing_and_its_scanner_looks_for_nothing(
+    delayq_app, url, redis
+):
+    delayq = delayq_app(url).delayq
+    result = delayq.schedule(delayq.app.signature("t"), at=FAR)
+    assert delayq.cancel(result.id)
+    assert not redis.exists("{delayq:0}:outbox")
+    assert scanner_of(delayq.services)._outbox is None

@@ -1,0 +1,325 @@
+"""The guard by itself, between a real broker and a real store: which copies reach the task."""
+
+import logging
+from contextlib import closing, contextmanager
+from types import SimpleNamespace
+
+import pytest
+import redis
+from celery import Celery
+from kombu import Connection, Consumer, Exchange, Queue
+
+from celery_delayq import Outcome, clock
+from celery_delayq.integration import guard
+from celery_delayq.integration.guard import GuardingStep
+from tests.faults.proxy import Proxy
+from tests.relay.house import LONG_AGO, new_name
+from tests.support.copies import attempts_at, publish
+
+
+class Receiver:
+    """As much of a worker's consumer as the step needs; its messages come from the real broker."""
+
+    connection_errors = ()
+
+    def __init__(self, app):
+        self.app = app
+        self.strategies = {}
+        self.ran, self.dropped, self.wanted = [], [], 0
+        GuardingStep(self)
+        self.update_strategies()
+
+    def update_strategies(self):
+        self.strategies["note"] = lambda message, *_: self.ran.append(attempt_of(message))
+
+    def give(self, message):
+        ack = lambda *_: self.dropped.append(attempt_of(message))  # noqa: E731
+        self.strategies["note"](message, None, ack, None, [])
+
+    @contextmanager
+    def listening(self, url, *queues):
+        """Consume; ``receive(count)`` waits for so many messages more."""
+        with Connection(url) as connection:
+            channel = connection.channel()
+            self.task_consumer = Consumer(channel, queues, no_ack=True, on_message=self.give)
+            self.task_consumer.consume()
+
+            def receive(count):
+                self.wanted += count
+                while len(self.ran) + len(self.dropped) < self.wanted:
+                    connection.drain_events(timeout=10)
+
+            yield receive
+
+
+def attempt_of(message):
+    return message.headers.get("delayq_attempt")
+
+
+@pytest.fixture(params=["rabbit", "other_redis"])
+def house(request):
+    made = request.getfixturevalue(request.param)
+    made.app.conf.delayq_once = True
+    return made
+
+
+@pytest.fixture
+def receiver(house):
+    made = Receiver(house.app)
+    with made.listening(house.where, Queue(house.queue)) as made.receive:
+        yield made
+
+
+def send(house, receiver, *copies):
+    publish(house.delayq, *copies)
+    receiver.receive(len(copies))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 0, 1), (1, 2, 1, 0)])
+def test_the_first_copy_runs_and_the_others_do_not(house, receiver, order):
+    house.due_now(task_id="a")
+    copies = attempts_at(house.delayq, "a", 3)
+
+    send(house, receiver, *(copies[number] for number in order))
+
+    first = order[0] + 1
+    assert receiver.ran == [number + 1 for number in order if number + 1 == first]
+    assert receiver.dropped == [number + 1 for number in order if number + 1 != first]
+
+
+def test_what_the_broker_delivers_again_runs_again(house, receiver):
+    house.due_now(task_id="a")
+    [copy] = attempts_at(house.delayq, "a", 1)
+
+    send(house, receiver, copy, copy, copy)
+
+    assert (receiver.ran, receiver.dropped) == ([1, 1, 1], [])
+
+
+def test_the_log_names_what_is_dropped_and_why(house, receiver, caplog):
+    caplog.set_level(logging.INFO)
+    task_id = "a\n\x1b[2J"
+    house.due_now(task_id=task_id)
+    copies = attempts_at(house.delayq, task_id, 2)
+
+    send(house, receiver, *reversed(copies))
+
+    said = [one for one in caplog.records if one.name.endswith("guard")]
+    assert [(one.levelno, one.getMessage()) for one in said] == [
+        (
+            logging.INFO,
+            r"task a\n\x1b[2J: attempt 1 is dropped, as attempt 2 was at a worker first",
+        )
+    ]
+
+
+def test_a_task_that_is_scheduled_anew_under_its_id_runs(house, receiver):
+    house.due_now(task_id="a")
+    first = attempts_at(house.delayq, "a", 2, ack=False)
+    send(house, receiver, first[1])
+    assert house.delayq.cancel("a") is Outcome.UNCERTAIN
+    house.due_now(task_id="a")
+    [anew] = attempts_at(house.delayq, "a", 1)
+
+    send(house, receiver, anew, first[0])
+
+    # The second call has the same id, the same due time and an attempt that was not the first.
+    assert (receiver.ran, receiver.dropped) == ([2, 1], [1])
+
+
+def test_a_task_that_is_put_off_runs_at_its_new_time(house, receiver):
+    house.due_now(task_id="a")
+    [first] = attempts_at(house.delayq, "a", 1, ack=False)
+    send(house, receiver, first)
+    assert house.delayq.reschedule("a", LONG_AGO + 1) is Outcome.UNCERTAIN
+    house.relay_once()
+    receiver.receive(1)
+
+    assert (receiver.ran, receiver.dropped) == ([1, 2], [])
+
+
+def test_other_tasks_are_other_hand_overs(house, receiver):
+    for task_id in ("a", "b"):
+        house.due_now(task_id=task_id)
+    house.relay_once()
+    receiver.receive(2)
+
+    assert (receiver.ran, receiver.dropped) == ([1, 1], [])
+
+
+def test_each_way_of_publishing_names_the_hand_over(house):
+    house.due_now(task_id="a")
+    copies = attempts_at(house.delayq, "a", 2)
+    publish(house.delayq, *copies)
+
+    names = [message.headers["delayq_hand_over"] for message in house.take(count=2)]
+
+    number = int.from_bytes(copies[0].member[:6], "big")
+    assert names == [f"{number}.{LONG_AGO}000"] * 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "option", "guarded"),
+    [
+        (False, None, False),
+        (False, True, True),
+        (True, False, False),
+        (True, None, True),
+        (True, True, True),
+        (False, False, False),
+    ],
+)
+def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, option, guarded):
+    house.app.conf.delayq_once = setting
+    house.due_now(task_id="a", delayq_once=option)
+    copies = attempts_at(house.delayq, "a", 2)
+
+    send(house, receiver, *copies)
+
+    assert receiver.ran == ([1] if guarded else [1, 2])
+
+
+def test_what_was_never_relayed_is_not_asked_for(house, receiver, caplog, monkeypatch):
+    """Neither a plain message, nor one of an app without a DelayQ."""
+    monkeypatch.setattr(guard.Guard, "_may_run", None)
+    house.task.apply_async()
+    house.task.apply_async(delayq_once=True)
+    with Celery(broker=house.where, set_as_current=False) as stranger:
+        stranger.send_task("note", queue=house.queue)
+    receiver.receive(3)
+
+    assert (receiver.ran, receiver.dropped) == ([None] * 3, [])
+    assert caplog.messages == []
+
+
+HEADERS = [
+    {"delayq_attempt": None},
+    {"delayq_attempt": "2"},
+    {"delayq_attempt": True},
+    {"delayq_attempt": 2.0},
+    {"delayq_attempt": 0},
+    {"delayq_attempt": -1},
+    {"delayq_attempt": 2**62},
+    {"delayq_attempt": [2]},
+    {"delayq_attempt": 2, "delayq_hand_over": None},
+    {"delayq_attempt": 2, "delayq_hand_over": 5},
+    {"delayq_attempt": 2, "delayq_hand_over": {"a": 1}},
+    {"delayq_attempt": 2, "delayq_hand_over": "x" * 100_000},
+    {"delayq_attempt": 2, "delayq_once": "yes"},
+    {"delayq_attempt": 2, "delayq_once": []},
+]
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=repr)
+def test_headers_that_are_not_ours_stop_no_worker_and_cost_no_task(house, receiver, headers):
+    with Celery(broker=house.where, set_as_current=False) as stranger:
+        for _ in range(2):
+            stranger.send_task("note", queue=house.queue, task_id="a", headers=headers)
+    receiver.receive(2)
+
+    assert len(receiver.ran) == 2
+
+
+@pytest.fixture
+def store_proxy(house, redis_server):
+    """What the store is reached through from now on."""
+    with Proxy(redis_server.port) as one:
+
+        def reach():
+            house.app.conf.delayq_url = f"redis://127.0.0.1:{one.port}/0"
+
+        one.reach = reach
+        yield one
+
+
+@pytest.mark.parametrize("how", ["refuse", "stall"])
+def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
+    house, receiver, store_proxy, caplog, how
+):
+    house.due_now(task_id="a")
+    copies = attempts_at(house.delayq, "a", 2)
+    store_proxy.reach()
+    getattr(store_proxy, how)()
+    started = clock.monotonic()
+
+    send(house, receiver, *copies, *copies)
+
+    assert (receiver.ran, receiver.dropped) == ([1, 2, 1, 2], [])
+    assert clock.monotonic() - started < guard.ANSWER_WITHIN + 2
+    [said] = [one for one in caplog.messages if one.startswith("task a")]
+    assert said.startswith(
+        "task a: runs, as all will for 5 s, be it a second copy or not: arrive failed: "
+    )
+
+
+def test_it_is_asked_again_after_a_while(house, receiver, store_proxy, monkeypatch):
+    monkeypatch.setattr(guard, "ASK_AGAIN", 0)
+    house.due_now(task_id="a")
+    copies = attempts_at(house.delayq, "a", 2)
+    store_proxy.reach()
+    store_proxy.refuse()
+    send(house, receiver, *copies)
+    assert receiver.ran == [1, 2]
+
+    store_proxy.accept()
+    send(house, receiver, *copies)
+
+    assert (receiver.ran, receiver.dropped) == ([1, 2, 1], [2])
+
+
+def test_a_store_that_refuses_costs_no_task(house, receiver, caplog):
+    house.due_now(task_id="a")
+    copies = attempts_at(house.delayq, "a", 2)
+    with closing(redis.Redis.from_url(house.app.conf.delayq_url)) as client:
+        client.set(house.delayq.services.scripts.keys["arrived"], "somebody's")
+
+    send(house, receiver, *copies)
+
+    assert receiver.ran == [1, 2]
+    assert "WRONGTYPE" in caplog.text
+
+
+def test_each_queue_of_an_exchange_gets_a_copy(rabbit):
+    """The first attempt may have reached one of them only."""
+    rabbit.app.conf.delayq_once = True
+    exchange = Exchange(new_name("x"), type="fanout")
+    queues = [Queue(new_name(), exchange) for _ in range(2)]
+    rabbit.declare(*queues)
+    rabbit.app.amqp.queues.update({queue.name: queue for queue in queues})
+    rabbit.due_now(task_id="a", exchange=exchange.name, routing_key="any")
+    copies = attempts_at(rabbit.delayq, "a", 2)
+    publish(rabbit.delayq, *copies)
+    # One of them never had the first.
+    assert [attempt_of(one) for one in rabbit.take(queues[1].name)] == [1]
+
+    receiver = Receiver(rabbit.app)
+    with receiver.listening(rabbit.where, *queues) as receive:
+        receive(3)
+
+    assert (sorted(receiver.ran), receiver.dropped) == ([1, 2], [2])
+
+
+def test_where_the_queue_of_an_exchange_is_not_known_all_run(other_redis):
+    other_redis.app.conf.delayq_once = True
+    exchange = Exchange(new_name("x"), type="direct")
+    queue = Queue(new_name(), exchange, routing_key="any")
+    other_redis.declare(queue)
+    other_redis.app.amqp.queues.add(queue)
+    other_redis.due_now(task_id="a", exchange=exchange.name, routing_key="any")
+    copies = attempts_at(other_redis.delayq, "a", 2)
+    receiver = Receiver(other_redis.app)
+
+    with receiver.listening(other_redis.where, queue) as receive:
+        publish(other_redis.delayq, *copies)
+        receive(2)
+
+    assert (receiver.ran, receiver.dropped) == ([1, 2], [])
+
+
+def test_an_app_without_a_delayq_is_left_alone():
+    with Celery(set_as_current=False) as app:
+        consumer = SimpleNamespace(app=app, update_strategies=len)
+
+        GuardingStep(consumer)
+
+        assert consumer.update_strategies is len

@@ -1,0 +1,86 @@
+"""The thread that stores what is owed: it goes on whatever a backend or Redis does, and ends."""
+
+import threading
+
+import pytest
+
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.handover import outbox as outbox_module
+from celery_delayq.handover.outbox import Outbox
+from celery_delayq.store import Cancelled, Outcome
+
+
+class Owing:
+    """An engine that owes so many."""
+
+    def __init__(self, *pages):
+        self.pages = list(pages)
+        self.settled = []
+        self.closed = threading.Event()
+
+    def owed(self):
+        page = self.pages.pop(0) if self.pages else []
+        if isinstance(page, Exception):
+            raise page
+        return [Cancelled(name, Outcome.DONE, b"1", b"{}") for name in page]
+
+    def settle(self, cancelled):
+        self.settled += [one.task_id for one in cancelled]
+
+    def close(self):
+        self.closed.set()
+
+
+def test_what_is_stored_is_settled_and_what_is_not_stays():
+    engine = Owing("abc")
+    outbox = Outbox(engine, lambda one: one.task_id != "b")
+    assert not outbox.drain()
+    assert engine.settled == ["a", "c"]
+
+
+def test_with_nothing_owed_nothing_is_settled():
+    engine = Owing()
+    assert not Outbox(engine, lambda _: True).drain()
+    assert engine.settled == []
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setattr(outbox_module, "INTERVAL", 0.001)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_it_goes_on_after_redis_was_away_and_ends_when_it_is_told_to():
+    engine = Owing(StoreUnavailable("owed", "away"), "ab", "c")
+    seen, done = [], threading.Event()
+
+    def mark(one):
+        seen.append(one.task_id)
+        if one.task_id == "c":
+            done.set()
+        return True
+
+    outbox = Outbox(engine, mark)
+    outbox.start()
+    assert done.wait(10)
+    outbox.stop(10)
+    assert engine.closed.wait(10)
+    assert seen == ["a", "b", "c"]
+    assert engine.settled == ["a", "b", "c"]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_to_stop_it_waits_no_longer_than_for_the_task_at_hand():
+    engine, entered, leave = Owing("abc"), threading.Event(), threading.Event()
+
+    def mark(_):
+        entered.set()
+        return leave.wait(10)
+
+    outbox = Outbox(engine, mark)
+    outbox.start()
+    assert entered.wait(10)
+    outbox._stopping.set()
+    leave.set()
+    outbox.stop(10)
+    assert engine.settled == ["a"]

@@ -1,0 +1,176 @@
+"""Copies that are at a worker: the first one stays the first, whichever attempt it is."""
+
+import pytest
+
+from celery_delayq.errors import StoreError
+from celery_delayq.store import copies
+from tests.store.support import FAR_MS, NOW_MS
+
+HOUR_MS = 3_600_000
+LEASE_MS = 30_000
+GENERATION_MS = HOUR_MS + LEASE_MS
+
+
+def generations(store):
+    """How many marks are in each of the two."""
+    return [
+        sum(field != b"since" for field in store.raw.hkeys(store.keys[name]))
+        for name in ("arrived", "arrived_old")
+    ]
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (1, 7)])
+def test_the_one_that_arrives_first_stays_first(store, first, second):
+    assert store.arrive("one", first) == first
+    assert store.arrive("one", second) == first
+    assert store.arrive("one", first) == first
+    assert store.arrive("one", second) == first
+
+
+def test_another_hand_over_has_a_first_of_its_own(store):
+    store.arrive("one", 1)
+
+    assert store.arrive("another", 2) == 2
+    assert store.arrive("one", 2) == 1
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [("a", "b", ""), ("ab", "", ""), ("b", "a", ""), ("", "a", "b"), ("a', 'b",), ("a", "b")],
+)
+def test_texts_that_look_alike_together_name_another_hand_over(store, texts):
+    store.arrive("a", "", "b", 1)
+
+    assert store.arrive(*texts, 2) == 2
+    assert store.arrive("a", "", "b", 2) == 1
+
+
+@pytest.mark.parametrize("text", ["", "\x00", "\n", "{x}", "\ud800", "日本", "x" * 10_000])
+def test_a_mark_is_of_one_size_whatever_it_names(store, text):
+    store.arrive(text, 3)
+
+    assert store.arrive(text, 1) == 3
+    assert {len(one) for one in store.raw.hkeys(store.keys["arrived"])} == {16, len("since")}
+
+
+def test_it_is_known_until_the_next_generation_ends(store):
+    store.arrive("one", 1)
+    store.set_ms(NOW_MS + GENERATION_MS - 1)
+    store.arrive("last of the first", 1)
+    store.set_ms(NOW_MS + GENERATION_MS)
+    store.arrive("first of the second", 1)
+    assert generations(store) == [1, 2]
+    store.set_ms(NOW_MS + 2 * GENERATION_MS - 1)
+    assert store.arrive("one", 2) == 1
+    assert store.arrive("last of the first", 2) == 1
+
+    store.set_ms(NOW_MS + 2 * GENERATION_MS)
+    store.arrive("first of the third", 1)
+
+    assert generations(store) == [1, 1]
+    assert store.arrive("one", 2) == 2
+    assert store.arrive("first of the second", 2) == 1
+
+
+def test_a_longer_lease_makes_a_longer_generation(store):
+    store.arrive("one", 1, lease=3600.0)
+    store.set_ms(NOW_MS + 2 * HOUR_MS - 1)
+    store.arrive("two", 1, lease=3600.0)
+    assert generations(store) == [2, 0]
+
+    store.set_ms(NOW_MS + 2 * HOUR_MS)
+    store.arrive("three", 1, lease=3600.0)
+
+    assert generations(store) == [1, 2]
+
+
+def test_where_nothing_arrived_meanwhile_it_is_known_after_any_time(store):
+    store.arrive("one", 1)
+    store.set_ms(FAR_MS)
+    store.arrive("two", 1)
+
+    assert store.arrive("one", 2) == 1
+
+
+def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, monkeypatch):
+    monkeypatch.setattr(copies, "MOST", 3)
+    for number in range(3):
+        store.arrive(f"a{number}", 1)
+    assert generations(store) == [3, 0]
+
+    for number in range(3):
+        store.arrive(f"b{number}", 1)
+    assert generations(store) == [3, 3]
+    assert store.arrive("a0", 2) == 1
+
+    store.arrive("c", 1)
+    assert generations(store) == [1, 3]
+    assert store.arrive("b0", 2) == 1
+
+
+def test_one_that_arrives_again_ends_no_generation_and_writes_nothing(store):
+    store.arrive("one", 1)
+    store.set_ms(FAR_MS)
+    before = store.snapshot()
+
+    store.arrive("one", 1)
+    store.arrive("one", 2)
+
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("back_ms", [1, 1000, GENERATION_MS - 1])
+def test_a_clock_that_is_set_back_a_little_ends_no_generation(store, back_ms):
+    store.arrive("one", 1)
+    store.set_ms(NOW_MS - back_ms)
+    store.arrive("two", 1)
+
+    assert generations(store) == [2, 0]
+
+
+@pytest.mark.parametrize("since", ["99999999999999", "nan", "1e308", "-1", "x", ""])
+def test_a_generation_with_a_wrong_age_does_not_last_for_ever(store, since):
+    store.arrive("one", 1)
+    store.raw.hset(store.keys["arrived"], "since", since)
+    for turn in range(1, 3):
+        store.set_ms(NOW_MS + turn * GENERATION_MS)
+        store.arrive(f"turn {turn}", 1)
+
+    assert store.raw.hget(store.keys["arrived"], "since") in {
+        b"%d" % (NOW_MS + turn * GENERATION_MS) for turn in (1, 2)
+    }
+
+
+def test_the_old_generation_is_not_freed_by_a_rename(store):
+    """Redis frees what a RENAME replaces there and then."""
+    store.arrive("one", 1)
+    store.set_ms(NOW_MS + GENERATION_MS)
+    store.arrive("two", 1)
+    store.raw.config_resetstat()
+    store.set_ms(NOW_MS + 2 * GENERATION_MS)
+
+    store.arrive("three", 1)
+
+    stats = store.raw.info("commandstats")
+    assert stats["cmdstat_unlink"]["calls"] == 1
+
+
+@pytest.mark.parametrize("name", ["arrived", "arrived_old"])
+def test_a_foreign_key_in_its_place_is_an_error_and_stays(store, name):
+    store.raw.set(store.keys[name], "x")
+
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        store.arrive("one", 1)
+
+    assert store.raw.get(store.keys[name]) == b"x"
+    assert len(store.raw.keys("*arrived*")) == 1
+
+
+@pytest.mark.parametrize("garbage", ["", "x", "\xff", "1:2"])
+def test_a_mark_that_is_no_number_counts_as_none(store, garbage):
+    store.arrive("one", 1)
+    [mark] = set(store.raw.hkeys(store.keys["arrived"])) - {b"since"}
+    store.raw.hset(store.keys["arrived"], mark, garbage)
+
+    assert store.arrive("one", 2) == 2
+    assert store.arrive("one", 1) == 2

@@ -1,0 +1,113 @@
+"""What is owed to a result backend: noted by the cancel itself, until it is said to be done."""
+
+import json
+
+import pytest
+
+from celery_delayq.store import Outcome
+from tests.store.support import FAR_MS, NOW_MS
+
+CALL_MS = 5000  # the longest call of these processes
+
+
+def owed(engine):
+    return [(one.task_id, one.outcome) for one in engine.owed()]
+
+
+def test_a_cancel_notes_what_it_owes_and_a_scanner_is_given_it_when_the_call_has_ended(store):
+    engine = store.engine()
+    store.schedule("a", FAR_MS, payload="x")
+    outcome, cancelled = store.entries.cancel_owing("a")
+    assert outcome is Outcome.DONE
+    assert json.loads(cancelled.message)["body"] == "x"
+
+    store.set_ms(NOW_MS + CALL_MS - 1)
+    assert owed(engine) == []
+    store.set_ms(NOW_MS + CALL_MS)
+    assert engine.owed() == [cancelled]
+
+
+def test_what_is_settled_is_owed_no_more(store):
+    engine = store.engine()
+    store.schedule("a", FAR_MS)
+    store.schedule("b", FAR_MS)
+    _, cancelled = store.entries.cancel_owing("a")
+    store.entries.cancel_owing("b")
+    store.entries.settle(cancelled)
+    store.set_ms(NOW_MS + CALL_MS)
+    engine.settle(given := engine.owed())
+    assert [one.task_id for one in given] == ["b"]
+    assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
+
+
+def test_what_one_scanner_is_given_no_other_is_given_for_a_minute(store):
+    first, second = store.engine(), store.engine()
+    store.schedule("a", FAR_MS)
+    store.entries.cancel_owing("a")
+    store.set_ms(NOW_MS + CALL_MS)
+    assert owed(first) == [("a", Outcome.DONE)]
+    assert owed(second) == []
+    store.set_ms(NOW_MS + CALL_MS + 60_000)
+    assert owed(second) == [("a", Outcome.DONE)]
+
+
+def test_an_uncertain_cancel_is_owed_as_such(store):
+    engine = store.engine()
+    store.schedule_relayed("a")
+    engine.nack("unknown", engine.claim(1)[0])
+    outcome, _ = store.entries.cancel_owing("a")
+    assert outcome is Outcome.UNCERTAIN
+    store.set_ms(NOW_MS + CALL_MS)
+    assert owed(engine) == [("a", Outcome.UNCERTAIN)]
+
+
+def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier(store):
+    engine = store.engine()
+    store.schedule("a", FAR_MS)
+    store.entries.cancel_owing("a")
+    store.schedule("a", FAR_MS)
+    store.set_ms(NOW_MS + CALL_MS)
+    assert owed(engine) == []
+    assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
+
+
+def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store):
+    engine = store.engine()
+    store.schedule("a", FAR_MS)
+    _, first = store.entries.cancel_owing("a")
+    store.set_ms(NOW_MS + 1)
+    store.schedule("a", FAR_MS, payload="later")
+    _, later = store.entries.cancel_owing("a")
+    store.entries.settle(first)
+    store.set_ms(NOW_MS + 1 + CALL_MS)
+    assert engine.owed() == [later]
+
+
+def test_a_cancel_that_owes_nothing_notes_nothing(store):
+    store.schedule("a", FAR_MS)
+    store.entries.cancel("a")
+    assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_the_message_is_whole_whatever_the_records_form(store, share):
+    store.schedule("a", FAR_MS, payload="x", share=share)
+    message = store.entries.find("a").message
+    _, cancelled = store.entries.cancel_owing("a")
+    assert cancelled.message == message
+
+
+def test_a_place_whose_message_is_gone_is_dropped(store):
+    engine = store.engine()
+    store.raw.zadd(store.keys["outbox"], {"a": 0})
+    assert owed(engine) == []
+    assert not store.raw.exists(store.keys["outbox"])
+
+
+def test_large_messages_are_given_as_far_as_the_limit_goes_and_one(store, monkeypatch):
+    monkeypatch.setattr("celery_delayq.store.engine.MAX_BYTES", 3000)
+    for number in range(5):
+        store.schedule(f"a{number}", FAR_MS, payload="x" * 2000)
+        store.entries.cancel_owing(f"a{number}")
+    store.set_ms(NOW_MS + CALL_MS)
+    assert [len(owed(store.engine())) for _ in range(4)] == [2, 2, 1, 0]

@@ -1,0 +1,42 @@
+"""Several copies of one hand-over, made as they come to be: leases run out, one after the other."""
+
+from contextlib import closing
+
+from celery_delayq import DelayQ
+from celery_delayq.handover.link import Link
+from celery_delayq.store import Engine, LeasedEntry, Scripts
+from tests.support.waiting import eventually
+
+AT_ONCE = 0.001  # seconds; a lease that has run out when it is looked at
+
+
+def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -> list[LeasedEntry]:
+    """An entry that is due, as each of *count* scanners holds it, one after the other.
+
+    Args:
+        delayq: Where it waits.
+        task_id: Its id.
+        count: How many attempts are made at it.
+        ack: Whether the last of the scanners acknowledges it, or fails as the others do.
+    """
+    services = delayq.services
+    made: list[LeasedEntry] = []
+    scripts = Scripts(services.connect(), services.scripts.keys)
+    with closing(Engine(scripts, batch_size=100, lease=AT_ONCE, alive=1.0)) as engine:
+        for number in range(1, count + 1):
+            claimed, _ = engine.claim(100)
+            (entry,) = (one for one in claimed if one.task_id == task_id)
+            made.append(entry)
+            if ack and number == count:
+                assert engine.ack([entry]) == 1
+            else:
+                eventually(lambda: task_id in engine.reclaim(), message="the lease runs out")
+    return made
+
+
+def publish(delayq: DelayQ, *copies: LeasedEntry) -> None:
+    """Send copies, in this order, as their scanners would."""
+    with closing(Link(delayq.services.app.connection_for_write, timeout=10)) as link:
+        for entry in copies:
+            [(_, verdict)] = link.publish([entry], lambda: False)
+            assert verdict.word == "sent"

@@ -1,0 +1,189 @@
+"""`delayq_once` in real workers, between a real broker and the store: each task runs once.
+
+Copies come as they do: leases run out, and each scanner publishes what it held, early or late.
+"""
+
+import pytest
+from celery import chord
+
+from celery_delayq import Outcome
+from tests.faults.proxy import Proxy
+from tests.support.copies import attempts_at, publish
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS
+
+ALONE = "--no-delayq"  # what arrives is what a test publishes
+
+
+@pytest.fixture(scope="module", params=["rabbitmq", "redis"])
+def broker(request):
+    """The URL of a broker that is not the store."""
+    if request.param == "rabbitmq":
+        yield request.getfixturevalue("rabbitmq_server").url
+    else:
+        with RedisServer() as one:
+            yield one.url()
+
+
+@pytest.fixture(scope="module")
+def project(standing, server, broker):
+    return standing(
+        *("-P", "prefork", "-c", "2", ALONE),
+        broker_url=broker,
+        delayq_url=server.url(),
+        delayq_once=True,
+        delayq_capture_eta=True,
+    )
+
+
+def wait_dropped(project, result, attempt, first, worker=None):
+    (worker or project.worker).wait_log(
+        f"task {result.id}: attempt {attempt} is dropped, as attempt {first} was at a worker first"
+    )
+
+
+def stored(project, result):
+    return project.server.client(db=1).get(f"celery-task-meta-{result.id}")
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_copies_the_one_that_comes_first_runs(project, order):
+    result = project.tasks["add"].delay_for(0, 1, 2)
+    copies = attempts_at(project.delayq, result.id, 2)
+    first, second = (copies[number] for number in order)
+
+    publish(project.delayq, first)
+    assert result.get(timeout=20) == 3
+    kept = stored(project, result)
+    publish(project.delayq, second)
+
+    wait_dropped(project, result, second.attempts + 1, first.attempts + 1)
+    [run] = project.runs(result)
+    assert run["attempt"] == first.attempts + 1
+    assert stored(project, result) == kept
+
+
+@pytest.fixture
+def make_relayed(make_project, server, broker):
+    """Make a project for this test alone, whose tasks go to that broker."""
+    return lambda **conf: make_project(
+        **{"broker_url": broker, "delayq_url": server.url(), "delayq_once": True, **conf}
+    )
+
+
+@pytest.mark.parametrize(
+    ("pool", "late"), [("solo", True), ("solo", False), ("threads", False), ("prefork", False)]
+)
+def test_a_dropped_copy_is_acknowledged(make_relayed, start_worker, pool, late):
+    project = make_relayed(task_acks_late=late)
+    worker = start_worker(TASKS, "-P", pool, "-c", "1", ALONE, env=project.env)
+    result = project.tasks["note"].delay_for(0)
+    copies = attempts_at(project.delayq, result.id, 2)
+
+    publish(project.delayq, *copies)
+    project.wait_runs(result)
+    wait_dropped(project, result, 2, 1, worker)
+    assert worker.stop() == 0
+
+    with project.app.connection_for_read() as connection:
+        queue = project.app.amqp.queues[project.queue].bind(connection.default_channel)
+        assert queue.get() is None
+        client = getattr(connection.default_channel, "client", None)
+        assert client is None or client.hlen("unacked") == 0
+    assert len(project.runs(result)) == 1
+
+
+def test_what_a_killed_worker_left_runs_again_and_the_second_copy_does_not(
+    make_relayed, start_worker, broker
+):
+    """The copy that was first may be the only one; the broker gives it to the next worker."""
+    redis = broker.startswith("redis")
+    project = make_relayed(broker_transport_options={"visibility_timeout": 1} if redis else {})
+    first = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
+    result = project.tasks["hold"].delay_for(0, 60)
+    copies = attempts_at(project.delayq, result.id, 2)
+    publish(project.delayq, copies[0])
+    project.wait_runs(result)
+    first.kill()
+    publish(project.delayq, copies[1])
+
+    second = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
+    project.wait_runs(result, 2, timeout=40)
+    project.let_go(result)
+
+    runs = project.wait_runs(result, 3, timeout=40)
+    wait_dropped(project, result, 2, 1, second)
+    assert [(run["attempt"], run.get("after")) for run in runs] == [(1, None), (1, None), (1, True)]
+
+
+def test_a_retry_is_a_hand_over_of_its_own(project):
+    """Its first attempt is not taken for a second copy of the run that it comes from."""
+    result = project.tasks["persist"].delay_for(0, 1, 3600)
+    copies = attempts_at(project.delayq, result.id, 2)
+    publish(project.delayq, copies[1])
+    eventually(lambda: project.delayq.reschedule(result.id, after=0))
+    [retry] = attempts_at(project.delayq, result.id, 1)
+
+    publish(project.delayq, retry, copies[0])
+
+    wait_dropped(project, result, 1, 2)
+    assert result.get(timeout=20) == 1
+    assert [(run["attempt"], run["retries"]) for run in project.runs(result)] == [(2, 0), (1, 1)]
+
+
+def test_a_retry_keeps_the_option_of_its_call(make_relayed, start_worker):
+    project = make_relayed(delayq_once=False, delayq_capture_eta=True)
+    worker = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
+    result = project.tasks["persist"].apply_async((1, 3600), delayq_after=0, delayq_once=True)
+    publish(project.delayq, *attempts_at(project.delayq, result.id, 1))
+    eventually(lambda: project.delayq.reschedule(result.id, after=0))
+
+    publish(project.delayq, *attempts_at(project.delayq, result.id, 2))
+
+    wait_dropped(project, result, 2, 1, worker)
+    project.wait_runs(result, 2)
+    assert [run["attempt"] for run in project.runs(result)] == [1, 1]
+
+
+def test_a_task_that_is_put_off_runs_at_its_new_time(project):
+    result = project.tasks["note"].delay_for(0)
+    publish(project.delayq, *attempts_at(project.delayq, result.id, 1, ack=False))
+    project.wait_runs(result)
+    assert result.reschedule(after=0) is Outcome.UNCERTAIN
+
+    publish(project.delayq, *attempts_at(project.delayq, result.id, 1))
+
+    runs = project.wait_runs(result, 2)
+    assert [run["attempt"] for run in runs] == [1, 2]
+
+
+def test_a_canvas_is_applied_once(project):
+    add, total = project.tasks["add"], project.tasks["total"]
+    result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0)
+    copies = attempts_at(project.delayq, result.id, 2)
+
+    publish(project.delayq, *copies)
+
+    assert result.get(timeout=20) == 6
+    wait_dropped(project, result, 2, 1)
+    parts = [part.id for part in result.parent.results]
+    assert [len(project.runs(part)) for part in (*parts, result.id)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("how", ["refuse", "stall"])
+def test_while_the_store_is_away_a_task_runs_and_the_log_says_so(
+    make_relayed, start_worker, server, how
+):
+    with Proxy(server.port) as proxy:
+        project = make_relayed(delayq_url=f"redis://127.0.0.1:{proxy.port}/0")
+        worker = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
+        result = project.tasks["note"].delay_for(0)
+        copies = attempts_at(project.delayq, result.id, 2)
+        getattr(proxy, how)()
+
+        publish(project.delayq, *copies)
+
+        runs = project.wait_runs(result, 2)
+        assert [run["attempt"] for run in runs] == [1, 2]
+        worker.wait_log("runs, as all will for 5 s, be it a second copy or not: arrive failed: ")
