@@ -157,7 +157,7 @@ class Store:
         self.schedule("a0", due_ms, share=True)
         record, ids = self.record("a0"), [f"a{number}" for number in range(count)]
         header_end = record.index(b":") + 1 + len("celery")
-        orders = [number.to_bytes(6, "big") for number in range(1, count + 1)]
+        orders = [(2 * number).to_bytes(6, "big") for number in range(1, count + 1)]
         records = [record[:header_end] + order + record[header_end + 6 :] for order in orders]
         members = [order + task_id.encode() for order, task_id in zip(orders, ids, strict=True)]
         self.raw.hset(self.keys["records"], mapping=dict(zip(ids, records, strict=True)))

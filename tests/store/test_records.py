@@ -18,7 +18,7 @@ from tests.store.support import FAR_MS, LABELS, NOW_MS
 TIMES = b"%-13d%016d" % (NOW_MS, NOW_MS * 1000) + (NOW_MS * 1000).to_bytes(7, "big")
 HEAD = TIMES + LABELS
 SPOILT = HEAD[:20] + b"x" * 9 + HEAD[29:]
-ORDER = b"\x00" * 5 + b"\x01"
+ORDER = b"\x00" * 5 + b"\x02"
 
 UNREADABLE = {
     "nothing": b"",

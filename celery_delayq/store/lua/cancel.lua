@@ -60,7 +60,8 @@ end
 
 local now = math.floor(call.now_us / 1000)
 local name = template_of(record, header_end)
-local message = message_of(record, header_end, id, templates, {}) or ''
+local line = lines_for(record, header_end, templates, {})
+local message = line ~= nil and message_of(record, header_end, id, line) or ''
 local answer = claim and claim.uncertain and 'uncertain' or 'done'
 
 -- Nothing is rolled back: all that can fail comes before the record goes.

@@ -64,27 +64,38 @@ local function list_for(key)
   return list
 end
 
--- Neighbours mostly go to the same list, so headers are compared, not parsed again.
-local prefix, header_end, list = false, 0, nil
 local indexes = {due, relay, leased, dead}
+-- What neighbours mostly have in common is compared, not parsed again: the header, and from the flags on to
+-- the name of the template.
+local prefix, labels, header_end = false, false, 0
+local list, line, name
+
+-- Look at a record that is not like the one before; false where that was the end of it.
+local function look_at(member, record)
+  local found, defect = header_end_of(record)
+  if is_leftover(member, record, found, indexes, tombstones, tombstones_old) then return false end
+  local lines
+  if found then lines, defect = lines_for(record, found, templates, cache) end
+  if lines == nil then
+    bytes = bytes + #(record or '')
+    die(member, defect)
+    return false
+  end
+  prefix, header_end = sub(record, 1, found), found
+  labels = sub(record, found + 43, found + 68)
+  list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
+  return true
+end
 
 local function take(member, id, record)
-  local defect, message, name
-  if not record or sub(record, 1, header_end) ~= prefix or not is_sound(record, header_end) then
-    local found
-    found, defect = header_end_of(record)
-    if is_leftover(member, record, found, indexes, tombstones, tombstones_old) then return end
-    if not found then
-      bytes = bytes + #(record or '')
-      return die(member, defect)
-    end
-    prefix, header_end = sub(record, 1, found), found
-    list = list_for(destination_of(record, found))
+  if not record or sub(record, 1, header_end) ~= prefix or sub(record, header_end + 43, header_end + 68) ~= labels
+    or string.match(record, TIMES, header_end + 7) ~= header_end + 36 then
+    if not look_at(member, record) then return end
   elseif sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
     and is_leftover(member, record, header_end, indexes, tombstones, tombstones_old) then
     return
   end
-  message, defect, name = message_of(record, header_end, id, templates, cache)
+  local message, defect = message_of(record, header_end, id, line)
   if not message then return die(member, defect) end
   bytes = bytes + #message
   local at = list.size + 1
@@ -93,15 +104,15 @@ local function take(member, id, record)
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
 end
 
--- Records are read many at a time, which is less work than one by one. So their sizes come first: what
--- is read and does not fit any more would be read again.
+-- Records are read many at a time, which is less work than one by one, and no more than fit: what is read
+-- and does not fit any more would be read again. Of small ones it is enough to know that they are.
 local function read_ahead()
   local ids, size, count = {}, bytes, 0
   for at = taken + 1, #members do
     local id = id_of(members[at])
     count = count + 1
     ids[count] = id
-    size = size + redis.call('HSTRLEN', records, id)
+    size = size + (is_large(members[at]) and redis.call('HSTRLEN', records, id) or SMALL)
     if size >= max_bytes then break end
   end
   return ids, redis.call('HMGET', records, unpack(ids))
@@ -145,10 +156,10 @@ end
 
 while taken < #members and bytes < max_bytes do
   local ids, found = read_ahead()
-  for at, id in ipairs(ids) do
+  for at = 1, #ids do
     if bytes >= max_bytes then break end
     taken = taken + 1
-    take(members[taken], id, found[at])
+    take(members[taken], ids[at], found[at])
   end
 end
 

@@ -104,12 +104,12 @@ local function revoke_claim(id)
   end_claim(claims, id, claim)
 end
 
-local function next_order()
+local function next_order(size)
   if not seq then
     seq = redis.call('HINCRBY', meta, 'seq', count) - count
   end
   seq = seq + 1
-  return six_bytes(seq)
+  return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
 end
 
 local function schedule(at, id, mode, ms, destination, body)
@@ -127,7 +127,7 @@ local function schedule(at, id, mode, ms, destination, body)
   end
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
-  local order = next_order()
+  local order = next_order(#destination + #body + 50)
   local name = name_in(body)
   if name then
     count_use(name, (#ARGV + 1 - at) / FIELDS)

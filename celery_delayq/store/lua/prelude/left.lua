@@ -17,7 +17,7 @@ local function depart(leaving, how, now, keys)
   local ids = leaving.ids
   if how then
     local stones, stamp = {}, how .. whole(now)
-    for at, id in ipairs(ids) do stones[at * 2 - 1], stones[at * 2] = id, stamp end
+    for at = 1, #ids do stones[at * 2 - 1], stones[at * 2] = ids[at], stamp end
     redis.call('HSET', keys.tombstones, unpack(stones))
     redis.call('HDEL', keys.records, unpack(ids))
   end

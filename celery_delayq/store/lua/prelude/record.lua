@@ -6,7 +6,8 @@ record   1 byte    format version, '1'; a script leaves a record of another form
          1 byte    L: bound for a list in this Redis; R: for a relay through the broker
          length of the destination in decimal, ':', the destination (for L, the list's key)
          -- here the header ends; positions from here
-         1..6      insertion number, as in the member; a change keeps it
+         1..6      insertion number, as in the member: twice a count, and 1 if the record is larger than SMALL;
+                   a reschedule keeps it
          7..19     due time, ms, 13 bytes, blanks after the digits
          20..35    when it was scheduled, us, 16 digits; a change keeps it
          36..42    when it was changed last, us, big-endian; each change of an entry has a later one
@@ -22,7 +23,8 @@ A message is bytes to a script: it is put together and cut, never parsed.
 ]]
 local FORMAT = '1'
 local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '0' .. string.rep('.', 12) .. '[IT]$'
-local DIGITS = '^' .. string.rep('%d', 29)
+local TIMES = '^%d+()' -- where digits end: both times are all digits, as a rule, and the next byte is none
+local SMALL = 4000 -- bytes; so many of them are read without a look at their sizes
 local sub = string.sub
 
 local function clock_us()
@@ -46,6 +48,11 @@ local function six_bytes(number)
     floor(number / 2^16) % 256, floor(number / 2^8) % 256, number % 256)
 end
 
+-- Whether the record of a member may be larger than SMALL.
+local function is_large(member)
+  return (string.byte(member, 6) or 1) % 2 == 1
+end
+
 -- A time in us, in 7 bytes.
 local function seven_bytes(us)
   return string.char(math.floor(us / 2^48) % 256) .. six_bytes(us)
@@ -61,8 +68,7 @@ end
 -- Whether what follows the header_end can be read: due time, time of scheduling, flags, form.
 local function is_sound(record, header_end)
   if #record <= header_end + 56 then return false end
-  -- Nearly always all digits.
-  if string.find(record, DIGITS, header_end + 7) then
+  if string.match(record, TIMES, header_end + 7) == header_end + 36 then
     local form = string.byte(record, header_end + 56)
     return (form == 73 or form == 84) and string.byte(record, header_end + 43) == 48
   end
