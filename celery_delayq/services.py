@@ -2,14 +2,14 @@
 
     app.conf ---> settings      anew where one is changed
     broker URL -> broker ---+--> endpoint --> connection --> scripts --> entries
-    delayq_url -------------+
+    delayq_url -------------+                              one of each to a shard
 
 This is what is handed down, in place of the app's ``DelayQ``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import timezone, tzinfo
 from functools import cached_property
@@ -32,7 +32,9 @@ from .store import (
     PooledConnection,
     ScratchKeys,
     Scripts,
+    ShardedEntries,
     Wakeup,
+    new_name,
 )
 
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
@@ -137,8 +139,8 @@ class Services:
         return PooledConnection(self.endpoint)
 
     @property
-    def scripts(self) -> Scripts:
-        """The scripts on the store's keys, over the connection that callers share."""
+    def scripts(self) -> Sequence[Scripts]:
+        """The scripts on each shard's keys, over the connection that callers share."""
         return self._configured().scripts
 
     @property
@@ -147,7 +149,7 @@ class Services:
         return self._configured().membership
 
     @property
-    def entries(self) -> Entries:
+    def entries(self) -> ShardedEntries:
         """What callers do with the store."""
         return self._configured().entries
 
@@ -156,21 +158,32 @@ class Services:
         """What a worker asks when it is given a relayed task."""
         return self._configured().copies
 
-    def engine(self, scripts: Scripts | None = None) -> Engine:
-        """What a scanner does with the store, over a connection of its own unless one is given."""
+    def engines(self) -> list[Engine]:
+        """What a scanner does with each shard, over a connection of its own."""
+        connection, name = self.connect(), new_name()
+        return [self.engine(Scripts(connection, keys), name) for keys in self._keys()]
+
+    def _keys(self) -> list[Keys]:
+        # First where processes meet that differ in the number of shards: one that is refused there
+        # leaves nothing in the others.
+        keys = [one.keys for one in self.scripts]
+        return sorted(keys, key=lambda one: not one.is_meeting_place)
+
+    def engine(self, scripts: Scripts, name: str | None = None) -> Engine:
+        """What a scanner of that name does with these keys."""
         settings = self.settings
-        scripts = scripts or Scripts(self.connect(), self.scripts.keys)
         return Engine(
             scripts,
             self.membership,
             batch_size=settings.batch_size,
             lease=settings.lease,
             alive=settings.safety_interval * GONE_AFTER,
+            name=name,
         )
 
-    def wakeup(self) -> Wakeup:
-        """What a scanner waits on."""
-        return Wakeup(self.connect(), self.scripts.keys["wake"])
+    def wakeup(self, scanner: str) -> Wakeup:
+        """What a scanner of that name waits on."""
+        return Wakeup(self.connect(), self._keys(), scanner)
 
     def scratch_keys(self) -> ScratchKeys:
         """Keys to measure with, in the store's Redis."""
@@ -225,7 +238,8 @@ class _Configured:
     def take_over(self, earlier: _Configured) -> None:
         """Go on with the store of earlier settings, or close it where it is not the same."""
         mine, theirs = self.settings, earlier.settings
-        if (mine.url, mine.prefix, mine.timeout) == (theirs.url, theirs.prefix, theirs.timeout):
+        same = ("url", "prefix", "timeout", "shards")
+        if all(getattr(mine, name) == getattr(theirs, name) for name in same):
             made = ("endpoint", "store_is_broker", "membership", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
         else:
@@ -245,18 +259,19 @@ class _Configured:
         )
 
     @cached_property
-    def scripts(self) -> Scripts:
+    def scripts(self) -> list[Scripts]:
         connection = PooledConnection(self.endpoint, self.settings.timeout)
-        return Scripts(connection, Keys(self.settings.prefix))
+        prefix, shards = self.settings.prefix, self.settings.shards
+        return [Scripts(connection, Keys(prefix, shard, shards)) for shard in range(shards)]
 
     @cached_property
     def membership(self) -> Membership:
-        broker = self._broker()
-        return Membership(self.settings.timeout, broker.kind, broker.hosts)
+        broker, settings = self._broker(), self.settings
+        return Membership(settings.timeout, broker.kind, broker.hosts, settings.shards)
 
     @cached_property
-    def entries(self) -> Entries:
-        return Entries(self.scripts, self.membership)
+    def entries(self) -> ShardedEntries:
+        return ShardedEntries([Entries(one, self.membership) for one in self.scripts])
 
     @cached_property
     def copies(self) -> Copies:
@@ -264,4 +279,5 @@ class _Configured:
 
     def close(self) -> None:
         if "scripts" in vars(self):
-            self.scripts.connection.close()
+            for one in self.scripts:
+                one.connection.close()

@@ -15,7 +15,7 @@ from .errors import InvalidSetting, UnknownSetting
 class Setting:
     """One setting: ``delayq_<name>`` in the app's configuration.
 
-    ``shown`` is what an error shows of a value.
+    ``shown`` is what an error shows of a value; ``public``: whether users are told of it.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Setting:
     says: str
     valid: Callable[[Any], bool]
     shown: Callable[[Any], Any] = lambda value: value
+    public: bool = True
 
     @property
     def key(self) -> str:
@@ -74,6 +75,8 @@ def _without_secret(pair: str) -> str:
         return "***"
     return pair if name in _OPEN and re.fullmatch(r"[\w./-]*", value) else f"{name}=***"
 
+
+MOST_SHARDS = 64
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -157,6 +160,17 @@ SETTINGS: tuple[Setting, ...] = (
         "A worker drops a relayed task of which another copy has been at a worker before.",
         lambda value: isinstance(value, bool),
     ),
+    # Over several nodes of a Redis Cluster, which the store cannot be in yet; on one Redis, more
+    # than one shard works, and gains nothing.
+    Setting(
+        "shards",
+        1,
+        "shards",
+        f"a whole number of shards from 1 to {MOST_SHARDS}",
+        "Over how many sets of keys scheduled tasks are spread.",
+        _number(1, MOST_SHARDS, whole=True),
+        public=False,
+    ),
 )
 
 
@@ -174,6 +188,7 @@ class Settings:
     capture_eta: bool
     min_delay: float
     once: bool
+    shards: int
 
     @classmethod
     def load(cls, conf: Mapping[str, Any]) -> Settings:

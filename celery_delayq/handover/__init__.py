@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ..errors import StoreError, StoreUnavailable
+from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..services import Hooks, Services
 from .dead import report
 from .link import Link
@@ -24,31 +24,30 @@ from .outbox import Mark, Outbox
 from .relay import Relay
 from .scanner import Scanner
 
-__all__ = ["Scanner", "hand_over", "new_relay", "new_scanner"]
+__all__ = ["Scanner", "hand_over", "new_relays", "new_scanner"]
 
 PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a lease
 
 
 def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
     """A scanner with connections of its own; *mark* stores ``REVOKED`` for one cancelled task."""
-    relay = new_relay(services)
+    relays = new_relays(services)
     settings = services.settings
     return Scanner(
-        relay.engine,
-        services.wakeup(),
-        relay,
+        relays,
+        services.wakeup(relays[0].engine.name),
         safety_interval=settings.safety_interval,
         lease=settings.lease,
         hooks=services.hooks,
-        outbox=None if mark is None else Outbox(services.engine(), mark),
+        outbox=None if mark is None else Outbox(services.engines(), mark),
     )
 
 
-def new_relay(services: Services) -> Relay:
-    """A relay with connections of its own, to the store and to the broker."""
+def new_relays(services: Services) -> list[Relay]:
+    """A relay for each shard, with connections of their own, to the store and to the broker."""
     lease = services.settings.lease
     link = Link(services.app.connection_for_write, timeout=min(PUBLISH_TIMEOUT, lease * 0.3))
-    return Relay(services.engine(), link, lease=lease, hooks=services.hooks)
+    return [Relay(engine, link, lease=lease, hooks=services.hooks) for engine in services.engines()]
 
 
 def hand_over(services: Services) -> int:
@@ -58,15 +57,26 @@ def hand_over(services: Services) -> int:
         BrokerDown: the broker cannot be reached; what goes through it waits on.
         StoreError: a step failed.
     """
-    relay = new_relay(services)
+    went, away = 0, None
+    for relay in new_relays(services):
+        try:
+            went += _hand_over_shard(relay, services.hooks)
+        except BrokerDown as error:
+            away = error  # what goes directly goes all the same
+    if away is not None:
+        raise away
+    return went
+
+
+def _hand_over_shard(relay: Relay, hooks: Hooks) -> int:
     engine = relay.engine
     try:
-        went = _hand_over_all(relay, services.hooks)
+        went = _hand_over_all(relay, hooks)
         engine.leave()
     except StoreUnavailable:
         raise
     except Exception:
-        # It would count as alive, and others would leave the next due time to it.
+        # It would count as alive.
         with suppress(StoreError):
             engine.leave()
         raise

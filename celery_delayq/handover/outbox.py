@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..errors import StoreError
 from ..logs import logger_of
@@ -28,12 +28,12 @@ class Outbox:
     """Looks for what is owed, and stores it.
 
     Args:
-        engine: Over a connection of its own.
+        engines: Of each shard, over a connection of their own.
         mark: Stores ``REVOKED`` for one; returns whether that is done.
     """
 
-    def __init__(self, engine: Engine, mark: Mark) -> None:
-        self._engine = engine
+    def __init__(self, engines: Sequence[Engine], mark: Mark) -> None:
+        self._engines = engines
         self._mark = mark
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self.run, name="delayq-outbox", daemon=True)
@@ -55,11 +55,15 @@ class Outbox:
                     pass
             except StoreError as error:
                 logger.debug("what is owed is not known: %s", error)
-        self._engine.close()
+        for engine in self._engines:
+            engine.close()
 
     def drain(self) -> bool:
-        """Store what is owed, as much as is given at a time; returns whether all of it was."""
-        owed = self._engine.owed()
+        """Store what is owed, as much as is given at a time; returns whether there may be more."""
+        return any(self._drain(engine) for engine in self._engines)
+
+    def _drain(self, engine: Engine) -> bool:
+        owed = engine.owed()
         done = []
         for cancelled in owed:
             if self._stopping.is_set():
@@ -67,5 +71,5 @@ class Outbox:
             if self._mark(cancelled):
                 done.append(cancelled)
         if done:
-            self._engine.settle(done)
+            engine.settle(done)
         return bool(owed) and len(done) == len(owed)

@@ -1,20 +1,22 @@
 """The scanner: hands over what is due, and sleeps until there is more.
 
-    loop:  hand over what is due to lists of this Redis, batch after batch until none is left
-           take back leases that ran out; relay what goes elsewhere
-           wait until the earliest of: next due time, lease deadline, wake-up token, safety scan
+    loop:  of each shard whose turn has come, batch after batch until none is left:
+               hand over what is due to lists of this Redis
+               take back leases that ran out; relay what goes elsewhere
+           wait until the earliest of: next due time, lease deadline, being told, safety scan
 
 Any number of scanners may run at once; there is no leader. It knows neither Redis, Celery nor
-kombu: the store's engine, the wake-up and the relay are given to it.
+kombu: the shards' engines and relays, and the wake-up, are given to it.
 """
 
 from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterable, Sequence
 
 from .. import clock
-from ..errors import BrokerDown, StoreUnavailable
+from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
@@ -28,23 +30,40 @@ logger = logger_of(__name__)
 GRACE = 0.25  # seconds that a scanner gives the one whose timer is set for the next due time
 
 
+class _Shard:
+    """A shard as a scanner sees it; it is up there again at ``up_at``, by the monotonic clock."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.engine: Engine = relay.engine
+        self.relay = relay
+        self.up_at = 0.0
+
+
 class Scanner:
-    """One scanner, to be run in a thread of its own."""
+    """One scanner, to be run in a thread of its own.
+
+    Args:
+        relays: Of each shard the relay, which has the shard's engine; all over one link.
+        wakeup: Listens for all of them.
+        safety_interval: Seconds after which it looks although nothing woke it.
+        lease: Seconds for which a claim holds.
+        hooks: Who is told of what becomes dead.
+    """
 
     def __init__(
         self,
-        engine: Engine,
+        relays: Sequence[Relay],
         wakeup: Wakeup,
-        relay: Relay,
         *,
         safety_interval: float,
         lease: float,
         hooks: Hooks,
         outbox: Outbox | None = None,
     ) -> None:
-        self._engine = engine
+        self._shards = [_Shard(relay) for relay in relays]
+        self._turns = list(self._shards)
+        self._name = self._shards[0].engine.name
         self._wakeup = wakeup
-        self._relay = relay
         self._safety_interval = safety_interval
         self._lease = lease
         self._hooks = hooks
@@ -54,6 +73,7 @@ class Scanner:
         self._relay_backoff = Backoff()
         self._relay_again = 0.0
         self._reachable = True
+        self._warned = False
 
     def start(self) -> None:
         """Run in a thread; returns at once, whether or not Redis can be reached."""
@@ -74,20 +94,43 @@ class Scanner:
 
     def run(self) -> None:
         """Scan until :meth:`stop`. An exception in a pass is logged and does not end it."""
-        logger.info("scanner %s started", self._engine.name)
+        logger.info("scanner %s started", self._name)
         backoff = Backoff()
         while not self._stopping.is_set():
             try:
-                self._wakeup.wait(self._pass())
+                self._warn_of_eviction()
+                # Before it looks: what is said from here on, it hears.
+                if self._wakeup.listen():
+                    self._look_at(range(len(self._shards)))
+                self._look_at(self._wakeup.wait(self._pass()))
                 backoff.reset()
                 self._reachable = True
             except StoreUnavailable as error:
                 self._reachable = False
                 self._pause(backoff.next(), error)
+            except StoreError as error:
+                # Redis refused, and said why: who reads the log needs no traceback of it.
+                seconds = backoff.next()
+                logger.error("%s; next try in %.1f s", error, seconds)
+                self._stopping.wait(seconds)
             except Exception:
                 logger.exception("a pass failed; the scanner goes on")
                 self._stopping.wait(backoff.next())
         self._end()
+
+    def _warn_of_eviction(self) -> None:
+        if not self._warned:
+            policy, self._warned = self._shards[0].engine.evicting_policy(), True
+            if policy:
+                logger.warning(
+                    "the store's Redis deletes what waits when its memory is full, as its "
+                    "maxmemory-policy is %s; set noeviction",
+                    policy,
+                )
+
+    def _look_at(self, shards: Iterable[int]) -> None:
+        for number in shards:
+            self._shards[number].up_at = 0.0
 
     def _pause(self, seconds: float, error: Exception) -> None:
         logger.warning("%s; next try in %.1f s", error, seconds)
@@ -96,30 +139,50 @@ class Scanner:
     def _pass(self) -> float:
         """Hand over all that is due; returns for how many seconds there is nothing to do."""
         while not self._stopping.is_set():
-            seen = self._engine.hand_over()
-            report(self._hooks, seen)
-            more = seen.is_past(seen.due)
-            more = self._take_back(seen) or more
-            more = self._relay_due(seen) or more
-            if not more:
-                return self._idle_for(seen)
+            now = clock.monotonic()
+            ready = [shard for shard in self._turns if shard.up_at <= now]
+            if not ready:
+                return min(shard.up_at for shard in self._turns) - now
+            # One step each: what one shard is behind with holds up no other. And each round begins
+            # with another, or all scanners would go from shard to shard together.
+            self._turns.append(self._turns.pop(0))
+            for shard in ready:
+                if not self._stopping.is_set():
+                    self._step(shard)
+            if len(self._shards) > 1:
+                self._look_at(self._wakeup.wait(0))
         return 0.0
 
-    def _take_back(self, seen: Seen) -> bool:
+    def _step(self, shard: _Shard) -> None:
+        """Hand over a batch of a shard; it is ready for the next one as long as there is more."""
+        shard.up_at = 0.0
+        # With jitter, or all scanners of a deployment look at the same moment.
+        asleep = self._safety_interval * random.uniform(0.8, 1.0)
+        relay_in = max(0.0, self._relay_again - clock.monotonic())
+        seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in)
+        report(self._hooks, seen)
+        more = seen.is_past(seen.due)
+        more = self._take_back(shard, seen) or more
+        more = self._relay_due(shard, seen) or more
+        if not more:
+            shard.up_at = clock.monotonic() + self._idle_for(seen, asleep)
+
+    def _take_back(self, shard: _Shard, seen: Seen) -> bool:
         left = seen.seconds_until(seen.leased)
         # Further off than any lease of ours: Redis's clock was set back; the script knows more.
         if left is None or 0 < left <= self._lease:
             return False
-        reclaimed = self._engine.reclaim()
+        reclaimed = shard.engine.reclaim()
         for task_id in reclaimed:
             logger.warning("task %s: its lease ran out; it may be published twice", task_id)
         return bool(reclaimed)
 
-    def _relay_due(self, seen: Seen) -> bool:
+    def _relay_due(self, shard: _Shard, seen: Seen) -> bool:
+        """Whether it relayed, or tried to: meanwhile another was to be up, so it looks again."""
         if not seen.is_past(seen.relay) or clock.monotonic() < self._relay_again:
             return False
         try:
-            batch = self._relay.batch(self._stopping.is_set)
+            shard.relay.batch(self._stopping.is_set)
         except BrokerDown as error:
             # One that takes some, and then loses a reply, is up: its pauses must not grow.
             if error.sent:
@@ -127,31 +190,31 @@ class Scanner:
             pause = self._relay_backoff.next()
             self._relay_again = clock.monotonic() + pause
             logger.warning("%s; next try in %.1f s", error, pause)
-            return False
+            return True
         self._relay_backoff.reset()
-        return batch.claimed > 0
+        return True
 
-    def _idle_for(self, seen: Seen) -> float:
+    def _idle_for(self, seen: Seen, asleep: float) -> float:
         relay = seen.seconds_until(seen.relay)
         if relay is not None:
             relay = max(relay, self._relay_again - clock.monotonic())
         # Another scanner has its timer set. Should it be dead, this one comes a little later.
         grace = 0.0 if seen.has_timer else GRACE * random.uniform(1.0, 2.0)
         waits = (seen.seconds_until(seen.due), seen.seconds_until(seen.leased), relay)
-        # With jitter, or all scanners of a deployment look at the same moment.
-        safety = self._safety_interval * random.uniform(0.8, 1.0)
         wanted = [max(0.0, wait) + grace for wait in waits if wait is not None]
-        return min([safety, *wanted])
+        return min([asleep - (clock.monotonic() - seen.read_at), *wanted])
 
     def _end(self) -> None:
-        self._relay.close()
+        for shard in self._shards:
+            shard.relay.close()
         try:
             # A Redis that did not answer would keep a stopping worker waiting once more; without a
             # word from this scanner its heartbeat runs out.
-            if self._reachable:
-                self._engine.leave()
+            for shard in self._shards if self._reachable else ():
+                shard.engine.leave()
         except Exception as error:
             logger.debug("leaving: %r", error)
-        self._engine.close()
+        for shard in self._shards:
+            shard.engine.close()
         self._wakeup.close()
-        logger.info("scanner %s stopped", self._engine.name)
+        logger.info("scanner %s stopped", self._name)

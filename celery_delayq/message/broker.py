@@ -16,6 +16,7 @@ from ..store import Endpoint
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
+_SENTINEL = "Redis Sentinel is not supported as the store yet"
 _REQUIREMENTS = {
     name: requirement
     for requirement in ssl.VerifyMode
@@ -34,6 +35,7 @@ class Broker:
         kind: Its transport, virtual host and prefix of keys: what no two brokers of one store may
             differ in.
         hosts: Where it is.
+        is_sentinel: Whether it is a Redis that is found through Redis Sentinel.
         transport: What kombu calls such a broker: ``amqp``, ``redis``. Tracers show it.
     """
 
@@ -43,6 +45,7 @@ class Broker:
     kind: str
     hosts: str
     transport: str
+    is_sentinel: bool
 
     @classmethod
     def of(cls, connection: Connection) -> Broker:
@@ -62,6 +65,7 @@ class Broker:
             hosts=_hosts(connection),
             # kombu has loaded the class to read the URL.
             transport=connection.get_transport_cls().driver_type,
+            is_sentinel=connection.transport_cls == "sentinel",
         )
 
 
@@ -73,9 +77,8 @@ def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
     """
     if url is None:
         if broker.endpoint is None:
-            raise InvalidSetting(
-                "delayq_url", None, "a redis:// URL, because the broker is not a Redis"
-            )
+            why = _SENTINEL if broker.is_sentinel else "the broker is not a Redis"
+            raise InvalidSetting("delayq_url", None, f"a redis:// URL, because {why}")
         return broker.endpoint
     try:
         endpoint = _endpoint(Connection(url))
@@ -84,7 +87,10 @@ def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
     except (KeyError, TypeError, ValueError):
         endpoint = None  # also where a word for TLS is one that kombu does not know
     if endpoint is None:
-        raise InvalidSetting("delayq_url", without_secrets(url), "a redis:// or rediss:// URL")
+        wanted = "a redis:// or rediss:// URL"
+        if url.startswith("sentinel:"):
+            wanted = f"{wanted}; {_SENTINEL}"
+        raise InvalidSetting("delayq_url", without_secrets(url), wanted)
     return endpoint
 
 

@@ -2,7 +2,9 @@
 
 A chord's counter in the result backend expires a day after the chord was applied, so a chord that
 is applied now and due later never fires. Instead its ids are frozen now, which makes the caller's
-result work, and its signature travels in the arguments of a task of this package.
+result work, and its signature travels in the arguments of a task of this package. So do the ids of
+its parts: making results of the signature once more would register them with the backend anew, and
+who waits for the first ones with ``rpc://`` would wait for ever.
 
 The entry has the id of the canvas's result, so that ``result.id`` cancels and reschedules it.
 """
@@ -33,7 +35,7 @@ def register(app: Celery) -> None:
     """Make the launching task known to *app*."""
 
     @app.task(name=LAUNCH, shared=False, ignore_result=True)
-    def launch(described: dict[str, Any]) -> None:
+    def launch(described: dict[str, Any], _ids: list[str] | None = None) -> None:
         signature(described, app=app).apply_async(add_to_parent=False)
 
 
@@ -41,7 +43,7 @@ def freeze(sig: Signature, app: Celery) -> tuple[ResultBase, Signature]:
     """The result of *sig*, and a signature of the task that applies it, with the result's id."""
     fresh = _copy(sig.group() if isinstance(sig, chunks) else sig, app)
     result = _bound_to(app, fresh.freeze(sig.options.get("task_id")))
-    launch = app.signature(LAUNCH, args=(_plain(fresh),))
+    launch = app.signature(LAUNCH, args=(_plain(fresh), ids_of(result)))
     return result, launch.set(task_id=result.id, **_routing(sig))
 
 
@@ -90,10 +92,10 @@ def _routing(sig: Signature) -> dict[str, Any]:
     return options if once is None else {**options, ONCE_HEADER: once}
 
 
-def task_ids(body: Any, app: Celery) -> list[str]:
-    """Ids of the tasks in a launching task's arguments."""
-    (described,), *_ = body
-    return ids_of(signature(described, app=app).freeze())
+def task_ids(body: Any) -> list[str]:
+    """Ids of the tasks in a launching task's arguments that a caller may be waiting for."""
+    (_, ids), *_ = body
+    return [one for one in ids if isinstance(one, str)]
 
 
 def ids_of(result: ResultBase) -> list[str]:

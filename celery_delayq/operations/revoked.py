@@ -60,8 +60,7 @@ def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, An
     reply_to = properties.get("reply_to")
     if headers.get("task") == LAUNCH:
         return [
-            (one, Context({"reply_to": reply_to, "correlation_id": one}))
-            for one in task_ids(body, app)
+            (one, Context({"reply_to": reply_to, "correlation_id": one})) for one in task_ids(body)
         ]
     if headers.get("ignore_result"):
         return []

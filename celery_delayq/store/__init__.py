@@ -15,7 +15,7 @@ from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
 from .endpoint import Endpoint
-from .engine import Engine, LeasedEntry, Seen
+from .engine import Engine, LeasedEntry, Seen, new_name
 from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
 from .ids import checked_id
 from .keys import Keys
@@ -23,6 +23,7 @@ from .outcome import Outcome
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
+from .sharded import ShardedEntries
 from .wakeup import Wakeup
 
 __all__ = [
@@ -46,8 +47,10 @@ __all__ = [
     "ScratchKeys",
     "Scripts",
     "Seen",
+    "ShardedEntries",
     "State",
     "Wakeup",
     "checked_id",
+    "new_name",
     "refusal_of",
 ]

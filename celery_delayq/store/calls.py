@@ -20,6 +20,7 @@ from typing import Any
 from .. import clock
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..logs import logger_of
+from .alone import check_alone
 from .keys import SCHEMA
 from .scripts import Scripts
 
@@ -86,9 +87,11 @@ class Member:
 
         Raises:
             StoreDiffers: it is used in another way than this process would.
+            StoreError: it cannot be a store.
         """
         ours = self._ours
         try:
+            check_alone(self._scripts.connection, "join", until)
             now_us, *known = self._scripts.call(
                 "join",
                 until=until,

@@ -22,7 +22,7 @@ from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Endpoint
 from .pool import Pool, seconds_left
-from .refusals import Refusal, refusal_of
+from .refusals import CLUSTER, Refusal, refusal_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -159,9 +159,9 @@ def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
     except _AWAY as error:
         raise StoreUnavailable(step, str(error), may_have_run) from error
     except redis.exceptions.RedisError as error:
-        refusal = refusal_of(error)
+        refusal, why = refusal_of(error), str(error)
         if refusal is Refusal.FULL:
-            raise StoreFull(step, str(error)) from error
+            raise StoreFull(step, why) from error
         if refusal is Refusal.AWAY:
-            raise StoreUnavailable(step, str(error), False) from error
-        raise StoreError(step, str(error)) from error
+            raise StoreUnavailable(step, why, False) from error
+        raise StoreError(step, CLUSTER if refusal is Refusal.ELSEWHERE else why) from error

@@ -4,13 +4,14 @@
     the same, attempt 2 -----> worker    1 was first: a second copy
     the same, attempt 1 -----> worker    1 was first: the broker delivers it again
 
-A mark is known for a generation at least, and for two at most. A generation lasts an hour and a
-lease, or a million marks (64 MB); and as long as nothing arrives, the present one does not end.
+A mark is known for as long as a generation lasts, at least: an hour and a lease, in which a pause
+of more than a minute does not count; or a million marks, which take some 80 MB. There are two.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from .scripts import Scripts
 
@@ -22,12 +23,12 @@ class Copies:
     """What a worker asks when it is given a relayed task.
 
     Args:
-        scripts: The store's.
+        shards: The scripts of each shard; a mark is in one of them.
         lease: Seconds after which a scanner may publish once more what another one holds.
     """
 
-    def __init__(self, scripts: Scripts, lease: float) -> None:
-        self._scripts = scripts
+    def __init__(self, shards: Sequence[Scripts], lease: float) -> None:
+        self._shards = shards
         self._keep_ms = round((KEEP + lease) * 1000)
 
     def first(self, hand_over: tuple[str, ...], attempt: int, until: float) -> int:
@@ -43,7 +44,8 @@ class Copies:
         """
         # Of one size, however long an id is.
         mark = hashlib.sha256(repr(hand_over).encode()).digest()[:16]
-        first: int = self._scripts.call(
+        scripts = self._shards[int.from_bytes(mark[:4], "big") % len(self._shards)]
+        first: int = scripts.call(
             "arrive", until=until, mark=mark, attempt=attempt, keep_ms=self._keep_ms, most=MOST
         )
         return first

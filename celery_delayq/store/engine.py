@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import socket
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ from datetime import datetime
 from .. import clock
 from ..clock import EPOCH
 from ..errors import StoreUnavailable
+from .alone import evicting_policy
 from .calls import Member, Membership
 from .entries import Cancelled, settle
 from .outcome import Outcome
@@ -112,7 +114,16 @@ class LeasedEntry:
 
 
 class Engine:
-    """What a scanner does with the store; one per scanner."""
+    """What a scanner does with one shard of the store.
+
+    Args:
+        scripts: The shard's, over a connection of the scanner's own.
+        membership: What this process has of what all agree on.
+        batch_size: Most entries that one step hands over.
+        lease: Seconds for which a claim holds.
+        alive: Seconds for which a heartbeat counts.
+        name: The scanner's; the same for each of its shards.
+    """
 
     def __init__(
         self,
@@ -122,8 +133,9 @@ class Engine:
         batch_size: int,
         lease: float,
         alive: float,
+        name: str | None = None,
     ) -> None:
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+        self.name = name or new_name()
         self._scripts = scripts
         self._member = Member(scripts, membership, scanner=True)
         self._joined = False
@@ -133,8 +145,17 @@ class Engine:
         self._beat_again = 0.0
         self._tokens = itertools.count(1)
 
-    def hand_over(self) -> Seen:
+    def evicting_policy(self) -> str | None:
+        """By what policy Redis deletes what waits when its memory is full, if it does so."""
+        return evicting_policy(self._scripts.connection)
+
+    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0) -> Seen:
         """Hand over one batch of what is bound for lists in the store's own Redis.
+
+        Args:
+            asleep: For how many seconds the caller sleeps at most, before it asks again. With 0 it
+                promises nothing: other scanners are told of what is scheduled.
+            relay_in: In how many seconds it will look at what goes through the broker, if not now.
 
         Raises:
             StoreDiffers: this process would use the store in another way than the others.
@@ -151,6 +172,8 @@ class Engine:
             max_bytes=MAX_BYTES,
             max_refusals=MAX_REFUSALS,
             longest_ms=round(LONGEST_WAIT * 1000),
+            asleep_ms=math.ceil(asleep * 1000),
+            relay_ms=math.ceil(relay_in * 1000),
         )
         if asked >= self._beat_again:
             self._beat_again = asked + self._alive / HEARTBEATS
@@ -273,6 +296,11 @@ class Engine:
     def close(self) -> None:
         """Let go of the connection to Redis."""
         self._scripts.connection.close()
+
+
+def new_name() -> str:
+    """A scanner's name: where it runs, and what no other has."""
+    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
 
 
 def _pairs(flat: list[bytes]) -> list[tuple[str, str]]:

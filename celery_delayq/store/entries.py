@@ -14,6 +14,7 @@ from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
+from .keys import Keys
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .scripts import Scripts
@@ -92,8 +93,22 @@ class Entries:
 
     def __init__(self, scripts: Scripts, membership: Membership) -> None:
         self._scripts = scripts
-        self._calls = Calls(scripts, Member(scripts, membership), membership.timeout)
+        self._member = Member(scripts, membership)
+        self._calls = Calls(scripts, self._member, membership.timeout)
         self._templates: set[bytes] = set()
+
+    @property
+    def keys(self) -> Keys:
+        """Of which shard they are."""
+        return self._scripts.keys
+
+    def join(self) -> None:
+        """Find out whether this process may use the store; a call does so by itself.
+
+        Raises:
+            StoreDiffers: it is used in another way than this process would.
+        """
+        self._member.join()
 
     def schedule(
         self,
@@ -207,15 +222,12 @@ class Entries:
         is rescheduled does not come again: so it ends, whatever is done with what it gives. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
-        given: set[int] = set()  # hashes, which take less than the members
+        return readable(self.rows(earliest_ms, end_ms))
+
+    def rows(self, earliest_ms: int, end_ms: int) -> Iterator[Row]:
+        """The same as read: due time in ms, member, record and template; some come twice."""
         indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
-        for _, member, record, template in heapq.merge(*indexes, key=itemgetter(0, 1)):
-            if hash(member) in given:
-                continue
-            given.add(hash(member))
-            task_id = member[6:].decode(errors="replace")
-            with suppress(UnreadableRecord):
-                yield _entry(task_id, State.SCHEDULED, record, template)
+        return heapq.merge(*indexes, key=itemgetter(0, 1))
 
     def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
         score, order = str(earliest_ms - 1), 2**48
@@ -251,6 +263,18 @@ class Entries:
         return Counts(
             scheduled, in_flight, dead, scanners, min(known) if known else None, now_us // 1000
         )
+
+
+def readable(rows: Iterable[Row]) -> Iterator[Entry]:
+    """The entries that *rows* have, each once, without those that cannot be read."""
+    given: set[int] = set()  # hashes, which take less than the members
+    for _, member, record, template in rows:
+        if hash(member) in given:
+            continue
+        given.add(hash(member))
+        task_id = member[6:].decode(errors="replace")
+        with suppress(UnreadableRecord):
+            yield _entry(task_id, State.SCHEDULED, record, template)
 
 
 def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:

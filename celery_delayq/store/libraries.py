@@ -14,7 +14,7 @@ LEANS_ON = (
         takes("command", "check_health="),
     ),
     Leaning("redis:Connection.read_response", "reads an answer", takes()),
-    Leaning("redis:Connection.send_command", "a scanner's blocking pop", takes("name", "key", "s")),
+    Leaning("redis:Connection.send_command", "a scanner's subscription", takes("name", "channel")),
     Leaning(
         "redis.connection:AbstractConnection.__init__",
         "a call bounds its socket's time, and a scanner waits for one beside its timer",

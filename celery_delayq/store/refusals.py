@@ -3,15 +3,21 @@
     full      it is at maxmemory
     away      it serves nobody at present: starting, busy, a replica, unable to write to its disk
     rights    this user may not do that at all
+    elsewhere it is a node of a Redis Cluster, and keys are on other ones
     (none)    it is about this command: the type of this key, the right to this key
 
-The first three are the server's own trouble. It did nothing, and no entry is to blame.
+The first four are the server's own trouble. It did nothing, and no entry is to blame.
 """
 
 from __future__ import annotations
 
 import re
 from enum import Enum
+
+CLUSTER = (
+    "this Redis is a node of a Redis Cluster, which cannot be the store; let delayq_url name a "
+    "Redis by itself"
+)
 
 
 class Refusal(Enum):
@@ -20,6 +26,7 @@ class Refusal(Enum):
     FULL = "full"
     AWAY = "away"
     RIGHTS = "rights"
+    ELSEWHERE = "elsewhere"
 
 
 # Codes as they stand in a reply: at its beginning or, before Redis 7, inside the report of a
@@ -27,7 +34,8 @@ class Refusal(Enum):
 _CODES = re.compile(
     r"(?:^|\s-)(?:(?P<full>OOM)"
     r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|TRYAGAIN|UNBLOCKED)"
-    r"|(?P<rights>NOAUTH|WRONGPASS))\b"
+    r"|(?P<rights>NOAUTH|WRONGPASS)"
+    r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT))\b"
 )
 
 # NOPERM is said of a command and of a key, in other words by each version of Redis.
@@ -42,6 +50,9 @@ _CLASSES = {
     "ReadOnlyError": Refusal.AWAY,
     "TryAgainError": Refusal.AWAY,
     "AuthenticationError": Refusal.RIGHTS,
+    "MovedError": Refusal.ELSEWHERE,
+    "AskError": Refusal.ELSEWHERE,
+    "ClusterCrossSlotError": Refusal.ELSEWHERE,
 }
 
 

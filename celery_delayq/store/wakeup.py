@@ -1,76 +1,151 @@
-"""Waiting for whichever comes first: a time, a token in Redis, or a call of ``interrupt``.
+"""Waiting for whichever comes first: a time, a word from Redis, or a call of ``interrupt``.
 
-The timer is this process's own. A blocking pop's time-out is no timer: Redis looks at it ``hz``
-times a second, so it comes up to 100 ms late. The pop stays outstanding while the timer runs, and
-from one wait to the next, so an idle scanner sends next to nothing.
+    script --PUBLISH--> wake:NAME    the scanner that is up next, when it has to be up before
+                        wake         all scanners, where none has promised to be up
+
+A scanner subscribes to both of each shard, over one connection, before it looks for the first time;
+so what is said while it looks waits in the socket. Nothing that is said must arrive: whatever is
+lost, the safety interval finds. The timer is this process's own.
 """
 
 from __future__ import annotations
 
 import select
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+import redis
+
 from .. import clock
+from ..logs import logger_of
 from .connection import Connection, translated
 from .endpoint import TIMEOUT
+from .keys import Keys
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
-BLOCK = 30  # seconds that Redis holds a pop open; longer silence means that the link is dead
+PING_AFTER = 30.0  # seconds of silence after which Redis is asked for a sign of life
+
+logger = logger_of(__name__)
 
 
 class Wakeup:
-    """A blocked pop on its own connection, beside a timer. One thread waits, any may interrupt."""
+    """A subscription, beside a timer. One thread waits, any may interrupt.
 
-    def __init__(self, connection: Connection, key: str) -> None:
+    Args:
+        connection: To the Redis of all shards.
+        shards: Their keys; a shard's place among them is its number here.
+        scanner: The name by which the scripts know who listens here.
+    """
+
+    def __init__(self, connection: Connection, shards: Iterable[Keys], scanner: str) -> None:
         self._source = connection
-        self._key = key
+        self._shards = {
+            channel.encode(): number
+            for number, keys in enumerate(shards)
+            for channel in keys.channels(scanner)
+        }
         self._connection: Any = None
+        self._ping_at = 0.0
         self._answer_by = 0.0
+        self._deaf_until = 0.0
         self._inner, self._outer = socket.socketpair()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait at most *seconds*; returns whether a token came.
+    def listen(self) -> bool:
+        """Subscribe, unless that is done; returns whether it was done now.
+
+        Without the right to subscribe nothing is heard, and that is logged.
 
         Raises:
-            StoreUnavailable: the connection broke, or has been silent for too long. The next
-                call makes a new one.
+            StoreUnavailable: Redis cannot be reached.
         """
+        if self._connection is not None or clock.monotonic() < self._deaf_until:
+            return False
         with translated("wake"):
             try:
-                return self._wait(seconds)
+                return self._subscribe()
             except BaseException:
                 self._disconnect()
                 raise
 
-    def _wait(self, seconds: float) -> bool:
-        until = clock.monotonic() + seconds
-        connection = self._listening()
+    def _subscribe(self) -> bool:
+        self._connection = self._source.dedicated()
+        self._connection.send_command("SUBSCRIBE", *self._shards)
+        try:
+            for _ in self._shards:
+                self._connection.read_response()
+        except redis.exceptions.NoPermissionError as error:
+            self._disconnect()
+            if not self._deaf_until:
+                logger.warning(
+                    "scanner may not be told of tasks due before all others; they wait for up to "
+                    "delayq_safety_interval: %s",
+                    error,
+                )
+            self._deaf_until = clock.monotonic() + PING_AFTER
+            return False
+        self._note_life()
+        return True
+
+    def wait(self, seconds: float) -> set[int]:
+        """Wait at most *seconds*; returns the shards in which there is something to look at.
+
+        Raises:
+            StoreUnavailable: the connection broke, or has been silent for too long; what was said
+                meanwhile is lost. After the next :meth:`listen` all shards want a look.
+        """
+        with translated("wake"):
+            try:
+                return self._wait(clock.monotonic() + seconds)
+            except BaseException:
+                self._disconnect()
+                raise
+
+    def _wait(self, until: float) -> set[int]:
         while True:
-            left = min(until, self._answer_by) - clock.monotonic()
-            ready = _readable([connection._sock, self._inner], max(0.0, left))
+            self._ask_for_life()
+            now = clock.monotonic()
+            ready = _readable(self._sockets(), max(0.0, min(until, self._next_look()) - now))
+            told = self._read() if any(one is not self._inner for one in ready) else set()
             if self._inner in ready:
                 self._inner.recv(4096)
-                return False
-            if ready:
-                self._answer_by = 0.0
-                if connection.read_response() is not None:
-                    return True
-                connection = self._listening()
-            elif clock.monotonic() >= self._answer_by:
-                raise TimeoutError(f"no answer to a blocking pop within {BLOCK + TIMEOUT} s")
-            elif clock.monotonic() >= until:
-                return False
+                return told
+            if self._answer_by and clock.monotonic() >= self._answer_by:
+                raise TimeoutError(f"no answer to a PING within {TIMEOUT} s")
+            if told or clock.monotonic() >= until:
+                return told
 
-    def _listening(self) -> Any:
+    def _sockets(self) -> list[Any]:
+        return [self._inner, *([self._connection._sock] if self._connection else [])]
+
+    def _next_look(self) -> float:
         if self._connection is None:
-            self._connection = self._source.dedicated()
-            self._answer_by = 0.0
-        if not self._answer_by:
-            self._connection.send_command("BLPOP", self._key, BLOCK)
-            self._answer_by = clock.monotonic() + BLOCK + TIMEOUT
-        return self._connection
+            return float("inf")
+        return self._answer_by or self._ping_at
+
+    def _ask_for_life(self) -> None:
+        if self._connection is not None and not self._answer_by:
+            now = clock.monotonic()
+            if now >= self._ping_at:
+                self._connection.send_command("PING")
+                self._answer_by = now + TIMEOUT
+
+    def _note_life(self) -> None:
+        self._answer_by = 0.0
+        self._ping_at = clock.monotonic() + PING_AFTER
+
+    def _read(self) -> set[int]:
+        told = set()
+        # All of it: what redis-py has read ahead, no socket shows any more.
+        while self._connection is not None and self._connection.can_read():
+            # Without the right to PING, a refusal is a sign of life as well.
+            with suppress(redis.exceptions.NoPermissionError):
+                kind, *rest = self._connection.read_response()
+                if kind == b"message":
+                    told.add(self._shards[rest[0]])
+            self._note_life()
+        return told
 
     def interrupt(self) -> None:
         """End a wait that is under way, or the next one; callable from any thread."""

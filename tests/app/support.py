@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 from celery_delayq.store.engine import MAX_REFUSALS
+from tests.support.shards import each, total
 
 OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_hand_over")
 LONG_AGO = 1_000_000_000  # Unix time; due at once, with no instant of "now" to wait for
@@ -13,18 +14,18 @@ FAR = 4_102_444_800  # 2100-01-01
 
 def claim(delayq):
     """Lease what is due and not bound for a list, and do nothing with it."""
-    with contextlib.closing(delayq.services.engine()) as engine:
-        return engine.claim(100)
+    claimed, dead = [], []
+    for engine in delayq.services.engines():
+        with contextlib.closing(engine):
+            some, buried = engine.claim(100)
+        claimed, dead = claimed + some, dead + buried
+    return claimed, dead
 
 
 def lists(redis):
     """Each list of the broker with its messages, oldest first; neither ours nor kombu's own."""
     keys = [key for key in redis.keys("*") if redis.type(key) == b"list"]
-    return {
-        key: redis.lrange(key, 0, -1)[::-1]
-        for key in keys
-        if not key.endswith(b":0}:wake") and b"celery.pidbox" not in key
-    }
+    return {key: redis.lrange(key, 0, -1)[::-1] for key in keys if b"celery.pidbox" not in key}
 
 
 def only_message(redis):
@@ -54,8 +55,8 @@ def envelope(delayq, task_id):
 
 def templates(redis):
     """How many templates are kept, and how many entries share them."""
-    uses = map(int, redis.hvals("{delayq:0}:template_uses"))
-    return redis.hlen("{delayq:0}:templates"), sum(uses)
+    uses = (int(one) for key in each("template_uses") for one in redis.hvals(key))
+    return total(redis.hlen, "templates"), sum(uses)
 
 
 def redis_ms(redis):
@@ -69,11 +70,11 @@ def to_ms(time):
 
 def hand_over_until_dead(delayq, redis):
     """Hand over what a list refuses until it is dead, without the waits in between."""
-    due, claims = (delayq.services.scripts.keys[name] for name in ("due", "claims"))
     for _ in range(MAX_REFUSALS):
         delayq.hand_over()
-        refused = redis.hkeys(claims)
-        for member in redis.zrange(due, 0, -1):
-            if member[6:] in refused:
-                redis.zadd(due, {member: 0})
+        for due, claims in zip(each("due"), each("claims"), strict=True):
+            refused = redis.hkeys(claims)
+            for member in redis.zrange(due, 0, -1):
+                if member[6:] in refused:
+                    redis.zadd(due, {member: 0})
     assert delayq.counts().dead

@@ -12,6 +12,7 @@ from tests.app.bulk import both_ways, plain_task
 from tests.app.support import FAR
 from tests.app.test_contract_fuzz import TEXT, VALUES
 from tests.app.test_contract_messages import ARGUMENTS, SERIALIZERS
+from tests.support.shards import total
 
 MORE = {
     "lists and tuples": (([1, (2, [3])], (4,)), {"y": ([],)}),
@@ -113,7 +114,7 @@ def test_arguments_that_a_call_would_refuse_are_refused_with_the_same_error(
 
     assert bulk.refused.keys() == {place}
     assert bulk.ids[place] is None
-    assert bulk.scheduled == redis.hlen("{delayq:0}:records") == 2
+    assert bulk.scheduled == total(redis.hlen, "records") == 2
     with pytest.raises(type(bulk.refused[place])) as caught:
         delayq.schedule(task.s().clone(*wrong), at=FAR)
     assert str(caught.value) == str(bulk.refused[place])

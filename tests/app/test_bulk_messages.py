@@ -16,6 +16,7 @@ from kombu import Exchange, Queue
 from tests.app.bulk import ITEMS, both_ways, plain_task
 from tests.app.support import FAR, comparable
 from tests.app.test_contract_messages import COMPRESSIONS, SERIALIZERS
+from tests.support.shards import keys_of
 
 EXPIRY = datetime(2200, 1, 1, tzinfo=timezone.utc)
 OPTIONS = {
@@ -209,7 +210,7 @@ def test_a_broker_elsewhere_gets_what_it_gets_one_by_one(
 
 def destination(redis, task_id):
     """The record's part before the header_end: its kind, and where it is bound for."""
-    head, _, rest = redis.hget("{delayq:0}:records", task_id).partition(b":")
+    head, _, rest = redis.hget(keys_of(task_id)["records"], task_id).partition(b":")
     return head, rest[: int(head[2:])]
 
 

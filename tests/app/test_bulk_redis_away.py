@@ -7,6 +7,7 @@ from celery_delayq.errors import StoreFull
 from celery_delayq.scheduling import bulk
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists
+from tests.support.shards import total
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +68,7 @@ def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(through, swallo
 
     # The answer was lost, the slice was not; ids of the items' own tell.
     assert [*rest.refused] == [*range(5)]
-    assert redis.hlen("{delayq:0}:records") == 15
+    assert total(redis.hlen, "records") == 15
 
 
 @pytest.mark.parametrize("slice_", ["first", "second", "third"])
@@ -84,7 +85,7 @@ def test_a_slice_whose_answer_was_lost_is_repeated_and_scheduled_once(
 
     assert proxy.swallowed == times
     assert (made.scheduled, made.refused) == (15, {})
-    assert redis.zcard("{delayq:0}:due") == redis.hlen("{delayq:0}:records") == 15
+    assert total(redis.zcard, "due") == total(redis.hlen, "records") == 15
     assert app.delayq.hand_over() == 15
     assert sum(map(len, lists(redis).values())) == 15
 

@@ -7,6 +7,7 @@ import pytest
 from celery_delayq import AlreadyScheduled
 from tests.app.bulk import plain_task
 from tests.app.support import FAR
+from tests.support.shards import total
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_slice_is_scheduled_before_the_next_one_is_read(remind, delayq, redis)
 
     def items():
         for item in numbered(450):
-            held_when_read.append(redis.hlen("{delayq:0}:records"))
+            held_when_read.append(total(redis.hlen, "records"))
             yield item
 
     delayq.schedule_many(remind, items(), at=FAR)

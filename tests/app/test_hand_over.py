@@ -3,8 +3,9 @@
 import pytest
 
 from celery_delayq.errors import BrokerDown
-from tests.app.support import LONG_AGO
+from tests.app.support import LONG_AGO, claim
 from tests.support.ports import free_port
+from tests.support.shards import each, keys_of
 
 
 @pytest.fixture
@@ -21,16 +22,17 @@ def test_one_that_finds_no_broker_leaves_no_scanner_and_no_timer(delayq_app, url
         app.delayq.hand_over()
 
     assert app.delayq.counts().scanners == 0
-    assert not redis.exists("{delayq:0}:timer")
+    assert not redis.exists(*each("timer"))
 
 
 def test_all_leases_that_ran_out_are_taken_back_whatever_the_batch_size(relayed, redis):
     relayed.conf.delayq_batch_size = 2
     for _ in range(5):
         relayed.send_task("t", delayq_at=LONG_AGO)
-    assert len(relayed.delayq.services.engine().claim(10)[0]) == 5
-    for member in redis.zrange("{delayq:0}:leased", 0, -1):
-        redis.zadd("{delayq:0}:leased", {member: 0})
+    assert len(claim(relayed.delayq)[0]) == 5
+    for leased in each("leased"):
+        for member in redis.zrange(leased, 0, -1):
+            redis.zadd(leased, {member: 0})
 
     assert relayed.delayq.hand_over() == 5
 
@@ -42,8 +44,8 @@ def test_a_batch_of_nothing_but_dead_letters_is_not_the_last(relayed, redis):
     """A batch ends after a megabyte."""
     for number in range(3):
         relayed.send_task("t", ("x" * 600_000,), task_id=f"{number}", delayq_at=LONG_AGO)
-        record = redis.hget("{delayq:0}:records", f"{number}")
-        redis.hset("{delayq:0}:records", f"{number}", b"9" + record[1:])
+        record = redis.hget(keys_of(f"{number}")["records"], f"{number}")
+        redis.hset(keys_of(f"{number}")["records"], f"{number}", b"9" + record[1:])
     relayed.send_task("t", delayq_at=LONG_AGO + 1)
 
     assert relayed.delayq.hand_over() == 1

@@ -9,6 +9,7 @@ from kombu import Exchange, Queue
 from celery_delayq.errors import InvalidDueTime, InvalidOption
 from celery_delayq.store.entries import PAGE
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.support.shards import keys_of
 
 TOPIC = Queue("q", Exchange("x", type="topic"), routing_key="#")
 UTC = timezone.utc
@@ -158,10 +159,10 @@ def test_what_is_dead_is_not_waiting(app, delayq, redis):
 @pytest.mark.parametrize("damage", [b"", b"\x00", b"9 of a later version", b"1", b"1L9999:x"])
 def test_an_entry_that_cannot_be_read_is_left_out_and_left_alone(schedule, delayq, redis, damage):
     schedule([1, 2, 3])
-    redis.hset("{delayq:0}:records", "m2", damage)
+    redis.hset(keys_of("m2")["records"], "m2", damage)
 
     assert ids(delayq.tasks()) == ["m1", "m3"]
-    assert redis.hget("{delayq:0}:records", "m2") == damage
+    assert redis.hget(keys_of("m2")["records"], "m2") == damage
     assert delayq.counts().scheduled == 3
 
 

@@ -13,6 +13,7 @@ from kombu import Exchange, Queue
 from celery_delayq.message import native_delay
 from tests.app.support import FAR
 from tests.support.ports import free_port
+from tests.support.shards import keys_of
 
 TOPIC = Exchange("shop", type="topic")
 ORDERS = Queue("orders", TOPIC, routing_key="order.new", queue_arguments={"x-queue-type": "quorum"})
@@ -35,7 +36,7 @@ def quorum_app(delayq_app, url):
 
 def route_of(redis, task_id):
     """Where a scanner would publish an entry to."""
-    record = redis.hget("{delayq:0}:records", task_id)
+    record = redis.hget(keys_of(task_id)["records"], task_id)
     length, rest = record[2:].split(b":", 1)
     return json.loads(rest[: int(length)])
 

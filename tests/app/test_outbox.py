@@ -8,6 +8,7 @@ from celery import states
 from celery_delayq.handover.outbox import Outbox
 from celery_delayq.integration.delayq import scanner_of
 from tests.app.support import FAR
+from tests.support.shards import each, keys_of
 
 
 @pytest.fixture
@@ -17,8 +18,9 @@ def app(app_with_results):
 
 def overdue(redis):
     """As if what is owed had been so for a long time."""
-    for task_id in redis.zrange("{delayq:0}:outbox", 0, -1):
-        redis.zadd("{delayq:0}:outbox", {task_id: 0})
+    for outbox in each("outbox"):
+        for task_id in redis.zrange(outbox, 0, -1):
+            redis.zadd(outbox, {task_id: 0})
 
 
 @pytest.fixture
@@ -42,19 +44,20 @@ def drain(delayq, redis):
         return outbox.drain()
 
     yield drained
-    outbox._engine.close()
+    for engine in outbox._engines:
+        engine.close()
 
 
 def test_a_cancel_that_stored_revoked_owes_nothing(add, redis):
     assert add.delay_until(FAR, 1).cancel()
-    assert not redis.exists("{delayq:0}:outbox", "{delayq:0}:outbox_messages")
+    assert not redis.exists(*each("outbox"), *each("outbox_messages"))
 
 
 @pytest.mark.usefixtures("away")
 def test_where_the_backend_is_away_it_is_cancelled_and_owed(add, redis):
     result = add.delay_until(FAR, 1)
     assert result.cancel()
-    assert redis.zrange("{delayq:0}:outbox", 0, -1) == [result.id.encode()]
+    assert redis.zrange(keys_of(result.id)["outbox"], 0, -1) == [result.id.encode()]
 
 
 def test_a_scanner_stores_what_is_owed(add, redis, away, drain):
@@ -66,7 +69,7 @@ def test_a_scanner_stores_what_is_owed(add, redis, away, drain):
     overdue(redis)
     assert drain()
     assert result.state == states.REVOKED
-    assert not redis.exists("{delayq:0}:outbox", "{delayq:0}:outbox_messages")
+    assert not redis.exists(*each("outbox"), *each("outbox_messages"))
 
 
 def test_a_result_that_was_stored_since_stays(app, add, away, drain):
@@ -91,10 +94,12 @@ def test_a_message_that_cannot_be_read_is_owed_once(add, redis, away, drain):
     result = add.delay_until(FAR, 1)
     assert result.cancel()
     away()
-    text = redis.hget("{delayq:0}:outbox_messages", result.id)
-    redis.hset("{delayq:0}:outbox_messages", result.id, text[:17] + json.dumps([1]).encode())
+    text = redis.hget(keys_of(result.id)["outbox_messages"], result.id)
+    redis.hset(
+        keys_of(result.id)["outbox_messages"], result.id, text[:17] + json.dumps([1]).encode()
+    )
     drain()
-    assert not redis.exists("{delayq:0}:outbox")
+    assert not redis.exists(*each("outbox"))
 
 
 def test_an_app_without_a_result_backend_owes_nothing_and_its_scanner_looks_for_nothing(
@@ -103,5 +108,5 @@ def test_an_app_without_a_result_backend_owes_nothing_and_its_scanner_looks_for_
     delayq = delayq_app(url).delayq
     result = delayq.schedule(delayq.app.signature("t"), at=FAR)
     assert delayq.cancel(result.id)
-    assert not redis.exists("{delayq:0}:outbox")
+    assert not redis.exists(*each("outbox"))
     assert scanner_of(delayq.services)._outbox is None

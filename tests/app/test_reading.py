@@ -9,6 +9,7 @@ import pytest
 
 from celery_delayq import DelayQ, ScheduledTask, State
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms, to_ms
+from tests.support.shards import keys_of
 
 UTC = timezone.utc
 
@@ -104,12 +105,12 @@ def test_the_mark_that_proves_it_is_left_by_an_app_that_accepts_pickles(delayq_a
 def test_nothing_is_unpickled_that_somebody_else_put_into_redis(app, delayq, redis, tmp_path):
     mark = tmp_path / "mark"
     app.send_task("t", ("x" * 40,), task_id="a", serializer="pickle", delayq_at=FAR)
-    record = redis.hget("{delayq:0}:records", "a")
+    record = redis.hget(keys_of("a")["records"], "a")
     message = json.loads(delayq.services.entries.find("a").message)
     evil = base64.b64encode(pickle.dumps(((Mark(mark),), {}, {}))).decode()
     forged = record.replace(message["body"].encode(), evil.encode())
     assert forged != record
-    redis.hset("{delayq:0}:records", "a", forged)
+    redis.hset(keys_of("a")["records"], "a", forged)
 
     assert delayq.get("a").args is None
     assert [task.args for task in delayq.tasks()] == [None]
@@ -129,8 +130,8 @@ def test_a_body_that_cannot_be_decoded_hides_its_arguments_and_nothing_else(app,
         task_id = str(number)
         app.send_task("t", ("x" * 99,), task_id=task_id, compression=compression, delayq_at=FAR)
         body = json.loads(delayq.services.entries.find(task_id).message)["body"].encode()
-        record = redis.hget("{delayq:0}:records", task_id)
-        redis.hset("{delayq:0}:records", task_id, record.replace(body, b"A" * len(body)))
+        record = redis.hget(keys_of(task_id)["records"], task_id)
+        redis.hset(keys_of(task_id)["records"], task_id, record.replace(body, b"A" * len(body)))
 
     assert [delayq.get(str(number)).args for number in range(3)] == [None] * 3
     assert [(task.task, task.args) for task in delayq.tasks()] == [("t", None)] * 3

@@ -10,6 +10,7 @@ from celery_delayq.errors import InvalidOption, StoreUnavailable
 from tests.app.network import QUICK
 from tests.app.support import FAR, lists
 from tests.support.ports import free_port
+from tests.support.shards import total
 
 FOREVER = {"max_retries": None, "interval_start": 0.01, "interval_step": 0, "interval_max": 0.01}
 
@@ -139,7 +140,7 @@ def test_a_call_whose_answer_was_lost_is_repeated_and_holds_one_entry(swallowing
 
     assert proxy.swallowed == 2
     assert app.delayq.counts().scheduled == 1
-    assert redis.zcard("{delayq:0}:due") == redis.hlen("{delayq:0}:records") == 1
+    assert total(redis.zcard, "due") == total(redis.hlen, "records") == 1
     assert app.delayq.cancel("the-id")
 
 

@@ -13,6 +13,7 @@ from kombu import Exchange, Queue
 from celery_delayq import Outcome
 from celery_delayq.integration import control
 from tests.app.support import FAR, LONG_AGO, claim, lists, redis_ms
+from tests.support.shards import each
 
 
 @pytest.fixture
@@ -209,8 +210,9 @@ def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeyp
 def test_every_worker_remembers_what_may_have_been_delivered(app, add, delayq, panel, redis):
     add.s(1).set(task_id="a", exchange="mail", routing_key="m").delay_until(LONG_AGO)
     claim(delayq)
-    for member in redis.zrange("{delayq:0}:leased", 0, -1):
-        redis.zadd("{delayq:0}:leased", {member: 1})  # the lease ran out
+    for leased in each("leased"):
+        for member in redis.zrange(leased, 0, -1):
+            redis.zadd(leased, {member: 1})  # the lease ran out
     assert delayq.cancel("a") is Outcome.UNCERTAIN
 
     panel(app, "a")

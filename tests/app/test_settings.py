@@ -6,6 +6,7 @@ from celery_delayq import DelayQ, ScannerStep
 from celery_delayq.errors import InvalidSetting, UnknownSetting
 from celery_delayq.settings import SETTINGS
 from tests.app.support import FAR
+from tests.support.shards import keys_of
 
 EXPECTED = {
     "delayq_url": "a redis:// or rediss:// URL",
@@ -266,7 +267,7 @@ def test_a_store_in_another_database_gets_no_messages_for_lists_of_its_own(
     result = add.delay_until(FAR, 2)
 
     with redis_server.client(db=7) as client:
-        [record] = client.hvals("{delayq:0}:records")
+        record = client.hget(keys_of(result.id)["records"], result.id)
     assert record.startswith(b"1R")
     assert delayq.get(result.id).args == (2,)
 

@@ -1,9 +1,14 @@
 """One app, many threads: no call gets another one's message, time or answer."""
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from celery_delayq import AlreadyScheduled
+from celery_delayq.errors import StoreUnavailable
+from tests.app.network import Listener
 from tests.app.support import FAR
 
 THREADS, CALLS = 8, 40
@@ -61,3 +66,22 @@ def test_cancel_and_hand_over_at_once_agree_on_every_entry(delayq_app, url, redi
     assert moving.result() == len(sent)
     assert sent.isdisjoint(cancelled)
     assert sent.union(cancelled) == set(ids)
+
+
+def test_an_event_loop_goes_on_while_a_call_waits_in_a_thread(delayq_app, delayq, add):
+    result = asyncio.run(asyncio.to_thread(add.delay_for, 60, 1))
+    assert delayq.get(result.id).args == (1,)
+
+    def silent(_):
+        """Answer nothing."""
+
+    async def call(task):
+        called = asyncio.create_task(asyncio.to_thread(task.delay_for, 60))
+        waiting = (await asyncio.wait({called}, timeout=0.1))[1]
+        assert waiting == {called}
+        with pytest.raises(StoreUnavailable):
+            await called
+
+    with Listener(silent) as hung:
+        app = delayq_app(f"redis://127.0.0.1:{hung.port}/0", delayq_timeout=0.5)
+        asyncio.run(call(app.signature("t")))

@@ -41,7 +41,7 @@ class Template:
 
 
 def _watched(app: Celery, signature) -> tuple[bytes, uuid.UUID]:
-    client = app.delayq.services.scripts.connection
+    client = app.delayq.services.scripts[0].connection
     sent, execute = [], client.execute
 
     def watch(step, command, *until):

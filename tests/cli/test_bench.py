@@ -119,7 +119,7 @@ def test_the_app_s_own_scanners_and_lists_see_nothing_of_it(app, before):
 def test_its_scanner_does_not_count_as_alive_afterwards(app):
     measure(app.delayq.services, FEW, nothing)
 
-    with contextlib.closing(app.delayq.services.engine()):
+    with contextlib.closing(app.delayq.services.engines()[0]):
         assert app.delayq.counts().scanners == 0
 
 

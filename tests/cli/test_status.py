@@ -23,7 +23,7 @@ def test_it_counts_and_warns_in_words_when_no_scanner_is_alive(app, said):
 
 
 def test_with_a_scanner_alive_there_is_no_warning(app, said):
-    with closing(app.delayq.services.engine()) as engine:
+    with closing(app.delayq.services.engines()[0]) as engine:
         engine.hand_over()
 
         lines = said("status")
@@ -33,7 +33,7 @@ def test_with_a_scanner_alive_there_is_no_warning(app, said):
 
 
 def test_a_scanner_that_left_is_not_alive(app, said):
-    with closing(app.delayq.services.engine()) as engine:
+    with closing(app.delayq.services.engines()[0]) as engine:
         engine.hand_over()
         engine.leave()
 

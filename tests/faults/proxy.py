@@ -7,9 +7,12 @@ client ---> proxy ---> server
               +-- deaden()   so for what is open now, and for ever: a half-open link
               +-- cut()      what is open is cut, new connections are welcome
               +-- cut_after  forwards what contains these bytes, and cuts before any answer
+              +-- lose()     so with each so-manieth of those that contain these bytes, until 0
+              +-- delay()    each so-manieth arrives so much later; who sent it may be gone by then
 """
 
 import contextlib
+import itertools
 import selectors
 import socket
 import threading
@@ -27,6 +30,11 @@ class Proxy:
         self.cut_after: bytes | None = None
         self.cuts = 0
         self.accepted = 0
+        self.delayed = 0
+        self._lose = self._delay = (b"", 0)
+        self._delay_by = 0.0
+        self._requests = itertools.count(1)
+        self._over = threading.Event()
         self._target = target
         self._flowing = threading.Event()
         self._flowing.set()
@@ -40,6 +48,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         self.refuse()
         self._flowing.set()
 
@@ -64,6 +73,14 @@ class Proxy:
 
     def resume(self) -> None:
         self._flowing.set()
+
+    def lose(self, mark: bytes, every: int) -> None:
+        """Cut the connection after each *every*-th request with *mark* in it; 0 ends that."""
+        self._lose = (mark, every)
+
+    def delay(self, mark: bytes, every: int, seconds: float) -> None:
+        """Let each *every*-th request with *mark* in it arrive *seconds* later; 0 ends that."""
+        self._delay, self._delay_by = (mark, every), seconds
 
     def deaden(self) -> None:
         with self._lock:
@@ -113,8 +130,24 @@ class Proxy:
                     return
                 if source in self._dead:
                     continue
+                if source is client and self._is_next(data, self._delay):
+                    self.delayed += 1
+                    self._over.wait(self._delay_by)
+                    peers[source].sendall(data)
+                    # Its answer, so that the server has read it before the connection ends.
+                    client.sendall(peers[source].recv(CHUNK))
+                    continue
                 peers[source].sendall(data)
-                if source is client and self.cut_after and self.cut_after in data:
-                    self.cut_after = None
+                if source is client and (self._is_cut(data) or self._is_next(data, self._lose)):
                     self.cuts += 1
                     return
+
+    def _is_cut(self, data: bytes) -> bool:
+        cut = bool(self.cut_after) and self.cut_after in data
+        if cut:
+            self.cut_after = None
+        return cut
+
+    def _is_next(self, data: bytes, turn: tuple[bytes, int]) -> bool:
+        mark, every = turn
+        return every > 0 and mark in data and next(self._requests) % every == 0

@@ -6,15 +6,16 @@ import signal
 
 import pytest
 
+from celery_delayq.store import Keys
 from tests.support.waiting import eventually
 
-WATCH, WAKE = "{delayq:0}:timer", "{delayq:0}:wake"
+KEYS = Keys("delayq")
 FOREVER = 300  # seconds of safety interval: too long to be of help
 
 
 def watcher(client) -> int:
     """The process that is up for the head; its scanner's name tells."""
-    at_and_name = (client.get(WATCH) or b"").decode()
+    at_and_name = (client.get(KEYS["timer"]) or b"").decode()
     return int(at_and_name.split(":")[2]) if at_and_name else 0
 
 
@@ -28,14 +29,15 @@ def test_another_one_steps_in_soon_after_the_due_time(
     scanners = [start_scanner(conf) for _ in range(3)]
     for scanner in scanners:
         scanner.wait_started()
-    eventually(lambda: client.info("clients")["blocked_clients"] == 3)
-    # All of them know of the next one; the one that is woken is up for it.
+    eventually(lambda: client.zcard(KEYS["scanners"]) == 3)
+    # All of them know of the next one; one of them is up for it.
     assert delayq.reschedule(held.id, after=1)
-    eventually(lambda: client.llen(WAKE) == 0)
-    for _ in range(3):
-        client.lpush(WAKE, "1")
+    client.config_resetstat()
+    client.publish(KEYS["wake"], "")
     due = delayq.get(held.id).due.timestamp()
-    eventually(lambda: client.info("clients")["blocked_clients"] == 3)
+    eventually(
+        lambda: client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] >= 4
+    )
     victim = eventually(lambda: watcher(client))
     assert victim in [scanner.pid for scanner in scanners]
     os.kill(victim, number)
@@ -52,7 +54,7 @@ def test_many_scanners_do_not_all_call_at_each_due_time(client, redis_url, make_
             scanner = delayq.scanner()
             scanner.start()
             stack.callback(scanner.stop)
-        eventually(lambda: client.info("clients")["blocked_clients"] == 20)
+        eventually(lambda: client.zcard(KEYS["scanners"]) == 20)
         start = delayq.counts().now_ms / 1000 + 0.5
         client.config_resetstat()
         for number in range(50):

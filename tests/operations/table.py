@@ -60,7 +60,6 @@ def prepare(store: Store) -> Prepared:
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel_owing("revoked")
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
-    store.raw.delete(store.keys["wake"])
     return Prepared(store, engine, claimed, cancelled)
 
 

@@ -50,7 +50,9 @@ def tables() -> tuple[Table, ...]:
 
 
 def _settings() -> tuple[Row, ...]:
-    return tuple((f"`{one.key}`", _default(one), one.expected, one.says) for one in SETTINGS)
+    return tuple(
+        (f"`{one.key}`", _default(one), one.expected, one.says) for one in SETTINGS if one.public
+    )
 
 
 def _default(setting: Setting) -> str:

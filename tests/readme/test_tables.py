@@ -13,7 +13,7 @@ from tests.readme.tables import tables
 
 LINES = 300
 OPTIONS = {"delayq_at", "delayq_after", "delayq_once"}
-HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_hand_over"}
+HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered"}
 
 
 def project():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from kombu import Connection
 
 from celery_delayq import DelayQ
-from celery_delayq.handover import new_relay
+from celery_delayq.handover import new_relays
 from tests.support.waiting import eventually
 
 LONG_AGO = 1_000_000_000  # Unix time; due at once
@@ -52,7 +52,7 @@ class House:
 
     def relay(self):
         """A relay without a scanner: `relay().batch(...)` is one step."""
-        self._relays.append(new_relay(self.delayq.services))
+        self._relays.append(new_relays(self.delayq.services)[0])
         return self._relays[-1]
 
     def relay_once(self) -> int:

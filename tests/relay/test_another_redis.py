@@ -247,7 +247,7 @@ def test_what_cannot_be_put_together_becomes_dead_and_the_others_go_on(other_red
     # The second of a kind shares a template; cut off behind its name, it does not fit it.
     for task_id in ("first", "bad", "good"):
         other_redis.due_now(task_id=task_id)
-    scripts = other_redis.delayq.services.scripts
+    scripts = other_redis.delayq.services.scripts[0]
     store = redis.Redis.from_url(other_redis.app.conf.delayq_url)
     text, header_end = scripts.call("find", id="bad")[1:3]
     store.hset(scripts.keys["records"], "bad", text[: header_end + 53])

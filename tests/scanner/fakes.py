@@ -3,6 +3,8 @@
 The scanner runs in the test's own thread: every wait ends at once, however long it says it is.
 """
 
+import math
+
 from celery_delayq.handover.relay import Batch
 from celery_delayq.handover.scanner import Scanner
 from celery_delayq.services import Hooks
@@ -16,7 +18,7 @@ class World:
     """The time, what waits for it, and a log of what the scanner did."""
 
     def __init__(self, *, batch_size=10, lease=30.0, safety_interval=5.0):
-        self.now_ms = START_MS
+        self.us = 0
         self.log = []
         self.waits = []
         self.dead = []
@@ -24,10 +26,10 @@ class World:
         self.engine = FakeEngine(self, batch_size)
         self.wakeup = FakeWakeup(self)
         self.relay = FakeRelay(self)
+        self.relay.engine = self.engine
         self.scanner = Scanner(
-            self.engine,
+            [self.relay],
             self.wakeup,
-            self.relay,
             safety_interval=safety_interval,
             lease=lease,
             hooks=Hooks(dead=lambda *told: self.dead.append(told)),
@@ -35,7 +37,11 @@ class World:
         self.scanner._stopping = FakeStop(self)
 
     def monotonic(self) -> float:
-        return self.now_ms / 1000
+        return self.us / 1_000_000
+
+    @property
+    def now_ms(self) -> float:
+        return START_MS + self.us / 1000
 
     def run(self, *, waits=1) -> None:
         """Let the scanner run until it has waited so many times."""
@@ -44,7 +50,8 @@ class World:
 
     def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
-        self.now_ms += seconds * 1000
+        # Rounded up: a real wait does not end before its time either.
+        self.us += math.ceil(seconds * 1_000_000)
         if len(self.waits) >= self.ends_after:
             self.scanner._stopping.set()
 
@@ -64,11 +71,16 @@ class FakeEngine:
         self.moved = []
         self.lateness = []
         self.dead = []
+        self.asked = []
         self.has_timer = True
         self.on_move = lambda: None
 
-    def hand_over(self) -> Seen:
+    def evicting_policy(self) -> None:
+        """Nothing is evicted."""
+
+    def hand_over(self, *, asleep, relay_in) -> Seen:
         self._world.say("hand_over")
+        self.asked.append((asleep, relay_in))
         self.on_move()
         ripe = sorted(when for when in self.due if when <= self._world.now_ms)[: self._batch_size]
         for when in ripe:
@@ -77,7 +89,7 @@ class FakeEngine:
         self.moved += ripe
         dead, self.dead = self.dead, []
         return Seen(
-            now_us=int(self._world.now_ms * 1000),
+            now_us=START_MS * 1000 + self._world.us,
             handed_over=len(ripe),
             due=min(self.due, default=None),
             relay=min(self.relay, default=None),
@@ -106,11 +118,14 @@ class FakeWakeup:
         self._world = world
         self.on_wait = lambda: None
 
-    def wait(self, seconds: float) -> bool:
+    def listen(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> set[int]:
         self._world.say("wait")
         self._world.wait(seconds)
         self.on_wait()
-        return False
+        return set()
 
     def interrupt(self) -> None:
         self._world.say("interrupt")

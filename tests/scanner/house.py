@@ -2,6 +2,7 @@
 
 import json
 
+from tests.support.shards import each
 from tests.support.waiting import eventually
 
 QUEUE = "celery"
@@ -34,13 +35,15 @@ class House:
         return self.scanners[-1]
 
     def start_asleep(self, count=1):
-        """Start scanners, and wait until each of them has looked and blocks on the wake-up."""
+        """Start scanners, and wait until each of them listens, and has looked."""
+        before = self.looked()
         self.start(count)
-        eventually(lambda: self.sleeping() >= count)
+        eventually(lambda: self.looked() >= before + count)
         return self.scanners[-1]
 
-    def sleeping(self) -> int:
-        return self.client.info("clients")["blocked_clients"]
+    def looked(self) -> int:
+        """How many scanners have looked at each shard, and have not left."""
+        return min(map(self.client.zcard, each("scanners")))
 
     def seconds(self) -> float:
         """Redis's clock."""

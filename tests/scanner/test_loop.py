@@ -114,7 +114,7 @@ def test_a_wait_counts_from_the_moment_redis_looked_at_its_clock(world):
     made.engine.due = [START_MS + 1000]
 
     def reclaim():
-        made.now_ms += 300
+        made.us += 300_000
         return []
 
     made.engine.reclaim = reclaim

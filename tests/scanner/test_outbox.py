@@ -33,14 +33,14 @@ class Owing:
 
 def test_what_is_stored_is_settled_and_what_is_not_stays():
     engine = Owing("abc")
-    outbox = Outbox(engine, lambda one: one.task_id != "b")
+    outbox = Outbox([engine], lambda one: one.task_id != "b")
     assert not outbox.drain()
     assert engine.settled == ["a", "c"]
 
 
 def test_with_nothing_owed_nothing_is_settled():
     engine = Owing()
-    assert not Outbox(engine, lambda _: True).drain()
+    assert not Outbox([engine], lambda _: True).drain()
     assert engine.settled == []
 
 
@@ -60,7 +60,7 @@ def test_it_goes_on_after_redis_was_away_and_ends_when_it_is_told_to():
             done.set()
         return True
 
-    outbox = Outbox(engine, mark)
+    outbox = Outbox([engine], mark)
     outbox.start()
     assert done.wait(10)
     outbox.stop(10)
@@ -77,7 +77,7 @@ def test_to_stop_it_waits_no_longer_than_for_the_task_at_hand():
         entered.set()
         return leave.wait(10)
 
-    outbox = Outbox(engine, mark)
+    outbox = Outbox([engine], mark)
     outbox.start()
     assert entered.wait(10)
     outbox._stopping.set()

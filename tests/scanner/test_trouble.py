@@ -1,5 +1,7 @@
 """What a failing store or broker does to the loop, in virtual time."""
 
+import logging
+
 import pytest
 
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
@@ -18,15 +20,25 @@ def failing(times, error):
     return fail
 
 
-@pytest.mark.parametrize("error", [RuntimeError("boom"), StoreError("hand_over", "WRONGTYPE")])
-def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplog, error):
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (RuntimeError("boom"), "a pass failed; the scanner goes on"),
+        (StoreError("hand_over", "WRONGTYPE"), "hand over failed: WRONGTYPE; next try in "),
+    ],
+)
+def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplog, error, line):
     made = world()
     made.engine.due = [START_MS]
     made.engine.on_move = failing(1, error)
     made.run(waits=2)
     assert made.log[:4] == ["hand_over", "pause", "hand_over", "wait"]
     assert made.engine.moved == [START_MS]
-    assert "a pass failed; the scanner goes on" in caplog.messages
+    assert any(message.startswith(line) for message in caplog.messages)
+    # What Redis refuses it says in a sentence; of all else the traceback is wanted.
+    assert [bool(one.exc_info) for one in caplog.records if one.levelno == logging.ERROR] == [
+        not isinstance(error, StoreError)
+    ]
 
 
 def test_an_exception_in_the_relay_does_not_end_the_loop(world):
@@ -92,7 +104,7 @@ def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
     seconds = sum(made.waits)
     assert made.log.count("relay") <= seconds / 15 + 8
     # No busy loop either: a due entry that cannot go must not make the waits short.
-    assert made.log.count("hand_over") <= 205
+    assert made.log.count("hand_over") <= 205 + made.log.count("relay")
     assert seconds > 500
 
 
@@ -119,8 +131,8 @@ def test_an_empty_claim_is_no_reason_to_spin(world):
     made.engine.relay = [START_MS - 1]
     made.relay.on_batch = made.engine.relay.clear
     made.run(waits=2)
-    assert made.log[:5] == ["hand_over", "relay", "wait", "hand_over", "wait"]
-    assert made.waits[1] >= 4.0
+    assert made.log[:4] == ["hand_over", "relay", "hand_over", "wait"]
+    assert made.waits[0] >= 4.0
 
 
 def test_a_broker_that_takes_some_before_each_loss_is_asked_again_soon(world):

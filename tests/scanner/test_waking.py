@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
+from tests.support.shards import SHARDS
 from tests.support.waiting import eventually
 
-FOREVER = 300  # seconds of safety interval: only a token can wake the scanner
-WAKE = "{delayq:0}:wake"
+FOREVER = 300  # seconds of safety interval: only being told can wake the scanner
 
 
 def test_a_short_delay_added_while_it_sleeps_towards_a_far_one_fires_on_time(house):
@@ -64,30 +64,56 @@ def test_an_idle_scanner_keeps_looking_when_the_earlier_one_was_cancelled(house)
     assert made.next_arrival()[0] == second.id
 
 
-def test_a_lost_token_costs_at_most_the_safety_interval(house):
+def test_a_lost_word_costs_at_most_the_safety_interval(house):
     made = house(delayq_safety_interval=0.5)
-    taken = []
-
-    def thief():
-        taken.append(made.client.brpop(WAKE, 10))
-
-    thread = threading.Thread(target=thief)
-    thread.start()
-    eventually(lambda: made.sleeping() == 1)
-    made.start_asleep(2)  # the thief was first, and is served first
+    scanner = made.start_asleep()
+    shards = scanner._wakeup._shards
+    # It hears, and does not know of what.
+    scanner._wakeup._shards = dict.fromkeys(shards, 0)
+    scanner._look_at = lambda _: None
     result = made.task.delay_for(0)
-    thread.join()
     task_id, at = made.next_arrival()
-    assert taken == [(WAKE.encode(), b"1")]
     assert task_id == result.id
     assert at - result.due.timestamp() < 0.5 + 1
 
 
-def test_a_token_is_pushed_once_however_many_come_earlier(house):
+def said(house) -> int:
+    """How often a script told scanners to look."""
+    return house.client.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"]
+
+
+def test_one_scanner_is_told_once_however_many_come_earlier(house):
     made = house(delayq_safety_interval=FOREVER)
-    for delay in (3600, 1800, 900, 450):
-        made.task.delay_for(delay)
-    assert made.client.llen(WAKE) == 1
+    made.start_asleep(3)
+    made.client.config_resetstat()
+    result = made.task.delay_for(0.2)
+    assert made.next_arrival()[0] == result.id
+    assert said(made) == 1
+
+
+def test_what_is_due_after_the_next_look_wakes_nobody(house):
+    """A scanner looks once in a safety interval anyway."""
+    made = house(delayq_safety_interval=0.5)
+    made.start_asleep()
+    made.client.config_resetstat()
+    made.task.delay_for(3600)
+    result = made.task.delay_for(1)
+    assert made.next_arrival()[0] == result.id
+    assert said(made) == 0
+
+
+def test_a_scanner_whose_connection_broke_hears_again(house):
+    made = house(delayq_safety_interval=FOREVER)
+    made.start_asleep()
+    listeners = {one["id"] for one in made.client.client_list(_type="pubsub")}
+    made.client.client_kill_filter(_type="pubsub")
+    missed = made.task.delay_for(0)  # told to nobody
+    assert made.next_arrival()[0] == missed.id
+    now = {one["id"] for one in made.client.client_list(_type="pubsub")}
+    assert now
+    assert not now & listeners
+    result = made.task.delay_for(0.1)
+    assert made.next_arrival()[0] == result.id
 
 
 @pytest.mark.parametrize("count", [2, 10])
@@ -134,8 +160,11 @@ def test_an_idle_scanner_sends_next_to_nothing(house):
     started = made.seconds()
     eventually(lambda: made.seconds() - started > 2)
     stats = made.client.info("commandstats")
-    sent = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "blpop"))
-    assert 2 <= sent <= 6
+    sent = sum(
+        stats.get(f"cmdstat_{name}", {"calls": 0})["calls"]
+        for name in ("evalsha", "subscribe", "ping")
+    )
+    assert 2 * SHARDS <= sent <= 6 * SHARDS
 
 
 def test_a_hundred_starts_and_stops_leave_nothing(house, descriptors):

@@ -28,6 +28,7 @@ from celery_delayq.store.connection import packed
 from celery_delayq.store.keys import KEYS, Keys
 from celery_delayq.store.record import FORM, NewRecord, Template, destination_for, labels_for, whole
 from celery_delayq.store.scripts import Scripts
+from tests.support.shards import SHARDS
 
 CLOCK = "test:clock"
 OF_CALLS = ("answers", "answers_old", "fences", "fences_old", "meta")
@@ -86,7 +87,8 @@ class Store:
 
     def __init__(self, server, prefix="delayq", *, clocked=True):
         self.endpoint = endpoint(server) if server else Endpoint()
-        self.keys = Keys(prefix)
+        # Of several shards one: a script knows no other.
+        self.keys = Keys(prefix, SHARDS - 1, SHARDS)
         self.raw = server.client() if server else fakeredis.FakeRedis(server=self._fake)
         self._clocked = clocked
         if clocked:
@@ -150,7 +152,7 @@ class Store:
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy is at a worker; which attempt was there first."""
         *hand_over, attempt = hand_over_and_attempt
-        return Copies(self.scripts, lease).first((*hand_over,), attempt, clock.monotonic() + 5)
+        return Copies([self.scripts], lease).first((*hand_over,), attempt, clock.monotonic() + 5)
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """What *count* calls of schedule write, without their round trips; returns the ids."""
@@ -221,12 +223,11 @@ class Store:
             "dead_reasons",
             "template_uses",
             "templates",
-            "wake",
         )
         # No transaction: a full Redis queues no commands.
         with self.raw.pipeline(transaction=False) as pipe:
             for name in names:
-                read = {"ZSET": pipe.zrange, "HASH": pipe.hgetall, "LIST": pipe.lrange}
+                read = {"ZSET": pipe.zrange, "HASH": pipe.hgetall}
                 kind = KEYS[name].split()[0]
                 read[kind](self.keys[name], *(() if kind == "HASH" else (0, -1)))
             found = dict(zip(names, pipe.execute(), strict=True))
@@ -237,7 +238,6 @@ class Store:
         assert counted.keys() == held, "an index and the records differ"
         assert found["dead_reasons"].keys() == places["dead"]
         assert places["leased"] <= found["claims"].keys() <= held
-        assert len(found["wake"]) <= 1
         shared_by = Counter(filter(None, map(template_of, found["records"].values())))
         assert {name: int(count) for name, count in found["template_uses"].items()} == shared_by
         assert found["templates"].keys() == shared_by.keys()

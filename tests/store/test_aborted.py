@@ -171,7 +171,7 @@ def own_timer(ready):
 
 def old_generation(ready):
     ready.store.arrive("one", 1)
-    ready.store.set_ms(NOW_MS + 4_000_000)
+    ready.store.raw.hset(ready.store.keys["arrived"], "since", NOW_MS - 4_000_000)
 
 
 def clock_back(ready):

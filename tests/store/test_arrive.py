@@ -4,17 +4,21 @@ import pytest
 
 from celery_delayq.errors import StoreError
 from celery_delayq.store import copies
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import NOW_MS
 
-HOUR_MS = 3_600_000
-LEASE_MS = 30_000
-GENERATION_MS = HOUR_MS + LEASE_MS
+PAUSE_MS = 60_000  # without a mark; longer than that, it makes nothing older
+GENERATION_MS = 50_000  # of these tests
+
+
+@pytest.fixture(autouse=True)
+def short_generations(monkeypatch):
+    monkeypatch.setattr(copies, "KEEP", GENERATION_MS / 1000 - 30.0)  # and a lease
 
 
 def generations(store):
     """How many marks are in each of the two."""
     return [
-        sum(field != b"since" for field in store.raw.hkeys(store.keys[name]))
+        sum(len(field) == 16 for field in store.raw.hkeys(store.keys[name]))
         for name in ("arrived", "arrived_old")
     ]
 
@@ -50,7 +54,11 @@ def test_a_mark_is_of_one_size_whatever_it_names(store, text):
     store.arrive(text, 3)
 
     assert store.arrive(text, 1) == 3
-    assert {len(one) for one in store.raw.hkeys(store.keys["arrived"])} == {16, len("since")}
+    assert {len(one) for one in store.raw.hkeys(store.keys["arrived"])} == {
+        16,
+        len("since"),
+        len("last"),
+    }
 
 
 def test_it_is_known_until_the_next_generation_ends(store):
@@ -73,23 +81,53 @@ def test_it_is_known_until_the_next_generation_ends(store):
 
 
 def test_a_longer_lease_makes_a_longer_generation(store):
-    store.arrive("one", 1, lease=3600.0)
-    store.set_ms(NOW_MS + 2 * HOUR_MS - 1)
-    store.arrive("two", 1, lease=3600.0)
+    store.arrive("one", 1, lease=40.0)
+    store.set_ms(NOW_MS + GENERATION_MS + 9_999)
+    store.arrive("two", 1, lease=40.0)
     assert generations(store) == [2, 0]
 
-    store.set_ms(NOW_MS + 2 * HOUR_MS)
-    store.arrive("three", 1, lease=3600.0)
+    store.set_ms(NOW_MS + GENERATION_MS + 10_000)
+    store.arrive("three", 1, lease=40.0)
 
     assert generations(store) == [1, 2]
 
 
-def test_where_nothing_arrived_meanwhile_it_is_known_after_any_time(store):
+def test_a_generation_lasts_an_hour_and_a_lease_and_a_lease_may_take_an_hour(store, monkeypatch):
+    monkeypatch.undo()
+    for minute in range(2 * 60):
+        store.set_ms(NOW_MS + minute * PAUSE_MS)
+        store.arrive(f"at {minute}", 1, lease=3600.0)
+    assert generations(store) == [120, 0]
+
+    store.set_ms(NOW_MS + 120 * PAUSE_MS)
+    store.arrive("at 120", 1, lease=3600.0)
+
+    assert generations(store) == [1, 120]
+
+
+@pytest.mark.parametrize("pauses", [1, 3])
+def test_however_long_nothing_arrives_a_mark_is_known(store, pauses):
+    """A broker that is away, or workers that are: what comes after that is recognised."""
+    store.arrive("before the last generation ended", 1)
+    store.set_ms(NOW_MS + GENERATION_MS)
+    for pause in range(1, pauses + 1):
+        store.arrive(f"before pause {pause}", 1)
+        store.set_ms(NOW_MS + GENERATION_MS + pause * 86_400_000)
+
+    store.arrive("after the pauses", 1)
+
+    assert store.arrive("before the last generation ended", 2) == 1
+    assert generations(store) == [pauses + 1, 1]
+
+
+@pytest.mark.parametrize(("pause_ms", "counts"), [(PAUSE_MS, True), (PAUSE_MS + 1, False)])
+def test_a_minute_without_a_mark_counts_and_more_does_not(store, pause_ms, counts):
     store.arrive("one", 1)
-    store.set_ms(FAR_MS)
+    store.set_ms(NOW_MS + pause_ms)
+
     store.arrive("two", 1)
 
-    assert store.arrive("one", 2) == 1
+    assert generations(store) == ([1, 1] if counts else [2, 0])
 
 
 def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, monkeypatch):
@@ -110,7 +148,7 @@ def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, monkeypatch)
 
 def test_one_that_arrives_again_ends_no_generation_and_writes_nothing(store):
     store.arrive("one", 1)
-    store.set_ms(FAR_MS)
+    store.set_ms(NOW_MS + GENERATION_MS)
     before = store.snapshot()
 
     store.arrive("one", 1)
@@ -128,17 +166,18 @@ def test_a_clock_that_is_set_back_a_little_ends_no_generation(store, back_ms):
     assert generations(store) == [2, 0]
 
 
-@pytest.mark.parametrize("since", ["99999999999999", "nan", "1e308", "-1", "x", ""])
-def test_a_generation_with_a_wrong_age_does_not_last_for_ever(store, since):
+@pytest.mark.parametrize("field", ["since", "last"])
+@pytest.mark.parametrize("value", ["99999999999999", "nan", "1e308", "-1", "x", ""])
+def test_a_generation_with_a_wrong_age_does_not_last_for_ever(store, field, value):
     store.arrive("one", 1)
-    store.raw.hset(store.keys["arrived"], "since", since)
+    store.raw.hset(store.keys["arrived"], field, value)
     for turn in range(1, 3):
         store.set_ms(NOW_MS + turn * GENERATION_MS)
         store.arrive(f"turn {turn}", 1)
 
-    assert store.raw.hget(store.keys["arrived"], "since") in {
-        b"%d" % (NOW_MS + turn * GENERATION_MS) for turn in (1, 2)
-    }
+    kept = [store.raw.hget(store.keys["arrived"], name) for name in ("since", "last")]
+    assert kept[0] in {b"%d" % (NOW_MS + turn * GENERATION_MS) for turn in (1, 2)}
+    assert kept[1] == b"%d" % (NOW_MS + 2 * GENERATION_MS)
 
 
 def test_the_old_generation_is_not_freed_by_a_rename(store):
@@ -169,7 +208,7 @@ def test_a_foreign_key_in_its_place_is_an_error_and_stays(store, name):
 @pytest.mark.parametrize("garbage", ["", "x", "\xff", "1:2"])
 def test_a_mark_that_is_no_number_counts_as_none(store, garbage):
     store.arrive("one", 1)
-    [mark] = set(store.raw.hkeys(store.keys["arrived"])) - {b"since"}
+    [mark] = set(store.raw.hkeys(store.keys["arrived"])) - {b"since", b"last"}
     store.raw.hset(store.keys["arrived"], mark, garbage)
 
     assert store.arrive("one", 2) == 2

@@ -19,6 +19,7 @@ from celery_delayq.errors import StoreError
 from celery_delayq.store import Endpoint, PooledConnection, Wakeup
 from celery_delayq.store import pool as module
 from celery_delayq.store.connection import packed
+from celery_delayq.store.keys import Keys
 from celery_delayq.store.pool import Pool
 from tests.support.slow_link import SlowLink
 from tests.support.waiting import eventually
@@ -258,13 +259,19 @@ def test_whoever_waits_learns_of_a_connection_that_was_lost(asking):
 
 @by_opcode
 def test_a_scanner_that_is_interrupted_waits_again_on_one_connection(link, raw):
-    wakeup = Wakeup(PooledConnection(Endpoint("127.0.0.1", link.port)), "wake")
-    for _ in everywhere(lambda: wakeup.wait(0)):
-        assert wakeup.wait(0) is False
+    keys = Keys("delayq")
+    wakeup = Wakeup(PooledConnection(Endpoint("127.0.0.1", link.port)), [keys], "me")
 
-    eventually(lambda: raw.info("clients")["blocked_clients"] == 1)
-    raw.lpush("wake", "1")
-    assert wakeup.wait(10) is True
+    def listen_and_wait():
+        wakeup.listen()
+        wakeup.wait(0)
+
+    for _ in everywhere(listen_and_wait):
+        listen_and_wait()
+
+    eventually(lambda: len(raw.client_list(_type="pubsub")) == 1)
+    raw.publish(keys["wake"], "")
+    assert wakeup.wait(10) == {0}
     wakeup.close()
 
 

@@ -194,22 +194,16 @@ def test_superseding_replaces_each_entry_that_is_scheduled(store):
 # Waking a scanner.
 
 
-def test_one_token_is_left_for_all_that_are_earlier_than_what_waits(store):
-    schedule(store, *(new(f"a{step}", FAR_MS - step) for step in range(5)), new("r", to=RELAY))
-
-    assert store.raw.llen(store.keys["wake"]) == 1
-
-
 @pytest.mark.parametrize("to", [LIST, RELAY])
-def test_the_one_that_is_earlier_than_the_head_leaves_a_token_wherever_it_stands(store, to):
-    schedule(store, new("head"), new("relayed", to=RELAY))
-    store.raw.delete(store.keys["wake"])
+def test_scanners_are_told_once_of_the_earliest_wherever_it_stands(store, to):
+    store.engine().hand_over(asleep=60)
+    store.raw.config_resetstat()
 
-    schedule(store, new("x", FAR_MS, to=to), new("y", FAR_MS + 9, to=to))
-    assert store.raw.llen(store.keys["wake"]) == 0
+    schedule(store, new("a"), new("b", NOW_MS + 9, to=to), new("c", NOW_MS + 5, to=to), new("d"))
 
-    schedule(store, new("z", FAR_MS + 1), new("first", FAR_MS - 1, to=to))
-    assert store.raw.llen(store.keys["wake"]) == 1
+    # The one that was up, who does not listen here; and so all.
+    assert store.raw.info("commandstats")["cmdstat_publish"]["calls"] == 2
+    assert store.raw.get(store.keys["timer"]) == b"%d:" % (NOW_MS + 5)
 
 
 # Templates.

@@ -1,19 +1,23 @@
-"""Waiting: for a time to the millisecond, for a token, for an interrupt; and a link that breaks."""
+"""Waiting: for a time to the millisecond, for a word, for an interrupt; and a link that breaks."""
 
+import os
+import resource
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.store import PooledConnection, Wakeup
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.store import Endpoint, PooledConnection, Wakeup
+from celery_delayq.store import endpoint as endpoints
 from celery_delayq.store import wakeup as module
 from celery_delayq.store.keys import Keys
 from tests.store.support import endpoint
 from tests.support.waiting import eventually
 
-KEY = Keys("delayq")["wake"]
+KEYS = [Keys("delayq", shard, 3) for shard in range(3)]
+ALL, OWN = KEYS[0].channels("me")
 LONG = 30  # seconds that no test here takes
 
 
@@ -24,8 +28,10 @@ def wakeup_on(request, monkeypatch):
         monkeypatch.setattr(module, "FD_SETSIZE", 0)
     made = []
 
-    def make(server):
-        made.append(Wakeup(PooledConnection(endpoint(server)), KEY))
+    def make(server, name="me", *, listening=True):
+        where = server if isinstance(server, Endpoint) else endpoint(server)
+        made.append(Wakeup(PooledConnection(where), KEYS, name))
+        assert not listening or made[-1].listen()
         return made[-1]
 
     yield make
@@ -38,20 +44,16 @@ def wakeup(wakeup_on, redis_server, raw):
     return wakeup_on(redis_server)
 
 
-def blocked(raw) -> int:
-    return raw.info("clients")["blocked_clients"]
+def calls(raw, name) -> int:
+    return raw.info("commandstats").get(f"cmdstat_{name}", {"calls": 0})["calls"]
 
 
-def pops(raw) -> int:
-    return raw.info("commandstats").get("cmdstat_blpop", {"calls": 0})["calls"]
+def listeners(raw) -> set[str]:
+    return {one["id"] for one in raw.client_list(_type="pubsub")}
 
 
 def connections(raw) -> int:
     return sum(one["name"] == "celery_delayq" for one in raw.client_list())
-
-
-def ids(raw) -> set[str]:
-    return {one["id"] for one in raw.client_list() if one["name"] == "celery_delayq"}
 
 
 class Waiting(threading.Thread):
@@ -77,96 +79,118 @@ class Waiting(threading.Thread):
 def test_a_wait_ends_by_itself_and_not_before_its_time(wakeup):
     for seconds in (0.0, 0.001, 0.05):
         start = time.monotonic()
-        assert wakeup.wait(seconds) is False
+        assert wakeup.wait(seconds) == set()
         assert time.monotonic() - start >= seconds
 
 
 def test_a_wait_for_no_time_or_less_returns_at_once(wakeup):
-    assert wakeup.wait(0) is False
-    assert wakeup.wait(-1) is False
+    assert wakeup.wait(0) == set()
+    assert wakeup.wait(-1) == set()
 
 
-def test_the_timer_does_not_depend_on_how_often_redis_looks(wakeup_on, start_redis):
-    # At hz 1 Redis notices the end of a blocking pop up to a second late.
-    wakeup = wakeup_on(start_redis("--hz", "1", "--dynamic-hz", "no"))
-    start = time.monotonic()
-    for _ in range(10):
-        wakeup.wait(0.02)
-    assert time.monotonic() - start < 2
+def test_without_listening_it_waits_all_the_same(wakeup_on, redis_server):
+    wakeup = wakeup_on(redis_server, listening=False)
+    assert wakeup.wait(0.001) == set()
+    wakeup.interrupt()
+    assert wakeup.wait(LONG) == set()
 
 
-def test_a_token_ends_a_wait_at_once_and_is_used_up(wakeup, raw):
+@pytest.mark.parametrize("channel", [ALL, OWN], ids=["all", "own"])
+def test_what_is_said_ends_a_wait_at_once_and_is_used_up(wakeup, raw, channel):
     waiting = Waiting(wakeup)
-    eventually(lambda: blocked(raw) == 1)
-    raw.lpush(KEY, "1")
-    assert waiting.result() is True
-    assert raw.exists(KEY) == 0
+    raw.publish(channel, "")
+    assert waiting.result() == {0}
+    assert wakeup.wait(0.01) == set()
 
 
-def test_a_token_that_is_there_before_ends_the_next_wait(wakeup, raw):
-    raw.lpush(KEY, "1")
-    assert wakeup.wait(LONG) is True
-    assert wakeup.wait(0.01) is False
+def test_what_is_said_before_ends_the_next_wait(wakeup, raw):
+    raw.publish(OWN, "")
+    assert wakeup.wait(LONG) == {0}
+    assert wakeup.wait(0.01) == set()
 
 
-def test_a_token_that_comes_between_two_waits_ends_the_next(wakeup, raw):
-    assert wakeup.wait(0.01) is False
-    raw.lpush(KEY, "1")
-    assert wakeup.wait(LONG) is True
+def test_all_that_was_said_before_is_heard_at_once(wakeup, raw):
+    with raw.pipeline() as pipe:
+        for _ in range(100):
+            for keys in KEYS[1:]:
+                pipe.publish(keys["wake"], "")
+        pipe.execute()
+    assert wakeup.wait(LONG) == {1, 2}
+    assert wakeup.wait(0.01) == set()
 
 
-def test_one_token_wakes_one_of_two(wakeup_on, redis_server, raw):
-    both = [Waiting(wakeup_on(redis_server)), Waiting(wakeup_on(redis_server))]
-    eventually(lambda: blocked(raw) == 2)
-    raw.lpush(KEY, "1")
-    eventually(lambda: sum(not one.is_alive() for one in both))
-    assert blocked(raw) == 1
-    for one in both:
-        one.wakeup.interrupt()
-    assert sorted(one.result() for one in both) == [False, True]
+def test_more_than_fits_one_read_is_heard_at_once(wakeup, raw):
+    with raw.pipeline() as pipe:
+        for _ in range(2000):
+            pipe.publish(KEYS[1]["wake"], "")
+        pipe.publish(KEYS[2]["wake"], "")
+        pipe.execute()
+    assert wakeup.wait(LONG) == {1, 2}
+    assert wakeup.wait(0.01) == set()
 
 
-def test_a_pop_stays_outstanding_from_one_wait_to_the_next(wakeup, raw):
-    before = pops(raw)
+def test_what_is_said_to_one_the_other_does_not_hear(wakeup_on, redis_server, raw):
+    one, other = wakeup_on(redis_server, "one"), wakeup_on(redis_server, "other")
+    assert raw.publish(KEYS[0].channels("one")[1], "") == 1
+    assert one.wait(LONG) == {0}
+    assert other.wait(0.01) == set()
+    assert raw.publish(ALL, "") == 2
+    assert [one.wait(LONG), other.wait(LONG)] == [{0}, {0}]
+
+
+def test_listening_twice_subscribes_once(wakeup, raw):
+    before = calls(raw, "subscribe")
+    assert wakeup.listen() is False
+    assert calls(raw, "subscribe") == before
+
+
+def test_while_there_is_something_to_hear_nothing_is_sent(wakeup, raw, monkeypatch):
+    monkeypatch.setattr(module, "PING_AFTER", 0.5)
+    before = calls(raw, "ping")
+    until = time.monotonic() + 0.8
+    while time.monotonic() < until:
+        raw.publish(OWN, "")
+        assert wakeup.wait(0.05) == {0}
+    assert calls(raw, "ping") == before
+
+
+def test_a_silent_redis_is_asked_for_a_sign_of_life_now_and_then(wakeup_on, redis_server, raw):
+    before = calls(raw, "ping")
+    wakeup = wakeup_on(redis_server)
     for _ in range(20):
         wakeup.wait(0.001)
-    assert blocked(raw) == 1
-    # It is counted when it ends.
-    raw.lpush(KEY, "1")
-    assert wakeup.wait(LONG) is True
-    assert pops(raw) - before <= 2
+    assert calls(raw, "ping") == before
 
 
-def test_a_pop_that_ends_without_a_token_is_asked_again_within_one_wait(wakeup, raw, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK", 0.05)
-    waiting, before = Waiting(wakeup), pops(raw)
-    eventually(lambda: pops(raw) >= before + 3)
+def test_a_sign_of_life_does_not_end_a_wait(wakeup, raw, monkeypatch):
+    monkeypatch.setattr(module, "PING_AFTER", 0.05)
+    wakeup._ping_at = 0.0
+    waiting, before = Waiting(wakeup), calls(raw, "ping")
+    eventually(lambda: calls(raw, "ping") >= before + 3)
     assert waiting.is_alive()
-    raw.lpush(KEY, "1")
-    assert waiting.result() is True
+    raw.publish(OWN, "")
+    assert waiting.result() == {0}
 
 
-def test_an_interrupt_ends_a_wait_under_way(wakeup, raw):
+def test_an_interrupt_ends_a_wait_under_way(wakeup):
     waiting = Waiting(wakeup)
-    eventually(lambda: blocked(raw) == 1)
     wakeup.interrupt()
-    assert waiting.result() is False
+    assert waiting.result() == set()
 
 
 def test_an_interrupt_before_a_wait_ends_that_one_and_no_other(wakeup):
     wakeup.interrupt()
     wakeup.interrupt()
-    assert wakeup.wait(LONG) is False
+    assert wakeup.wait(LONG) == set()
     start = time.monotonic()
-    assert wakeup.wait(0.05) is False
+    assert wakeup.wait(0.05) == set()
     assert time.monotonic() - start >= 0.05
 
 
-def test_a_token_that_comes_with_an_interrupt_is_not_lost(wakeup, raw):
-    wakeup.wait(0.001)
-    raw.lpush(KEY, "1")
+def test_what_is_said_with_an_interrupt_is_not_lost(wakeup, raw):
+    raw.publish(OWN, "")
     wakeup.interrupt()
-    assert sorted(wakeup.wait(1) for _ in range(2)) == [False, True]
+    assert {0} in [wakeup.wait(1), wakeup.wait(1)]
 
 
 def test_an_interrupt_after_the_end_does_nothing(wakeup):
@@ -175,86 +199,126 @@ def test_an_interrupt_after_the_end_does_nothing(wakeup):
     wakeup.close()
 
 
-def kill_waiting_connection(raw):
-    (own,) = [one for one in raw.client_list() if one["name"] == "celery_delayq"]
-    raw.client_kill_filter(_id=own["id"])
+def kill_listeners(raw):
+    raw.client_kill_filter(_type="pubsub")
 
 
-def test_a_broken_connection_is_unavailable_and_the_next_wait_makes_a_new_one(wakeup, raw):
+def test_a_broken_connection_is_unavailable_and_the_next_listening_makes_a_new_one(wakeup, raw):
     waiting = Waiting(wakeup)
-    eventually(lambda: blocked(raw) == 1)
-    kill_waiting_connection(raw)
+    kill_listeners(raw)
     assert isinstance(waiting.result(), StoreUnavailable)
-    raw.lpush(KEY, "1")
-    assert wakeup.wait(LONG) is True
+    assert wakeup.listen() is True
+    raw.publish(OWN, "")
+    assert wakeup.wait(LONG) == {0}
 
 
 def test_a_connection_that_broke_between_two_waits_is_unavailable(wakeup, raw):
     wakeup.wait(0.001)
-    kill_waiting_connection(raw)
+    kill_listeners(raw)
     with pytest.raises(StoreUnavailable, match=r"^wake failed: "):
         wakeup.wait(LONG)
-    raw.lpush(KEY, "1")
-    assert wakeup.wait(LONG) is True
+    assert wakeup.listen() is True
 
 
 def test_a_server_that_is_away_is_unavailable_until_it_is_back(wakeup_on, start_redis):
     server = start_redis()
     wakeup = wakeup_on(server)
-    wakeup.wait(0.001)
     server.kill()
+    with pytest.raises(StoreUnavailable):
+        wakeup.wait(LONG)
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
-            wakeup.wait(LONG)
+            wakeup.listen()
     server.start()
-    server.client().lpush(KEY, "1")
-    assert wakeup.wait(LONG) is True
+    assert wakeup.listen() is True
+    server.client().publish(OWN, "")
+    assert wakeup.wait(LONG) == {0}
 
 
-def test_a_server_silent_for_longer_than_a_pop_may_last_is_unavailable(
-    wakeup_on, start_redis, monkeypatch, short_timeout
-):
-    monkeypatch.setattr(module, "BLOCK", 0.2)
+@pytest.mark.usefixtures("short_timeout")
+def test_a_server_that_answers_no_ping_is_unavailable(wakeup_on, start_redis, monkeypatch):
+    monkeypatch.setattr(module, "PING_AFTER", 0.2)
     server = start_redis()
     wakeup, client = wakeup_on(server), server.client()
-    wakeup.wait(0.001)
-    silent = ids(client)
     server.pause()
-    with pytest.raises(StoreUnavailable, match=r"^wake failed: no answer to a blocking pop"):
+    with pytest.raises(StoreUnavailable, match=r"^wake failed: no answer to a PING"):
         wakeup.wait(LONG)
     server.resume()
-    # Its pop would take the token along, until the server has seen that it is gone.
-    eventually(lambda: not ids(client) & silent)
-    client.lpush(KEY, "1")
-    assert wakeup.wait(LONG) is True
+    assert wakeup.listen() is True
+    client.publish(OWN, "")
+    assert wakeup.wait(LONG) == {0}
+
+
+def test_a_long_time_between_two_waits_is_no_silence(wakeup, raw, monkeypatch):
+    """As after a pass that took longer than Redis has for an answer."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.1)
+    wakeup._ping_at = 0.0
+    wakeup.wait(0)
+    answer_by = wakeup._answer_by
+    eventually(lambda: time.monotonic() > answer_by)
+    assert wakeup.wait(0.01) == set()
 
 
 def test_silence_does_not_keep_a_short_wait_from_ending(wakeup_on, start_redis):
     server = start_redis()
     wakeup = wakeup_on(server)
-    wakeup.wait(0.001)
     server.pause()
-    assert wakeup.wait(0.01) is False
+    assert wakeup.wait(0.01) == set()
     server.resume()
 
 
-def test_a_master_that_becomes_a_replica_is_unavailable(wakeup_on, start_redis):
+def test_a_server_that_does_not_answer_the_greeting_is_given_up(
+    wakeup_on, start_redis, monkeypatch
+):
+    monkeypatch.setattr(endpoints, "TIMEOUT", 0.1)
     server = start_redis()
-    client, waiting = server.client(), Waiting(wakeup_on(server))
-    eventually(lambda: blocked(client) == 1)
-
-    client.replicaof("127.0.0.1", 1)
-
-    error = waiting.result()
-    assert isinstance(error, StoreUnavailable)
-    assert "UNBLOCKED" in str(error)
+    server.pause()
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        wakeup_on(server, listening=False).listen()
+    assert time.monotonic() - started < 5
 
 
-def test_a_token_of_another_type_is_an_error_of_the_store(wakeup, raw):
-    raw.set(KEY, "x")
-    with pytest.raises(StoreError) as caught:
-        wakeup.wait(LONG)
-    assert not isinstance(caught.value, StoreUnavailable)
+@pytest.fixture
+def limited(redis_server, raw):
+    """An endpoint of a user who may do everything but subscribe to our channels, or ping."""
+
+    def allow(*rules):
+        raw.execute_command(
+            "ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "+@all", *rules
+        )
+        return Endpoint(path=redis_server.socket, username="limited", password="pw")
+
+    yield allow
+    raw.execute_command("ACL", "DELUSER", "limited")
+
+
+@pytest.mark.parametrize("rules", [["resetchannels"], ["allchannels", "-subscribe"]])
+def test_without_the_right_to_subscribe_it_says_so_once_and_tries_again_later(
+    wakeup_on, limited, caplog, monkeypatch, rules
+):
+    wakeup = wakeup_on(limited(*rules), listening=False)
+    assert wakeup.listen() is False
+    monkeypatch.setattr(wakeup, "_source", None)
+    assert wakeup.listen() is False
+    monkeypatch.undo()
+    assert wakeup.wait(0.001) == set()
+    monkeypatch.setattr(module.clock, "monotonic", lambda: time.monotonic() + module.PING_AFTER)
+    assert wakeup.listen() is False
+    [said] = [one for one in caplog.messages if "may not be told" in one]
+    assert "ermission" in said
+    limited("allchannels", "+@all")
+    monkeypatch.setattr(module.clock, "monotonic", lambda: time.monotonic() + 100)
+    assert wakeup.listen() is True
+
+
+def test_without_the_right_to_ping_a_refusal_is_a_sign_of_life(wakeup_on, limited, raw):
+    wakeup = wakeup_on(limited("allchannels", "-ping"))
+    wakeup._ping_at = 0.0
+    assert wakeup.wait(0.05) == set()
+    assert wakeup._answer_by == 0.0
+    raw.publish(OWN, "")
+    assert wakeup.wait(LONG) == {0}
 
 
 def test_no_connection_or_descriptor_is_left_behind(wakeup_on, redis_server, raw):
@@ -263,11 +327,10 @@ def test_no_connection_or_descriptor_is_left_behind(wakeup_on, redis_server, raw
     for _ in range(20):
         wakeup = wakeup_on(redis_server)
         for _ in range(3):
-            wakeup.wait(0)
-            kill_waiting_connection(raw)
+            kill_listeners(raw)
             with pytest.raises(StoreUnavailable):
                 wakeup.wait(LONG)
-        wakeup.wait(0)
+            wakeup.listen()
         wakeup.close()
     eventually(lambda: connections(raw) == 0)
     assert descriptors() == before
@@ -276,3 +339,27 @@ def test_no_connection_or_descriptor_is_left_behind(wakeup_on, redis_server, raw
 def descriptors() -> int:
     folder = Path("/proc/self/fd")
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+
+
+def test_it_works_beyond_the_descriptors_that_select_takes(redis_server, raw):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = module.FD_SETSIZE + 100
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip("this machine does not allow as many descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    opened = []
+    try:
+        while not opened or opened[-1] < module.FD_SETSIZE:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+        high = Wakeup(PooledConnection(endpoint(redis_server)), KEYS, "me")
+        high.listen()
+        raw.publish(OWN, "")
+        assert high.wait(LONG) == {0}
+        assert high.wait(0.02) == set()
+        high.interrupt()
+        assert high.wait(LONG) == set()
+        high.close()
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from celery import Celery, _state
 from kombu.transport import memory
 
+from tests.support.shards import SHARDS
+
 
 @contextlib.contextmanager
 def celery_state_kept() -> Iterator[None]:
@@ -35,5 +37,5 @@ def celery_state_kept() -> Iterator[None]:
 def new_app(broker: str | None = None, backend: str | None = None, **conf: object) -> Celery:
     """An app that is current, so that ``shared_task`` finds it; in memory unless told otherwise."""
     app = Celery("tests", broker=broker or "memory://", backend=backend, set_as_current=True)
-    app.conf.update(conf)
+    app.conf.update({"delayq_shards": SHARDS, **conf})
     return app

@@ -1,9 +1,14 @@
-"""Names of keys: under one prefix, on one cluster node, and declared with their type."""
+"""Names of keys: under one prefix, of each shard on one cluster node, declared with their type."""
+
+import uuid
+from collections import Counter
 
 import pytest
 from redis.crc import key_slot
 
-from celery_delayq.store.keys import KEYS, Keys
+from celery_delayq.store.keys import KEYS, SLOTS, Keys, hash_tag, shard_of
+
+EACH_NUMBER = range(1, 65)
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -12,8 +17,37 @@ def test_a_key_is_its_name_behind_the_shards_hash_tag(name):
 
 
 def test_all_keys_of_a_shard_share_a_cluster_slot():
-    keys = Keys("shop", 7)
-    assert len({key_slot(keys[name].encode()) for name in KEYS}) == 1
+    keys = Keys("shop", 3, 7)
+    names = [*(keys[name] for name in KEYS), *keys.channels("host:1:ab")]
+    assert len({key_slot(name.encode()) for name in names}) == 1
+
+
+@pytest.mark.parametrize("prefix", ["delayq", "a", "shop-2.test", "x" * 64])
+def test_each_shard_lies_in_its_part_of_the_slots(prefix):
+    for shards in EACH_NUMBER:
+        for shard in range(shards):
+            slot = key_slot(Keys(prefix, shard, shards)["due"].encode())
+            assert shard * SLOTS / shards <= slot < (shard + 1) * SLOTS / shards
+
+
+def test_however_many_shards_there_are_they_spread_evenly_over_nodes():
+    """A cluster gives each node a range of slots; of tags 0, 1, 2 … one node may get most."""
+    for nodes, shards in [(3, 3), (3, 6), (2, 4), (4, 8), (6, 12)]:
+        slots = [key_slot(Keys("delayq", one, shards)["due"].encode()) for one in range(shards)]
+        assert set(Counter(slot * nodes // SLOTS for slot in slots).values()) == {shards // nodes}
+
+
+def test_processes_that_differ_in_the_number_of_shards_meet_in_one():
+    for shards in EACH_NUMBER:
+        tags = [hash_tag("delayq", shard, shards) for shard in range(shards)]
+        assert tags.count("delayq:0") == 1
+        assert len(set(tags)) == shards
+
+
+@pytest.mark.parametrize(("shard", "shards"), [(1, 1), (-1, 2), (2, 2), (0, 0)])
+def test_there_is_no_shard_beyond_their_number(shard, shards):
+    with pytest.raises(ValueError, match="there is no shard"):
+        Keys("delayq", shard, shards)
 
 
 def test_two_prefixes_share_no_key():
@@ -29,5 +63,34 @@ def test_only_declared_names_are_there():
 @pytest.mark.parametrize(("name", "says"), KEYS.items())
 def test_every_key_declares_its_type_and_content(name, says):
     kind, _, content = says.partition("  ")
-    assert kind in {"ZSET", "HASH", "LIST", "STRING"}
+    assert kind in {"ZSET", "HASH", "LIST", "STRING", "CHANNEL"}
     assert content
+
+
+# Where an entry is.
+
+
+def test_the_shard_of_an_id_is_the_same_everywhere_and_for_ever():
+    """What is kept under these ids would not be found any more."""
+    assert [shard_of(one, 64) for one in ("a", "user-17", "süß", "1" * 512)] == KNOWN
+    assert {shard_of(str(number), 1) for number in range(100)} == {0}
+
+
+KNOWN = [3, 57, 6, 40]
+
+
+@pytest.mark.parametrize("shards", [2, 3, 6, 16, 64])
+@pytest.mark.parametrize(
+    "name",
+    [
+        lambda number: str(uuid.UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128)),
+        str,
+        lambda number: f"{number:036}",
+        lambda number: f"reminder:{number * 10}:mail",
+    ],
+    ids=["uuid", "number", "padded", "with words"],
+)
+def test_ids_of_any_kind_are_spread_evenly(name, shards):
+    counts = Counter(shard_of(name(number), shards) for number in range(64_000))
+    assert min(counts.values()) * shards / 64_000 > 0.8
+    assert max(counts.values()) * shards / 64_000 < 1.2

@@ -15,6 +15,7 @@ DEFAULTS = {
     "max_message": 1_000_000,
     "capture_eta": False,
     "min_delay": 0.0,
+    "shards": 1,
     "once": False,
 }
 EXPECTED = {
@@ -27,6 +28,7 @@ EXPECTED = {
     "max_message": "a whole number of bytes from 10000 to 100000000",
     "capture_eta": "true or false",
     "min_delay": "a number of seconds from 0 to 86400",
+    "shards": "a whole number of shards from 1 to 64",
     "once": "true or false",
 }
 ACCEPTED = [
@@ -39,6 +41,7 @@ ACCEPTED = [
     *(("max_message", number) for number in (10_000, 1_000_000, 100_000_000)),
     *(("capture_eta", choice) for choice in (True, False)),
     *(("min_delay", number) for number in (0, 0.5, 86_400)),
+    *(("shards", number) for number in (1, 2, 64)),
     *(("once", choice) for choice in (True, False)),
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
@@ -55,6 +58,7 @@ REFUSED = [
     *(("max_message", value) for value in (0, 9_999, 100_000_001, 1e6, *NOT_NUMBERS)),
     *(("capture_eta", value) for value in (0, 1, None, "true", "no")),
     *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
+    *(("shards", value) for value in (0, 65, -1, 1.5, *NOT_NUMBERS)),
     *(("once", value) for value in (0, 1, None, "true", "no")),
 ]
 

@@ -50,7 +50,6 @@ end
 local record, header_end, member, place, _, claim =
   entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
 if record and is_overtaken(call, issued, changed_of(record, header_end)) then return stale(call) end
-check_types({outbox}, {fences, fences_old, answers_old, outbox_messages})
 if not record then
   local answer = header_end
   allow_when_full(tombstones)
@@ -65,7 +64,8 @@ local message = line ~= nil and message_of(record, header_end, id, line) or ''
 local answer = claim and claim.uncertain and 'uncertain' or 'done'
 
 -- Nothing is rolled back: all that can fail comes before the record goes.
-check_types({}, {template_uses})
+check_types({}, {template_uses, fences})
+if owes then check_types({outbox}, {outbox_messages}) end
 local rotates = is_full(tombstones, tombstones_old, 1)
 allow_when_full(tombstones)
 redis.call('ZREM', due, '')

@@ -12,7 +12,7 @@ KEYS[9]   dead_reasons    HASH  id -> why it is dead
 KEYS[10]  tombstones      HASH  id -> tombstone of what left
 KEYS[11]  tombstones_old  HASH  the same, older
 KEYS[12]  scanners        ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[13]  timer           STRING  which scanner has its timer set for the next head, and when
+KEYS[13]  timer           STRING  which scanner is up next, and when
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -20,6 +20,8 @@ ARGV[3]  limit         most entries to hand over, 1..1000
 ARGV[4]  max_bytes     stop after the entry that reaches so many bytes, > 0
 ARGV[5]  max_refusals  refusals of its list after which an entry is dead, > 0
 ARGV[6]  longest_ms    longest wait between two attempts at an entry that was refused, > 0
+ARGV[7]  asleep_ms     for how long the caller sleeps at most, before it asks again; 0: it may not ask again
+ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
 
 Returns  {now in us, handed over, heads of due, relay and leased in ms or -1, 1 if the caller is to be up
          for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused by
@@ -33,7 +35,8 @@ local dead_reasons, tombstones, tombstones_old = KEYS[9], KEYS[10], KEYS[11]
 local scanners, timer = KEYS[12], KEYS[13]
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
+local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
+local LATER = 9999999999999 -- ms: who promises this is up for what it is told of, and for nothing else
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
@@ -190,20 +193,26 @@ else
 end
 if rotates then rotate(tombstones, tombstones_old) end
 
--- One scanner is up for the head; were it all of them, a hundred scanners would call a hundred times
--- for each due time. Another sets its timer where none is set, or one for later, or one that is overdue.
 local heads = {head_of(due), head_of(relay), head_of(leased)}
-local next_head = math.huge
-for _, head in ipairs(heads) do
-  if head >= 0 then next_head = math.min(next_head, head) end
-end
-local at, by = string.match(redis.call('GET', timer) or '', '^(%d+):(.*)$')
-local free = not at or by == scanner or tonumber(at) > next_head or tonumber(at) < now - OVERDUE
-local has_timer = free and next_head < math.huge
-if has_timer then
-  redis.call('SET', timer, whole(next_head) .. ':' .. scanner)
-elseif by == scanner then
-  redis.call('DEL', timer)
+
+-- One scanner is up for what comes next; were it all of them, a hundred scanners would call a hundred
+-- times for each due time. Another takes its place where that one was to be up later, or is overdue.
+local function promised()
+  local waits, next_up = {0, relay_ms, 0}, math.huge
+  for at, head in ipairs(heads) do
+    if head >= 0 then next_up = math.min(next_up, math.max(head, now + waits[at])) end
+  end
+  local promise = promise_of(timer)
+  local mine = not promise or promise.by == scanner or promise.by == ''
+  if not mine and promise.at <= next_up and not is_overdue(promise, now) then return 0 end
+  local by, at = scanner, math.min(next_up, now + asleep_ms)
+  if heads[2] >= 0 and heads[2] <= now and relay_ms == 0 then
+    -- It goes to publish now, and for how long is not known; what comes meanwhile, another is told.
+    by, at = stand_in(scanners, scanner, now) or scanner, LATER
+  end
+  redis.call('SET', timer, whole(at) .. ':' .. by)
+  return at < LATER and 1 or 0
 end
 
-return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer and 1 or 0, killed, refused}
+local has_timer = asleep_ms > 0 and promised() or 0
+return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer, killed, refused}

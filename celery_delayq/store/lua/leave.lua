@@ -1,20 +1,22 @@
 --[[ leave: a scanner that stops is no longer counted as alive, nor relied upon.
 
-KEYS[1]  scanners  ZSET    scanner -> ms until which its last heartbeat counts
-KEYS[2]  timer     STRING  which scanner has its timer set for the next head, and when
-KEYS[3]  wake      LIST    at most one token
+KEYS[1]  scanners  ZSET     scanner -> ms until which its last heartbeat counts
+KEYS[2]  timer     STRING   which scanner is up next, and when
+KEYS[3]  wake      CHANNEL  where scanners are told to look
 
 ARGV[1]  scanner  who leaves
 
 Returns  1, or 0 when it was not known
 Cost     O(log S), S scanners
-Keeps    the other scanners; one of them is woken if this one was to be up
+Keeps    the other scanners; one of them is told to look if this one was to be up
 ]]
 local scanners, timer, wake = KEYS[1], KEYS[2], KEYS[3]
 local scanner = ARGV[1]
 
-if string.match(redis.call('GET', timer) or '', '^%d+:(.*)$') == scanner then
+local promise = promise_of(timer)
+local other = stand_in(scanners, scanner, math.floor(clock_us() / 1000))
+if promise and promise.by == scanner then
   redis.call('DEL', timer)
-  if redis.call('LLEN', wake) == 0 then redis.call('LPUSH', wake, '1') end
+  if not other or not tell(wake, other) then tell_all(wake) end
 end
 return redis.call('ZREM', scanners, scanner)

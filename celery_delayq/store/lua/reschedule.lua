@@ -9,12 +9,13 @@ KEYS[6]   claims          HASH  id -> claim
 KEYS[7]   dead_reasons    HASH  id -> why it is dead
 KEYS[8]   tombstones      HASH  id -> tombstone of what left
 KEYS[9]   tombstones_old  HASH  the same, older
-KEYS[10]  wake            LIST  at most one token
-KEYS[11]  answers         HASH  operation -> answer
-KEYS[12]  answers_old     HASH  the same, older
-KEYS[13]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[14]  fences_old      HASH  the same, older
-KEYS[15]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[10]  wake            CHANNEL  where scanners are told to look
+KEYS[11]  timer           STRING  which scanner is up next, and when
+KEYS[12]  answers         HASH  operation -> answer
+KEYS[13]  answers_old     HASH  the same, older
+KEYS[14]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[15]  fences_old      HASH  the same, older
+KEYS[16]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
 
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
@@ -33,9 +34,9 @@ Keeps    an entry that left is not brought back; one under a lease stays
 ]]
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, claims, dead_reasons = KEYS[5], KEYS[6], KEYS[7]
-local tombstones, tombstones_old, wake = KEYS[8], KEYS[9], KEYS[10]
-local answers, answers_old, fences, fences_old = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local meta = KEYS[15]
+local tombstones, tombstones_old, wake, timer = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local answers, answers_old, fences, fences_old = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local meta = KEYS[16]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local id, mode, ms, latest = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
@@ -46,10 +47,9 @@ local function answered(answer)
   return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
 end
 
-local record, header_end, member, place, score, claim =
+local record, header_end, member, place, _, claim =
   entry_of(id, {due, relay, leased, dead}, records, claims, dead_reasons, tombstones, tombstones_old)
 if record and is_overtaken(call, issued, changed_of(record, header_end)) then return stale(call) end
-check_types({}, {fences, fences_old, answers_old})
 if not record then
   local answer = header_end
   allow_when_full(records)
@@ -67,14 +67,12 @@ elseif mode == 'by' then
 end
 
 local index = sub(record, 2, 2) == 'L' and due or relay
--- What is only put off is no earlier than the head.
-local later = place == index and when >= tonumber(score)
-local token = not later and needs_token(wake, index, when)
+local promise = promise_of(timer)
 
 allow_when_full(records)
 if when > latest then return answered('too_late') end
 redis.call('HSET', records, id, with_due(record, header_end, text, call.now_us))
 put_back(index, text, place, member, claims, claim)
 if place == dead then redis.call('HDEL', dead_reasons, id) end
-if token then redis.call('LPUSH', wake, '1') end
+wake_for(when, math.floor(call.now_us / 1000), wake, timer, promise)
 return answered((claim and claim.uncertain and 'uncertain ' or 'done ') .. text)

@@ -9,14 +9,15 @@ KEYS[6]   templates       HASH  name -> template
 KEYS[7]   template_uses   HASH  name -> how many records share the template
 KEYS[8]   claims          HASH  id -> claim
 KEYS[9]   dead_reasons    HASH  id -> why it is dead
-KEYS[10]  wake            LIST  at most one token
-KEYS[11]  answers         HASH  operation -> answer
-KEYS[12]  answers_old     HASH  the same, older
-KEYS[13]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[14]  fences_old      HASH  the same, older
-KEYS[15]  outbox          ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[16]  outbox_messages HASH  id -> what is owed for it
-KEYS[17]  meta            HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
+KEYS[10]  wake            CHANNEL  where scanners are told to look
+KEYS[11]  timer           STRING  which scanner is up next, and when
+KEYS[12]  answers         HASH  operation -> answer
+KEYS[13]  answers_old     HASH  the same, older
+KEYS[14]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[15]  fences_old      HASH  the same, older
+KEYS[16]  outbox          ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[17]  outbox_messages HASH  id -> what is owed for it
+KEYS[18]  meta            HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
 
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
@@ -41,9 +42,9 @@ Keeps    an id has one record and one place; a repeated operation changes nothin
 ]]
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
-local claims, dead_reasons, wake = KEYS[8], KEYS[9], KEYS[10]
-local answers, answers_old, fences, fences_old = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local outbox, outbox_messages, meta = KEYS[15], KEYS[16], KEYS[17]
+local claims, dead_reasons, wake, timer = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local answers, answers_old, fences, fences_old = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local outbox, outbox_messages, meta = KEYS[16], KEYS[17], KEYS[18]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local latest, supersede = tonumber(ARGV[4]), ARGV[5] == '1'
 local CONFLICT, LATE = -1, -2
@@ -54,12 +55,12 @@ local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-local heads = {[due] = head_of(due), [relay] = head_of(relay)}
-local token_waits = redis.call('LLEN', wake) > 0
+local promise = promise_of(timer)
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', dead_reasons) > 0
 local is_owing = redis.call('ZCARD', outbox) > 0
 local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) > 0
-check_types({}, {templates, template_uses, answers_old, outbox_messages})
+check_types({due, relay}, {templates, template_uses})
+if is_owing then check_types({}, {outbox_messages}) end
 -- A single entry reads these before it writes; the second of many, after the first has written.
 if supersede or count > 1 then check_types({leased, dead}, {}) end
 
@@ -79,6 +80,7 @@ end
 local rounded_up = math.ceil(call.now_us / 1000)
 local created, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
+local earliest = math.huge -- due time of what was written
 local seq -- last insertion number used
 
 -- Count a use of a template before it is made, and with the first those of all that may follow: a
@@ -158,10 +160,7 @@ local function schedule(at, id, mode, ms, destination, body)
     if old then leaving.shared[old] = 1 end
     depart(leaving, nil, nil, {templates = templates, template_uses = template_uses})
   end
-  if not token_waits and (heads[index] < 0 or when < heads[index]) then
-    redis.call('LPUSH', wake, '1')
-    token_waits = true
-  end
+  earliest = math.min(earliest, when)
   return when
 end
 
@@ -177,6 +176,7 @@ end
 for name, unused in pairs(sharing) do
   if unused > 0 then drop_template(templates, template_uses, name, unused) end
 end
+if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(templates) end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.

@@ -79,7 +79,7 @@ def _joined(lab: Lab, count: int, *, trace: bool) -> float:
 
     with lab.app(server.url()) as app:
         fill(server.socket, Template(app), shuffled_past(count))
-        keys = [app.delayq.services.scripts.keys[name] for name in names]
+        keys = [app.delayq.services.scripts[0].keys[name] for name in names]
         return script_us(client, move_all) / count
 
 
@@ -87,7 +87,7 @@ def _whole(lab: Lab, count: int) -> float:
     server = lab.server
     with lab.app(server.url()) as app:
         fill(server.socket, Template(app), shuffled_past(count))
-        engine = app.delayq.services.engine()
+        engine = app.delayq.services.engines()[0]
 
         def move_all() -> None:
             while engine.hand_over().handed_over:

@@ -1,5 +1,6 @@
 --[[ What is due, and who is to wake for it. ]]
 local FRESH = 20 -- ms for which what fell due counts as fresh, see due_members
+local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
 
 local function head_of(index)
   local head = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
@@ -27,9 +28,48 @@ local function remove_taken(index, members, fresh, taken)
   if first > 0 then redis.call('ZREM', index, unpack(members, 1, first)) end
 end
 
--- Whether a scanner has to be woken for an entry due at `due`: it is earlier than the head. One token,
--- not one per entry: it wakes one scanner, and that one learns the head for itself.
-local function needs_token(wake, index, due)
-  local head = head_of(index)
-  return (head < 0 or due < head) and redis.call('LLEN', wake) == 0
+-- What a scanner has promised: to be up at `at`, and for whatever it is told of. `by` is its name, or
+-- empty where all were told, and none has looked since. Or nil: nobody has promised anything.
+local function promise_of(timer)
+  local at, by = string.match(redis.call('GET', timer) or '', '^(%d+):(.*)$')
+  return at and {at = tonumber(at), by = by}
+end
+
+-- Whether the scanner that promised is taken for dead: it should have been up, and is not.
+local function is_overdue(promise, now)
+  return promise.at < now - OVERDUE
+end
+
+-- Tell one scanner that there is something to look at; whether it listens. Where publishing is not
+-- allowed, scanners find it when they look by themselves.
+local function tell(wake, scanner)
+  local heard = redis.pcall('PUBLISH', wake .. ':' .. scanner, '')
+  return type(heard) == 'number' and heard > 0
+end
+
+local function tell_all(wake)
+  redis.pcall('PUBLISH', wake, '')
+end
+
+-- See to it that a scanner is up at `due`, when something falls due: nobody is told who has promised that,
+-- and whoever is told is taken at his word, so that of many calls one tells. It can fail no more: what it
+-- is for is written.
+local function wake_for(due, now, wake, timer, promise)
+  local kept = promise and not is_overdue(promise, now)
+  due = math.max(due, now)
+  if kept and promise.at <= due then return end
+  local by = kept and promise.by or ''
+  if by == '' or not tell(wake, by) then
+    tell_all(wake)
+    by = ''
+  end
+  redis.pcall('SET', timer, whole(due) .. ':' .. by)
+end
+
+-- Another scanner that is alive: of two, the one that was the last to say so. Or nil.
+local function stand_in(scanners, scanner, now)
+  local rows = redis.call('ZREVRANGE', scanners, 0, 1, 'WITHSCORES')
+  for at = 1, #rows, 2 do
+    if rows[at] ~= scanner and tonumber(rows[at + 1]) > now then return rows[at] end
+  end
 end

@@ -1,0 +1,53 @@
+"""Whether a Redis can be a store: it has to be one by itself, and must not delete what waits.
+
+In a Redis Cluster the queues' lists are on other nodes than the store, where no script can push to
+them; so it is asked before anything is done there. Every user may send HELLO.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import StoreError, StoreUnavailable
+from .connection import Connection, packed
+from .refusals import CLUSTER
+
+_WHY = {b"cluster": CLUSTER, b"sentinel": "this is a Redis Sentinel, which cannot be the store"}
+
+
+def check_alone(connection: Connection, step: str, until: float | None) -> None:
+    """Ask a Redis what it is.
+
+    Raises:
+        StoreError: a node of a Redis Cluster, or a Redis Sentinel.
+        StoreUnavailable: no answer came in time.
+    """
+    try:
+        told = connection.execute(step, packed(["HELLO", 2]), until)
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        return  # something in front of it, or an imitation, that does not know the command
+    mode = dict(zip(told[::2], told[1::2], strict=False)).get(b"mode")
+    if mode in _WHY:
+        raise StoreError(step, _WHY[mode])
+
+
+def evicting_policy(connection: Connection) -> str | None:
+    """The policy by which a Redis deletes what waits when its memory is full, if it is such a one.
+
+    ``None`` as well where the user may not ask.
+
+    Raises:
+        StoreUnavailable: no answer came in time.
+    """
+    try:
+        told = connection.execute("info", packed(["INFO", "memory"]))
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        return None
+    found = dict(re.findall(rb"^(maxmemory|maxmemory_policy):([\w-]+)", told, re.MULTILINE))
+    policy: str = found.get(b"maxmemory_policy", b"").decode()
+    # The others delete only what has a time to live, which no key of the store has.
+    return policy if policy.startswith("allkeys-") and int(found.get(b"maxmemory", 0)) else None

@@ -1,0 +1,109 @@
+"""The caller's steps over all shards: an id has one of them, a listing or a count has all.
+
+schedule, cancel, reschedule, find --shard_of(id)--> one shard's Entries
+waiting, counts, check --------------------------->  each shard's, put together
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+from ..clock import When
+from ..errors import DelayQError
+from .checking import Finding
+from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State, readable
+from .keys import shard_of
+from .outcome import Outcome
+
+
+class ShardedEntries:
+    """What callers do with the store; methods are those of :class:`Entries`.
+
+    Args:
+        shards: The entries of each shard, in the order of their numbers.
+    """
+
+    def __init__(self, shards: Sequence[Entries]) -> None:
+        self._shards = shards
+        self._is_joined = len(shards) == 1
+
+    def _of(self, task_id: str) -> Entries:
+        return self._shards[shard_of(task_id, len(self._shards))]
+
+    def _joined(self) -> None:
+        """Ask first where processes that differ in the number of shards meet."""
+        if not self._is_joined:
+            for shard in self._shards:
+                if shard.keys.is_meeting_place:
+                    shard.join()
+            self._is_joined = True
+
+    def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
+        """As :meth:`Entries.schedule`, in one step a shard. Returns the answers in order of *new*.
+
+        Raises:
+            StoreUnavailable: as there; what went to another shard before may be scheduled.
+        """
+        self._joined()
+        parts: defaultdict[int, list[int]] = defaultdict(list)
+        for place, one in enumerate(new):
+            parts[shard_of(one.task_id, len(self._shards))].append(place)
+        answers: dict[int, Receipt | DelayQError] = {}
+        for shard, places in parts.items():
+            told = self._shards[shard].schedule([new[place] for place in places], **options)
+            answers.update(zip(places, told, strict=True))
+        return [answers[place] for place in range(len(new))]
+
+    def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
+        self._joined()
+        return self._of(task_id).cancel(task_id)
+
+    def cancel_owing(self, task_id: str, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+        self._joined()
+        return self._of(task_id).cancel_owing(task_id, owes=owes)
+
+    def settle(self, cancelled: Cancelled) -> None:
+        self._of(cancelled.task_id).settle(cancelled)
+
+    def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
+        self._joined()
+        return self._of(task_id).reschedule(task_id, when)
+
+    def find(self, task_id: str) -> Entry | None:
+        return self._of(task_id).find(task_id)
+
+    def state(self, task_id: str) -> State | None:
+        return self._of(task_id).state(task_id)
+
+    def handed_over_ms(self, task_id: str) -> int | None:
+        return self._of(task_id).handed_over_ms(task_id)
+
+    def cancelled_ms_ago(self, task_id: str) -> int | None:
+        return self._of(task_id).cancelled_ms_ago(task_id)
+
+    def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
+        """As :meth:`Entries.waiting`; equal due times of two shards in no promised order."""
+        rows = (shard.rows(earliest_ms, end_ms) for shard in self._shards)
+        return readable(heapq.merge(*rows, key=itemgetter(0, 1)))
+
+    def check(self) -> Iterator[Finding]:
+        """As :meth:`Entries.check`, shard by shard."""
+        for shard in self._shards:
+            yield from shard.check()
+
+    def counts(self) -> Counts:
+        """All counts; those of one shard at one instant. A scanner serves every shard."""
+        counts = [shard.counts() for shard in self._shards]
+        heads = [one.next_due_ms for one in counts if one.next_due_ms is not None]
+        return Counts(
+            sum(one.scheduled for one in counts),
+            sum(one.in_flight for one in counts),
+            sum(one.dead for one in counts),
+            max(one.scanners for one in counts),
+            min(heads, default=None),
+            max(one.now_ms for one in counts),
+        )

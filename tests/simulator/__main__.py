@@ -1,0 +1,60 @@
+"""Run seeds until the time is over, or until one of them finds something."""
+
+import argparse
+import os
+import sys
+import time
+from functools import partial
+
+from tests.simulator.server import Lab
+from tests.simulator.shorten import shortened
+from tests.simulator.simulation import Result, report, simulate
+from tests.support.redis_server import RedisServer
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./tests/run simulate", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long to go on")
+    parser.add_argument("--seed", type=int, help="replay this one, and show its whole history")
+    options = parser.parse_args()
+    with RedisServer() as redis_server:
+        lab = Lab(redis_server)
+        try:
+            return (
+                _replay(lab, options.seed)
+                if options.seed is not None
+                else _go_on(lab, options.minutes)
+            )
+        finally:
+            lab.close()
+
+
+def _go_on(lab: Lab, minutes: float) -> int:
+    first = seed = int.from_bytes(os.urandom(4), "big")
+    until, requests = time.monotonic() + 60 * minutes, 0
+    while time.monotonic() < until:
+        result = simulate(lab, seed)
+        requests += result.requests
+        if result.finding:
+            return _show(lab, result)
+        seed += 1
+    _say(f"seeds {first} to {seed - 1}, {requests} requests: nothing found")
+    return 0
+
+
+def _replay(lab: Lab, seed: int) -> int:
+    result = simulate(lab, seed)
+    _say(*result.history)
+    return _show(lab, result) if result.finding else 0
+
+
+def _show(lab: Lab, result: Result) -> int:
+    _say(report(shortened(partial(simulate, lab, result.seed), result)))
+    return 1
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+sys.exit(main())

@@ -1,0 +1,316 @@
+"""What was promised, held against what becomes of it; looked at after each step of Redis's.
+
+A call takes effect when one of its requests changes the store, which is seen from outside: an
+entry comes, has another due time, or goes. Whose request that was is known.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery_delayq.message.headers import REDELIVERED_HEADER
+from tests.simulator.network import Request
+from tests.simulator.server import Sight, View, name_in
+from tests.simulator.world import SECOND
+
+GONE = "gone"  # where an id is that is not in the store
+SLACK_US = SECOND // 10  # that a call may take beyond its time
+
+RULES = {
+    "twice": "a call takes effect once",
+    "late": "a call takes effect before its caller is told how it ended",
+    "order": "a call that was interrupted takes no effect after a later one",
+    "answer": "an answer is true",
+    "copies": "of an entry there is one unmarked copy at most",
+    "undone": "what was cancelled is not delivered, and what was moved not at its old time",
+    "early": "nothing leaves before it is due by Redis's clock",
+    "lost": "what was accepted stays until it is delivered or cancelled",
+    "unasked": "nothing comes that nobody asked for",
+    "overtime": "a call ends with its time",
+    "unanswered": "when nothing fails any more, a call is answered",
+    "left over": "what is due leaves",
+    "check": "the package's own check finds nothing",
+    "error": "no other errors",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    rule: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.what} ({RULES[self.rule]})"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a caller was told of an id; a due time where there is one."""
+
+    word: str
+    due_ms: int | None = None
+
+    def __str__(self) -> str:
+        return self.word if self.due_ms is None else f"{self.word} {self.due_ms}"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a call made of an entry, and how many copies of that were delivered before."""
+
+    life: "Life"
+    view: View
+    copies: int
+
+
+@dataclass
+class Call:
+    """What a client does once."""
+
+    name: str
+    kind: str  # schedule, cancel, reschedule
+    ids: tuple[str, ...]
+    timeout_us: int
+    began_us: int
+    slept_us: int
+    ended_us: int | None = None
+    how: str = ""  # answered, unavailable, interrupted
+    answers: list["Answer"] = field(default_factory=list)
+    effects: dict[str, "Effect"] = field(default_factory=dict)
+    seen: dict[str, set[str]] = field(default_factory=dict)  # where its requests found an id
+    dues: set[tuple[str, int]] = field(default_factory=set)  # the due times that they found
+    to_be_interrupted: bool = False
+    unchanged: int = 0
+
+    def tell_no_change(self) -> bool:
+        """Whether the history is to say that a request of it changed nothing; not for ever."""
+        self.unchanged += 1
+        return self.unchanged <= 3
+
+
+@dataclass
+class Life:
+    """An entry, from the call that scheduled it to its end."""
+
+    name: str
+    task_id: str
+    view: View
+    copies: list[tuple[bool, int]] = field(default_factory=list)  # is it marked, and its due time
+    copies_before: int = 0  # that there were of it when it was moved
+    was_due: bool = False  # by Redis's clock, which may have been set back since
+    changed_by: str = ""  # the last call that moved or cancelled it
+    is_cancelled: bool = False
+    sure: bool = False  # that call said DONE: no copy of what was before it is, or comes
+
+    def __str__(self) -> str:
+        return f"{self.task_id} of {self.name}"
+
+
+class Judge:
+    """Told of every request that Redis ran, of every message, and of every answer."""
+
+    def __init__(self, find: Callable[[Finding], None]):
+        self._find = find
+        self.calls: dict[str, Call] = {}
+        self.lives: dict[tuple[str, str], Life] = {}
+
+    def found(self, rule: str, what: str) -> None:
+        self._find(Finding(rule, what))
+
+    def failed(self, *told: Any) -> None:
+        """A scanner has logged an exception that it did not expect."""
+        self.found("error", f"{told}: {sys.exc_info()[1]!r}")
+
+    # What Redis did.
+
+    def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
+        call = request.call
+        for task_id in call.ids if call else ():
+            call.seen.setdefault(task_id, set()).add(_place(before, task_id))
+            if task_id in before.views:
+                call.dues.add((task_id, before.views[task_id].due_ms))
+        for message in after.arrived:
+            self._pushed(message, before, now_ms)
+        for task_id in sorted(before.raw.keys() | after.raw.keys()):
+            if before.raw.get(task_id) != after.raw.get(task_id):
+                self._changed(request, task_id, before, after, now_ms)
+
+    def _changed(
+        self, request: Request, task_id: str, before: Sight, after: Sight, now_ms: int
+    ) -> None:
+        old, new = before.views.get(task_id), after.views.get(task_id)
+        if task_id in after.raw and (new is None or len(after.raw[task_id]) != 2):
+            self.found("check", f"{task_id} has a record and {after.raw[task_id][1:]}")
+        elif old and (new is None or new.name != old.name):
+            self._left(request, task_id, old)
+        if new is None:
+            return
+        if old is None or old.name != new.name:
+            self._came(request, task_id, new)
+        elif old.due_ms != new.due_ms:
+            life = self.lives[new.name, task_id]
+            life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
+            life.was_due, life.copies_before = False, len(life.copies)
+            self._effect(request, "reschedule", life)
+        if _place(after, task_id) == "leased" != _place(before, task_id):
+            self._is_not_early(self.lives[new.name, task_id], "claimed", now_ms)
+
+    def _is_not_early(self, life: Life, what: str, now_ms: int) -> None:
+        early_ms = life.view.due_ms - now_ms
+        if early_ms > 0 and not life.was_due:
+            self.found("early", f"{life} is {what} {early_ms} ms early")
+        life.was_due = True
+
+    def _came(self, request: Request, task_id: str, new: View) -> None:
+        if request.call and new.name != request.call.name:
+            self.found("unasked", f"{task_id} of {new.name} came by {request.where}")
+        life = self.lives.setdefault((new.name, task_id), Life(new.name, task_id, new))
+        self._effect(request, "schedule", life)
+
+    def _left(self, request: Request, task_id: str, old: View) -> None:
+        life = self.lives[old.name, task_id]
+        if request.call and request.call.kind == "cancel":
+            life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
+            self._effect(request, "cancel", life)
+        elif len(life.copies) == life.copies_before:
+            self.found("lost", f"{life} went with {request.step}, and was not delivered")
+
+    def _effect(self, request: Request, kind: str, life: Life) -> None:
+        call, task_id = request.call, life.task_id
+        if call is None or call.kind != kind:
+            self.found("unasked", f"{request.where} {request.step}: {kind} of {task_id}")
+        elif task_id in call.effects:
+            self.found("twice", f"{call.name}, {kind} {task_id}, takes effect again")
+        elif call.how in ("answered", "unavailable"):
+            self.found("late", f"{call.name}, {kind} {task_id}, takes effect; it is {call.how}")
+        elif call.how == "interrupted":
+            self._in_order(call, task_id)
+        if call is not None:
+            call.effects[task_id] = Effect(life, life.view, len(life.copies))
+
+    def _in_order(self, call: Call, task_id: str) -> None:
+        """No call that began after this one was interrupted has changed the id, or found nothing.
+
+        A schedule may come after another one of its id that was handed over meanwhile: a hand-over
+        leaves nothing that could refuse it.
+        """
+        for other in self.calls.values():
+            if other.began_us < call.ended_us or task_id not in other.ids or other is call:
+                continue
+            found_nothing = {"NOT_FOUND", "HANDED_OVER"} & {one.word for one in other.answers}
+            changed = task_id in other.effects and call.kind != "schedule"
+            if found_nothing or changed or (other.kind == "cancel" and task_id in other.effects):
+                what = f"{call.name}, {call.kind} {task_id}, takes effect after {other.name}"
+                self.found("order", what)
+
+    # What arrived.
+
+    def _pushed(self, message: bytes, before: Sight, now_ms: int) -> None:
+        headers = json.loads(message)["headers"]
+        life = self.lives.get((name_in(message), headers["id"]))
+        if life is None or _place(before, life.task_id) != "due":
+            self.found("unasked", f"{headers['id']} is pushed, and was not there")
+        else:
+            self._is_not_early(life, "pushed", now_ms)
+        self._delivered(name_in(message), headers)
+
+    def published(self, _: str, body: bytes, headers: dict[str, Any]) -> None:
+        self._delivered(name_in(body), headers)
+
+    def _delivered(self, name: str, headers: dict[str, Any]) -> None:
+        task_id, marked = headers["id"], REDELIVERED_HEADER in headers
+        life = self.lives.get((name, task_id))
+        if life is None:
+            self.found("unasked", f"{task_id} of {name} is delivered, and was not scheduled")
+            return
+        if not marked and any(not other for other, _ in life.copies):
+            self.found("copies", f"{life} is delivered a second time, unmarked")
+        due_ms = headers["delayq_due"]
+        if life.sure and (life.is_cancelled or due_ms != life.view.due_ms):
+            self.found("undone", f"{life} is delivered for {due_ms}, after {life.changed_by}")
+        life.copies.append((marked, due_ms))
+
+    # What callers were told.
+
+    def began(self, call: Call) -> None:
+        self.calls[call.name] = call
+
+    def ended(
+        self, call: Call, how: str, answers: list[Answer], now_us: int, slept_us: int
+    ) -> None:
+        call.how, call.answers, call.ended_us = how, answers, now_us
+        if now_us - call.began_us > call.timeout_us + SLACK_US + slept_us - call.slept_us:
+            self.found("overtime", f"{call.name} took {(now_us - call.began_us) / SECOND:.3f} s")
+        if how == "answered":
+            for task_id, one in zip(call.ids, answers, strict=True):
+                if not self._is_true(call, task_id, one):
+                    self._untrue(call, task_id, one)
+
+    def _untrue(self, call: Call, task_id: str, answer: Answer) -> None:
+        seen = sorted(call.seen.get(task_id, ()))
+        what = f"{call.name}, {call.kind} {task_id}, is told {answer.word}; it found {seen}"
+        did = ", and took effect" if task_id in call.effects else ""
+        self.found("answer", what + did)
+
+    def _is_true(self, call: Call, task_id: str, answer: Answer) -> bool:
+        effect = call.effects.get(task_id)
+        if answer.word in ("SCHEDULED", "DONE", "UNCERTAIN"):
+            if effect is None:
+                # Moved to where it was already, which nobody can see.
+                return call.kind == "reschedule" and (task_id, answer.due_ms) in call.dues
+            is_due = answer.due_ms in (None, effect.view.due_ms)
+            return is_due and (answer.word != "DONE" or self._is_sure(call, effect))
+        return effect is None and self._is_so(answer.word, task_id, call.seen.get(task_id, set()))
+
+    def _is_so(self, word: str, task_id: str, seen: set[str]) -> bool:
+        """Whether one of a call's requests found what it is told, and the reason why not."""
+        if word == "ALREADY_SCHEDULED":
+            return bool(seen - {GONE})
+        if word == "IN_FLIGHT":
+            return "leased" in seen
+        left = any(life.copies for life in self.lives.values() if life.task_id == task_id)
+        return GONE in seen and (word == "NOT_FOUND" or left)
+
+    def _is_sure(self, call: Call, effect: Effect) -> bool:
+        """That there is no copy of what was before a change that says DONE."""
+        life = effect.life
+        if life.changed_by != call.name:
+            return not effect.copies  # somebody else has changed it since
+        life.sure = True
+        late = (
+            life.copies
+            if life.is_cancelled
+            else [due_ms for _, due_ms in life.copies if due_ms != life.view.due_ms]
+        )
+        return not effect.copies and not late
+
+    # What is left.
+
+    def waits_due(self, sight: Sight, now_ms: int) -> list[str]:
+        """What is due, and still there, without being dead."""
+        return [
+            f"{task_id} of {view.name}"
+            for task_id, view in sight.views.items()
+            if view.due_ms <= now_ms and _place(sight, task_id) != "dead"
+        ]
+
+    def drained(self, sight: Sight, now_ms: int, findings: list[str]) -> None:
+        """At the end, when everybody has had the time to come right."""
+        for finding in findings:
+            self.found("check", finding)
+        for call in self.calls.values():
+            if call.ended_us is None:
+                self.found("overtime", f"{call.name} has not ended")
+        for entry in self.waits_due(sight, now_ms):
+            self.found("left over", f"{entry} is still in the store")
+        held = {(view.name, task_id) for task_id, view in sight.views.items()}
+        for key, life in self.lives.items():
+            if key not in held and not life.copies and not life.is_cancelled:
+                self.found("lost", f"{life} is nowhere")
+
+
+def _place(sight: Sight, task_id: str) -> str:
+    parts = sight.raw.get(task_id)
+    return parts[1][0] if parts and len(parts) > 1 else GONE

@@ -1,0 +1,164 @@
+"""The real Redis: it runs a request at the world's time, and shows what is there afterwards."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from celery_delayq.store.connection import packed
+from tests.simulator.network import Request
+from tests.simulator.world import SECOND, World
+from tests.store.support import CLOCK, INDEXES, Store
+
+START_US = 1_800_000_000 * SECOND  # what Redis's clock shows when the world begins
+QUEUE = "celery"
+NAME = re.compile(rb"call:([\w.]+);")  # in the message: the call that scheduled it
+
+
+@dataclass(frozen=True)
+class View:
+    """An entry as it stands in the store."""
+
+    name: str  # of the call that scheduled it
+    due_ms: int
+
+
+@dataclass
+class Sight:
+    """What there is: entries by id, and messages that came into the queue since the last look."""
+
+    views: dict[str, View] = field(default_factory=dict)
+    raw: dict[str, Any] = field(default_factory=dict)
+    arrived: list[bytes] = field(default_factory=list)
+    token: bool = False
+
+
+class Lab:
+    """A Redis of the suite's own, and connections to it; emptied for each world."""
+
+    def __init__(self, redis_server: Any):
+        self.store = Store(redis_server)
+        where = self.store.endpoint
+        self._connection = where.connection_class()(**where.options(timeout=30))
+
+    def ask(self, *commands: bytes) -> list[Any]:
+        """Send commands together; of one that fails, its error is among the answers."""
+        self._connection.send_packed_command([b"".join(commands)])
+        return [self._answer() for _ in commands]
+
+    def _answer(self) -> Any:
+        try:
+            return self._connection.read_response(disable_decoding=True)
+        except redis.ResponseError as error:
+            return error
+
+    def close(self) -> None:
+        self._connection.disconnect()
+        self.store.close()
+
+
+class Server:
+    """That Redis in one world."""
+
+    def __init__(self, world: World, lab: Lab, *, drift: float):
+        lab.store.raw.flushall()
+        self._lab = lab
+        self._world = world
+        self._ahead_us = START_US
+        self._rate = 1 + world.decisions.dice("redis").uniform(-drift, drift)
+        self.store = lab.store
+        self.keys = self.store.keys
+        self._entries = self.store.entries
+        self._queued = 0
+        self.sight = Sight()
+        self._set_clock()
+
+    @property
+    def now_us(self) -> int:
+        return self._ahead_us + round(self._world.now_us * self._rate)
+
+    @property
+    def now_ms(self) -> int:
+        return self.now_us // 1000
+
+    def step_clock(self, us: int) -> None:
+        self._ahead_us += us
+        self._world.say("redis", f"its clock is set {us / SECOND:+.6f} s")
+
+    def forget_scripts(self) -> None:
+        self._world.say("redis", "forgets its scripts")
+        self.store.raw.script_flush()
+
+    def run(self, request: Request) -> Any:
+        """What Redis answers; an error is returned, not raised."""
+        _, reply, *rest = self._lab.ask(
+            _text("SET", CLOCK, self.now_us), request.text, *self._look()
+        )
+        self.sight = self._seen(rest)
+        return reply
+
+    def take_token(self) -> bool:
+        """Whether there was a token for whoever waits; it is gone then."""
+        self.sight.token = False
+        return self.store.raw.lpop(self.keys["wake"]) is not None
+
+    def findings(self) -> list[str]:
+        """What the package's own check says of the store."""
+        self._set_clock()
+        return sorted(map(str, self._entries.check()))
+
+    def _set_clock(self) -> None:
+        self.store.raw.set(CLOCK, self.now_us)
+
+    def _look(self) -> list[bytes]:
+        commands = [("HGETALL", self.keys["records"])]
+        commands += [("ZRANGE", self.keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
+        commands += [("LLEN", self.keys["wake"]), ("LRANGE", QUEUE, 0, -(self._queued + 1))]
+        return [_text(*one) for one in commands]
+
+    def _seen(self, answers: list[Any]) -> Sight:
+        records, *places, tokens, arrived = answers
+        self._queued += len(arrived)
+        raw: dict[str, Any] = {}
+        for task_id, record in zip(records[::2], records[1::2], strict=True):
+            raw[task_id.decode()] = [record]
+        for index, rows in zip(INDEXES, places, strict=True):
+            for member, score in zip(rows[::2], rows[1::2], strict=True):
+                raw.setdefault(member[6:].decode(), [None]).append((index, score))
+        # Only what has changed is read; the record itself is the package's own affair.
+        views = {
+            task_id: self.sight.views[task_id]
+            if self.sight.raw.get(task_id) == parts
+            else self._view(task_id, parts[0])
+            for task_id, parts in raw.items()
+            if parts[0] is not None
+        }
+        return Sight(views, raw, arrived[::-1], tokens > 0)
+
+    def _view(self, task_id: str, record: bytes) -> View:
+        return View(name_in(record), self._entries.find(task_id).due_ms)
+
+
+def _text(*command: Any) -> bytes:
+    return b"*%d\r\n%s" % (len(command), b"".join(packed(command)))
+
+
+def name_in(message: bytes) -> str:
+    """The name of the call that a message or a record is of."""
+    return NAME.search(message)[1].decode()
+
+
+def describe(before: Sight, after: Sight) -> str:
+    """What is another than it was, for the history."""
+    parts = [f"pushed {name_in(message)}" for message in after.arrived]
+    for task_id in sorted(before.raw.keys() | after.raw.keys()):
+        if before.raw.get(task_id) != after.raw.get(task_id):
+            view, (_, *places) = after.views.get(task_id), after.raw.get(task_id, [None])
+            at = [f"{place} {_since_start(int(score))}" for place, score in places]
+            parts.append(f"{task_id} {view.name} {' '.join(at)}" if view else f"{task_id} is gone")
+    return ", ".join(parts)
+
+
+def _since_start(ms: int) -> str:
+    return f"{ms / 1000 - START_US / SECOND:+.3f}"

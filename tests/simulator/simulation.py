@@ -1,0 +1,159 @@
+"""One seed, from its first request to the books at the end."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from celery_delayq.clock import When
+from celery_delayq.store import Membership
+from tests.simulator.broker import Broker
+from tests.simulator.clients import IDS, Client, Planned, planned
+from tests.simulator.decisions import Decisions
+from tests.simulator.judge import Finding, Judge
+from tests.simulator.network import Network, Request, Wire
+from tests.simulator.patches import owned
+from tests.simulator.sabotage import NONE, Sabotage
+from tests.simulator.scanners import Wakeups, run_scanner
+from tests.simulator.server import Lab, Server, describe
+from tests.simulator.world import SECOND, Actor, World
+
+CLIENTS, CALLS, SCANNERS = 2, 6, 2
+TIMEOUTS = (0.5, 2.0, 5.0)  # seconds
+DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
+# How far Redis's clock is set back: further than anything is late. By less, a call that was made
+# before can take effect so much later than its caller could know.
+SET_BACK_S = (60, 120)
+CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
+DRAINED_US = 120 * SECOND  # when what was late, asleep or under a lease is over
+PROBED_US = DRAINED_US + 20 * SECOND
+REFUSED_US = 300 * SECOND  # the longest wait of what a broker refused
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a seed: the finding, if there is one, and the history that led to it."""
+
+    seed: int
+    finding: Finding | None
+    history: list[str]
+    taken: list[str]
+    requests: int
+
+
+class Simulation:
+    """The world of one seed, made anew for each run."""
+
+    def __init__(self, lab: Lab, seed: int, without: frozenset[str], sabotage: Sabotage):
+        self.world = World(Decisions(seed, without, sabotage.rates))
+        self._sabotage = sabotage
+        # The fewer, the more calls are about the same.
+        self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
+        self._server = Server(self.world, lab, drift=DRIFT)
+        self._judge = Judge(self._found)
+        self._network = Network(self.world, self._serve)
+        self._broker = Broker(self.world, self._judge)
+        self._wakeups = Wakeups(self._server.take_token)
+        self._requests = 0
+        self._scanners = 0
+
+    def run(self) -> int:
+        """Returns how many requests were served."""
+        for client in range(1, CLIENTS + 1):
+            if self.world.decisions.takes(f"client c{client}"):
+                self._start_client(client)
+        for _ in range(SCANNERS):
+            self._start_scanner()
+        self.world.run(CALM_US)
+        self.world.decisions.calm = True
+        self._start_scanner()
+        self._start_probe("c8", "reschedule")
+        self.world.run(DRAINED_US)
+        self._start_probe("c9", "cancel")
+        self.world.run(PROBED_US)
+        self._drain()
+        return self._requests
+
+    def _start_client(self, number: int) -> None:
+        dice, decisions = self.world.decisions.dice(f"plan {number}"), self.world.decisions
+        plan = [planned(dice, number, each, self._ids) for each in range(1, CALLS + 1)]
+        plan = [one for one in plan if decisions.takes(one.name)]
+        membership = Membership(dice.choice(TIMEOUTS))
+        client = Client(self._judge, plan, self._scripts, membership)
+        Actor(self.world, f"c{number}", DRIFT, client.run)
+
+    def _start_probe(self, name: str, kind: str) -> None:
+        """When nothing fails any more, a call is answered, whatever has been before."""
+        later = When("by", 1)
+        plan = [Planned(f"{name}.{n}", kind, (one,), later) for n, one in enumerate(IDS, 1)]
+        client = Client(self._judge, plan, self._scripts, Membership(TIMEOUTS[0]), is_calm=True)
+        Actor(self.world, name, DRIFT, client.run)
+
+    def _start_scanner(self) -> None:
+        self._scanners += 1
+        scanner = Actor(
+            self.world,
+            f"s{self._scanners}",
+            DRIFT,
+            lambda actor: run_scanner(actor, self._scripts(actor), self._broker, self._wakeups),
+        )
+        scanner.on_death = lambda: self.world.later(SECOND, self._start_scanner)
+
+    def _scripts(self, actor: Actor) -> Any:
+        wire = Wire(self._network, actor)
+        return self._sabotage.scripts(wire, self._server.keys)
+
+    def _drain(self) -> None:
+        """The end: what is due has left, and what has not is still there."""
+        if self._judge.waits_due(self._server.sight, self._server.now_ms):
+            self.world.run(PROBED_US + REFUSED_US)
+        if self.world.finding is None:
+            self._judge.drained(self._server.sight, self._server.now_ms, self._server.findings())
+
+    def _serve(self, request: Request) -> Any:
+        self._requests += 1
+        self._spoil(f"{request.where} {request.step}")
+        before = self._server.sight
+        reply = self._server.run(request)
+        after = self._server.sight
+        changes = describe(before, after)
+        if changes or (request.call and request.call.tell_no_change()):
+            self.world.say("redis", f"{request.where} {request.step}: {changes or 'no change'}")
+        self._judge.ran(request, before, after, self._server.now_ms)
+        if after.token:
+            self.world.later(500, self._wakeups.look)
+        return reply
+
+    def _spoil(self, where: str) -> None:
+        if dice := self.world.decisions.fault("clock forward", where):
+            self._server.step_clock(round(dice.choice((0.01, 1, 10, 100)) * dice.random() * SECOND))
+        if self.world.decisions.fault("scripts forgotten", where):
+            self._server.forget_scripts()
+        if dice := self.world.decisions.fault("clock back", where):
+            self._server.step_clock(-round(dice.uniform(*SET_BACK_S) * SECOND))
+
+    def _found(self, finding: Finding) -> None:
+        if self.world.finding is None:
+            self.world.finding = finding
+            self.world.say("judge", str(finding))
+
+
+def simulate(
+    lab: Lab,
+    seed: int,
+    without: frozenset[str] = frozenset(),
+    sabotage: Sabotage = NONE,
+) -> Result:
+    """Run a seed, without the faults, calls and processes that are left out."""
+    simulation = Simulation(lab, seed, without, sabotage)
+    world = simulation.world
+    try:
+        with owned(world, simulation._judge):
+            requests = simulation.run()
+    finally:
+        world.end()
+    return Result(seed, world.finding, world.history, world.decisions.taken, requests)
+
+
+def report(result: Result) -> str:
+    """What was found, and the history that led to it."""
+    again = f"./tests/run simulate --seed {result.seed}"
+    return "\n".join([f"seed {result.seed}: {result.finding}", *result.history, again])

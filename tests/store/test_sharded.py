@@ -1,0 +1,164 @@
+"""Entries over several shards: each in one by its id, listed and counted as if there were one."""
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreDiffers
+from celery_delayq.store import (
+    Entries,
+    Keys,
+    Membership,
+    NewEntry,
+    Outcome,
+    PooledConnection,
+    Receipt,
+    Scripts,
+    ShardedEntries,
+    State,
+)
+from celery_delayq.store.keys import shard_of
+from celery_delayq.store.record import destination_for
+from tests.store.support import FAR_MS, endpoint, new_record
+
+SHARDS = 5
+LIST = destination_for("L", "celery")
+RELAY = destination_for("R", "mail")
+
+
+def keys_of(shards):
+    return [Keys("delayq", shard, shards) for shard in range(shards)]
+
+
+@pytest.fixture
+def entries_of(redis_server, redis_url):
+    """The entries of a process with so many shards."""
+    made = []
+
+    def make(shards):
+        connection = PooledConnection(endpoint(redis_server))
+        made.append(connection)
+        membership = Membership(5.0, shards=shards)
+        return ShardedEntries(
+            [Entries(Scripts(connection, keys), membership) for keys in keys_of(shards)]
+        )
+
+    yield make
+    for connection in made:
+        connection.close()
+
+
+@pytest.fixture
+def entries(entries_of):
+    return entries_of(SHARDS)
+
+
+def new(task_id, due_ms=FAR_MS, to=LIST, *, share=True):
+    return NewEntry(task_id, When("at", due_ms), new_record(task_id, to, share=share))
+
+
+IDS = [f"id-{number}" for number in range(100)]
+
+
+def test_an_entry_is_in_the_shard_of_its_id_and_in_no_other(entries, raw):
+    entries.schedule([new(one) for one in IDS])
+    for shard, keys in enumerate(keys_of(SHARDS)):
+        held = {one.decode() for one in raw.hkeys(keys["records"])}
+        assert held == {one for one in IDS if shard_of(one, SHARDS) == shard}
+        assert held
+
+
+def test_answers_come_in_the_order_of_the_entries(entries):
+    entries.schedule([new("id-7"), new("id-8")])
+    many = [new(one, FAR_MS + at) for at, one in enumerate(IDS[:20])]
+    many[3] = new("id-3", 10**15)
+    answers = entries.schedule(many)
+    assert isinstance(answers[3], InvalidDueTime)
+    assert isinstance(answers[7], AlreadyScheduled)
+    assert isinstance(answers[8], AlreadyScheduled)
+    assert [at for at, one in enumerate(answers) if one == Receipt(IDS[at], FAR_MS + at)] == [
+        at for at in range(20) if at not in (3, 7, 8)
+    ]
+
+
+def test_nothing_to_schedule_is_no_answer(entries):
+    assert entries.schedule([]) == []
+
+
+def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
+    entries.schedule([new(one) for one in IDS])
+    for one in IDS:
+        assert entries.find(one).due_ms == FAR_MS
+        assert entries.state(one) is State.SCHEDULED
+        assert entries.reschedule(one, When("by", 1)) == (Outcome.DONE, FAR_MS + 1)
+        assert entries.cancel(one)[0] is Outcome.DONE
+        assert entries.state(one) is entries.find(one) is entries.handed_over_ms(one) is None
+        assert entries.cancelled_ms_ago(one) >= 0
+    assert entries.counts().scheduled == 0
+
+
+def test_what_is_owed_is_settled_in_its_shard(entries, raw):
+    entries.schedule([new(one) for one in IDS])
+    owed = [entries.cancel_owing(one)[1] for one in IDS]
+    assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == len(IDS)
+    for one in owed:
+        entries.settle(one)
+    assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == 0
+
+
+def test_what_waits_is_listed_in_due_order_over_all_shards(entries):
+    order = sorted(IDS, key=lambda one: hash(one) % 1000)
+    many = [new(one, FAR_MS + at, RELAY if at % 3 else LIST) for at, one in enumerate(order)]
+    entries.schedule(many)
+    assert [one.task_id for one in entries.waiting(0, FAR_MS + 1000)] == order
+    assert [one.task_id for one in entries.waiting(FAR_MS + 10, FAR_MS + 13)] == order[10:13]
+
+
+def test_a_listing_ends_whatever_is_done_with_what_it_gives(entries):
+    entries.schedule([new(one, FAR_MS + at) for at, one in enumerate(IDS)])
+    seen = []
+    for one in entries.waiting(0, FAR_MS * 2):
+        seen.append(one.task_id)
+        entries.reschedule(one.task_id, When("by", 100_000))
+    assert seen == IDS
+
+
+def test_counts_are_of_all_shards_and_a_scanner_counts_once(entries, raw):
+    entries.schedule([new(one, FAR_MS + at) for at, one in enumerate(IDS)])
+    now_ms = entries.counts().now_ms
+    for keys in keys_of(SHARDS):
+        raw.zadd(keys["scanners"], {"one": now_ms + 60_000, "two": now_ms + 60_000})
+    raw.zadd(keys_of(SHARDS)[1]["dead"], {b"......x": 1})
+    raw.zadd(keys_of(SHARDS)[2]["dead"], {b"......y": 1})
+    counts = entries.counts()
+    assert (counts.scheduled, counts.in_flight, counts.dead, counts.scanners) == (100, 0, 2, 2)
+    assert counts.next_due_ms == FAR_MS
+
+
+def test_with_nothing_anywhere_there_is_no_next_due_time(entries):
+    assert entries.counts().next_due_ms is None
+
+
+def test_what_does_not_fit_is_found_in_every_shard(entries, raw):
+    entries.schedule([new(one) for one in IDS])
+    assert list(entries.check()) == []
+    for keys in keys_of(SHARDS):
+        raw.delete(keys["due"])
+    assert sorted(one.id for one in entries.check()) == sorted(IDS)
+
+
+@pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1), (2, 3), (5, 4)])
+def test_a_process_with_another_number_of_shards_is_refused(entries_of, raw, first, then):
+    entries_of(first).schedule([new(one) for one in IDS])
+    before = {key: raw.dump(key) for key in raw.keys("*")}
+    # Whatever id it begins with.
+    for one in IDS[:10]:
+        with pytest.raises(StoreDiffers, match="number of shards"):
+            entries_of(then).schedule([new(f"other-{one}")])
+        with pytest.raises(StoreDiffers, match="number of shards"):
+            entries_of(then).cancel(one)
+    assert {key: raw.dump(key) for key in raw.keys("*")} == before
+
+
+def test_with_one_shard_there_is_one_set_of_keys(entries_of, raw):
+    entries_of(1).schedule([new(one) for one in IDS])
+    assert {key.partition(b"}")[0] for key in raw.keys("*")} == {b"{delayq:0"}

@@ -1,0 +1,291 @@
+"""Whom the scripts tell to look, and of what: one scanner, once, and only if it would be late."""
+
+import pytest
+
+from celery_delayq.clock import When
+from tests.store.support import FAR_MS, NOW_MS
+
+ASLEEP = 5.0  # seconds for which the scanners here sleep at most
+UP_MS = NOW_MS + 5000  # so they are up by then
+ALL = "all"
+
+both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
+
+
+class Ears:
+    """Listens in the place of scanners that are named; and to what is said to all."""
+
+    def __init__(self, store, *names):
+        common = store.keys["wake"]
+        channels = {store.keys.channels(name)[1]: name for name in names} | {common: ALL}
+        self._names = {channel.encode(): name for channel, name in channels.items()}
+        self._common = common
+        self._raw = store.raw
+        self._heard = store.raw.pubsub(ignore_subscribe_messages=True)
+        self._heard.subscribe(*channels)
+
+    def heard(self) -> list[str]:
+        """Who was told since the last time, in order."""
+        self._raw.publish(self._common, "that is all")
+        told = []
+        while True:
+            message = self._heard.get_message(timeout=5)
+            if message and message["data"] == b"that is all":
+                return told
+            if message:
+                told.append(self._names[message["channel"]])
+
+    def close(self):
+        self._heard.close()
+
+
+@pytest.fixture
+def listen(store):
+    made = []
+
+    def listening(*names):
+        made.append(Ears(store, *names))
+        return made[-1]
+
+    yield listening
+    for ears in made:
+        ears.close()
+
+
+@pytest.fixture
+def scanner(store):
+    """Make a scanner of that name that has looked."""
+
+    def make(name, **options):
+        engine = store.engine()
+        engine.name = name
+        engine.hand_over(asleep=ASLEEP, **options)
+        return engine
+
+    return make
+
+
+def timer(store) -> tuple[int, str] | None:
+    text = store.raw.get(store.keys["timer"])
+    if text is None:
+        return None
+    at, _, name = text.decode().partition(":")
+    return int(at), name
+
+
+# Who is told.
+
+
+@both_kinds
+def test_where_nobody_has_promised_all_are_told_once(store, listen, put):
+    ears = listen()
+    getattr(store, put)("a", FAR_MS)
+    getattr(store, put)("later", FAR_MS + 1)
+    assert ears.heard() == [ALL]
+    getattr(store, put)("earlier", FAR_MS - 1)
+    assert ears.heard() == [ALL]
+
+
+@both_kinds
+def test_what_is_due_before_a_scanner_is_up_it_is_told_alone(store, listen, scanner, put):
+    ears = listen("a", "b")
+    scanner("a")
+    scanner("b")
+    getattr(store, put)("early", UP_MS - 1)
+    assert ears.heard() == ["a"]
+
+
+@both_kinds
+def test_what_is_due_when_it_is_up_or_after_nobody_is_told(store, listen, scanner, put):
+    ears = listen("a")
+    scanner("a")
+    getattr(store, put)("then", UP_MS)
+    getattr(store, put)("later", FAR_MS)
+    assert ears.heard() == []
+
+
+def test_of_many_that_come_it_is_told_once_unless_one_is_due_before(store, listen, scanner):
+    ears = listen("a")
+    scanner("a")
+    store.schedule("a", NOW_MS + 500)
+    store.schedule("b", NOW_MS + 500)
+    store.schedule("c", NOW_MS + 900)
+    assert ears.heard() == ["a"]
+    store.schedule("d", NOW_MS + 499)
+    assert ears.heard() == ["a"]
+
+
+def test_of_what_is_due_already_it_is_told_once(store, listen, scanner):
+    ears = listen("a")
+    scanner("a")
+    for step in range(5):
+        store.schedule(f"a{step}", NOW_MS - step * 1000)
+    assert ears.heard() == ["a"]
+
+
+def test_who_does_not_listen_is_not_relied_upon(store, listen, scanner):
+    """It died, and Redis knows; or it may not subscribe."""
+    ears = listen("b")
+    scanner("a")
+    store.schedule("x", NOW_MS + 500)
+    store.schedule("y", NOW_MS + 500)
+    assert ears.heard() == [ALL]
+    assert timer(store) == (NOW_MS + 500, "")
+
+
+@pytest.mark.parametrize("late", [100, 101])
+def test_one_that_should_have_been_up_is_given_a_tenth_of_a_second(store, listen, scanner, late):
+    ears = listen("a")
+    scanner("a")
+    store.set_ms(UP_MS + late)
+    store.schedule("x", UP_MS + late + 5000)
+    assert ears.heard() == ([ALL] if late > 100 else [])
+
+
+def test_one_that_was_told_and_does_not_come_is_told_no_more(store, listen, scanner):
+    """It hangs, and its connection stays open."""
+    ears = listen("a", "b")
+    scanner("a")
+    scanner("b")
+    store.schedule("x", NOW_MS + 10)
+    assert ears.heard() == ["a"]
+    store.set_ms(NOW_MS + 111)
+    store.schedule("y", NOW_MS + 120)
+    assert ears.heard() == [ALL]
+
+
+def test_whoever_looks_first_after_all_were_told_is_up_next(store, listen, scanner):
+    ears = listen("a", "b")
+    store.schedule("x", NOW_MS + 500)
+    scanner("a")
+    scanner("b")
+    store.schedule("y", NOW_MS + 400)
+    assert ears.heard() == [ALL, "a"]
+
+
+# What makes them be told.
+
+
+@both_kinds
+def test_a_reschedule_to_before_it_is_up_tells_it(store, listen, scanner, put):
+    ears = listen("a")
+    getattr(store, put)("x", FAR_MS)
+    scanner("a")
+    ears.heard()
+    store.entries.reschedule("x", When("at", UP_MS))
+    assert ears.heard() == []
+    store.entries.reschedule("x", When("at", UP_MS - 1))
+    assert ears.heard() == ["a"]
+
+
+def test_moving_the_head_to_earlier_tells_it_and_to_later_does_not(store, listen, scanner):
+    ears = listen("a")
+    store.schedule("x", NOW_MS + 1000)
+    scanner("a")
+    ears.heard()
+    store.entries.reschedule("x", When("by", 1000))
+    assert ears.heard() == []
+    store.entries.reschedule("x", When("at", NOW_MS + 999))
+    assert ears.heard() == ["a"]
+
+
+def test_bringing_back_what_is_dead_tells_it(store, listen, scanner):
+    ears, engine = listen("a"), store.engine()
+    store.schedule_relayed("x")
+    claimed, _ = engine.claim(1)
+    engine.nack("dead", claimed, reason="NO_ROUTE")
+    scanner("a")
+    ears.heard()
+    store.entries.reschedule("x", When("after", 0))
+    assert ears.heard() == ["a"]
+
+
+def test_a_call_that_is_refused_tells_nobody(store, listen, scanner):
+    store.schedule("x", FAR_MS)
+    scanner("a")
+    ears = listen("a")
+    with pytest.raises(ValueError, match="already scheduled"):
+        store.schedule("x", 0)
+    with pytest.raises(ValueError, match="before"):
+        store.schedule("y", 10**15)
+    assert ears.heard() == []
+
+
+def test_a_cancel_tells_nobody(store, listen, scanner):
+    store.schedule("x", NOW_MS + 500)
+    scanner("a")
+    ears = listen("a")
+    store.entries.cancel("x")
+    assert ears.heard() == []
+
+
+# While a scanner publishes to a broker.
+
+
+def test_who_goes_to_publish_leaves_what_comes_to_another_that_is_alive(store, listen, scanner):
+    ears = listen("a", "b", "c")
+    scanner("b")
+    scanner("c")
+    store.set_ms(NOW_MS + 3000)
+    scanner("b")
+    store.schedule_relayed("r", NOW_MS)
+    ears.heard()
+    store.raw.delete(store.keys["timer"])
+    scanner("a")
+    # Nothing waits that the other has to be up for; what comes, it is told.
+    store.schedule("x", FAR_MS)
+    store.schedule("y", FAR_MS + 1)
+    assert ears.heard() == ["b"]
+
+
+def test_alone_it_is_told_itself_and_looks_when_it_has_published(store, listen, scanner):
+    ears = listen("a")
+    store.schedule_relayed("r", NOW_MS)
+    ears.heard()
+    engine = scanner("a")
+    store.schedule("x", NOW_MS + 500)
+    assert ears.heard() == ["a"]
+    engine.ack(engine.claim(5)[0])
+    assert engine.hand_over(asleep=ASLEEP).has_timer
+    assert timer(store) == (NOW_MS + 500, "a")
+
+
+def test_who_was_to_be_told_meanwhile_gives_way_to_whoever_knows_what_is_next(store, scanner):
+    scanner("b")
+    store.schedule_relayed("r", NOW_MS)
+    store.schedule("x", NOW_MS + 500)
+    engine = scanner("a")
+    engine.ack(engine.claim(5)[0])
+    assert engine.hand_over(asleep=ASLEEP).has_timer
+    assert timer(store) == (NOW_MS + 500, "a")
+
+
+def test_one_that_waits_for_the_broker_is_up_as_ever(store, listen, scanner):
+    """It will not publish before some seconds are over; so it keeps its promise."""
+    ears = listen("a")
+    store.schedule_relayed("r", NOW_MS)
+    ears.heard()
+    scanner("a", relay_in=2.0)
+    assert timer(store) == (NOW_MS + 2000, "a")
+    store.schedule("x", NOW_MS + 1999)
+    assert ears.heard() == ["a"]
+
+
+# Rights.
+
+
+@pytest.fixture
+def without_publish(store):
+    store.raw.execute_command("ACL", "SETUSER", "default", "-publish")
+    yield
+    store.raw.execute_command("ACL", "SETUSER", "default", "+publish")
+
+
+@pytest.mark.usefixtures("without_publish")
+def test_without_the_right_to_publish_everything_is_done_all_the_same(store, scanner):
+    engine = scanner("a")
+    store.schedule("x", NOW_MS + 500)
+    store.entries.reschedule("x", When("at", NOW_MS))
+    assert engine.hand_over(asleep=ASLEEP).handed_over == 1
+    engine.leave()
+    assert store.arrived() == ["x"]

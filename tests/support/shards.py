@@ -1,0 +1,26 @@
+"""Over how many shards the suite's stores spread their entries, and where an entry is then.
+
+DELAYQ_TEST_SHARDS  how many; 1 by default
+"""
+
+import os
+
+from celery_delayq.store import Keys
+from celery_delayq.store.keys import shard_of
+
+SHARDS = int(os.environ.get("DELAYQ_TEST_SHARDS", "1"))
+
+
+def keys_of(task_id: str) -> Keys:
+    """The keys of the shard that a task's entry is in, under the default prefix."""
+    return Keys("delayq", shard_of(task_id, SHARDS), SHARDS)
+
+
+def each(name: str) -> list[str]:
+    """A key by its name, in each shard."""
+    return [Keys("delayq", shard, SHARDS)[name] for shard in range(SHARDS)]
+
+
+def total(count, name: str) -> int:
+    """What ``redis.zcard``, or another that counts, says of a key, all shards together."""
+    return sum(map(count, each(name)))
