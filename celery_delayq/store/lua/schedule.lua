@@ -77,7 +77,7 @@ for at = 6, #ARGV, FIELDS do
   if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
 end
 
-local rounded_up = math.ceil(call.now_us / 1000)
+local now, rounded_up = math.floor(call.now_us / 1000), math.ceil(call.now_us / 1000)
 local created, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local earliest = math.huge -- due time of what was written
