@@ -96,7 +96,7 @@ class _Uses:
                 yield _finding(kind.decode(), field)
 
     def _count(self, name: bytes, member: bytes) -> None:
-        if int.from_bytes(member[:6], "big") <= self._last and hash(member) not in self._seen:
+        if int.from_bytes(member[:6], "big") // 2 <= self._last and hash(member) not in self._seen:
             self._seen.add(hash(member))
             self._old[name] += 1
 
