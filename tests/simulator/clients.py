@@ -149,7 +149,7 @@ def _new(one: Planned, task_id: str) -> NewEntry:
     body = json.dumps(f"call:{one.name};")
     if one.shares:
         differing = ["", "null", "null", '"()"', '"{}"', body]
-        record = Template.of(LINES).new_record(destination, differing)
+        record = Template.of(LINES).new_record(destination, support.LABELS, differing)
     else:
-        record = whole(destination, WHOLE % {"id": task_id, "body": body})
+        record = whole(destination, support.LABELS, WHOLE % {"id": task_id, "body": body})
     return NewEntry(task_id, one.when, record)
