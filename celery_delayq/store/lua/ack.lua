@@ -7,6 +7,8 @@ KEYS[4]  template_uses   HASH  name -> how many records share the template
 KEYS[5]  claims          HASH  id -> claim
 KEYS[6]  tombstones      HASH  id -> tombstone of what left
 KEYS[7]  tombstones_old  HASH  the same, older
+KEYS[8]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[9]  meta            HASH  timeout -> longest call, ms
 
 ARGV[1]     token    the claim's fencing token
 ARGV[2...]  members  what was confirmed
@@ -17,11 +19,14 @@ Keeps    an entry that was claimed anew, or rescheduled, is not touched by a lat
 ]]
 local leased, records, templates, template_uses = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claims, tombstones, tombstones_old = KEYS[5], KEYS[6], KEYS[7]
+local fences, meta = KEYS[8], KEYS[9]
 local token = ARGV[1]
 
-local now = math.floor(clock_us() / 1000)
-local ids, mine, stones, shared = {}, {}, {}, {}
-check_types({leased}, {records, templates, template_uses, claims, tombstones, tombstones_old})
+local now_us = clock_us()
+local now = math.floor(now_us / 1000)
+local ids, mine, shared, young = {}, {}, {}, {}
+local recent = recent_of(now_us, meta)
+check_types({leased}, {records, templates, template_uses, claims, tombstones, tombstones_old, fences})
 
 local function forget(member, claim, record)
   if not is_claimed(claim, token) then return end
@@ -29,8 +34,7 @@ local function forget(member, claim, record)
   ids[#ids + 1], mine[#mine + 1] = id, member
   local header_end = header_end_of(record)
   if not header_end then return end
-  local at = #stones
-  stones[at + 1], stones[at + 2] = id, tombstone_of('h' .. whole(now), record, header_end)
+  note_young(young, recent, id, record, header_end)
   local name = template_of(record, header_end)
   if name then shared[name] = (shared[name] or 0) + 1 end
 end
@@ -42,12 +46,11 @@ local found = redis.call('HMGET', records, unpack(asked))
 for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
 if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
-if #stones > 0 then redis.call('HSET', tombstones, unpack(stones)) end
 if #ids > 0 then
-  -- The record before its place: a script that Redis stops half-way leaves no record without one.
-  redis.call('HDEL', records, unpack(ids))
-  redis.call('ZREM', leased, unpack(mine))
-  redis.call('HDEL', claims, unpack(ids))
+  local leaving = {ids = ids, place = leased, members = mine, claimed = true, shared = shared, young = young}
+  depart(leaving, 'h', now, {
+    records = records, claims = claims, tombstones = tombstones, templates = templates,
+    template_uses = template_uses, fences = fences,
+  })
 end
-for name, count in pairs(shared) do drop_template(templates, template_uses, name, count) end
 return #ids

@@ -13,6 +13,8 @@ KEYS[10]  tombstones      HASH  id -> tombstone of what left
 KEYS[11]  tombstones_old  HASH  the same, older
 KEYS[12]  scanners        ZSET  scanner -> ms until which its last heartbeat counts
 KEYS[13]  timer           STRING  which scanner is up next, and when
+KEYS[14]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[15]  meta            HASH  timeout -> longest call, ms
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -32,7 +34,7 @@ Keeps    an entry is in `due` or in its list, never in both, never in neither
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, templates, template_uses, claims = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local dead_reasons, tombstones, tombstones_old = KEYS[9], KEYS[10], KEYS[11]
-local scanners, timer = KEYS[12], KEYS[13]
+local scanners, timer, fences, meta = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -49,7 +51,6 @@ if alive_ms > 0 then
 end
 
 local members, fresh = due_members(due, now, limit)
-local stamp = 'h' .. whole(now) -- of a tombstone, see tombstone_of: the same for the whole batch
 local lists, cache, killed, refused = {}, {}, {}, {}
 local taken, bytes = 0, 0
 
@@ -63,50 +64,62 @@ local function list_for(key)
   for _, list in ipairs(lists) do
     if list.key == key then return list end
   end
-  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, stones = {}, shared = {}}
+  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}, young = {}}
   lists[#lists + 1] = list
   return list
 end
 
--- Neighbours mostly go to the same list, so headers are compared, not parsed again.
-local prefix, header_end, list = false, 0, nil
 local indexes = {due, relay, leased, dead}
+-- What neighbours mostly have in common is compared, not parsed again: the header, and from the flags on to
+-- the name of the template.
+local prefix, labels, header_end = false, false, 0
+local list, line, name
+local recent = {}
+
+-- Look at a record that is not like the one before; false where that was the end of it.
+local function look_at(member, record)
+  local found, defect = header_end_of(record)
+  if is_leftover(member, record, found, indexes, tombstones, tombstones_old) then return false end
+  local lines
+  if found then lines, defect = lines_for(record, found, templates, cache) end
+  if lines == nil then
+    bytes = bytes + #(record or '')
+    die(member, defect)
+    return false
+  end
+  prefix, header_end = sub(record, 1, found), found
+  labels = sub(record, found + 43, found + 68)
+  list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
+  return true
+end
 
 local function take(member, id, record)
-  local defect, message, name
-  if not record or sub(record, 1, header_end) ~= prefix or not is_sound(record, header_end) then
-    local found
-    found, defect = header_end_of(record)
-    if is_leftover(member, record, found, indexes, tombstones, tombstones_old) then return end
-    if not found then
-      bytes = bytes + #(record or '')
-      return die(member, defect)
-    end
-    prefix, header_end = sub(record, 1, found), found
-    list = list_for(destination_of(record, found))
+  if not record or sub(record, 1, header_end) ~= prefix or sub(record, header_end + 43, header_end + 68) ~= labels
+    or string.match(record, TIMES, header_end + 7) ~= header_end + 36 then
+    if not look_at(member, record) then return end
   elseif sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
     and is_leftover(member, record, header_end, indexes, tombstones, tombstones_old) then
     return
   end
-  message, defect, name = message_of(record, header_end, id, templates, cache)
+  local message, defect = message_of(record, header_end, id, line)
   if not message then return die(member, defect) end
   bytes = bytes + #message
-  local at, stones = list.size + 1, list.stones
+  local at = list.size + 1
   list.size = at
   list.messages[at], list.ids[at], list.members[at] = message, id, member
-  stones[at * 2 - 1], stones[at * 2] = id, tombstone_of(stamp, record, header_end)
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
+  note_young(list.young, recent, id, record, header_end)
 end
 
--- Records are read many at a time, which is less work than one by one. So their sizes come first: what
--- is read and does not fit any more would be read again.
+-- Records are read many at a time, which is less work than one by one, and no more than fit: what is read
+-- and does not fit any more would be read again. Of small ones it is enough to know that they are.
 local function read_ahead()
   local ids, size, count = {}, bytes, 0
   for at = taken + 1, #members do
     local id = id_of(members[at])
     count = count + 1
     ids[count] = id
-    size = size + redis.call('HSTRLEN', records, id)
+    size = size + (is_large(members[at]) and redis.call('HSTRLEN', records, id) or SMALL)
     if size >= max_bytes then break end
   end
   return ids, redis.call('HMGET', records, unpack(ids))
@@ -140,7 +153,8 @@ local known = false -- whether anything may be known of these entries from an ea
 if #members > 0 then
   known = redis.call('HLEN', claims) > 0
   rotates = is_full(tombstones, tombstones_old, #members)
-  check_types({dead}, {template_uses, dead_reasons})
+  recent = recent_of(now_us, meta)
+  check_types({dead}, {template_uses, dead_reasons, fences})
   -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
   redis.call('ZREM', due, '')
@@ -150,28 +164,27 @@ end
 
 while taken < #members and bytes < max_bytes do
   local ids, found = read_ahead()
-  for at, id in ipairs(ids) do
+  for at = 1, #ids do
     if bytes >= max_bytes then break end
     taken = taken + 1
-    take(members[taken], id, found[at])
+    take(members[taken], ids[at], found[at])
   end
 end
 
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
 -- rolled back, and must not lose what it pushed.
 local handed_over = 0
+local keys = {
+  records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
+  fences = fences,
+}
 for _, full in ipairs(lists) do
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    redis.call('HSET', tombstones, unpack(full.stones))
-    redis.call('HDEL', records, unpack(full.ids))
-    if known then redis.call('HDEL', claims, unpack(full.ids)) end
-    for name, count in pairs(full.shared) do
-      drop_template(templates, template_uses, name, count)
-    end
+    depart({ids = full.ids, claimed = known, shared = full.shared, young = full.young}, 'h', now, keys)
   end
 end
 if #refused == 0 then
