@@ -40,7 +40,7 @@ local outbox, outbox_messages, meta = KEYS[16], KEYS[17], KEYS[18]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local id, owes = ARGV[4], ARGV[5] == '1'
 
-local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then
   if ended[3] == 'done' or ended[3] == 'uncertain' then
     ended[4], ended[5] = parse_owed(redis.call('HGET', outbox_messages, id))

@@ -51,7 +51,7 @@ local CONFLICT, LATE = -1, -2
 local FIELDS = 6 -- of an entry
 local count = (#ARGV - 5) / FIELDS
 
-local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
