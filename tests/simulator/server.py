@@ -13,6 +13,7 @@ from tests.store.support import CLOCK, INDEXES, Store
 
 START_US = 1_800_000_000 * SECOND  # what Redis's clock shows when the world begins
 QUEUE = "celery"
+PONG = (b"PONG", [b"pong", b""])  # as those are answered that subscribe to nothing, or to something
 NAME = re.compile(rb"call:([\w.]+);")  # in the message: the call that scheduled it
 
 
@@ -31,7 +32,6 @@ class Sight:
     views: dict[str, View] = field(default_factory=dict)
     raw: dict[str, Any] = field(default_factory=dict)
     arrived: list[bytes] = field(default_factory=list)
-    token: bool = False
 
 
 class Lab:
@@ -41,6 +41,7 @@ class Lab:
         self.store = Store(redis_server)
         where = self.store.endpoint
         self._connection = where.connection_class()(**where.options(timeout=30))
+        self._ear = where.connection_class()(**where.options(timeout=30))
 
     def ask(self, *commands: bytes) -> list[Any]:
         """Send commands together; of one that fails, its error is among the answers."""
@@ -53,8 +54,29 @@ class Lab:
         except redis.ResponseError as error:
             return error
 
+    def subscribe(self, channel: str) -> None:
+        """Hear what is published there."""
+        self._ear.send_command("SUBSCRIBE", channel)
+        self._ear.read_response()
+
+    def unsubscribe(self, *channels: str) -> None:
+        """Hear no more of these; of none at all, if none is named."""
+        self._ear.send_command("UNSUBSCRIBE", *channels)
+        self.heard()
+
+    def heard(self) -> list[str]:
+        """The channels on which something was published since the last time."""
+        self._ear.send_command("PING")
+        channels = []
+        # What was published before is written before the answer.
+        while (said := self._ear.read_response()) not in PONG:
+            if said[0] == b"message":
+                channels.append(said[1].decode())
+        return channels
+
     def close(self) -> None:
         self._connection.disconnect()
+        self._ear.disconnect()
         self.store.close()
 
 
@@ -63,6 +85,7 @@ class Server:
 
     def __init__(self, world: World, lab: Lab, *, drift: float):
         lab.store.raw.flushall()
+        lab.unsubscribe()
         self._lab = lab
         self._world = world
         self._ahead_us = START_US
@@ -98,10 +121,16 @@ class Server:
         self.sight = self._seen(rest)
         return reply
 
-    def take_token(self) -> bool:
-        """Whether there was a token for whoever waits; it is gone then."""
-        self.sight.token = False
-        return self.store.raw.lpop(self.keys["wake"]) is not None
+    def subscribe(self, channel: str) -> None:
+        self._lab.subscribe(channel)
+
+    def forget_scanner(self, name: str) -> None:
+        """Its connection is closed: nobody listens in its name."""
+        self._lab.unsubscribe(self.keys.channels(name)[1])
+
+    def said(self) -> list[str]:
+        """On which channels scripts said something since the last time."""
+        return self._lab.heard()
 
     def findings(self) -> list[str]:
         """What the package's own check says of the store."""
@@ -114,11 +143,11 @@ class Server:
     def _look(self) -> list[bytes]:
         commands = [("HGETALL", self.keys["records"])]
         commands += [("ZRANGE", self.keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
-        commands += [("LLEN", self.keys["wake"]), ("LRANGE", QUEUE, 0, -(self._queued + 1))]
+        commands.append(("LRANGE", QUEUE, 0, -(self._queued + 1)))
         return [_text(*one) for one in commands]
 
     def _seen(self, answers: list[Any]) -> Sight:
-        records, *places, tokens, arrived = answers
+        records, *places, arrived = answers
         self._queued += len(arrived)
         raw: dict[str, Any] = {}
         for task_id, record in zip(records[::2], records[1::2], strict=True):
@@ -134,7 +163,7 @@ class Server:
             for task_id, parts in raw.items()
             if parts[0] is not None
         }
-        return Sight(views, raw, arrived[::-1], tokens > 0)
+        return Sight(views, raw, arrived[::-1])
 
     def _view(self, task_id: str, record: bytes) -> View:
         return View(name_in(record), self._entries.find(task_id).due_ms)

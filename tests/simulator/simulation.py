@@ -51,7 +51,7 @@ class Simulation:
         self._judge = Judge(self._found)
         self._network = Network(self.world, self._serve)
         self._broker = Broker(self.world, self._judge)
-        self._wakeups = Wakeups(self._server.take_token)
+        self._wakeups = Wakeups(self.world, self._server.subscribe)
         self._requests = 0
         self._scanners = 0
 
@@ -95,7 +95,11 @@ class Simulation:
             DRIFT,
             lambda actor: run_scanner(actor, self._scripts(actor), self._broker, self._wakeups),
         )
-        scanner.on_death = lambda: self.world.later(SECOND, self._start_scanner)
+        scanner.on_death = lambda: self._replace(scanner)
+
+    def _replace(self, scanner: Actor) -> None:
+        self._server.forget_scanner(scanner.name)
+        self.world.later(SECOND, self._start_scanner)
 
     def _scripts(self, actor: Actor) -> Any:
         wire = Wire(self._network, actor)
@@ -118,8 +122,8 @@ class Simulation:
         if changes or (request.call and request.call.tell_no_change()):
             self.world.say("redis", f"{request.where} {request.step}: {changes or 'no change'}")
         self._judge.ran(request, before, after, self._server.now_ms)
-        if after.token:
-            self.world.later(500, self._wakeups.look)
+        for channel in self._server.said():
+            self._wakeups.say(channel)
         return reply
 
     def _spoil(self, where: str) -> None:
