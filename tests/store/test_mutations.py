@@ -190,8 +190,11 @@ def has_a_place(store, task_id):
     return store.record(task_id) is not None and store.places(task_id) != []
 
 
+STORED = [name for name, says in KEYS.items() if not says.startswith("CHANNEL")]
+
+
 @pytest.mark.parametrize("kind", PARTS)
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", STORED)
 def test_a_change_of_a_part_costs_no_other_entry(store, name, kind):
     for number in range(COUNT):
         chance = random.Random(f"{name} {kind} {number}")
@@ -210,7 +213,7 @@ def test_a_change_of_a_part_costs_no_other_entry(store, name, kind):
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", STORED)
 def test_a_key_that_is_gone_or_foreign_costs_no_entry_that_was_not_in_it(store, name, kind):
     for number in range(COUNT):
         chance = random.Random(f"{name} {kind} {number}")
@@ -234,5 +237,5 @@ def test_a_key_that_is_gone_or_foreign_costs_no_entry_that_was_not_in_it(store, 
 def test_each_key_has_something_to_be_changed(store):
     furnish(store)
 
-    assert {name for name in KEYS if store.raw.exists(store.keys[name])} == {*KEYS}
+    assert [name for name in STORED if store.raw.exists(store.keys[name])] == STORED
     assert store.raw.exists(CLOCK)
