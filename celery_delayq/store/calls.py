@@ -82,8 +82,12 @@ class Member:
         self._scanner = scanner
         self._warned = False
 
-    def join(self, until: float | None = None) -> None:
+    def join(self, until: float | None = None, step: str = "join") -> None:
         """Become known to the store, and learn what time it is there.
+
+        Args:
+            until: When to give up, by the monotonic clock.
+            step: What it is for, as an error shall say.
 
         Raises:
             StoreDiffers: it is used in another way than this process would.
@@ -104,7 +108,9 @@ class Member:
             )
         except StoreUnavailable as error:
             # Of the call that it is for, nothing was sent yet.
-            raise StoreUnavailable(error.step, error.why, False) from error
+            raise StoreUnavailable(step, error.why, False) from error.__cause__
+        except StoreError as error:
+            raise type(error)(step, error.why) from error.__cause__
         schema, shards, broker, hosts = (word.decode(errors="replace") for word in known)
         _agree("layout", schema, SCHEMA)
         _agree("number of shards", shards, str(ours.shards))
@@ -167,7 +173,7 @@ class Calls:
                 now_us, verdict, *answer = self._request(name, operation, until, arguments)
                 self._member.time.learn(now_us)
                 if verdict == b"join":
-                    self._member.join(until)
+                    self._member.join(until, name)
             except StoreError as error:
                 attempt.wait_after(error)
                 continue
@@ -183,7 +189,7 @@ class Calls:
     ) -> list[Any]:
         time = self._member.time
         if time.at(until) is None:
-            self._member.join(until)
+            self._member.join(until, name)
         return list(
             self._scripts.call(
                 name,

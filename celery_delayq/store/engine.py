@@ -161,7 +161,7 @@ class Engine:
             StoreDiffers: this process would use the store in another way than the others.
         """
         if not self._joined:
-            self._member.join()
+            self._member.join(step="hand_over")
             self._joined = True
         asked = clock.monotonic()
         now_us, handed_over, *heads, has_timer, dead, refused = self._scripts.call(

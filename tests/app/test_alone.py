@@ -40,7 +40,7 @@ def test_scheduling_is_refused_and_nothing_is_written(node, node_app):
     with pytest.raises(StoreError) as caught:
         node_app.send_task("t", delayq_at=FAR)
 
-    assert str(caught.value) == f"join failed: {SENTENCE}"
+    assert str(caught.value) == f"schedule failed: {SENTENCE}"
     assert node.client().execute_command("DBSIZE") == 0
 
 
@@ -61,7 +61,7 @@ def test_a_scanner_sets_nothing_aside_and_says_why_in_a_line(
 
     [line] = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert line.name == scanning.__name__
-    assert line.getMessage().startswith(f"join failed: {SENTENCE}; next try in ")
+    assert line.getMessage().startswith(f"hand over failed: {SENTENCE}; next try in ")
     assert line.exc_info is None
     # Neither is anything dead, nor was anything tried and refused.
     assert node_app.delayq.get("a") is not None
@@ -71,7 +71,7 @@ def test_a_scanner_sets_nothing_aside_and_says_why_in_a_line(
 
 @pytest.mark.parametrize("said", ["MOVED 1 h:1", "ASK 1 h:1", "CROSSSLOT Keys in request don't"])
 def test_what_a_cluster_says_of_a_key_is_a_sentence(delayq, said):
-    connection = delayq.services.scripts.connection
+    connection = delayq.services.scripts[0].connection
     says = packed(["EVAL", "return redis.error_reply(ARGV[1])", 0, said])
 
     with pytest.raises(StoreError) as caught:
@@ -94,4 +94,6 @@ def test_a_sentinel_is_refused(redis_server, delayq_app, tmp_path):
     finally:
         sentinel.kill()
 
-    assert str(caught.value) == "join failed: this is a Redis Sentinel, which cannot be the store"
+    assert (
+        str(caught.value) == "schedule failed: this is a Redis Sentinel, which cannot be the store"
+    )

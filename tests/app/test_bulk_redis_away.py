@@ -59,11 +59,13 @@ def test_the_error_of_a_later_slice_has_what_the_earlier_ones_made(through, swal
 
 
 def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(through, swallowing, redis):
-    app = through(swallowing(b"second", times=4))
+    proxy = swallowing(b"second", times=99)
+    app = through(proxy, delayq_timeout=0.5)
     items, task = [*slices("first", "second", "third")], plain_task(app)
 
     with pytest.raises(OperationalError) as caught:
         app.delayq.schedule_many(task, items, at=FAR)
+    proxy.relent()
     rest = app.delayq.schedule_many(task, items[len(caught.value.so_far.ids) :], at=FAR)
 
     # The answer was lost, the slice was not; ids of the items' own tell.

@@ -121,7 +121,7 @@ def test_what_is_no_delay_is_refused_and_named(add, redis, delay):
         add.delay_for(delay, 1)
 
     assert repr(delay) in str(caught.value)
-    assert redis.keys() == []
+    assert not redis.exists("{delayq:0}:records", "{delayq:0}:due", "{delayq:0}:templates")
 
 
 def test_a_value_of_a_wrong_type_is_a_type_error_and_a_wrong_value_a_value_error(add):

@@ -1,6 +1,7 @@
 """The store cannot be reached: what `apply_async` raises, after as many tries as it was told."""
 
 import time
+from datetime import timedelta
 
 import pytest
 from kombu.exceptions import OperationalError
@@ -158,15 +159,38 @@ def test_an_answer_that_stays_lost_raises_and_leaves_a_whole_entry_or_none(
     assert sum(map(len, lists(redis).values())) == 1
 
 
-def test_a_cancel_whose_answer_was_lost_raises_and_is_not_repeated(swallowing, through, redis):
+def test_a_cancel_whose_answer_was_lost_is_asked_again(swallowing, through):
     plain = through(swallowing(b"\xff is in no request"))
     plain.send_task("t", task_id="the-id", delayq_at=FAR)
-    proxy = swallowing(b"the-id", times=99)
+    proxy = swallowing(b"the-id", times=2)
 
-    with pytest.raises(OperationalError):
-        through(proxy).delayq.cancel("the-id")
+    assert through(proxy).delayq.cancel("the-id") is Outcome.DONE
 
-    assert proxy.swallowed == 1
+    assert proxy.swallowed == 2
+    assert plain.delayq.cancel("the-id") is Outcome.NOT_FOUND
+
+
+def test_a_reschedule_whose_answer_was_lost_moves_the_task_once(swallowing, through):
+    plain = through(swallowing(b"\xff is in no request"))
+    due = plain.delayq.schedule(plain.signature("t", task_id="the-id"), at=FAR)
+    proxy = swallowing(b"the-id", times=2)
+
+    assert through(proxy).delayq.reschedule("the-id", by=60) is Outcome.DONE
+
+    assert proxy.swallowed == 2
+    assert plain.delayq.get("the-id").due == due.due + timedelta(seconds=60)
+
+
+def test_a_cancel_whose_answer_stays_lost_raises_when_the_call_ends(swallowing, through):
+    plain = through(swallowing(b"\xff is in no request"))
+    plain.send_task("t", task_id="the-id", delayq_at=FAR)
+
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable) as caught:
+        through(swallowing(b"the-id", times=99), delayq_timeout=0.5).delayq.cancel("the-id")
+
+    assert time.monotonic() - began >= 0.5
+    assert caught.value.may_have_run
     assert plain.delayq.cancel("the-id") is Outcome.NOT_FOUND
 
 

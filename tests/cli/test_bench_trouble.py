@@ -117,14 +117,24 @@ def proxy(server):
         yield one
 
 
-@pytest.mark.parametrize("step", ["schedule", "cancel", "hand_over"])
-def test_a_link_that_breaks_is_a_sentence(server, proxy, delayq_app, refused, step):
+def test_a_link_that_breaks_is_a_sentence(server, proxy, delayq_app, refused):
     # By then the script is known: Redis has run it once when this cuts its answer off.
-    proxy.cut_after = load()[step].sha.encode()
+    proxy.cut_after = load()["hand_over"].sha.encode()
 
     *_, said = refused(*ARGUMENTS, app=delayq_app(f"redis://127.0.0.1:{proxy.port}/0"))
 
-    assert said.startswith(f"Error: {step.replace('_', ' ')} failed: ")
+    assert said.startswith("Error: hand over failed: ")
+    assert proxy.cuts == 1
+    assert server.client().keys("*") == []
+
+
+@pytest.mark.parametrize("step", ["schedule", "cancel"])
+def test_a_call_whose_reply_is_lost_is_asked_again(server, proxy, delayq_app, run, step):
+    proxy.cut_after = load()[step].sha.encode()
+
+    result = run(*ARGUMENTS, app=delayq_app(f"redis://127.0.0.1:{proxy.port}/0"))
+
+    assert result.exit_code == 0
     assert proxy.cuts == 1
     assert server.client().keys("*") == []
 

@@ -1,7 +1,6 @@
 """Scanners that are killed while they move many due entries: nothing lost, nothing twice."""
 
 import json
-import os
 import random
 from dataclasses import replace
 from unittest import mock
@@ -23,7 +22,6 @@ def fill(delayq):
         (new,), options = schedule.call_args
     ids = [f"{number:05}" for number in range(COUNT)]
     for first in range(2, COUNT, SLICE):
-        options["operation"] = os.urandom(4).hex().encode()
         some = ids[first : first + SLICE]
         entries.schedule([replace(new[0], task_id=task_id) for task_id in some], **options)
     return ids

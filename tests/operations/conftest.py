@@ -31,7 +31,7 @@ def prepare_anew(spoilt_server):
 
     def anew():
         spoilt_server.empty()
-        made.append(Store(spoilt_server))
+        made.append(Store(spoilt_server, timeout=1.0))
         return prepare(made[-1])
 
     yield anew

@@ -15,7 +15,9 @@ import pytest
 
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
+from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Cancelled, Engine
+from celery_delayq.store.calls import Member, Membership
 from celery_delayq.store.engine import LeasedEntry
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
@@ -103,7 +105,22 @@ def _counted(ready: Prepared) -> tuple[int, ...]:
     return counts.scheduled, counts.in_flight, counts.dead, counts.scanners
 
 
+def take_again(operation: "Operation", ready: Prepared) -> object:
+    """Take it as whoever was told of an error does; what it scheduled all the same is there."""
+    try:
+        return operation.take(ready)
+    except AlreadyScheduled as error:
+        whole = ready.store.record(error.task_id) and ready.store.places(error.task_id)
+        return operation.answer if whole else error
+
+
 OPERATIONS = (
+    Operation(
+        "join",
+        "caller",
+        lambda ready: Member(ready.store.scripts, Membership(60.0)).join(),
+        None,
+    ),
     Operation(
         "schedule",
         "caller",

@@ -8,11 +8,8 @@ from tests.operations.table import OPERATIONS, keys_of
 
 # What a step may touch although it fails: numbers that nobody misses.
 HARMLESS = ("meta", "scanners")
-ROTATING = [
-    one
-    for one in OPERATIONS
-    if "'RENAME'" in load()[one.script].text and "tombstones_old" in keys_of(one)
-]
+ROTATING = [one for one in OPERATIONS if "'RENAME', tombstones" in load()[one.script].text]
+TURNING = [one for one in OPERATIONS if "'RENAME', known, older" in load()[one.script].text]
 
 
 def kept(store):
@@ -65,5 +62,21 @@ def test_it_is_not_dropped_as_if_it_were_an_old_tombstone(ready, operation):
     assert kept(store) == before
 
 
-def test_there_are_operations_that_drop_old_tombstones():
+@pytest.mark.parametrize("key", ["answers", "answers_old", "fences", "fences_old"])
+@pytest.mark.parametrize("operation", TURNING, ids=lambda one: one.script)
+def test_it_is_not_dropped_as_if_it_were_what_was_known_of_calls(ready, operation, key):
+    store = ready.store
+    store.entries.cancel("nobody")
+    store.raw.hset(store.keys["meta"], "turned", 0)
+    put_foreign_key(store, key)
+    before = kept(store)
+    try:
+        assert operation.take(ready) == operation.answer
+    except StoreError:
+        assert kept(store) == before
+    assert store.raw.get(store.keys[key]) == b"somebody's"
+
+
+def test_there_are_operations_that_drop_what_is_old():
     assert ROTATING
+    assert len(TURNING) == 3

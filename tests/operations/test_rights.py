@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.store.scripts import load
 from tests.operations.restricted import RestrictedStore, documented
-from tests.operations.table import OPERATIONS, each_operation, prepare
+from tests.operations.table import OPERATIONS, each_operation, prepare, take_again
 
 
 def commands_of(operation):
@@ -60,4 +60,4 @@ def test_without_one_right_nothing_is_lost_and_a_caller_can_call_again(
     may_go = set() if failed and operation.by == "caller" else {operation.ends}
     assert gone <= {*store.arrived(), *may_go}
     if operation.by == "caller":
-        assert (operation.take(ready) if failed else answer) == operation.answer
+        assert (take_again(operation, ready) if failed else answer) == operation.answer

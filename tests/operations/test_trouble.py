@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from celery_delayq.errors import StoreFull, StoreUnavailable
-from tests.operations.table import each_operation
+from tests.operations.table import each_operation, take_again
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -86,16 +86,18 @@ def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
     once = ready.store.contents()
 
     ready = prepare_anew()
+    ready.store.raw.hset(ready.store.keys["meta"], "timeout", 60_000)
     spoilt_server.pause()
     try:
         with pytest.raises(StoreUnavailable):
             operation.take(ready)
     finally:
         spoilt_server.resume()
-    # It runs now that the server goes on: before the second of these is answered, at the latest.
+    # By the clock of this store its call has not ended, so it runs when the server goes on: before
+    # the second of these is answered, at the latest.
     ready.store.raw.ping()
     ready.store.raw.ping()
     assert ready.store.contents() == once
-    operation.take(ready)
+    take_again(operation, ready)
 
     assert ready.store.contents() == once

@@ -1,3 +1,3 @@
-from tests.store.conftest import store
+from tests.store.conftest import store, store_on
 
-__all__ = ["store"]
+__all__ = ["store", "store_on"]

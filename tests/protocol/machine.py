@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from celery_delayq.store import Outcome
 
 LEASE_MS = 30_000
+TIMEOUT_MS = 60_000  # how long a call lasts
 MAX_REFUSALS = 2
 WAITING, LEASED, DEAD = "waiting", "leased", "dead"
 
@@ -20,8 +21,8 @@ class Task:
     kind: str  # "list" or "relay"
     queue: str
     due_ms: int
-    operation: bytes
     shares: bool
+    changed_ms: int = 0
     place: str = WAITING
     ready_ms: int = 0  # when a scanner may take it; later than due after a refusal
     lease_ends_ms: int = 0
@@ -44,47 +45,71 @@ class Shelf:
 
     now_ms: int
     tasks: dict[str, Task] = field(default_factory=dict)
-    left: dict[str, tuple[str, int, bytes]] = field(default_factory=dict)
+    handed_over: set[str] = field(default_factory=set)
+    answers: dict[bytes, object] = field(default_factory=dict)  # what a call was answered
+    fences: dict[str, int] = field(default_factory=dict)  # id -> when a call left none of it
     queues: dict[str, list[str]] = field(default_factory=dict)
     refusing: set[str] = field(default_factory=set)  # queues whose list cannot be pushed to
     numbers: int = 0
 
-    def schedule(self, *, task_id, kind, queue, due_ms, operation, shares, supersede):
+    def request(self, call, step):
+        """What is replied to a request of a call; *step* is taken where it takes effect."""
+        if call.ends_ms > self.now_ms + TIMEOUT_MS:
+            return "join"
+        if call.ends_ms < self.now_ms:
+            return "late"
+        if call.operation not in self.answers:
+            if self._is_overtaken(call):
+                return "stale"
+            self.answers[call.operation] = step()
+        return self.answers[call.operation]
+
+    def _is_overtaken(self, call) -> bool:
+        task = self.tasks.get(call.task_id)
+        since = self.fences.get(call.task_id) if call.step == "schedule" else None
+        if task and call.step != "schedule" and not self._is_in_flight(task):
+            since = task.changed_ms
+        return since is not None and call.issued_ms < since <= self.now_ms
+
+    def schedule(self, *, task_id, kind, queue, due_ms, shares, supersede):
         """The due time, or ``None`` for a conflict."""
-        gone = self.left.get(task_id)
-        if gone and gone[2] == operation:
-            return gone[1]
         held = self.tasks.get(task_id)
-        if held and held.operation == operation:
-            return held.due_ms
         if held and not (supersede and (held.uncertain or held.place == LEASED)):
             return None
         self.numbers += 1
+        self.handed_over.discard(task_id)
+        changed = self._next_change(held)
         self.tasks[task_id] = Task(
-            self.numbers, kind, queue, due_ms, operation, shares, ready_ms=due_ms
+            self.numbers, kind, queue, due_ms, shares, changed, ready_ms=due_ms
         )
         return due_ms
+
+    def _next_change(self, task) -> int:
+        return self.now_ms
+
+    def _is_in_flight(self, task) -> bool:
+        return task.place == LEASED and task.lease_ends_ms > self.now_ms
 
     def _too_late(self, task_id) -> Outcome | None:
         task = self.tasks.get(task_id)
         if task is None:
-            handed = self.left.get(task_id, ("",))[0] == "tombstones"
-            return Outcome.HANDED_OVER if handed else Outcome.NOT_FOUND
-        under_lease = task.place == LEASED and task.lease_ends_ms > self.now_ms
-        return Outcome.IN_FLIGHT if under_lease else None
+            self.fences[task_id] = self.now_ms
+            return Outcome.HANDED_OVER if task_id in self.handed_over else Outcome.NOT_FOUND
+        return Outcome.IN_FLIGHT if self._is_in_flight(task) else None
 
     def _certainty(self, task) -> Outcome:
         return Outcome.UNCERTAIN if task.uncertain or task.place == LEASED else Outcome.DONE
 
-    def _leave(self, task_id, how):
-        task = self.tasks.pop(task_id)
-        self.left[task_id] = (how, task.due_ms, task.operation)
+    def _leave(self, task_id):
+        del self.tasks[task_id]
+        self.handed_over.add(task_id)
 
     def cancel(self, task_id) -> Outcome:
         if (answer := self._too_late(task_id)) is not None:
             return answer
-        answer = self._certainty(self.tasks[task_id])
-        self._leave(task_id, "cancelled")
+        answer = self._certainty(self.tasks.pop(task_id))
+        self.fences[task_id] = self.now_ms
+        self.handed_over.discard(task_id)
         return answer
 
     def reschedule(self, task_id, mode, ms) -> tuple[Outcome, int | None]:
@@ -114,7 +139,7 @@ class Shelf:
         for task_id in ready:
             if task_id not in refused:
                 self.queues.setdefault(self.tasks[task_id].queue, []).append(task_id)
-                self._leave(task_id, "tombstones")
+                self._leave(task_id)
         dead = {task_id for task_id in refused if self._refuse(self.tasks[task_id])}
         return len(ready) - len(refused), dead
 
@@ -140,7 +165,7 @@ class Shelf:
     def ack(self, holder, task_ids) -> int:
         acked = [each for each in task_ids if each in self.tasks and self.held_by(holder, [each])]
         for task_id in acked:
-            self._leave(task_id, "tombstones")
+            self._leave(task_id)
         return len(acked)
 
     def nack(self, holder, task_ids, verdict, wait_ms, uncertain) -> int:

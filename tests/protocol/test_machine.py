@@ -1,5 +1,9 @@
 """Hypothesis drives the scripts, on a real Redis, and a model of them, through the same steps."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -15,10 +19,19 @@ from hypothesis.stateful import (
 
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import State
+from celery_delayq.store import Outcome, State
 from celery_delayq.store import engine as engine_module
-from tests.protocol.machine import DEAD, LEASE_MS, LEASED, MAX_REFUSALS, WAITING, Shelf
-from tests.store.support import NOW_MS, Store, operation
+from tests.protocol.machine import (
+    DEAD,
+    LEASE_MS,
+    LEASED,
+    MAX_REFUSALS,
+    TIMEOUT_MS,
+    WAITING,
+    Shelf,
+)
+from tests.store import requests
+from tests.store.support import NOW_MS, Store
 
 BATCH = 3
 STATES = {WAITING: State.SCHEDULED, LEASED: State.IN_FLIGHT, DEAD: State.DEAD}
@@ -29,6 +42,41 @@ queues = st.sampled_from(["celery", "mail"])
 # Past, the very instant, near, and far; on a grid, so that equal times are common. What is due at
 # once stands first and twice: without it little happens.
 bands = st.sampled_from([0, -1, 0, -10_000, 1, 1000, LEASE_MS, 10_000_000])
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, and what it does in the model."""
+
+    step: str
+    task_id: str
+    request: requests.Request
+    step_of_model: Callable[[], object]
+
+    @property
+    def operation(self) -> bytes:
+        return self.request.operation
+
+    @property
+    def issued_ms(self) -> int:
+        return self.request.issued // 1000
+
+    @property
+    def ends_ms(self) -> int:
+        return self.request.deadline // 1000
+
+    def anew(self, now_ms) -> "Call":
+        return replace(self, request=replace(self.request, issued=now_ms * 1000))
+
+    def reply(self):
+        """The verdict, or what the model calls the answer."""
+        verdict, *answer = self.request.send()
+        if verdict != b"answer":
+            return verdict.decode()
+        if self.step == "schedule":
+            return None if answer[0] == b"-1" else int(answer[0])
+        outcome, _, due_ms = answer[0].partition(b" ")
+        return Outcome(outcome.decode()), int(due_ms) if due_ms else None
 
 
 class Machine(RuleBasedStateMachine):
@@ -44,10 +92,9 @@ class Machine(RuleBasedStateMachine):
         self.model = Shelf(NOW_MS)
         self.engines = self.store._engines[:2]
 
-    # What callers do.
+    # What callers do, and are told at once.
 
     @rule(
-        target=calls,
         task_id=ids,
         kind=st.sampled_from(["relay", "list", "relay"]),
         queue=queues,
@@ -59,45 +106,25 @@ class Machine(RuleBasedStateMachine):
     def schedule(self, *, task_id, kind, queue, delta, relative, shares, supersede):
         relative = relative and delta >= 0
         when = When("after", delta) if relative else When("at", self.model.now_ms + delta)
-        call = {
-            "task_id": task_id,
-            "kind": kind,
-            "queue": queue,
-            "when": when,
-            "due_ms": self.model.now_ms + delta,
-            "operation": operation(),
-            "shares": shares,
-            "supersede": supersede and task_id in self.model.tasks,
-        }
-        self._schedule(call)
-        return call
-
-    @rule(call=calls)
-    def repeat_a_call_whose_reply_was_lost(self, call):
-        gone = self.model.left.get(call["task_id"])
-        held = self.model.tasks.get(call["task_id"])
-        # What a caller repeats is its latest call; an older one is nobody's any more.
-        if call["operation"] in (gone and gone[2], held and held.operation):
-            self._schedule(call)
-
-    def _schedule(self, call):
-        arguments = {name: value for name, value in call.items() if name != "when"}
-        expected = self.model.schedule(**arguments)
-        options = {
-            "when": call["when"],
-            "operation": call["operation"],
-            "share": call["shares"],
-            "supersede": call["supersede"],
-        }
-        if call["kind"] == "list":
-            put, options["to"] = self.store.schedule, call["queue"]
+        supersede = supersede and task_id in self.model.tasks
+        expected = self.model.schedule(
+            task_id=task_id,
+            kind=kind,
+            queue=queue,
+            due_ms=self.model.now_ms + delta,
+            shares=shares,
+            supersede=supersede,
+        )
+        options = {"when": when, "share": shares, "supersede": supersede}
+        if kind == "list":
+            put, options["to"] = self.store.schedule, queue
         else:
             put = self.store.schedule_relayed
         if expected is None:
             with pytest.raises(AlreadyScheduled):
-                put(call["task_id"], **options)
+                put(task_id, **options)
         else:
-            assert put(call["task_id"], **options) == expected
+            assert put(task_id, **options) == expected
 
     @precondition(lambda self: self.model.tasks)
     @rule(task_id=ids)
@@ -115,6 +142,47 @@ class Machine(RuleBasedStateMachine):
         ms = self.model.now_ms + delta if mode == "at" else delta
         expected = self.model.reschedule(task_id, mode, ms)
         assert self.store.entries.reschedule(task_id, When(mode, ms)) == expected
+
+    # Requests that are made now, and come later, or again, or never.
+
+    @rule(target=calls, task_id=ids, kind=st.sampled_from(["list", "relay"]), delta=bands)
+    def ask_to_schedule(self, task_id, kind, delta):
+        due_ms = self.model.now_ms + delta
+        to = "mail" if kind == "list" else None
+        request = requests.schedule(self.store, task_id, when=When("at", due_ms), to=to)
+
+        def step():
+            return self.model.schedule(
+                task_id=task_id,
+                kind=kind,
+                queue="mail",
+                due_ms=due_ms,
+                shares=False,
+                supersede=False,
+            )
+
+        return Call("schedule", task_id, request, step)
+
+    @rule(target=calls, task_id=ids)
+    def ask_to_cancel(self, task_id):
+        request = requests.cancel(self.store, task_id)
+        return Call("cancel", task_id, request, lambda: (self.model.cancel(task_id), None))
+
+    @rule(target=calls, task_id=ids, mode=st.sampled_from(["at", "after", "by"]), delta=bands)
+    def ask_to_reschedule(self, task_id, mode, delta):
+        if mode == "after":
+            delta = abs(delta)
+        ms = self.model.now_ms + delta if mode == "at" else delta
+        request = requests.reschedule(self.store, task_id, mode, ms)
+        step = partial(self.model.reschedule, task_id, mode, ms)
+        return Call("reschedule", task_id, request, step)
+
+    @rule(call=calls, anew=st.booleans())
+    def it_comes(self, call, anew):
+        """For the first time, or again; after its caller has made it anew, or as it was."""
+        if anew and call.issued_ms < self.model.now_ms:
+            call = call.anew(self.model.now_ms)
+        assert call.reply() == self.model.request(call, call.step_of_model)
 
     # What scanners do.
 
@@ -255,7 +323,8 @@ def run(machine, examples):
 
 
 @pytest.mark.timeout(300)  # six thousand steps
-def test_the_scripts_and_the_model_never_differ(store, monkeypatch):
+def test_the_scripts_and_the_model_never_differ(redis_server, redis_url, store_on, monkeypatch):
+    store = store_on(redis_server, timeout=TIMEOUT_MS / 1000)
     monkeypatch.setattr(engine_module, "MAX_REFUSALS", MAX_REFUSALS)
     for _ in range(2):
         store.engine(batch_size=BATCH, lease=LEASE_MS / 1000)

@@ -13,7 +13,6 @@ from tests.store.support import CLOCK, INDEXES, Store
 
 START_US = 1_800_000_000 * SECOND  # what Redis's clock shows when the world begins
 QUEUE = "celery"
-PONG = (b"PONG", [b"pong", b""])  # as those are answered that subscribe to nothing, or to something
 NAME = re.compile(rb"call:([\w.]+);")  # in the message: the call that scheduled it
 
 
@@ -39,9 +38,12 @@ class Lab:
 
     def __init__(self, redis_server: Any):
         self.store = Store(redis_server)
+        self._connection, self._ears = self._new(), self._new()
+        self._channels: set[str] = set()
+
+    def _new(self) -> Any:
         where = self.store.endpoint
-        self._connection = where.connection_class()(**where.options(timeout=30))
-        self._ear = where.connection_class()(**where.options(timeout=30))
+        return where.connection_class()(**where.options(timeout=30))
 
     def ask(self, *commands: bytes) -> list[Any]:
         """Send commands together; of one that fails, its error is among the answers."""
@@ -54,29 +56,34 @@ class Lab:
         except redis.ResponseError as error:
             return error
 
-    def subscribe(self, channel: str) -> None:
-        """Hear what is published there."""
-        self._ear.send_command("SUBSCRIBE", channel)
-        self._ear.read_response()
+    def subscribe(self, *channels: str) -> None:
+        for channel in sorted(set(channels) - self._channels):
+            self._ears.send_command("SUBSCRIBE", channel)
+            self._ears.read_response()
+            self._channels.add(channel)
 
     def unsubscribe(self, *channels: str) -> None:
-        """Hear no more of these; of none at all, if none is named."""
-        self._ear.send_command("UNSUBSCRIBE", *channels)
-        self.heard()
+        for channel in sorted(self._channels.intersection(channels)):
+            self._ears.send_command("UNSUBSCRIBE", channel)
+            while self._ears.read_response()[0] != b"unsubscribe":
+                pass  # a word that was on its way
+            self._channels.remove(channel)
 
-    def heard(self) -> list[str]:
-        """The channels on which something was published since the last time."""
-        self._ear.send_command("PING")
+    def forget_channels(self) -> None:
+        self.unsubscribe(*self._channels)
+
+    def published(self) -> list[str]:
+        """The channels that something was published to since the last look, in order."""
         channels = []
-        # What was published before is written before the answer.
-        while (said := self._ear.read_response()) not in PONG:
-            if said[0] == b"message":
-                channels.append(said[1].decode())
+        # Behind all that was published stands the answer to this.
+        self._ears.send_command("PING")
+        while (told := self._ears.read_response())[0] == b"message":
+            channels.append(told[1].decode())
         return channels
 
     def close(self) -> None:
+        self._ears.disconnect()
         self._connection.disconnect()
-        self._ear.disconnect()
         self.store.close()
 
 
@@ -85,7 +92,6 @@ class Server:
 
     def __init__(self, world: World, lab: Lab, *, drift: float):
         lab.store.raw.flushall()
-        lab.unsubscribe()
         self._lab = lab
         self._world = world
         self._ahead_us = START_US
@@ -120,17 +126,6 @@ class Server:
         )
         self.sight = self._seen(rest)
         return reply
-
-    def subscribe(self, channel: str) -> None:
-        self._lab.subscribe(channel)
-
-    def forget_scanner(self, name: str) -> None:
-        """Its connection is closed: nobody listens in its name."""
-        self._lab.unsubscribe(self.keys.channels(name)[1])
-
-    def said(self) -> list[str]:
-        """On which channels scripts said something since the last time."""
-        return self._lab.heard()
 
     def findings(self) -> list[str]:
         """What the package's own check says of the store."""

@@ -6,7 +6,6 @@ here it reads a key. So time is an argument, to the microsecond, and everything 
 
 import hashlib
 import json
-import os
 from collections import Counter
 from dataclasses import replace
 
@@ -26,7 +25,7 @@ from celery_delayq.store import (
 )
 from celery_delayq.store.connection import packed
 from celery_delayq.store.keys import KEYS, Keys
-from celery_delayq.store.record import NewRecord, Template, destination_for, whole
+from celery_delayq.store.record import FORM, NewRecord, Template, destination_for, labels_for, whole
 from celery_delayq.store.scripts import Scripts
 from tests.support.shards import SHARDS
 
@@ -50,11 +49,8 @@ LINES = [
     ', "kwargsrepr": ',
     ', "delayq_due": ',
 ]
+LABELS = labels_for("tests.remind", "celery")
 ROUTE = json.dumps({"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True})
-
-
-def operation() -> bytes:
-    return os.urandom(4).hex().encode()
 
 
 def endpoint(server, db=0) -> Endpoint:
@@ -84,8 +80,9 @@ def _clocked(script):
 class Store:
     """The package's Entries and Engines over one prefix, and what their keys hold."""
 
-    def __init__(self, server, prefix="delayq", *, clocked=True):
+    def __init__(self, server, prefix="delayq", *, clocked=True, timeout=MEMBERSHIP.timeout):
         self.endpoint = endpoint(server) if server else Endpoint()
+        self.membership = replace(MEMBERSHIP, timeout=timeout)
         # Of several shards one: a script knows no other.
         self.keys = Keys(prefix, SHARDS - 1, SHARDS)
         self.raw = server.client() if server else fakeredis.FakeRedis(server=self._fake)
@@ -93,7 +90,7 @@ class Store:
         if clocked:
             self.set_ms(NOW_MS)
         self.scripts = self.new_scripts()
-        self.entries = Entries(self.scripts, MEMBERSHIP)
+        self.entries = Entries(self.scripts, self.membership)
         self._engines = []
 
     def new_scripts(self) -> Scripts:
@@ -106,7 +103,7 @@ class Store:
 
     def engine(self, *, batch_size=200, lease=30.0, alive=15.0) -> Engine:
         engine = Engine(
-            self.new_scripts(), MEMBERSHIP, batch_size=batch_size, lease=lease, alive=alive
+            self.new_scripts(), self.membership, batch_size=batch_size, lease=lease, alive=alive
         )
         self._engines.append(engine)
         return engine
@@ -158,7 +155,7 @@ class Store:
         self.schedule("a0", due_ms, share=True)
         record, ids = self.record("a0"), [f"a{number}" for number in range(count)]
         header_end = record.index(b":") + 1 + len("celery")
-        orders = [number.to_bytes(6, "big") for number in range(1, count + 1)]
+        orders = [(2 * number).to_bytes(6, "big") for number in range(1, count + 1)]
         records = [record[:header_end] + order + record[header_end + 6 :] for order in orders]
         members = [order + task_id.encode() for order, task_id in zip(orders, ids, strict=True)]
         self.raw.hset(self.keys["records"], mapping=dict(zip(ids, records, strict=True)))
@@ -190,19 +187,22 @@ class Store:
     def record(self, task_id: str) -> bytes | None:
         return self.raw.hget(self.keys["records"], task_id)
 
-    def snapshot(self) -> dict[bytes, bytes]:
-        """Every key but the clock, and what is known of calls, as Redis dumps it."""
-        return {key: self.raw.dump(key) for key in self._told_of() if key != CLOCK.encode()}
+    def snapshot(self) -> dict[bytes, object]:
+        """Every key but the clock, and what is known of calls."""
+        contents = self.contents()
+        contents.pop(CLOCK.encode(), None)
+        return contents
 
-    def contents(self) -> dict[bytes, object]:
-        """The same, as it is meant: in whatever order Redis keeps it."""
+    def contents(self, *, all_keys=False) -> dict[bytes, object]:
+        """What is known of tasks, in whatever order Redis keeps it; or *all_keys*."""
         read = {
             b"zset": lambda key: self.raw.zrange(key, 0, -1, withscores=True),
             b"hash": self.raw.hgetall,
             b"list": lambda key: self.raw.lrange(key, 0, -1),
             b"string": self.raw.get,
         }
-        return {key: read[self.raw.type(key)](key) for key in self._told_of()}
+        keys = sorted(self.raw.scan_iter("*")) if all_keys else self._told_of()
+        return {key: read[self.raw.type(key)](key) for key in keys}
 
     def _told_of(self) -> list[bytes]:
         of_calls = {self.keys[name].encode() for name in OF_CALLS}
@@ -273,15 +273,15 @@ def new_record(
     """A message as Celery's are, in either of a record's forms."""
     if share:
         differing = ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
-        return Template.of(LINES).new_record(destination, differing)
+        return Template.of(LINES).new_record(destination, LABELS, differing)
     text = json.dumps({"body": payload, "headers": {"id": task_id, "delayq_due": 0}})
-    return whole(destination, text.removesuffix("0}}"))
+    return whole(destination, LABELS, text.removesuffix("0}}"))
 
 
 def template_of(record: bytes) -> bytes | None:
     """The name of the template that a record shares."""
     length, _, rest = record[2:].partition(b":")
-    form = rest[int(length) + 40 :]
+    form = rest[int(length) + FORM :]
     return form[1:13] if form[:1] == b"T" else None
 
 

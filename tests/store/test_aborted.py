@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.errors import DelayQError, StoreError, StoreUnavailable
+from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, StoreUnavailable
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
 from celery_delayq.store.record import destination_for
@@ -173,6 +173,17 @@ def own_timer(ready):
     ready.engine.hand_over()
 
 
+def generations_over(ready):
+    """What is known of calls is so old that the next one begins another generation."""
+    ready.store.entries.cancel("nobody")
+    ready.store.set_ms(NOW_MS + 60_000)
+
+
+def nothing_owed(ready):
+    """A script was stopped before it said what is owed for an id, or after that was done."""
+    ready.store.raw.delete(ready.store.keys["outbox_messages"])
+
+
 def old_generation(ready):
     ready.store.arrive("one", 1)
     ready.store.raw.hset(ready.store.keys["arrived"], "since", NOW_MS - 4_000_000)
@@ -222,6 +233,10 @@ def _cancel(task_id):
     return lambda ready: ready.store.entries.cancel(task_id)
 
 
+def _cancel_owing(ready):
+    ready.store.entries.cancel_owing("list")
+
+
 def _reschedule(task_id, ms=NOW_MS - 1):
     return lambda ready: ready.store.entries.reschedule(task_id, When("at", ms))
 
@@ -236,8 +251,14 @@ def _hand_over(ready):
     return ready.engine.hand_over()
 
 
-# What a claim ends with where no attempt was made at it; these two know of one.
-NEVER = {"reclaim": ["HDEL"], "schedule": ["HDEL"]}
+# What `depart` does for other scripts than this one; and, last, what a claim ends with where no
+# attempt was made at it, while these two know of one.
+NEVER = {
+    "ack": ["HDEL"],
+    "hand_over": ["ZREM", "HDEL"],
+    "schedule": ["HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
+    "reclaim": ["HDEL"],
+}
 
 CASES = [
     *(Case(one.script, "plain", one.take, ends=one.ends) for one in OPERATIONS if one.changes),
@@ -274,6 +295,19 @@ CASES = [
     Case("ack", "full", lambda ready: ready.engine.ack(ready.claimed), fill_tombstones, "claimed"),
     *(Case("nack", verdict, _nack(verdict)) for verdict in ("unsent", "unknown", "refused")),
     Case("reclaim", "clock back", lambda ready: ready.engine.reclaim(), clock_back),
+    *(
+        Case(script, "turning", take, generations_over, ends=ends)
+        for script, take, ends in (
+            ("schedule", _schedule_one, ""),
+            ("cancel", _cancel("list"), "list"),
+            ("reschedule", _reschedule("list"), ""),
+        )
+    ),
+    Case("cancel", "owing", _cancel_owing, ends="list"),
+    Case("cancel", "nothing", _cancel("nobody")),
+    Case("schedule", "revoked", lambda ready: ready.store.schedule("revoked", NOW_MS - 9)),
+    Case("owed", "nothing", lambda ready: ready.engine.owed(), nothing_owed),
+    Case("reschedule", "nothing", _reschedule("nobody")),
     Case("arrive", "generation", lambda ready: ready.store.arrive("new", 1), old_generation),
     Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),
 ]
@@ -312,10 +346,12 @@ def no_count_is_too_low(store):
 
 
 def take_again(ready, case):
-    """As whoever was told of an error does; a caller whose entry has gone is told that."""
+    """As whoever was told of an error does; where its entry has gone, or is there, that is told."""
     try:
         return case.take(ready)
     except DelayQError as error:
+        if isinstance(error, AlreadyScheduled) and is_kept(ready.store, error.task_id):
+            return None
         raise AssertionError(f"cannot be taken again: {error}") from error
 
 

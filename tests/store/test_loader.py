@@ -17,7 +17,7 @@ def counted(store):
 
 
 def test_the_order_of_names_is_the_headers():
-    script = load()["cancel"]
+    script = load()["find"]
     assert script.keys[:2] == ("due", "relay")
     assert (script.arguments, script.rest) == (("id",), None)
 
@@ -34,8 +34,8 @@ def test_the_last_argument_may_take_many():
     ids=["missing", "extra", "misspelt"],
 )
 def test_arguments_that_the_header_does_not_name_are_a_type_error(store, given):
-    with pytest.raises(TypeError, match=r"^cancel takes \['id'\], got \["):
-        store.scripts.call("cancel", **given)
+    with pytest.raises(TypeError, match=r"^find takes \['id'\], got \["):
+        store.scripts.call("find", **given)
 
 
 def test_missing_members_are_a_type_error(store):

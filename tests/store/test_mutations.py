@@ -54,6 +54,9 @@ def furnish(store):
     store.schedule("far", FAR_MS, share=True)
     store.schedule("farther", FAR_MS + 1)
     store.raw.hset(store.keys["tombstones_old"], "older", "h" + "0" * 60)
+    for name in ("answers", "fences"):
+        store.entries.cancel("nobody")
+        store.raw.hset(store.keys[f"{name}_old"], "older", store.raw.hvals(store.keys[name])[0])
     store.raw.set(store.keys["timer"], f"{NOW_MS}:somebody")
     store.raw.hset(store.keys["arrived_old"], b"m" * 16, 1)
     store.arrive("leased", 1)

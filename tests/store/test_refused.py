@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.store import Outcome, State
+from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
 
 # After the last one it is dead.
@@ -126,8 +127,11 @@ def test_given_another_time_its_refusals_are_forgotten(spoilt, dead):
 
 def test_what_is_known_of_an_earlier_one_under_its_id_stays(spoilt):
     """A call whose reply was lost may be repeated after all that."""
-    due_ms = spoilt.schedule("bad", to="taken")
+    call = requests.schedule(spoilt, "bad", to="taken", when=When("at", NOW_MS))
+    first = call.send()
     spoilt.entries.cancel("bad")
     spoilt.schedule("bad", to="taken")
     spoilt.engine().hand_over()
-    assert spoilt.schedule("bad", to="taken") == due_ms
+    before = spoilt.snapshot()
+    assert call.send() == first
+    assert spoilt.snapshot() == before

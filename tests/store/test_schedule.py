@@ -1,4 +1,4 @@
-"""Scheduling: what is written, what is refused with nothing written, what a repetition does."""
+"""Scheduling: what is written, what is refused with nothing written."""
 
 from datetime import timedelta
 

@@ -4,7 +4,7 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, NewEntry, Outcome
-from tests.store import support
+from tests.store import requests, support
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS
 
 
@@ -106,10 +106,11 @@ def test_a_dead_entry_keeps_its_template(store):
 
 @pytest.mark.parametrize("refusal", ["repeat", "conflict", "late"])
 def test_a_call_that_writes_nothing_counts_nothing(store, refusal):
-    store.schedule("a", FAR_MS, share=True)
+    call = requests.schedule(store, "a", share=True)
+    call.send()
     before = store.snapshot()
     if refusal == "repeat":
-        store.schedule("a", FAR_MS, share=True)
+        assert int(call.answer()) == FAR_MS
     else:
         due = FAR_MS if refusal == "conflict" else 2**53
         with pytest.raises(ValueError, match=r"already scheduled|not a due time"):

@@ -24,6 +24,7 @@ from celery_delayq.errors import (
     NotADueTime,
     NotATask,
     NotScheduled,
+    StoreDiffers,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -102,6 +103,14 @@ SENTENCES = [
     ),
     (BrokerDown("refused"), "the broker cannot be reached: refused", (DelayQError,)),
     (StoreError("cancel", "NOPERM"), "cancel failed: NOPERM", (DelayQError,)),
+    (
+        StoreDiffers("layout", "2", "1"),
+        (
+            "the store has layout '2', this process '1'; give it a delayq_prefix of its own, or "
+            "make all processes agree"
+        ),
+        (StoreError,),
+    ),
     (StoreFull("schedule", "OOM"), "schedule failed: OOM", (StoreError,)),
     (
         StoreUnavailable("schedule", "refused"),
@@ -187,6 +196,9 @@ def test_errors_carry_their_facts():
     )
     assert AlreadyScheduled("a").task_id == "a"
     assert (UnreadableRecord("a", "b").task_id, UnreadableRecord("a", "b").why) == ("a", "b")
+    assert vars(StoreDiffers("layout", "2", "1")).items() >= {"theirs": "2", "ours": "1"}.items()
+    assert StoreUnavailable("s", "w").may_have_run
+    assert not StoreUnavailable("s", "w", False).may_have_run
     assert (StoreFull("s", "w").step, StoreFull("s", "w").why) == ("s", "w")
 
 

@@ -53,6 +53,15 @@ local function fence(call, id, fences)
   redis.call('HSET', fences, id, whole(call.now_us))
 end
 
+-- Let what is known of calls be the older generation of it. Whoever may not do that is answered all the
+-- same, and another caller's turn will come; what is somebody else's stays where it is.
+local function make_older(known, older)
+  local count = redis.pcall('HLEN', known)
+  if type(count) ~= 'number' or type(redis.pcall('HLEN', older)) ~= 'number' then return end
+  redis.pcall('UNLINK', older)
+  if count > 0 then redis.pcall('RENAME', known, older) end
+end
+
 -- Forget the older generation, and begin another. The time first: should Redis stop the script here, they
 -- are kept for longer.
 local function turn(call, answers, answers_old, fences, fences_old, meta)
@@ -62,10 +71,8 @@ local function turn(call, answers, answers_old, fences, fences_old, meta)
   redis.call('HSET', meta, 'turned', whole(now))
   -- Its clock was set back, or it has none: what is kept is kept for another turn.
   if not age or age < 0 then return end
-  -- Whoever may not do that is answered all the same; another caller's turn will come.
-  redis.pcall('UNLINK', answers_old, fences_old)
-  if redis.call('HLEN', answers) > 0 then redis.pcall('RENAME', answers, answers_old) end
-  if redis.call('HLEN', fences) > 0 then redis.pcall('RENAME', fences, fences_old) end
+  make_older(answers, answers_old)
+  make_older(fences, fences_old)
 end
 
 -- Remember what a call is answered, and answer it; `more` is told to the first request only.

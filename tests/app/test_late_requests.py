@@ -1,0 +1,153 @@
+"""What a user's call sent comes to Redis when the call is over: nothing comes of it.
+
+The network holds it back: a proxy keeps what it was sent, and passes it on later.
+"""
+
+import signal
+import time
+from contextlib import contextmanager
+
+import pytest
+from celery.exceptions import SoftTimeLimitExceeded
+
+from celery_delayq import Outcome
+from celery_delayq.errors import StoreUnavailable
+from tests.app.support import FAR
+from tests.faults.proxy import Proxy
+from tests.support.waiting import eventually
+
+TIMEOUT = 0.5
+ID = "the-id"
+
+
+def note(number):
+    """A task that no worker runs."""
+
+
+def schedule(app):
+    app.tasks["note"].s(1).set(task_id=ID).delay_until(FAR)
+
+
+def schedule_many(app):
+    app.delayq.schedule_many(app.tasks["note"].s(), [((1,), {}, None, ID), ((2,), {})], at=FAR)
+
+
+def cancel(app):
+    app.delayq.cancel(ID)
+
+
+def reschedule(app):
+    app.delayq.reschedule(ID, by=60)
+
+
+SCHEDULING = [schedule, schedule_many]
+CHANGING = [cancel, reschedule]
+
+
+class Held:
+    """An app behind a proxy that can hold what it sends, and one that reaches Redis directly."""
+
+    def __init__(self, make, proxy, redis, url):
+        self.proxy, self.redis = proxy, redis
+        self.direct = self._app(make, url)
+        self._make = make
+
+    def _app(self, make, url, **conf):
+        app = make(url, **conf)
+        app.task(name="note", shared=False)(note)
+        return app
+
+    def app(self, timeout=TIMEOUT):
+        """Behind the proxy; it knows Redis's clock, and Redis its scripts."""
+        url = f"redis://127.0.0.1:{self.proxy.port}/0"
+        app = self._app(self._make, url, delayq_timeout=timeout)
+        for call in (schedule, schedule_many, reschedule, cancel):
+            for _ in range(2):
+                call(app)
+                self.direct.delayq.cancel(ID)
+        self.clear()
+        return app
+
+    def clear(self):
+        for task in list(self.direct.delayq.tasks()):
+            self.direct.delayq.cancel(task.id)
+
+    def calls(self):
+        return self.redis.info("commandstats")["cmdstat_evalsha"]["calls"]
+
+    def kept(self):
+        """What is known of tasks."""
+        due = self.redis.zrange("{delayq:0}:due", 0, -1, withscores=True)
+        names = ("records", "templates", "template_uses", "tombstones")
+        return due, [self.redis.hgetall(f"{{delayq:0}}:{name}") for name in names]
+
+    def arrives(self):
+        """Let through what was held; returns when Redis has run it."""
+        before = self.calls()
+        self.proxy.resume()
+        eventually(lambda: self.calls() > before)
+
+
+@pytest.fixture
+def held(delayq_app, redis, redis_server, url):
+    with Proxy(redis_server.port) as proxy:
+        yield Held(delayq_app, proxy, redis, url)
+
+
+@pytest.mark.parametrize("call", SCHEDULING + CHANGING)
+def test_a_request_that_comes_after_the_call_ended_changes_nothing(held, call):
+    app = held.app()
+    if call in CHANGING:
+        schedule(held.direct)
+    before, began = held.kept(), time.monotonic()
+    held.proxy.stall()
+
+    with pytest.raises(StoreUnavailable) as caught:
+        call(app)
+
+    assert time.monotonic() - began >= TIMEOUT
+    assert caught.value.may_have_run
+    held.arrives()
+    assert held.kept() == before
+
+
+@contextmanager
+def interrupted(error, after=0.2):
+    """Raise an error in this thread, as the handler of a signal does, in a moment."""
+
+    def handler(*_):
+        raise error
+
+    earlier = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, after)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SoftTimeLimitExceeded])
+@pytest.mark.parametrize("call", SCHEDULING + CHANGING)
+def test_what_an_interrupted_call_sent_undoes_nothing_that_came_later(held, call, error):
+    app = held.app(timeout=60)
+    if call in CHANGING:
+        schedule(held.direct)
+    held.proxy.stall()
+    began = time.monotonic()
+
+    with interrupted(error), pytest.raises(error):
+        call(app)
+
+    assert time.monotonic() - began < 30
+    if call in CHANGING:
+        assert held.direct.delayq.cancel(ID) is Outcome.DONE
+        schedule(held.direct)
+    else:
+        assert held.direct.delayq.cancel(ID) is Outcome.NOT_FOUND
+    before = held.kept()
+    held.arrives()
+    assert held.kept() == before
+    # Whoever calls from here on is served.
+    call(app)
+    assert held.kept() != before

@@ -1,0 +1,92 @@
+"""Requests of changing calls, each by itself: to be sent as often, and as late, as a test wants.
+
+A caller's own are made by ``celery_delayq/store/calls.py``; see there for what a call is.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.store import NewEntry
+from celery_delayq.store.calls import OPERATION_BYTES, Member
+from celery_delayq.store.entries import _arguments
+from celery_delayq.store.record import destination_for
+from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, new_record
+
+TIMEOUT_US = round(MEMBERSHIP.timeout * 1_000_000)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request; all of a call's have the same operation and deadline."""
+
+    store: Store
+    script: str
+    operation: bytes
+    issued: int
+    deadline: int
+    arguments: dict[str, Any]
+
+    def send(self) -> list[bytes]:
+        """The reply after the time: the verdict, and what was answered."""
+        _, *reply = self.store.scripts.call(
+            self.script,
+            operation=self.operation,
+            issued=self.issued,
+            deadline=self.deadline,
+            **self.arguments,
+        )
+        return reply
+
+    def answer(self) -> bytes:
+        """What the call is answered."""
+        verdict, answer, *_ = self.send()
+        assert verdict == b"answer"
+        return answer
+
+    def anew(self) -> "Request":
+        """As a caller that still waits repeats it: the same call, now."""
+        return replace(self, issued=now_us(self.store))
+
+
+def now_us(store: Store) -> int:
+    return int(store.raw.get(CLOCK))
+
+
+def join(store: Store, membership=None, *, scanner=False) -> Member:
+    member = Member(store.scripts, membership or store.membership, scanner=scanner)
+    member.join()
+    return member
+
+
+def request(store: Store, script: str, **arguments: Any) -> Request:
+    """A request that is made now, of a call that begins now."""
+    join(store)
+    now, operation = now_us(store), os.urandom(OPERATION_BYTES)
+    deadline = now + round(store.membership.timeout * 1_000_000)
+    return Request(store, script, operation, now, deadline, arguments)
+
+
+def schedule(
+    store: Store, *ids: str, when=None, to="celery", share=False, supersede=False
+) -> Request:
+    """Of one entry for each id, due at the same time; *to* a list, or ``None``: through a relay."""
+    destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
+    when = when or When("at", FAR_MS)
+    new = [NewEntry(one, when, new_record(one, destination, share=share)) for one in ids]
+    return request(
+        store,
+        "schedule",
+        latest=MAX_DUE_MS,
+        supersede=int(supersede),
+        entries=_arguments(new, ()),
+    )
+
+
+def cancel(store: Store, task_id: str) -> Request:
+    return request(store, "cancel", id=task_id, owes=0)
+
+
+def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
+    return request(store, "reschedule", id=task_id, mode=mode, ms=ms, latest=MAX_DUE_MS)

@@ -1,0 +1,187 @@
+"""A request that is late, or that something newer has overtaken, changes nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Outcome
+from tests.store.requests import TIMEOUT_US, cancel, now_us, reschedule, schedule
+from tests.store.support import FAR_MS, NOW_MS
+
+CALLS = {
+    "schedule": lambda store: schedule(store, "new"),
+    "slice": lambda store: schedule(store, "new", "other", share=True),
+    "supersede": lambda store: schedule(store, "held", supersede=True),
+    "cancel": lambda store: cancel(store, "held"),
+    "reschedule": lambda store: reschedule(store, "held"),
+    "reschedule by": lambda store: reschedule(store, "held", "by", 1000),
+    "cancel nothing": lambda store: cancel(store, "none"),
+    "reschedule nothing": lambda store: reschedule(store, "none"),
+}
+each_call = pytest.mark.parametrize("kind", CALLS)
+
+
+def made(store, kind):
+    store.schedule("held", FAR_MS)
+    return CALLS[kind](store)
+
+
+# The end of a call.
+
+
+@each_call
+def test_after_its_deadline_a_request_changes_nothing_at_all(store, kind):
+    call = made(store, kind)
+    store.set_us(call.deadline + 1)
+    before = store.contents(all_keys=True)
+    assert call.send() == [b"late"]
+    assert call.anew().send() == [b"late"]
+    assert store.contents(all_keys=True) == before
+
+
+@each_call
+def test_up_to_its_deadline_it_is_answered(store, kind):
+    call = made(store, kind)
+    store.set_us(call.deadline)
+    assert call.anew().send()[0] == b"answer"
+
+
+@each_call
+def test_after_its_deadline_a_repetition_is_told_nothing(store, kind):
+    call = made(store, kind)
+    assert call.send()[0] == b"answer"
+    store.set_us(call.deadline + 1)
+    before = store.snapshot()
+    assert call.send() == [b"late"]
+    assert store.snapshot() == before
+
+
+@each_call
+def test_a_deadline_that_is_further_ahead_than_any_call_lasts_is_refused(store, kind):
+    call = replace(made(store, kind), deadline=now_us(store) + TIMEOUT_US + 1)
+    before = store.contents(all_keys=True)
+    assert call.send() == [b"join"]
+    assert store.contents(all_keys=True) == before
+
+
+@each_call
+def test_in_a_store_that_knows_nobody_it_is_refused(store, kind):
+    call = made(store, kind)
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    before = store.contents(all_keys=True)
+    assert call.send() == [b"join"]
+    assert store.contents(all_keys=True) == before
+
+
+def test_the_reply_tells_the_time_whatever_the_verdict(store):
+    call = schedule(store, "a")
+    for us in (call.deadline + 1, call.deadline - TIMEOUT_US - 1, call.deadline):
+        store.set_us(us)
+        arguments = {"operation": b"o", "issued": us, "deadline": call.deadline}
+        assert store.scripts.call("schedule", **arguments, **call.arguments)[0] == us
+
+
+# Order.
+
+
+@pytest.mark.parametrize("change", ["cancel", "cancel nothing", "reschedule nothing"])
+def test_a_fence_refuses_what_was_asked_for_the_id_before(store, change):
+    late = {
+        "schedule": schedule(store, "a"),
+        "slice": schedule(store, "x", "a"),
+        "supersede": schedule(store, "a", supersede=True),
+    }
+    if change == "cancel":
+        store.schedule("a")
+    store.set_us(now_us(store) + 1)
+    (reschedule if change == "reschedule nothing" else cancel)(store, "a").answer()
+    before = store.snapshot()
+    for call in late.values():
+        assert call.send() == [b"stale"]
+    assert store.snapshot() == before
+    # Whoever is there to ask anew is served; a slice whole.
+    assert late["slice"].anew().answer().split() == [b"%d" % FAR_MS] * 2
+    assert store.places("a") == store.places("x") == ["due"]
+
+
+def test_a_fence_is_for_its_own_id(store):
+    call = schedule(store, "b")
+    store.set_us(now_us(store) + 1)
+    cancel(store, "a").answer()
+    assert call.send()[0] == b"answer"
+
+
+def test_a_fence_lets_pass_what_is_asked_in_the_same_microsecond_or_later(store):
+    cancel(store, "a").answer()
+    call = schedule(store, "a")
+    assert call.issued == now_us(store)
+    assert call.send()[0] == b"answer"
+
+
+@pytest.mark.parametrize("refusal", [b"in_flight", b"unreadable"])
+def test_a_change_that_left_an_entry_where_it_is_leaves_no_fence(store, refusal):
+    store.schedule_relayed("a", NOW_MS)
+    store.engine().claim(1)
+    if refusal == b"unreadable":
+        store.raw.hset(store.keys["records"], "a", "9")
+    assert cancel(store, "a").answer().split()[0] == refusal
+    assert not store.raw.exists(store.keys["fences"])
+
+
+@pytest.mark.parametrize("late", [cancel, reschedule])
+@pytest.mark.parametrize("newer", ["schedule", "supersede"])
+def test_a_change_that_was_asked_for_before_the_last_one_is_refused(store, late, newer):
+    engine = store.engine()
+    if newer == "reschedule":
+        store.schedule("a", FAR_MS)
+    if newer == "supersede":
+        store.schedule_relayed("a", NOW_MS)
+        engine.claim(1)
+    store.set_ms(NOW_MS + 1)
+    call = late(store, "a")
+    store.set_ms(NOW_MS + 3)
+    if newer == "reschedule":
+        assert reschedule(store, "a").answer()
+    else:
+        assert schedule(store, "a", supersede=newer == "supersede").answer()
+    before = store.contents(all_keys=True)
+    assert call.send() == [b"stale"]
+    assert store.contents(all_keys=True) == before
+    assert call.anew().answer().startswith(b"done")
+
+
+def test_what_was_told_that_it_is_stale_is_not_remembered(store):
+    call = schedule(store, "a")
+    store.set_us(now_us(store) + 1)
+    cancel(store, "a").answer()
+    assert call.send() == [b"stale"]
+    assert call.send() == [b"stale"]
+    assert not store.raw.hexists(store.keys["answers"], call.operation)
+
+
+def test_a_caller_that_still_waits_issues_its_request_anew(store, monkeypatch):
+    """Another's cancel comes between the making of the request and its arrival."""
+    execute, done = store.scripts.connection.execute, []
+
+    def overtaken(step, command, until=None):
+        if step == "schedule" and not done:
+            store.set_us(now_us(store) + 1_000_000)
+            done.append(cancel(store, "a").answer())
+        return execute(step, command, until)
+
+    store.entries.counts()
+    monkeypatch.setattr(store.scripts.connection, "execute", overtaken)
+    assert store.schedule("a", FAR_MS) == FAR_MS
+    assert done == [b"not_found"]
+
+
+def test_a_cancel_finds_what_an_overtaken_reschedule_left(store):
+    store.schedule("a", FAR_MS)
+    call = reschedule(store, "a", "by", 5)
+    store.set_ms(NOW_MS + 1)
+    store.entries.reschedule("a", When("at", NOW_MS + 9))
+    store.entries.cancel("a")
+    assert call.send() == [b"answer", b"not_found"]
+    assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND

@@ -1,0 +1,289 @@
+"""A caller's side of a call: what it asks again, when it gives up, what time it takes it to be."""
+
+import itertools
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from celery_delayq import clock
+from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
+from celery_delayq.store import calls
+from celery_delayq.store.calls import AGAIN, DRIFT, Calls, Member, Membership, RedisTime
+
+TIMEOUT = 5.0
+REDIS_S = 1_800_000_000.0  # Redis's clock when ours shows 0
+DONE = [b"answer", b"done"]
+
+
+class World:
+    """Virtual time, and a Redis that replies as a test says; each reply takes *slow* seconds."""
+
+    def __init__(self, *replies, slow=0.0):
+        self.now = 0.0
+        self.slow = slow
+        self.asked = []
+        self.at = []
+        self.joined = 0
+        self._replies = iter(replies)
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        assert seconds >= 0
+        self.now += seconds
+
+    def redis_us(self, moment=None):
+        return int((REDIS_S + (self.now if moment is None else moment)) * 1_000_000)
+
+    @property
+    def connection(self):
+        return self
+
+    def execute(self, step, command, until=None):
+        return [b"mode", b"standalone"]
+
+    def call(self, name, *, until=None, **arguments):
+        if name == "join":
+            self.joined += 1
+            known = (calls.SCHEMA, str(arguments["shards"]), "", "")
+            return [self.redis_us(), *(word.encode() for word in known)]
+        self.at.append(self.now)
+        self.asked.append(arguments)
+        self.now += self.slow
+        reply = next(self._replies)
+        if isinstance(reply, BaseException):
+            raise reply
+        return [self.redis_us(), *reply]
+
+
+def lost():
+    return StoreUnavailable("cancel", "reset", True)
+
+
+def refused():
+    return StoreUnavailable("cancel", "refused", False)
+
+
+@pytest.fixture
+def call(monkeypatch):
+    """Make a call in a world: ``call(world, pauses=[1])``."""
+
+    def make(world, **options):
+        monkeypatch.setattr(clock, "monotonic", world.monotonic)
+        monkeypatch.setattr(clock, "sleep", world.sleep)
+        member = Member(world, Membership(TIMEOUT))
+        return Calls(world, member, TIMEOUT).call("cancel", **options)
+
+    return make
+
+
+def values(world, name):
+    return {arguments[name] for arguments in world.asked}
+
+
+# What may have reached Redis.
+
+
+def test_what_was_not_answered_is_asked_again_as_the_same_call(call):
+    world = World(lost(), lost(), DONE)
+    assert call(world, id="a") == [b"done"]
+    assert world.at == pytest.approx([0, AGAIN, 2 * AGAIN])
+    assert len(values(world, "operation")) == len(values(world, "deadline")) == 1
+    assert values(world, "id") == {"a"}
+    issued = [arguments["issued"] for arguments in world.asked]
+    assert issued == sorted(set(issued))
+
+
+def test_two_calls_are_two_operations(call):
+    first, second = World(DONE), World(DONE)
+    call(first)
+    call(second)
+    assert not values(first, "operation") & values(second, "operation")
+
+
+def test_after_what_may_have_run_it_returns_when_that_can_run_no_more(call):
+    world = World(*(lost() for _ in range(100)))
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world)
+    assert caught.value.may_have_run
+    assert world.redis_us() >= max(values(world, "deadline"))
+    assert world.now == pytest.approx(TIMEOUT)
+
+
+@pytest.mark.parametrize("slow", [0.0, 0.3, 2.0])
+def test_no_deadline_is_later_than_the_end_of_the_call(call, slow):
+    replies = [[b"late"], lost(), [b"stale"], refused(), *(lost() for _ in range(100))]
+    world = World(*replies, slow=slow)
+    with pytest.raises(StoreUnavailable):
+        call(world, pauses=[0.1] * 100)
+    assert max(values(world, "deadline")) <= world.redis_us(TIMEOUT) <= world.redis_us()
+
+
+def test_whatever_redis_says_next_it_may_have_run(call):
+    full, forbidden = StoreFull("cancel", "OOM"), StoreError("cancel", "NOPERM")
+    world = World(lost(), refused(), full, forbidden, DONE)
+    assert call(world) == [b"done"]
+    assert len(world.asked) == 5
+
+
+def test_where_redis_refuses_to_the_end_it_is_said_that_it_may_have_run(call):
+    world = World(lost(), *(StoreFull("cancel", "OOM") for _ in range(100)))
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world)
+    assert caught.value.may_have_run
+    assert world.now >= TIMEOUT
+
+
+# What did not reach Redis.
+
+
+def test_what_redis_refuses_is_raised_at_once(call):
+    world = World(StoreFull("cancel", "OOM"))
+    with pytest.raises(StoreFull):
+        call(world, pauses=[1, 1, 1])
+    assert (world.now, len(world.asked)) == (0, 1)
+
+
+def test_without_a_policy_it_gives_up_at_once(call):
+    world = World(refused())
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world)
+    assert not caught.value.may_have_run
+    assert (world.now, len(world.asked)) == (0, 1)
+
+
+def test_the_pauses_are_those_of_the_policy(call):
+    world = World(refused(), refused(), refused(), DONE)
+    call(world, pauses=[0.5, 1.0, 2.0])
+    assert world.at == pytest.approx([0, 0.5, 1.5, 3.5])
+
+
+def test_when_its_pauses_are_used_up_it_gives_up(call):
+    world = World(*(refused() for _ in range(9)))
+    with pytest.raises(StoreUnavailable):
+        call(world, pauses=[0.5, 0.5])
+    assert (world.now, len(world.asked)) == (1.0, 3)
+
+
+@pytest.mark.parametrize("pause", [0.3, 2.0, 30.0])
+def test_the_time_out_ends_it_whatever_the_policy_says(call, pause):
+    world = World(*(refused() for _ in range(99)))
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world, pauses=itertools.repeat(pause))
+    assert world.now <= TIMEOUT
+    assert len(world.asked) == -(-TIMEOUT // pause)
+    assert not caught.value.may_have_run
+
+
+# Verdicts.
+
+
+def test_what_is_stale_is_issued_anew(call):
+    world = World([b"stale"], DONE, slow=0.01)
+    call(world)
+    first, second = world.asked
+    assert second["issued"] > first["issued"]
+    assert second["operation"] == first["operation"]
+
+
+def test_what_is_late_for_a_clock_that_was_set_forward_is_asked_at_that_time(call, monkeypatch):
+    world = World([b"late"], DONE)
+    told = iter([world.redis_us(), world.redis_us(3600), world.redis_us(3600)])
+    monkeypatch.setattr(world, "redis_us", lambda *_: next(told))
+    call(world)
+    first, second = world.asked
+    assert second["deadline"] - first["deadline"] == 3_600_000_000
+
+
+def test_a_store_that_does_not_know_it_is_joined_and_asked_again(call):
+    world = World([b"join"], DONE)
+    assert call(world) == [b"done"]
+    assert world.joined == 2
+
+
+def test_a_clock_that_is_set_all_the_time_does_not_keep_a_caller(call):
+    world = World(*([b"late"] for _ in range(100)), slow=0.3)
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world)
+    assert not caught.value.may_have_run
+    assert TIMEOUT <= world.now < TIMEOUT + 0.6
+
+
+def test_templates_that_are_missing_are_sent_along_by_the_same_call(call):
+    world = World(lost(), [b"templates"], lost(), DONE)
+    call(world, entries=["short"], whole=lambda: {"entries": ["long"]})
+    sent = [arguments["entries"] for arguments in world.asked]
+    assert sent == [["short"], ["short"], ["long"], ["long"]]
+    assert len(values(world, "operation")) == 1
+
+
+# Interruptions.
+
+
+@pytest.mark.parametrize("before", [[], [lost()]])
+def test_who_is_interrupted_leaves_at_once(call, before):
+    world = World(*before, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        call(world, pauses=[1])
+    assert world.now == len(before)
+    assert len(world.asked) == len(before) + 1
+
+
+# Redis's clock.
+
+
+seconds = st.floats(0, 100, allow_nan=False)
+exchanges = st.lists(st.tuples(seconds, seconds, seconds), min_size=1, max_size=8)
+
+
+@given(st.floats(-1, 1), exchanges, seconds)
+def test_redis_s_time_is_never_ahead(drift, exchanges, later):
+    """Whatever a request and its reply took, and as fast or slow as Redis's clock may be."""
+    known, now = RedisTime(), 0.0
+
+    def redis_us():
+        return int((REDIS_S + now * (1 + drift * DRIFT)) * 1_000_000)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "monotonic", lambda: now)
+        for pause, there, back in exchanges:
+            now += pause + there
+            told = redis_us()
+            now += back
+            known.learn(told)
+            assert known.at(now) == told
+        learned = now
+        now += later
+        # A microsecond is as fine as a time is told.
+        assert known.at(now) <= redis_us() + 1
+        assert redis_us() - known.at(now) <= (back + 2 * DRIFT * (now - learned)) * 1.1e6 + 2
+
+
+def test_before_anything_was_read_it_is_not_known():
+    assert RedisTime().at(7.0) is None
+
+
+def test_threads_share_it():
+    """One that is held up between reading a reply and taking note makes it no later."""
+    known, ahead, over = RedisTime(), [], threading.Event()
+    known.learn(int(time.monotonic() * 1e6))
+
+    def learn():
+        while not over.is_set():
+            known.learn(int(time.monotonic() * 1e6))
+
+    threads = [threading.Thread(target=learn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20_000):
+        told = known.at(time.monotonic())
+        if told > time.monotonic() * 1e6:
+            ahead.append(told)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert ahead == []

@@ -1,0 +1,145 @@
+"""How long answers and fences are kept: for as long as a request may come, and not much longer."""
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Membership
+from tests.store import requests
+from tests.store.requests import TIMEOUT_US, cancel, now_us, reschedule, schedule
+from tests.store.support import FAR_MS, NOW_MS
+
+KEPT = ("answers", "answers_old", "fences", "fences_old")
+HOUR_US = 3_600_000_000
+
+
+def kept(store) -> int:
+    return sum(store.raw.hlen(store.keys[name]) for name in KEPT)
+
+
+def another_call(store):
+    cancel(store, "nobody").answer()
+
+
+def pass_us(store, us):
+    store.set_us(now_us(store) + us)
+
+
+@pytest.mark.parametrize("started", range(0, TIMEOUT_US * 2, TIMEOUT_US // 4))
+def test_an_answer_is_known_as_long_as_its_call_lasts(store, started):
+    """Wherever in a generation it was given, and with calls at every moment after it."""
+    another_call(store)
+    pass_us(store, started)
+    call = schedule(store, "a", when=When("after", 0))
+    first = call.answer()
+    store.engine().hand_over()
+    while now_us(store) < call.deadline:
+        pass_us(store, TIMEOUT_US // 20)
+        another_call(store)
+        if now_us(store) <= call.deadline:
+            assert call.answer() == first
+    assert store.arrived() == ["a"]
+
+
+@pytest.mark.parametrize("started", range(0, TIMEOUT_US * 2, TIMEOUT_US // 4))
+def test_a_fence_stands_as_long_as_a_request_before_it_may_come(store, started):
+    another_call(store)
+    pass_us(store, started)
+    late = schedule(store, "a")
+    pass_us(store, 1)
+    cancel(store, "a").answer()
+    while now_us(store) < late.deadline:
+        pass_us(store, TIMEOUT_US // 20)
+        another_call(store)
+        assert late.send() in ([b"stale"], [b"late"])
+    assert store.places("a") == []
+
+
+def test_an_answer_is_kept_for_the_longest_call_of_all(store):
+    long = 20.0
+    requests.join(store, Membership(long))
+    call = requests.schedule(store, "a", when=When("after", 0))
+    call = requests.replace(call, deadline=call.issued + int(long * 1_000_000))
+    first = call.answer()
+    store.engine().hand_over()
+    for _ in range(19):
+        pass_us(store, 1_000_000)
+        another_call(store)
+        assert call.answer() == first
+
+
+def test_what_no_request_can_ask_for_any_more_is_forgotten(store):
+    for number in range(50):
+        cancel(store, f"a{number}").answer()
+    assert kept(store) == 100
+    for _ in range(3):
+        pass_us(store, TIMEOUT_US + 1000)
+        another_call(store)
+    # One call a generation, each with its answer and its fence; the last began a third one.
+    assert kept(store) <= 6
+
+
+def test_memory_stays_bounded_whatever_is_asked(store):
+    """A hundred calls a second, for two minutes."""
+    most = 0
+    call = requests.cancel(store, "a")
+    for number in range(1200):
+        pass_us(store, 100_000)
+        now = now_us(store)
+        requests.replace(
+            call, operation=b"%d" % number, issued=now, deadline=now + TIMEOUT_US
+        ).answer()
+        most = max(most, store.raw.hlen(store.keys["answers"]))
+        most = max(most, store.raw.hlen(store.keys["answers_old"]))
+    assert most <= TIMEOUT_US // 100_000 + 1
+
+
+@pytest.mark.parametrize("kind", ["schedule", "cancel", "reschedule"])
+def test_every_kind_of_call_turns_the_generations(store, kind):
+    another_call(store)
+    pass_us(store, TIMEOUT_US + 1000)
+    if kind == "schedule":
+        schedule(store, "a").answer()
+    else:
+        store.schedule("a", FAR_MS)
+        store.raw.hset(store.keys["meta"], "turned", now_us(store) // 1000 - 5001)
+        store.raw.delete(store.keys["answers_old"])
+        {"cancel": cancel, "reschedule": reschedule}[kind](store, "a").answer()
+    assert store.raw.exists(store.keys["answers_old"])
+
+
+def test_after_the_clock_was_set_back_by_an_hour_calls_go_on_and_are_forgotten(store):
+    for number in range(20):
+        cancel(store, f"a{number}").answer()
+    pass_us(store, -HOUR_US)
+    call = schedule(store, "a", when=When("after", 0))
+    first = call.answer()
+    store.engine().hand_over()
+    another_call(store)
+    assert call.answer() == first
+    for _ in range(4):
+        pass_us(store, TIMEOUT_US + 1000)
+        another_call(store)
+    assert kept(store) <= 8
+    assert store.arrived() == ["a"]
+
+
+def test_a_caller_follows_a_clock_that_was_set_back_by_an_hour(store):
+    store.schedule("a", FAR_MS)
+    pass_us(store, -HOUR_US)
+    assert store.schedule("b", FAR_MS) == FAR_MS
+    # A record of the future can still be changed.
+    assert store.entries.reschedule("b", When("at", 7))[1] == 7
+
+
+def test_a_caller_follows_a_clock_that_was_set_forward_by_an_hour(store):
+    store.schedule("a", FAR_MS)
+    pass_us(store, HOUR_US)
+    assert store.schedule("b", FAR_MS) == FAR_MS
+    assert store.entries.reschedule("a", When("at", 7))[1] == 7
+
+
+def test_a_request_of_before_the_clock_was_set_back_is_refused(store):
+    call = schedule(store, "a")
+    store.set_ms(NOW_MS - 3_600_000)
+    assert call.send() == [b"join"]
+    assert store.places("a") == []

@@ -1,0 +1,171 @@
+"""The processes of a store agree on what has to be the same for all, before anything is written."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
+from celery_delayq.store import Endpoint, Entries, Membership, PooledConnection, calls
+from celery_delayq.store.calls import Member
+from celery_delayq.store.keys import Keys
+from celery_delayq.store.scripts import Scripts
+from tests.store import requests
+from tests.store.support import FAR_MS, NOW_MS
+from tests.support.ports import free_port
+
+OURS = Membership(5.0, "redis, database 0", "red:6379")
+THEIRS = replace(OURS, broker="amqp, virtual host /", hosts="rabbit:5672")
+
+
+def meta(store, name):
+    return store.raw.hget(store.keys["meta"], name)
+
+
+def joined(store, membership, *, scanner=False):
+    return requests.join(store, membership, scanner=scanner)
+
+
+def beat(store):
+    """A scanner is alive."""
+    store.raw.zadd(store.keys["scanners"], {"somebody": requests.now_us(store) // 1000 + 15_000})
+
+
+def test_the_first_says_what_it_is_and_the_others_find_it(store):
+    joined(store, OURS, scanner=True)
+    known = {name: meta(store, name) for name in ("schema", "shards", "broker", "hosts", "timeout")}
+    assert known == {
+        "schema": calls.SCHEMA.encode(),
+        "shards": b"1",
+        "broker": OURS.broker.encode(),
+        "hosts": OURS.hosts.encode(),
+        "timeout": b"5000",
+    }
+    joined(store, OURS)
+    assert {name: meta(store, name) for name in known} == known
+
+
+def test_the_longest_time_out_of_all_counts(store):
+    for timeout, greatest in ((5.0, 5000), (0.5, 5000), (7.25, 7250), (5.0, 7250)):
+        joined(store, replace(OURS, timeout=timeout))
+        assert int(meta(store, "timeout")) == greatest
+
+
+def test_joining_tells_the_time(store):
+    store.set_us(NOW_MS * 1000 + 7)
+    member = joined(store, OURS)
+    assert member.time._learned[0] == NOW_MS * 1000 + 7
+
+
+# What differs.
+
+
+def differing(store, monkeypatch, what):
+    """A caller's entries and a scanner, of a process that differs."""
+    joined(store, store.membership)
+    if what == "layout":
+        monkeypatch.setattr(calls, "SCHEMA", "999")
+        membership = store.membership
+    else:
+        membership = replace(store.membership, shards=2)
+    engine = store.engine()
+    engine._member = Member(engine._scripts, membership, scanner=True)
+    return Entries(store.scripts, membership), engine
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("layout", "the store has layout '{}', this process '999'; "),
+        ("number of shards", "the store has number of shards '1', this process '2'; "),
+    ],
+)
+def test_a_process_that_differs_is_refused_and_has_written_nothing(
+    store, monkeypatch, what, sentence
+):
+    store.schedule("a", NOW_MS)
+    schema = calls.SCHEMA
+    entries, engine = differing(store, monkeypatch, what)
+    before = store.contents(all_keys=True)
+    for step in (lambda: entries.cancel("a"), engine.hand_over):
+        with pytest.raises(StoreDiffers) as caught:
+            step()
+        assert str(caught.value).startswith(sentence.format(schema))
+        assert (caught.value.name, isinstance(caught.value, StoreError)) == (what, True)
+        assert store.contents(all_keys=True) == before
+    assert not isinstance(caught.value, StoreUnavailable)
+
+
+def test_a_scanner_with_another_broker_is_refused_while_one_is_alive(store):
+    joined(store, OURS, scanner=True)
+    beat(store)
+    with pytest.raises(StoreDiffers, match=r"^the store has broker 'redis, database 0', this "):
+        joined(store, THEIRS, scanner=True)
+    assert meta(store, "broker") == OURS.broker.encode()
+
+
+def test_it_takes_over_when_none_is_alive(store):
+    joined(store, OURS, scanner=True)
+    beat(store)
+    store.set_ms(NOW_MS + 15_001)
+    joined(store, THEIRS, scanner=True)
+    known = [meta(store, name).decode() for name in ("broker", "hosts")]
+    assert known == [THEIRS.broker, THEIRS.hosts]
+
+
+def test_scanners_of_one_broker_may_know_it_by_different_names(store, caplog):
+    joined(store, OURS, scanner=True)
+    beat(store)
+    joined(store, replace(OURS, hosts="10.0.0.1:6379"), scanner=True)
+    assert "10.0.0.1:6379" in caplog.text
+    assert meta(store, "hosts") == OURS.hosts.encode()
+
+
+def test_a_caller_never_says_which_broker_is_the_store_s(store):
+    joined(store, OURS)
+    assert meta(store, "broker") is None
+    beat(store)
+    joined(store, THEIRS, scanner=True)
+
+
+def test_a_caller_with_another_broker_is_warned_once_and_served(store, caplog):
+    joined(store, OURS, scanner=True)
+    caplog.set_level(logging.WARNING)
+    entries = Entries(store.scripts, THEIRS)
+    for _ in range(3):
+        entries._calls._member.join()
+    entries.cancel("a")
+    (message,) = [one for one in caplog.messages if "broker" in one]
+    assert message.startswith(
+        "this store's scanners have the broker redis, database 0 on red:6379, this process amqp, "
+    )
+    assert "delayq_prefix" in message
+
+
+def test_a_caller_with_the_store_s_broker_is_not_warned(store, caplog):
+    joined(store, OURS, scanner=True)
+    joined(store, OURS)
+    assert caplog.messages == []
+
+
+# A store that was emptied, or is away.
+
+
+def test_after_flushall_a_process_joins_anew_and_its_call_goes_on(store):
+    store.schedule("a", FAR_MS)
+    store.raw.flushall()
+    store.set_ms(NOW_MS)
+    assert store.schedule("b", FAR_MS) == FAR_MS
+    assert int(meta(store, "timeout")) == 5000
+    store.raw.flushall()
+    store.set_ms(NOW_MS)
+    assert store.entries.cancel("b")[0].value == "not_found"
+
+
+@pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])
+def test_where_joining_fails_the_error_is_that_of_the_call(step):
+    scripts = Scripts(PooledConnection(Endpoint("127.0.0.1", free_port())), Keys("delayq"))
+    made = calls.Calls(scripts, Member(scripts, OURS), 5.0)
+    with pytest.raises(StoreUnavailable, match=rf"^{step} failed: ") as caught:
+        made.call(step)
+    assert not caught.value.may_have_run
