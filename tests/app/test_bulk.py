@@ -12,7 +12,7 @@ from celery_delayq import AlreadyScheduled, InvalidDueTime
 from celery_delayq.errors import InvalidOption, InvalidSetting, NotATask, NotScheduled
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists, templates
-from tests.support.shards import total
+from tests.support.shards import total, with_one_shard
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ def test_each_item_is_scheduled_and_its_id_stands_in_its_place(remind, delayq):
     assert repr(bulk) == "<Bulk: 450 scheduled, 0 refused>"
 
 
+@with_one_shard
 def test_items_that_are_due_at_once_leave_in_their_order(remind, delayq, redis):
     bulk = delayq.schedule_many(
         remind, (((n, "x" * 3000 if n % 7 == 3 else ""), {}) for n in range(450)), at=LONG_AGO
@@ -46,6 +47,7 @@ def test_items_that_are_due_at_once_leave_in_their_order(remind, delayq, redis):
     )
 
 
+@with_one_shard
 def test_a_bulk_keeps_its_order_when_one_before_it_has_left(remind, delayq, redis):
     for _ in range(2):
         redis.delete("celery")
@@ -72,6 +74,7 @@ def test_items_for_a_list_and_for_the_relay_stand_in_one_bulk(delayq_app, url, r
     assert (total(redis.zcard, "due"), total(redis.zcard, "relay")) == (5, 5)
 
 
+@with_one_shard
 def test_a_template_is_counted_by_those_who_share_it_and_goes_with_the_last(remind, delayq, redis):
     bulk = delayq.schedule_many(remind, numbered(300), at=FAR)
     # The first may be the only one of its kind, and is scheduled whole.
@@ -85,6 +88,7 @@ def test_a_template_is_counted_by_those_who_share_it_and_goes_with_the_last(remi
     assert templates(redis) == (0, 0)
 
 
+@with_one_shard
 def test_a_large_message_of_a_bulk_is_kept_whole_as_a_single_one_is(remind, delayq, redis):
     large = (("x" * 3000,), {})
 

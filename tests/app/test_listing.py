@@ -9,7 +9,7 @@ from kombu import Exchange, Queue
 from celery_delayq.errors import InvalidDueTime, InvalidOption
 from celery_delayq.store.entries import PAGE
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
-from tests.support.shards import keys_of
+from tests.support.shards import keys_of, with_one_shard
 
 TOPIC = Queue("q", Exchange("x", type="topic"), routing_key="#")
 UTC = timezone.utc
@@ -44,6 +44,7 @@ def test_both_indexes_are_one_list(schedule, delayq):
     assert ids(delayq.tasks()) == ["m1", "r2", "r3", "m4", "m5", "r6"]
 
 
+@with_one_shard
 def test_equal_due_times_keep_the_order_of_scheduling(app, delayq):
     expected = [str(number) for number in random.sample(range(10**6), 3 * PAGE)]
     for task_id in expected:

@@ -41,6 +41,11 @@ class House:
         eventually(lambda: self.looked() >= before + count)
         return self.scanners[-1]
 
+    def await_looks(self, shards, count) -> None:
+        """Wait until so many scanners have looked at each of these shards."""
+        keys = [one["scanners"] for one in shards]
+        eventually(lambda: min(map(self.client.zcard, keys)) >= count)
+
     def looked(self) -> int:
         """How many scanners have looked at each shard, and have not left."""
         return min(map(self.client.zcard, each("scanners")))

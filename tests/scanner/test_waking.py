@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.support.shards import SHARDS
+from tests.support.shards import SHARDS, with_one_shard
 from tests.support.waiting import eventually
 
 FOREVER = 300  # seconds of safety interval: only being told can wake the scanner
@@ -142,6 +142,7 @@ def test_with_many_scanners_a_stopped_one_takes_no_wake_up_with_it(house):
         assert 0 <= at - result.due.timestamp() < 0.5 + 1
 
 
+@with_one_shard
 def test_what_fell_due_while_nobody_scanned_goes_when_the_first_comes(house):
     made = house()
     wanted = [made.task.apply_async(task_id=f"id-{n}", delayq_after=0).id for n in range(30)]

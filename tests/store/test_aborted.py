@@ -121,6 +121,10 @@ def backlog(ready):
     ready.engine._batch_size = 8
 
 
+def up_next(ready):
+    ready.engine.hand_over(asleep=5, relay_in=5)
+
+
 def spoil(*ids):
     def change(ready):
         store = ready.store
@@ -276,6 +280,8 @@ CASES = [
     Case("cancel", "full", _cancel("list"), fill_tombstones, ends="list"),
     Case("cancel", "last", _cancel("list"), alone("list"), ends="list"),
     Case("hand_over", "heartbeat", _hand_over, heart),
+    Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=5)),
+    Case("leave", "up next", lambda ready: ready.engine.leave(), up_next),
     Case("schedule", "first of a template", _schedule_first, alone()),
     Case("hand_over", "last", _hand_over, no_heads),
     Case("claim", "backlog", lambda ready: ready.engine.claim(8), relayed_backlog),

@@ -1,0 +1,166 @@
+"""One scanner serves all shards: in virtual time by turns, and real ones on a real Redis."""
+
+import uuid
+
+import pytest
+
+from celery_delayq import DelayQ
+from celery_delayq.errors import BrokerDown
+from celery_delayq.handover.scanner import Scanner
+from celery_delayq.services import Hooks
+from celery_delayq.store.keys import Keys, shard_of
+from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay
+
+FOREVER = 300  # seconds of safety interval: only being told can wake the scanner
+SHARDS = 3
+
+
+@pytest.fixture
+def sharded(world):
+    """A world whose scanner has three shards, a log of who was asked, and what is said next."""
+    made = world(safety_interval=5.0)
+    made.asked, made.engines, made.relays, made.said = [], [], [], []
+    for number in range(SHARDS):
+        engine, relay = FakeEngine(made, 10), FakeRelay(made)
+        engine.on_move = lambda number=number: made.asked.append(number)
+        relay.engine = engine
+        relay.batch = relay_of(engine, relay, relay.batch)
+        made.engines.append(engine)
+        made.relays.append(relay)
+    wait = made.wakeup.wait
+
+    def told(seconds):
+        said = made.said.pop(0) if made.said else set()
+        if seconds > 0 and not said:
+            wait(seconds)
+        return said
+
+    made.wakeup.wait = told
+    stop = made.scanner._stopping
+    made.scanner = Scanner(made.relays, made.wakeup, safety_interval=5.0, lease=30.0, hooks=Hooks())
+    made.scanner._stopping = stop
+    return made
+
+
+def relay_of(engine, relay, batch):
+    def batched(stopping):
+        own, relay._world.engine = relay._world.engine, engine
+        try:
+            return batch(stopping)
+        finally:
+            relay._world.engine = own
+
+    return batched
+
+
+def test_each_is_looked_at_and_the_next_due_time_of_any_ends_the_wait(sharded):
+    sharded.engines[1].due = [START_MS + 700]
+    sharded.engines[2].due = [START_MS + 900]
+    sharded.run(waits=1)
+    assert sorted(sharded.asked) == [0, 1, 2]
+    assert sharded.waits == [pytest.approx(0.7, abs=0.01)]
+
+
+def test_when_one_has_something_due_the_others_are_left_alone(sharded):
+    sharded.engines[1].due = [START_MS + 700]
+    sharded.run(waits=2)
+    assert sharded.asked[SHARDS:] == [1]
+    assert sharded.engines[1].moved == [START_MS + 700]
+
+
+def test_what_one_is_behind_with_holds_up_no_other(sharded):
+    sharded.engines[0].due = [START_MS - 1] * 1000
+    sharded.engines[1].due = [START_MS - 1]
+    sharded.engines[2].relay = [START_MS - 1]
+    sharded.run(waits=1)
+    assert len(sharded.engines[0].moved) == 1000
+    # In the first round, and not after the hundred batches of the other.
+    assert sorted(sharded.asked[:SHARDS]) == [0, 1, 2]
+    assert sharded.relays[2].published == [START_MS - 1]
+
+
+def test_in_the_midst_of_that_it_hears_of_another(sharded):
+    sharded.engines[0].due = [START_MS - 1] * 1000
+    sharded.engines[1].due = [START_MS + HOUR_MS]
+
+    def come():
+        sharded.asked.append(0)
+        if len(sharded.asked) == 20:
+            sharded.engines[1].due = [START_MS - 1]
+            sharded.said = [{1}]
+
+    sharded.engines[0].on_move = come
+    sharded.run(waits=1)
+    at = [place for place, number in enumerate(sharded.asked) if number == 1]
+    assert at[1] <= 22
+
+
+def test_who_is_told_of_one_looks_at_that_one(sharded):
+    sharded.said = [set(), {2}]
+    sharded.run(waits=1)
+    assert sharded.asked[SHARDS:] == [2]
+
+
+def test_a_broker_that_is_away_is_asked_once_for_all_of_them(sharded):
+    asked = []
+
+    def away(_):
+        asked.append(sharded.monotonic())
+        raise BrokerDown("refused")
+
+    for engine, relay in zip(sharded.engines, sharded.relays, strict=True):
+        engine.relay = [START_MS - 1]
+        relay.batch = away
+    sharded.run(waits=1)
+    assert len(asked) == 1
+
+
+def test_it_tells_each_how_long_it_sleeps(sharded):
+    sharded.run(waits=1)
+    for engine in sharded.engines:
+        [(asleep, relay_in)] = engine.asked
+        assert 4.0 <= asleep <= 5.0
+        assert relay_in == 0
+
+
+def test_it_leaves_each(sharded):
+    sharded.run(waits=1)
+    assert sharded.log.count("leave") == SHARDS
+
+
+# On a real Redis.
+
+
+def in_each_shard(count=1):
+    """Ids, so many in each shard."""
+    found = {shard: [] for shard in range(SHARDS)}
+    while min(map(len, found.values())) < count:
+        task_id = str(uuid.uuid4())
+        found[shard_of(task_id, SHARDS)].append(task_id)
+    return [one for ids in found.values() for one in ids[:count]]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_scheduled_in_any_shard_goes_on_time(house, count):
+    made = house(delayq_safety_interval=FOREVER, delayq_shards=SHARDS)
+    made.start(count)
+    shards = [Keys("delayq", shard, SHARDS) for shard in range(SHARDS)]
+    made.await_looks(shards, count)
+    for task_id in in_each_shard(2):
+        due = made.seconds() + 0.05
+        made.task.apply_async(task_id=task_id, delayq_at=due)
+        arrived, at = made.next_arrival()
+        assert arrived == task_id
+        assert -0.001 <= at - due < 1
+
+
+def test_what_is_relayed_from_any_shard_arrives(make_app, redis_server, redis_url):
+    app = make_app(redis_server.url(3), delayq_url=redis_url, delayq_shards=SHARDS)
+    delayq = DelayQ(app)
+    ids = in_each_shard(5)
+    for task_id in ids:
+        app.send_task("t", task_id=task_id, delayq_after=0)
+    assert delayq.counts().scheduled == len(ids)
+    assert delayq.hand_over() == len(ids)
+    assert delayq.counts().scheduled == 0
+    delayq.close()
