@@ -26,6 +26,10 @@ from typing import Any
 
 from kombu.exceptions import OperationalError
 
+from .logs import plain
+
+SHOWN = 500  # characters of a value that somebody gave
+
 
 class DelayQError(Exception):
     """Base of every error that this package raises itself.
@@ -40,11 +44,17 @@ class DelayQError(Exception):
     so_far: Any = None
 
     def __str__(self) -> str:
-        return self.sentence()
+        # One line of plain text, whatever an id, a name or a server's words are made of.
+        return plain(self.sentence())
 
     def sentence(self) -> str:
         """What is wrong, what was seen, what to do."""
         return super().__str__()
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
 
 
 class NoDelayQ(DelayQError):
@@ -78,7 +88,7 @@ class InvalidDueTime(DelayQError, ValueError):
         self.expected = expected
 
     def sentence(self) -> str:
-        return f"{self.value!r} is not a due time; expected {self.expected}"
+        return f"{_shown(self.value)} is not a due time; expected {self.expected}"
 
 
 class NotADueTime(InvalidDueTime, TypeError):
@@ -95,7 +105,7 @@ class InvalidOption(DelayQError, ValueError):
         self.expected = expected
 
     def sentence(self) -> str:
-        return f"{self.name} is {self.value!r}; expected {self.expected}"
+        return f"{self.name} is {_shown(self.value)}; expected {self.expected}"
 
 
 class NotATask(InvalidOption, TypeError):

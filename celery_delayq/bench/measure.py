@@ -19,7 +19,7 @@ from ..errors import StoreError, StoreFull
 from ..scheduling.bulk import SLICE
 from ..services import Services
 from ..store import Entries, NewEntry, ScratchKeys
-from ..store.record import LINES, Template, destination_for
+from ..store.record import LINES, Template, destination_for, labels_for
 
 ONE_BY_ONE = 200  # calls; enough on loopback, and on a slow link not too many
 NEEDED = 600  # bytes of Redis's memory that a waiting task may take
@@ -27,6 +27,7 @@ LONG_AGO_MS, DAY_MS = 1_000_000_000_000, 86_400_000  # all are due at once, each
 
 # As long as the parts of a no-op task's message.
 _TEMPLATE = Template.of(["_" * 70] * LINES)
+_LABELS = labels_for("bench", "bench")
 _DIFFERING = ("", "null", "null", '"(42,)"', '"{}"', '"' + "_" * 108 + '"')
 
 Progress = Callable[[int], object]
@@ -93,7 +94,7 @@ def _refuse_if_full(scratch: ScratchKeys, tasks: int) -> None:
 
 
 def _schedule(entries: Entries, destination: bytes, most: int, left: int) -> int:
-    record = _TEMPLATE.new_record(destination, _DIFFERING)
+    record = _TEMPLATE.new_record(destination, _LABELS, _DIFFERING)
     new = [
         NewEntry(_id(number), When("at", LONG_AGO_MS + random.randrange(DAY_MS)), record)
         for number in range(max(0, left - most), left)

@@ -21,7 +21,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.json import JSONEncoder
 
-from ..store.record import NewRecord, Template, whole
+from ..store.record import NewRecord, Template, labels_for, whole
 from .headers import DUE_HEADER, EXPIRES_HEADER
 
 # What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
@@ -63,8 +63,20 @@ class OutgoingMessage:
         """The record of this message; *share*: with a template, where the message allows it."""
         lines, differing = self.shareable() if share else ([], [])
         if lines:
-            return Template.of(lines).new_record(destination, differing)
-        return whole(destination, _open_ended(self.message))
+            return Template.of(lines).new_record(destination, self.labels, differing)
+        return whole(destination, self.labels, _open_ended(self.message))
+
+    @property
+    def labels(self) -> bytes:
+        """What its entry can be picked by: the task, and the queue that Celery sends it with.
+
+        Where that is not known, as for what was adopted, its routing key stands for a queue.
+        """
+        # In protocol 1 the task's name stands in the body.
+        body = self.payload if isinstance(self.payload, Mapping) else {}
+        task = self.headers.get("task", body.get("task", ""))
+        queues = (entity.name for entity in self.declare if isinstance(entity, Queue))
+        return labels_for(str(task), str(next(queues, self.routing_key)))
 
     def shareable(self) -> tuple[list[str], list[str]]:
         """The lines of a template, and what stands between them; see :func:`_shareable`."""

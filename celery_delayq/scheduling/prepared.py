@@ -40,6 +40,7 @@ class PreparedMessage:
     """What a bulk's messages have in common, and how to make of arguments what differs."""
 
     destination: bytes
+    labels: bytes
     template: Template
     fixed: tuple[str, str, str]
     embed: Any
@@ -55,6 +56,7 @@ class PreparedMessage:
         root, parent, expires, *_ = differing
         return cls(
             destination,
+            message.labels,
             Template.of(lines),
             (root, parent, expires),
             message.payload[2],
@@ -96,7 +98,8 @@ class PreparedMessage:
             return None
         of_args, of_kwargs = self.describe
         texts = (of_args(args), of_kwargs(kwargs) if kwargs else "{}", body)
-        return self.template.new_record(self.destination, (*self.fixed, *map(dumps, texts)))
+        differing = (*self.fixed, *map(dumps, texts))
+        return self.template.new_record(self.destination, self.labels, differing)
 
 
 class Preparation:

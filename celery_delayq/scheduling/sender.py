@@ -44,6 +44,7 @@ logger = logger_of(__name__)
 SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
 _ONCE = {"max_retries": 0}
+_NOT_OURS = "a name that is none of this store's keys"
 # Properties that speak of the delivery of a message.
 _OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
@@ -216,7 +217,11 @@ class Sender:
         if services.broker.endpoint and not needs_relay(message):
             key = list_key(message.routing_key, message.properties.get("priority"), options)
         if key and services.store_is_broker:
-            return destination_for("L", options.get("global_keyprefix", "") + key)
+            key = options.get("global_keyprefix", "") + key
+            if key.startswith(f"{{{services.settings.prefix}:") and "}:" in key:
+                # A message there would be taken for the store's own.
+                raise InvalidOption("queue", message.routing_key, _NOT_OURS)
+            return destination_for("L", key)
         return destination_for("R", relay_route(message, services.app.amqp.queues, key))
 
     def _new_record(self, message: OutgoingMessage, destination: bytes) -> NewRecord:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..logs import plain
 from .scripts import Scripts
 
 COUNT = 20  # fields of a slice: records may be large
@@ -58,7 +59,7 @@ class Finding:
         return SENTENCES[self.kind]
 
     def __str__(self) -> str:
-        return f"{self.id}: {self.sentence}"
+        return f"{plain(self.id)}: {self.sentence}"
 
 
 def check(scripts: Scripts) -> Iterator[Finding]:
@@ -95,7 +96,7 @@ class _Uses:
                 yield _finding(kind.decode(), field)
 
     def _count(self, name: bytes, member: bytes) -> None:
-        if int.from_bytes(member[:6], "big") <= self._last and hash(member) not in self._seen:
+        if int.from_bytes(member[:6], "big") // 2 <= self._last and hash(member) not in self._seen:
             self._seen.add(hash(member))
             self._old[name] += 1
 

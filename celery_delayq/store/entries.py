@@ -302,7 +302,8 @@ def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
         template = b"" if name in known or name in sent else record.template
         if name is not None:
             sent.add(name)
-        flat += (one.task_id, one.when.mode, one.when.ms, record.destination, record.body, template)
+        when, body = one.when, record.labels + record.body
+        flat += (one.task_id, when.mode, when.ms, record.destination, body, template)
     return flat
 
 

@@ -1,19 +1,35 @@
 """What one entry is in Redis. The scripts put it together; this side writes two parts of it.
 
-    1 L 6:celery | ...... 1767225600000 1767222000000 abcdefgh T ............ ...
-    | | |          |      |             |             |        | |            what differs
-    | | |          |      |             |             |        | name of the template, 12 bytes
-    | | |          |      |             |             |        form: shares a template, or whole (I)
-    | | |          |      |             |             operation id of the call that scheduled it
-    | | |          |      |             when it was scheduled, ms
-    | | |          |      due time, ms
-    | | |          insertion number, 6 bytes
-    | | destination: its length, ':', and it
-    | bound for a list (L) or a relay through the broker (R)
+    1L6:celery ...... 1767225600000 1767222000123456 ....... 0 ...... ...... T ............ ...
+    || |       |      |             |                |       | |      |      | |            |
+    || |       |      |             |                |       | |      |      | |     what differs
+    || |       |      |             |                |       | |      |      | its name, 12 bytes
+    || |       |      |             |                |       | |      |      shares a template (T),
+    || |       |      |             |                |       | |      |      or is whole (I)
+    || |       |      |             |                |       | |      queue it was sent with
+    || |       |      |             |                |       | task
+    || |       |      |             |                |       flags
+    || |       |      |             |                last change, us, 7 bytes
+    || |       |      |             when it was scheduled, us
+    || |       |      due time, ms
+    || |       insertion number, 6 bytes
+    || destination: its length, ':', and it
+    |bound for a list (L) or a relay through the broker (R)
     format version                                          (no blanks between the parts)
 
+A change keeps insertion number and time of scheduling, and moves the last change on: no two states
+of an entry have the same one, so it is also the number by which an edit tells what it has seen.
+
+The flags are one printable character: ``0``, and the sum of 1 (has a key), 2 (has tags) and 4 (has
+a policy). What has none is asked nothing more. None of them exists yet, and a record that has one
+is not read: its entry needs what this version does not do.
+
+Task and queue are the first 6 bytes of the SHA-1 of their names, so that entries can be picked by a
+comparison of bytes. The names take 20 bytes each, and more. Numbers for them would need a table
+that every call looks into, and that grows with each name that was ever used.
+
 Of the 956 bytes of a no-op task's message some 150 differ between two calls of the same task. The
-rest is a **template**, kept once and counted, which brings a waiting task from 1,260 to 460 bytes
+rest is a **template**, kept once and counted, which brings a waiting task from 1,260 to 470 bytes
 of Redis's memory, and makes the hand-over half as long again (``tests/benchmarks``, move_profile).
 A message that is sent for the first time, or large, or unlike the usual, is kept whole.
 
@@ -36,14 +52,25 @@ from ..clock import from_ms
 NAME_BYTES = 12
 LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that each zone can name
 LINES = 10
+NO_FLAGS = b"0"
+LABEL_BYTES = 6
+FORM = 55  # where its letter stands, behind the header
 DIFFERING = 6  # what belongs between them, ids and due time apart
 
 
 @dataclass(frozen=True)
 class NewRecord:
-    """What scheduling writes of a record; the script adds times, order and operation."""
+    """What scheduling writes of a record; the script adds number and times.
+
+    Attributes:
+        destination: See :func:`destination_for`.
+        labels: See :func:`labels_for`.
+        body: From the letter that tells its form.
+        template: The text of the template that the body shares, if it does.
+    """
 
     destination: bytes
+    labels: bytes
     body: bytes
     template: bytes = b""
 
@@ -64,15 +91,32 @@ def destination_for(kind: str, place: str) -> bytes:
     return b"%s%d:%s" % (kind.encode(), len(where), where)
 
 
-def whole(destination: bytes, message: str) -> NewRecord:
+@lru_cache(maxsize=256)
+def labels_for(task: str, queue: str) -> bytes:
+    """A record's flags, and what it can be picked by.
+
+    Args:
+        task: The task's name; empty where it is not known.
+        queue: The name of the queue that it was sent with.
+    """
+    return NO_FLAGS + b"".join(
+        _sha1(one.encode(errors="surrogatepass"))[:LABEL_BYTES] for one in (task, queue)
+    )
+
+
+def whole(destination: bytes, labels: bytes, message: str) -> NewRecord:
     """A record that carries its message; *message* is JSON up to the due time at its end."""
-    return NewRecord(destination, b"I" + message.encode())
+    return NewRecord(destination, labels, b"I" + message.encode())
 
 
 @lru_cache(maxsize=64)
 def name_of(text: bytes) -> bytes:
     """The name of a template: a hash of it that a script can take as well."""
-    return hashlib.sha1(text, usedforsecurity=False).digest()[:NAME_BYTES]
+    return _sha1(text)[:NAME_BYTES]
+
+
+def _sha1(text: bytes) -> bytes:
+    return hashlib.sha1(text, usedforsecurity=False).digest()
 
 
 @dataclass(frozen=True)
@@ -90,9 +134,10 @@ class Template:
         text = "\n".join(lines).encode()
         return cls(text, name_of(text))
 
-    def new_record(self, destination: bytes, differing: Iterable[str]) -> NewRecord:
+    def new_record(self, destination: bytes, labels: bytes, differing: Iterable[str]) -> NewRecord:
         """A record that shares it; *differing* belongs between the lines."""
-        return NewRecord(destination, b"T" + self.name + "\n".join(differing).encode(), self.text)
+        body = b"T" + self.name + "\n".join(differing).encode()
+        return NewRecord(destination, labels, body, self.text)
 
 
 @dataclass(frozen=True)
@@ -117,12 +162,12 @@ class Record:
 
     @property
     def created_ms(self) -> int:
-        return int(self.text[self.header_end + 19 : self.header_end + 32])
+        return int(self.text[self.header_end + 19 : self.header_end + 35]) // 1000
 
     @property
     def name(self) -> bytes | None:
         """The name of the template that it shares, if it does."""
-        start = self.header_end + 40
+        start = self.header_end + FORM
         if self.text[start : start + 1] != b"T":
             return None
         return self.text[start + 1 : start + 1 + NAME_BYTES]
@@ -139,22 +184,24 @@ class Record:
                 it.
         """
         text, header_end = self.text, self.header_end
-        if text[header_end + 40 : header_end + 41] != b"T":
-            return b"%s%s}}" % (text[header_end + 41 :], self._due)
+        form = header_end + FORM
+        if text[form : form + 1] != b"T":
+            return b"%s%s}}" % (text[form + 1 :], self._due)
         if not template:
             raise ValueError("template is gone")
         if name_of(template) != self.name:
             raise ValueError("template is damaged")
         line = template.split(b"\n")
-        differing = text[header_end + 41 + NAME_BYTES :].split(b"\n", DIFFERING - 1)
+        differing = text[form + 1 + NAME_BYTES :].split(b"\n", DIFFERING - 1)
         if len(line) != LINES or len(differing) != DIFFERING:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing
-        operation = text[header_end + 32 : header_end + 40]
+        # Together with the id no other message has it, so it is the delivery tag.
+        created = text[header_end + 19 : header_end + 35]
         root = root or b'"%s"' % task_id
         # fmt: off
         return b"".join((
-            line[0], task_id, line[1], task_id, operation, line[2], body, line[3], task_id,
+            line[0], task_id, line[1], task_id, created, line[2], body, line[3], task_id,
             line[4], root, line[5], parent, line[6], self._expiry(expires),
             line[7], args, line[8], kwargs, line[9], self._due, b"}}",
         ))

@@ -1,10 +1,16 @@
-"""Any call whatever: the message is the one that kombu would have pushed, whole or by template."""
+"""Any call whatever: its message is the one that kombu would have pushed, or nothing is written."""
+
+import importlib.util
+from datetime import timedelta, timezone
+from decimal import Decimal
+from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tests.app.support import LONG_AGO, comparable, lists
+from celery_delayq.errors import DelayQError
+from tests.app.support import FAR, LONG_AGO, comparable, lists
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 VALUES = st.recursive(
@@ -28,6 +34,77 @@ CALLS = st.fixed_dictionaries(
         "queue": TEXT.map("q{}".format),
     },
 )
+
+# From here on whatever a caller may give, sensible or not.
+ANY_TEXT = TEXT | st.sampled_from(
+    ["\udcff", "", "\n", "\x00", "\x1b[2J", "{delayq:0}:records", "}:", "a" * 10_000, "\u2028"]
+)
+HOSTILE = st.recursive(
+    st.one_of(
+        VALUES,
+        ANY_TEXT,
+        st.floats(),
+        st.binary(max_size=20),
+        st.datetimes(),
+        st.sampled_from(
+            [
+                object(),
+                Exception,
+                Decimal("0.1"),
+                UUID(int=7),
+                timedelta(1),
+                {1, 2},
+                (1, (2,)),
+                10**400,
+                {1: 2, None: 3},
+            ]
+        ),
+    ),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(ANY_TEXT, inner, max_size=2),
+    max_leaves=4,
+)
+EXPIRES = st.one_of(
+    st.integers(-(10**12), 10**12),
+    st.floats(),
+    st.datetimes(timezones=st.none() | st.just(timezone.utc)),
+    st.sampled_from(["2100-01-01T00:00:00+00:00", "tomorrow", "", True, Decimal(5), [5]]),
+)
+LINKS = st.lists(st.tuples(ANY_TEXT, st.lists(VALUES, max_size=2)), min_size=1, max_size=2)
+ANY_ARGUMENTS = {
+    "args": st.lists(HOSTILE, max_size=2) | HOSTILE,
+    "kwargs": st.dictionaries(ANY_TEXT, HOSTILE, max_size=2) | HOSTILE,
+    "headers": st.dictionaries(ANY_TEXT, HOSTILE, max_size=3) | HOSTILE,
+    "retries": st.integers(0, 5) | HOSTILE,
+    "expires": EXPIRES,
+    "queue": ANY_TEXT | st.just(5),
+    "delivery_mode": st.sampled_from([1, 2, "persistent", "nonsense"]),
+    "serializer": st.sampled_from(["json", "pickle", "yaml", "msgpack", "nonsense", 5]),
+    "compression": st.sampled_from(["zlib", "bzip2", "nonsense", "", 5]),
+    "link": LINKS,
+    "link_error": LINKS,
+    **dict.fromkeys(
+        (
+            *("priority", "time_limit", "soft_time_limit", "shadow", "root_id", "parent_id"),
+            *("group_id", "group_index", "argsrepr", "kwargsrepr", "ignore_result"),
+            *("replaced_task_nesting", "some_property"),
+        ),
+        HOSTILE,
+    ),
+}
+
+
+@st.composite
+def any_calls(draw):
+    """A sensible call, of which up to three arguments may be anything."""
+    call = draw(CALLS)
+    for name in draw(st.lists(st.sampled_from(sorted(ANY_ARGUMENTS)), max_size=3)):
+        call[name] = draw(ANY_ARGUMENTS[name])
+    return call
+
+
+# Of a false one Celery makes one of its own.
+ANY_IDS = st.one_of(IDS, ANY_TEXT, st.integers(), st.binary(), st.uuids()).filter(bool)
+SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @pytest.fixture
@@ -53,3 +130,67 @@ def test_any_message_is_what_kombu_would_have_pushed(apps, redis_client, call, i
     assert {key: [*map(comparable, messages)] for key, messages in by_store.items()} == {
         key: [*map(comparable, messages)] for key, messages in by_kombu.items()
     }
+
+
+@pytest.fixture(params=[1, 2])
+def protocols(request, make_app, delayq_app, redis_server, url):
+    """An app without DelayQ, its database, and an app with it, of one protocol."""
+    accept = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
+    conf = {"task_protocol": request.param, "accept_content": accept}
+    plain = make_app(redis_server.url(3), **conf)
+    return plain, redis_server.client(db=3), delayq_app(url, **conf)
+
+
+def sent(app, name, call, **more):
+    """What became of one call: the error, or ``None``."""
+    call = dict(call)
+    for option in ("link", "link_error"):
+        if option in call:
+            call[option] = [app.signature(task, args) for task, args in call[option]]
+    try:
+        app.send_task(name, **call, **more)
+    except Exception as error:
+        return error
+    return None
+
+
+def dumped(redis):
+    return {key: redis.dump(key) for key in redis.keys("*")}
+
+
+def popped(redis):
+    """The messages of each list, to be compared; where an expiry begins is another test's."""
+    found = {key: [*map(comparable, messages)] for key, messages in lists(redis).items()}
+    for key, messages in found.items():
+        redis.delete(key)
+        for message in messages:
+            message["headers"].pop("expires", None)
+    return found
+
+
+@given(name=ANY_TEXT, call=any_calls(), ids=st.lists(ANY_IDS, min_size=2, max_size=2))
+@settings(suppress_health_check=SLOW)
+def test_whatever_is_accepted_arrives_and_whatever_is_not_is_not_written(
+    protocols, redis_client, name, call, ids
+):
+    plain, plain_redis, held = protocols
+    redis_client.flushall()
+    call["reply_to"] = "r"  # another one in each app, by default
+    held.send_task("there before", task_id="before", delayq_at=FAR)
+
+    for task_id in ids:
+        before = dumped(redis_client)
+        plain_redis.flushdb()
+        refused = sent(plain, name, call, task_id=task_id)
+
+        error = sent(held, name, call, task_id=task_id, delayq_at=LONG_AGO)
+
+        if error is not None:
+            event("refused, as by Celery" if refused else f"refused: {type(error).__name__}")
+            assert refused or isinstance(error, DelayQError), (error, refused)
+            assert dumped(redis_client) == before
+            continue
+        event("accepted")
+        assert refused is None
+        assert held.delayq.hand_over() == 1
+        assert popped(redis_client) == popped(plain_redis)

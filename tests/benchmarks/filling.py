@@ -28,9 +28,14 @@ class Template:
         if queue:
             signature.set(queue=queue)
         self._command, self._id = _watched(app, signature)
+        self._operation, self._deadline = _call_of(self._command)
 
     def command(self, task_id: uuid.UUID, due_ms: int) -> bytes:
-        command = self._command.replace(str(self._id).encode(), str(task_id).encode())
+        """The command, as another call that ends some seconds from now."""
+        deadline = b"%d" % ((time.time() + 3) * 1_000_000)
+        command = self._command.replace(self._deadline, deadline)
+        command = command.replace(self._operation, random.randbytes(len(self._operation)))
+        command = command.replace(str(self._id).encode(), str(task_id).encode())
         command = command.replace(self._id.bytes, task_id.bytes)
         return command.replace(b"%d" % SENTINEL_DUE_MS, b"%013d" % due_ms)
 
@@ -53,6 +58,19 @@ def _watched(app: Celery, signature) -> tuple[bytes, uuid.UUID]:
         del client.execute
     app.delayq.cancel(result.id)
     return sent[-1], uuid.UUID(result.id)
+
+
+def _call_of(command: bytes) -> tuple[bytes, bytes]:
+    """A changing call's operation, and its deadline."""
+    words, at = [], command.index(b"\n") + 1
+    while at < len(command):
+        start = command.index(b"\n", at) + 1
+        size = int(command[at + 1 : start])
+        words.append(command[start : start + size])
+        at = start + size + 2
+    _, _, keys, *rest = words
+    operation, _, deadline = rest[int(keys) :][:3]
+    return operation, deadline
 
 
 def fill(path: str, template: Template, due_ms: Iterable[int]) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 Span = tuple[int, int]  # earliest and latest, in Unix ms: what a caller knows of a due time
 NEVER = 2**63  # later than any time
@@ -135,10 +136,7 @@ def judge(
 
     Of an id that is asked about, fewer than 10,000 others may have left since: the store forgets.
     """
-    by_id: dict[str, list[Call]] = defaultdict(list)
-    for call in calls:
-        by_id[call.task_id].append(call)
-    arrived, held = _by_id(copies), _by_id(kept)
+    by_id, arrived, held = (_by("task_id", facts) for facts in (calls, copies, kept))
     rules = _Rules(relayed)
     verdict = Verdict()
     for task_id in [*by_id, *((arrived.keys() | held.keys()) - by_id.keys())]:
@@ -153,10 +151,10 @@ def judge(
     return verdict
 
 
-def _by_id(facts: Iterable[Copy] | Iterable[Kept]) -> dict[str, list]:
-    grouped: dict[str, list] = defaultdict(list)
+def _by(name: str, facts: Iterable[Call] | Iterable[Copy] | Iterable[Kept]) -> dict[Any, list]:
+    grouped: dict[Any, list] = defaultdict(list)
     for fact in facts:
-        grouped[fact.task_id].append(fact)
+        grouped[getattr(fact, name)].append(fact)
     return grouped
 
 
@@ -251,14 +249,14 @@ class _Evidence:
         left = Counter(spell.version for spell in course if spell.how == "left")
         return sum(
             left[version] if version in unsure else max(1, sum(not copy.marked for copy in some))
-            for version, some in _by_version(self.copies).items()
+            for version, some in _by("version", self.copies).items()
         )
 
     def _against(self, course: Course) -> Iterator[Problem]:
         spells: dict[int, list[Spell]] = defaultdict(list)
         for spell in course:
             spells[spell.version].append(spell)
-        copies, kept = _by_version(self.copies), _by_version(self.kept)
+        copies, kept = _by("version", self.copies), _by("version", self.kept)
         for version in sorted(spells.keys() | copies.keys() | kept.keys()):
             some = spells.get(version, [])
             yield from self._of_copies(version, some, copies.get(version, []))
@@ -308,15 +306,3 @@ class _Evidence:
                 yield self._problem("wrong answer", version, said)
             elif one.due <= self.ended and not one.dead:
                 yield self._problem("left over", version, "is due and was not handed over")
-
-
-def _by_version(facts: Iterable[Copy] | Iterable[Kept]) -> dict[int, list]:
-    grouped: dict[int, list] = defaultdict(list)
-    for fact in facts:
-        grouped[fact.version].append(fact)
-    return grouped
-
-
-def count(problems: Iterable[Problem]) -> Counter[str]:
-    """How many problems there are of each kind."""
-    return Counter(problem.kind for problem in problems)

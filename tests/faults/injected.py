@@ -43,50 +43,53 @@ class Fault:
 
 
 def nothing(site: Site) -> int:
-    site.burst()
-    return now_ms()
+    with site.burst():
+        return now_ms()
 
 
-def kill_scanner(site: Site) -> int:
-    site.burst()
-    victim = site.random.choice(site.scanners)
-    victim.kill()
-    killed = now_ms()
-    site.scanners.remove(victim)
-    site.start_scanner()
+def kill_scanners(site: Site) -> int:
+    with site.burst():
+        killed = now_ms()
+        # Both, as only one of them is in the midst of it.
+        for victim in site.scanners:
+            victim.kill()
+    site.scanners.clear()
+    for _ in range(2):
+        site.start_scanner()
     return killed
 
 
 def end_scanner(site: Site) -> int:
-    site.burst()
-    victim = site.scanners.pop(0)
-    told = now_ms()
-    victim.stop()
+    with site.burst():
+        victim = site.scanners.pop(0)
+        told = now_ms()
+        victim.stop()
     site.start_scanner()
     return told
 
 
 def stop_scanner(site: Site) -> int:
-    site.burst()
-    victim = site.random.choice(site.scanners)
-    victim.pause()
-    stopped = now_ms()
+    with site.burst():
+        victim = site.random.choice(site.scanners)
+        victim.pause()
+        stopped = now_ms()
     site.pause(LEASE * 1.5)
     victim.resume()
     return stopped
 
 
 def kill_store(site: Site) -> int:
-    site.burst()
-    site.store.kill()
-    site.store.start()
-    return now_ms()
+    return _kill(site, site.store)
 
 
 def kill_broker(site: Site) -> int:
-    site.burst()
-    site.broker.kill()
-    site.broker.start()
+    return _kill(site, site.broker)
+
+
+def _kill(site: Site, server: Server) -> int:
+    with site.burst():
+        server.kill()
+    server.start()
     return now_ms()
 
 
@@ -99,8 +102,8 @@ def stop_broker(site: Site) -> int:
 
 
 def _stop(site: Site, server: Server) -> int:
-    site.burst()
-    server.pause()
+    with site.burst():
+        server.pause()
     site.pause(LASTS)
     server.resume()
     return now_ms()
@@ -121,8 +124,8 @@ def lose_replies_of_the_broker(site: Site) -> int:
 def _lose_replies(site: Site, link: Proxy, mark: bytes) -> int:
     before = link.cuts
     link.lose(mark, every=LOST)
-    site.burst()
-    site.pause(LASTS)
+    with site.burst():
+        site.pause(LASTS)
     link.lose(mark, every=0)
     assert link.cuts > before, "no reply was lost"
     return now_ms()
@@ -131,8 +134,8 @@ def _lose_replies(site: Site, link: Proxy, mark: bytes) -> int:
 def delay_requests(site: Site) -> int:
     before = site.callers_link.delayed
     site.callers_link.delay(SCRIPT, every=10, seconds=TIMEOUT * 1.5)
-    site.burst()
-    site.pause(LASTS)
+    with site.burst():
+        site.pause(LASTS)
     site.callers_link.delay(SCRIPT, every=0, seconds=0)
     assert site.callers_link.delayed > before, "no request was late"
     site.pause(TIMEOUT * 1.5)
@@ -140,8 +143,8 @@ def delay_requests(site: Site) -> int:
 
 
 def pause_clients(site: Site) -> int:
-    site.burst()
-    site.store.client().client_pause(int(LASTS * 1000))
+    with site.burst():
+        site.store.client().client_pause(int(LASTS * 1000))
     site.pause(LASTS)
     return now_ms()
 
@@ -157,9 +160,9 @@ def fill_store(site: Site) -> int:
 
 def make_replica(site: Site) -> int:
     client = site.store.client()
-    site.burst()
-    # Of a master that is not there, so it keeps what it has.
-    client.replicaof("127.0.0.1", free_port())
+    with site.burst():
+        # Of a master that is not there, so it keeps what it has.
+        client.replicaof("127.0.0.1", free_port())
     site.pause(LASTS)
     client.replicaof("NO", "ONE")
     return now_ms()
@@ -172,8 +175,8 @@ def let_the_broker_refuse(site: Site) -> int:
         TO_RABBIT: (_close_queue, _open_queue),
     }[site.path]
     begin(site)
-    site.burst()
-    site.pause(LASTS)
+    with site.burst():
+        site.pause(LASTS)
     end(site)
     return now_ms()
 
@@ -210,9 +213,9 @@ def _open_queue(site: Site) -> None:
 
 FAULTS = (
     Fault("nothing (for comparison)", nothing),
-    Fault("`kill -9` of a scanner", kill_scanner),
+    Fault("`kill -9` of all scanners", kill_scanners),
     Fault("`SIGTERM` to a scanner", end_scanner),
-    Fault("`kill -9` of a worker", kill_scanner, workers=True),
+    Fault("`kill -9` of all workers", kill_scanners, workers=True),
     Fault("`kill -9` of Redis, `appendfsync always`", kill_store, config=ALWAYS),
     Fault("`kill -9` of Redis, `appendfsync everysec`", kill_store, config=EVERYSEC),
     Fault("`kill -9` of the broker", kill_broker, paths=RELAYED, config=ALWAYS),

@@ -3,6 +3,7 @@
 client ---> proxy ---> server
               |
               +-- refuse()   nobody listens; what is open is cut
+              +-- slowness   seconds that each piece takes on its way, up to 64 KB
               +-- stall()    everything stays open, nothing is forwarded, until resume()
               +-- deaden()   so for what is open now, and for ever: a half-open link
               +-- cut()      what is open is cut, new connections are welcome
@@ -31,6 +32,7 @@ class Proxy:
         self.cuts = 0
         self.accepted = 0
         self.delayed = 0
+        self.slowness = 0.0
         self._lose = self._delay = (b"", 0)
         self._delay_by = 0.0
         self._requests = itertools.count(1)
@@ -130,6 +132,8 @@ class Proxy:
                     return
                 if source in self._dead:
                     continue
+                if self.slowness:
+                    self._over.wait(self.slowness)
                 if source is client and self._is_next(data, self._delay):
                     self.delayed += 1
                     self._over.wait(self._delay_by)

@@ -26,7 +26,7 @@ from tests.support.worker import WorkerProcess
 DIRECT, TO_REDIS, TO_RABBIT = "direct", "relay to Redis", "relay to RabbitMQ"
 PATHS = (DIRECT, TO_REDIS, TO_RABBIT)
 
-TIMEOUT, LEASE = 1.0, 3.0  # seconds; short, so that they run out while one looks on
+TIMEOUT, LEASE = 1.0, 5.0  # seconds; short, so that they run out while one looks on
 SETTINGS = {
     "delayq_timeout": TIMEOUT,
     "delayq_lease": LEASE,
@@ -34,8 +34,9 @@ SETTINGS = {
     "delayq_batch_size": 20,  # a burst takes many calls, so that a fault comes in between
 }
 BURST = 300
+SLOWNESS = (0.005, 0.05)  # seconds: a call of the store's, a piece of many messages
 SOON = 600_000  # ms: what is due later than that waits on
-SETTLED = 60.0  # seconds after the last fault in which all that is due has to go
+SETTLED = 120.0  # seconds after the last fault in which all that is due has to go
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Site:
         config: Sequence[str] = (),
         workers: bool = False,
         processes: int = 2,
-        pace: float = 0.02,
+        pace: float = 0.04,
     ):
         self.path = path
         self.random = random.Random(f"{seed} site")
@@ -190,11 +191,18 @@ class Site:
         self.scanners.append(made)
         return made
 
-    def burst(self) -> None:
-        """Let many tasks fall due at once; returns in the midst of their hand-over."""
-        due = now_ms() + 700
+    @contextlib.contextmanager
+    def burst(self) -> Iterator[None]:
+        """Let many tasks fall due at once, over links that are slow: inside, it is under way."""
+        due = now_ms() + 1000
         self._burster.bulk(BURST, due)
-        self.pause((due - now_ms()) / 1000 + self.random.uniform(0, 0.06))
+        self.pause((due - now_ms()) / 1000)
+        self.scanners_link.slowness, self.broker_link.slowness = SLOWNESS
+        # Under a fault that lasts none may come.
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: self.watch.seen(due) >= self.random.randint(1, BURST // 2), 1)
+        yield
+        self.scanners_link.slowness = self.broker_link.slowness = 0.0
 
     def pause(self, seconds: float) -> None:
         """Let a fault last, or the callers work."""

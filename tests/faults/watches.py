@@ -37,6 +37,10 @@ class Watch:
         self._over.set()
         self._thread.join()
 
+    def seen(self, due: int) -> int:
+        """How many of those due at that time, in Unix ms, were seen so far."""
+        return sum(key[2] == due for key in list(self._seen))
+
     def read(self) -> list[Copy]:
         """End the watch; every message that is at the queue."""
         self.__exit__()

@@ -5,14 +5,13 @@ does is in ``search.py``. `Fenced` is the protocol that the scripts carry out, `
 holds the two against each other. The others are protocols that look right and are not.
 """
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 LOST = 2  # the holder of a token that nobody remembers
 WAITING, LEASED, GONE = "waiting", "leased", "gone"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """What the store knows of the entry.
 
     ``version`` counts reschedules, ``holder`` stands for the token in the claim.
@@ -26,8 +25,7 @@ class Entry:
     handed: bool = False
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """What a scanner holds in its hands: the entry as it was when claimed, and what came of it."""
 
     version: int
@@ -41,7 +39,7 @@ class Fenced:
     def claim(self, entry: Entry, who: int) -> tuple[Entry, Batch | None]:
         if entry.place != WAITING:
             return entry, None
-        leased = replace(entry, place=LEASED, holder=who, expired=False)
+        leased = entry._replace(place=LEASED, holder=who, expired=False)
         return leased, Batch(entry.version, entry.uncertain)
 
     def holds(self, entry: Entry, who: int) -> bool:
@@ -58,7 +56,7 @@ class Fenced:
         return self.wait(entry, uncertain=entry.uncertain or verdict == "unknown"), True
 
     def run_out(self, entry: Entry) -> Entry:
-        return replace(entry, expired=True)
+        return entry._replace(expired=True)
 
     def reclaim(self, entry: Entry) -> tuple[Entry, bool]:
         if entry.place != LEASED or not entry.expired:
@@ -74,7 +72,7 @@ class Fenced:
         if answer := self.too_late(entry):
             return entry, answer
         uncertain = self.certainty(entry) == "uncertain"
-        return replace(self.wait(entry, uncertain=uncertain), version=1), self.certainty(entry)
+        return self.wait(entry, uncertain=uncertain)._replace(version=1), self.certainty(entry)
 
     def too_late(self, entry: Entry) -> str | None:
         if entry.place == GONE:
@@ -86,7 +84,7 @@ class Fenced:
 
     @staticmethod
     def wait(entry: Entry, *, uncertain: bool) -> Entry:
-        return replace(entry, place=WAITING, holder=None, expired=False, uncertain=uncertain)
+        return entry._replace(place=WAITING, holder=None, expired=False, uncertain=uncertain)
 
     @staticmethod
     def remove(entry: Entry, *, handed: bool = False) -> Entry:
@@ -133,7 +131,7 @@ class ReschedulesWhatIsClaimed(Fenced):
 
     def reschedule(self, entry):
         if entry.place == LEASED:
-            return replace(self.wait(entry, uncertain=False), version=1), "done"
+            return self.wait(entry, uncertain=False)._replace(version=1), "done"
         return super().reschedule(entry)
 
 
@@ -142,7 +140,7 @@ class ForgetsLeasesThatRanOut(Fenced):
 
     def reclaim(self, entry):
         entry, taken = super().reclaim(entry)
-        return replace(entry, uncertain=False), taken
+        return entry._replace(uncertain=False), taken
 
 
 class TrustsLeasesThatRanOut(Fenced):

@@ -89,12 +89,12 @@ def _go_on(world: World, protocol: Fenced, who: int) -> Iterator[Step]:
         yield f"{who} fails, no answer", _tried(faulty, who, "unknown")
         yield f"{who} is refused", _tried(faulty, who, "refused")
     entry = world.entry
-    forgotten = replace(entry, holder=LOST) if entry.holder == who else entry
+    forgotten = entry._replace(holder=LOST) if entry.holder == who else entry
     yield f"{who} dies", faulty.holding(who, None, entry=forgotten)
 
 
 def _tried(world: World, who: int, outcome: str) -> World:
-    return world.holding(who, replace(world.batches[who], outcome=outcome))
+    return world.holding(who, world.batches[who]._replace(outcome=outcome))
 
 
 def _released(world: World, protocol: Fenced, who: int, verdict: str) -> World:
@@ -149,14 +149,14 @@ def search(protocol: Fenced) -> Found:
     while queue:
         world = queue.popleft()
         for promise in broken(world):
-            found.ways.setdefault(promise, _way_to(world, came_from))
+            found.ways.setdefault(promise, way_to(world, came_from))
         for name, after in steps(world, protocol):
             leads_back.setdefault(after, []).append(world)
             if after not in came_from:
                 came_from[after] = (name, world)
                 queue.append(after)
     for world in came_from.keys() - _can_end(leads_back):
-        found.ways.setdefault("stuck", _way_to(world, came_from))
+        found.ways.setdefault("stuck", way_to(world, came_from))
     found.worlds = len(came_from)
     found.answers = {("cancel", world.cancel) for world in came_from} | {
         ("reschedule", world.reschedule) for world in came_from
@@ -176,7 +176,8 @@ def _can_end(leads_back: dict[World, list[World]]) -> set[World]:
     return ends
 
 
-def _way_to(world: World, came_from: dict[World, Step | None]) -> list[str]:
+def way_to(world, came_from) -> list[str]:
+    """The names of the steps that led there first."""
     way: list[str] = []
     while step := came_from[world]:
         name, world = step

@@ -13,7 +13,8 @@ from celery_delayq.scheduling.writing import write
 from celery_delayq.services import Hooks
 from celery_delayq.store import Entries, Membership, NewEntry, Receipt
 from celery_delayq.store.record import Template, destination_for, whole
-from tests.simulator.judge import Answer, Call, Judge
+from tests.simulator.books import Answer, Call
+from tests.simulator.judge import Judge
 from tests.simulator.network import Interrupted
 from tests.simulator.server import QUEUE, START_US
 from tests.simulator.world import SECOND, Actor
@@ -148,7 +149,7 @@ def _new(one: Planned, task_id: str) -> NewEntry:
     body = json.dumps(f"call:{one.name};")
     if one.shares:
         differing = ["", "null", "null", '"()"', '"{}"', body]
-        record = Template.of(LINES).new_record(destination, differing)
+        record = Template.of(LINES).new_record(destination, support.LABELS, differing)
     else:
-        record = whole(destination, WHOLE % {"id": task_id, "body": body})
+        record = whole(destination, support.LABELS, WHOLE % {"id": task_id, "body": body})
     return NewEntry(task_id, one.when, record)

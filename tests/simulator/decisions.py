@@ -17,6 +17,7 @@ RATES = {
     "doubled": 0.05,  # it arrives a second time
     "reply lost": 0.05,
     "reply held": 0.04,
+    "word lost": 0.05,  # to a scanner that listens, and the connection with it
     # Of a process.
     "interrupted": 0.08,  # a call, as by a signal
     "asleep": 0.02,  # between two steps

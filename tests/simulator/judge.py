@@ -5,12 +5,13 @@ entry comes, has another due time, or goes. Whose request that was is known.
 """
 
 import json
+import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from celery_delayq.message.headers import REDELIVERED_HEADER
+from tests.simulator.books import Answer, Call, Effect, Finding, Life
 from tests.simulator.network import Request
 from tests.simulator.server import Sight, View, name_in
 from tests.simulator.world import SECOND
@@ -18,101 +19,14 @@ from tests.simulator.world import SECOND
 GONE = "gone"  # where an id is that is not in the store
 SLACK_US = SECOND // 10  # that a call may take beyond its time
 
-RULES = {
-    "twice": "a call takes effect once",
-    "late": "a call takes effect before its caller is told how it ended",
-    "order": "a call that was interrupted takes no effect after a later one",
-    "answer": "an answer is true",
-    "copies": "of an entry there is one unmarked copy at most",
-    "undone": "what was cancelled is not delivered, and what was moved not at its old time",
-    "early": "nothing leaves before it is due by Redis's clock",
-    "lost": "what was accepted stays until it is delivered or cancelled",
-    "unasked": "nothing comes that nobody asked for",
-    "overtime": "a call ends with its time",
-    "unanswered": "when nothing fails any more, a call is answered",
-    "left over": "what is due leaves",
-    "check": "the package's own check finds nothing",
-    "error": "no other errors",
-}
-
-
-@dataclass(frozen=True)
-class Finding:
-    rule: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.what} ({RULES[self.rule]})"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a caller was told of an id; a due time where there is one."""
-
-    word: str
-    due_ms: int | None = None
-
-    def __str__(self) -> str:
-        return self.word if self.due_ms is None else f"{self.word} {self.due_ms}"
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What a call made of an entry, and how many copies of that were delivered before."""
-
-    life: "Life"
-    view: View
-    copies: int
-
-
-@dataclass
-class Call:
-    """What a client does once."""
-
-    name: str
-    kind: str  # schedule, cancel, reschedule
-    ids: tuple[str, ...]
-    timeout_us: int
-    began_us: int
-    slept_us: int
-    ended_us: int | None = None
-    how: str = ""  # answered, unavailable, interrupted
-    answers: list["Answer"] = field(default_factory=list)
-    effects: dict[str, "Effect"] = field(default_factory=dict)
-    seen: dict[str, set[str]] = field(default_factory=dict)  # where its requests found an id
-    dues: set[tuple[str, int]] = field(default_factory=set)  # the due times that they found
-    to_be_interrupted: bool = False
-    unchanged: int = 0
-
-    def tell_no_change(self) -> bool:
-        """Whether the history is to say that a request of it changed nothing; not for ever."""
-        self.unchanged += 1
-        return self.unchanged <= 3
-
-
-@dataclass
-class Life:
-    """An entry, from the call that scheduled it to its end."""
-
-    name: str
-    task_id: str
-    view: View
-    copies: list[tuple[bool, int]] = field(default_factory=list)  # is it marked, and its due time
-    copies_before: int = 0  # that there were of it when it was moved
-    was_due: bool = False  # by Redis's clock, which may have been set back since
-    changed_by: str = ""  # the last call that moved or cancelled it
-    is_cancelled: bool = False
-    sure: bool = False  # that call said DONE: no copy of what was before it is, or comes
-
-    def __str__(self) -> str:
-        return f"{self.task_id} of {self.name}"
-
 
 class Judge:
     """Told of every request that Redis ran, of every message, and of every answer."""
 
-    def __init__(self, find: Callable[[Finding], None]):
+    def __init__(self, find: Callable[[Finding], None], patience_ms: int):
         self._find = find
+        self._patience_ms = patience_ms
+        self.prompt_from_ms: float = math.inf  # the due time from which on nothing waits longer
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
 
@@ -214,6 +128,9 @@ class Judge:
             self.found("unasked", f"{headers['id']} is pushed, and was not there")
         else:
             self._is_not_early(life, "pushed", now_ms)
+            late_ms = now_ms - life.view.due_ms - self._patience_ms - SLACK_US // 1000
+            if late_ms > 0 and life.view.due_ms > self.prompt_from_ms:
+                self.found("tardy", f"{life} is pushed {late_ms} ms later than that")
         self._delivered(name_in(message), headers)
 
     def published(self, _: str, body: bytes, headers: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The way of a request to Redis and of its reply back: held, lost, doubled, late, by the seed."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -22,7 +22,6 @@ class Request:
     step: str
     text: bytes
     call: Any = None
-    notes: list[str] = field(default_factory=list)
 
 
 class Interrupted(BaseException):

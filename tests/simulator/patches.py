@@ -1,5 +1,6 @@
 """What belongs to the world while it runs: clocks, pauses, chance, and what nobody expected."""
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,6 +33,9 @@ def owned(world: World, judge: Any) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, ours in own:
             stack.enter_context(patch.object(owner, name, ours))
+        # Of thousands of histories nobody reads what was logged.
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable()
         yield
 
 

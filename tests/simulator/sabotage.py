@@ -82,14 +82,6 @@ SABOTAGES = (
         dead=0.2,
     ),
     _of(
-        "tokens are not looked at",
-        "return text and sub(text, -#token - 1) == ':' .. token",
-        "return text",
-        *("copies", "lost", "check"),
-        asleep=0.2,
-        reply_lost=0.2,
-    ),
-    _of(
         "due times are not looked at",
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now),",
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now + 100),",

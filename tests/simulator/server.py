@@ -31,7 +31,6 @@ class Sight:
     views: dict[str, View] = field(default_factory=dict)
     raw: dict[str, Any] = field(default_factory=dict)
     arrived: list[bytes] = field(default_factory=list)
-    token: bool = False
 
 
 class Lab:
@@ -39,8 +38,12 @@ class Lab:
 
     def __init__(self, redis_server: Any):
         self.store = Store(redis_server)
+        self._connection, self._ears = self._new(), self._new()
+        self._channels: set[str] = set()
+
+    def _new(self) -> Any:
         where = self.store.endpoint
-        self._connection = where.connection_class()(**where.options(timeout=30))
+        return where.connection_class()(**where.options(timeout=30))
 
     def ask(self, *commands: bytes) -> list[Any]:
         """Send commands together; of one that fails, its error is among the answers."""
@@ -53,7 +56,33 @@ class Lab:
         except redis.ResponseError as error:
             return error
 
+    def subscribe(self, *channels: str) -> None:
+        for channel in sorted(set(channels) - self._channels):
+            self._ears.send_command("SUBSCRIBE", channel)
+            self._ears.read_response()
+            self._channels.add(channel)
+
+    def unsubscribe(self, *channels: str) -> None:
+        for channel in sorted(self._channels.intersection(channels)):
+            self._ears.send_command("UNSUBSCRIBE", channel)
+            while self._ears.read_response()[0] != b"unsubscribe":
+                pass  # a word that was on its way
+            self._channels.remove(channel)
+
+    def forget_channels(self) -> None:
+        self.unsubscribe(*self._channels)
+
+    def published(self) -> list[str]:
+        """The channels that something was published to since the last look, in order."""
+        channels = []
+        # Behind all that was published stands the answer to this.
+        self._ears.send_command("PING")
+        while (told := self._ears.read_response())[0] == b"message":
+            channels.append(told[1].decode())
+        return channels
+
     def close(self) -> None:
+        self._ears.disconnect()
         self._connection.disconnect()
         self.store.close()
 
@@ -98,11 +127,6 @@ class Server:
         self.sight = self._seen(rest)
         return reply
 
-    def take_token(self) -> bool:
-        """Whether there was a token for whoever waits; it is gone then."""
-        self.sight.token = False
-        return self.store.raw.lpop(self.keys["wake"]) is not None
-
     def findings(self) -> list[str]:
         """What the package's own check says of the store."""
         self._set_clock()
@@ -114,11 +138,11 @@ class Server:
     def _look(self) -> list[bytes]:
         commands = [("HGETALL", self.keys["records"])]
         commands += [("ZRANGE", self.keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
-        commands += [("LLEN", self.keys["wake"]), ("LRANGE", QUEUE, 0, -(self._queued + 1))]
+        commands.append(("LRANGE", QUEUE, 0, -(self._queued + 1)))
         return [_text(*one) for one in commands]
 
     def _seen(self, answers: list[Any]) -> Sight:
-        records, *places, tokens, arrived = answers
+        records, *places, arrived = answers
         self._queued += len(arrived)
         raw: dict[str, Any] = {}
         for task_id, record in zip(records[::2], records[1::2], strict=True):
@@ -134,7 +158,7 @@ class Server:
             for task_id, parts in raw.items()
             if parts[0] is not None
         }
-        return Sight(views, raw, arrived[::-1], tokens > 0)
+        return Sight(views, raw, arrived[::-1])
 
     def _view(self, task_id: str, record: bytes) -> View:
         return View(name_in(record), self._entries.find(task_id).due_ms)

@@ -5,15 +5,17 @@ from typing import Any
 
 from celery_delayq.clock import When
 from celery_delayq.store import Membership
+from tests.simulator.books import Finding
 from tests.simulator.broker import Broker
 from tests.simulator.clients import IDS, Client, Planned, planned
 from tests.simulator.decisions import Decisions
-from tests.simulator.judge import Finding, Judge
+from tests.simulator.judge import Judge
 from tests.simulator.network import Network, Request, Wire
 from tests.simulator.patches import owned
 from tests.simulator.sabotage import NONE, Sabotage
-from tests.simulator.scanners import Wakeups, run_scanner
+from tests.simulator.scanners import SAFETY_INTERVAL, run_scanner
 from tests.simulator.server import Lab, Server, describe
+from tests.simulator.words import Wakeup, Words
 from tests.simulator.world import SECOND, Actor, World
 
 CLIENTS, CALLS, SCANNERS = 2, 6, 2
@@ -23,6 +25,7 @@ DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
 # before can take effect so much later than its caller could know.
 SET_BACK_S = (60, 120)
 CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
+PROMPT_AFTER_MS = 12_000  # from then on what is due directly leaves within a safety interval
 DRAINED_US = 120 * SECOND  # when what was late, asleep or under a lease is over
 PROBED_US = DRAINED_US + 20 * SECOND
 REFUSED_US = 300 * SECOND  # the longest wait of what a broker refused
@@ -48,10 +51,10 @@ class Simulation:
         # The fewer, the more calls are about the same.
         self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
         self._server = Server(self.world, lab, drift=DRIFT)
-        self._judge = Judge(self._found)
+        self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
         self._network = Network(self.world, self._serve)
         self._broker = Broker(self.world, self._judge)
-        self._wakeups = Wakeups(self._server.take_token)
+        self._words = Words(self.world, lab)
         self._requests = 0
         self._scanners = 0
 
@@ -64,6 +67,7 @@ class Simulation:
             self._start_scanner()
         self.world.run(CALM_US)
         self.world.decisions.calm = True
+        self._judge.prompt_from_ms = self._server.now_ms + PROMPT_AFTER_MS
         self._start_scanner()
         self._start_probe("c8", "reschedule")
         self.world.run(DRAINED_US)
@@ -89,13 +93,17 @@ class Simulation:
 
     def _start_scanner(self) -> None:
         self._scanners += 1
-        scanner = Actor(
-            self.world,
-            f"s{self._scanners}",
-            DRIFT,
-            lambda actor: run_scanner(actor, self._scripts(actor), self._broker, self._wakeups),
-        )
-        scanner.on_death = lambda: self.world.later(SECOND, self._start_scanner)
+        Actor(self.world, f"s{self._scanners}", DRIFT, self._scan)
+
+    def _scan(self, actor: Actor) -> None:
+        wakeup = Wakeup(actor, self._words)
+
+        def bury() -> None:
+            wakeup.has_died()
+            self.world.later(SECOND, self._start_scanner)
+
+        actor.on_death = bury
+        run_scanner(actor, self._scripts(actor), self._broker, wakeup)
 
     def _scripts(self, actor: Actor) -> Any:
         wire = Wire(self._network, actor)
@@ -118,8 +126,7 @@ class Simulation:
         if changes or (request.call and request.call.tell_no_change()):
             self.world.say("redis", f"{request.where} {request.step}: {changes or 'no change'}")
         self._judge.ran(request, before, after, self._server.now_ms)
-        if after.token:
-            self.world.later(500, self._wakeups.look)
+        self._words.carry()
         return reply
 
     def _spoil(self, where: str) -> None:

@@ -5,6 +5,7 @@ Computing takes no time. What takes time is the network, a pause, and a process 
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import greenlet
 from tests.simulator.decisions import Decisions
 
 SECOND = 1_000_000  # us; all times in the simulator are microseconds
+MOST_EVENTS = 500_000  # of a world; some thousands are usual
 MONOTONIC_ZERO = 1_000 * SECOND  # of the first process; each has another
 
 
@@ -43,7 +45,9 @@ class World:
     def run(self, until_us: int) -> None:
         """Let happen what is to happen up to a time, or to the first finding."""
         while self.finding is None and self._events and self._events[0][0] <= until_us:
-            self.now_us, _, action = heapq.heappop(self._events)
+            self.now_us, number, action = heapq.heappop(self._events)
+            if number > MOST_EVENTS:
+                raise RuntimeError(f"no end at {self.now_us} us: {self.history[-3:]}")
             action()
         if self.finding is None:
             self.now_us = until_us
@@ -82,8 +86,9 @@ class Actor:
         return (self._zero + self.world.now_us * self._rate) / SECOND
 
     def until(self, moment: float) -> int:
-        """How long it is, in us, until a time of this process's monotonic clock."""
-        return max(0, round((moment - self.monotonic()) * SECOND / self._rate))
+        """How long it is, in us, until this process's monotonic clock shows a time, or more."""
+        left = (moment - self.monotonic()) * SECOND / self._rate
+        return math.ceil(left) if left > 0 else 0
 
     def wait(self, us: int | None) -> Any:
         """Let the others run until somebody wakes this one, at most *us*.

@@ -25,7 +25,7 @@ from celery_delayq.store import (
 )
 from celery_delayq.store.connection import packed
 from celery_delayq.store.keys import KEYS, Keys
-from celery_delayq.store.record import NewRecord, Template, destination_for, whole
+from celery_delayq.store.record import FORM, NewRecord, Template, destination_for, labels_for, whole
 from celery_delayq.store.scripts import Scripts
 from tests.support.shards import SHARDS
 
@@ -49,6 +49,7 @@ LINES = [
     ', "kwargsrepr": ',
     ', "delayq_due": ',
 ]
+LABELS = labels_for("tests.remind", "celery")
 ROUTE = json.dumps({"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True})
 
 
@@ -154,7 +155,7 @@ class Store:
         self.schedule("a0", due_ms, share=True)
         record, ids = self.record("a0"), [f"a{number}" for number in range(count)]
         header_end = record.index(b":") + 1 + len("celery")
-        orders = [number.to_bytes(6, "big") for number in range(1, count + 1)]
+        orders = [(2 * number).to_bytes(6, "big") for number in range(1, count + 1)]
         records = [record[:header_end] + order + record[header_end + 6 :] for order in orders]
         members = [order + task_id.encode() for order, task_id in zip(orders, ids, strict=True)]
         self.raw.hset(self.keys["records"], mapping=dict(zip(ids, records, strict=True)))
@@ -272,15 +273,15 @@ def new_record(
     """A message as Celery's are, in either of a record's forms."""
     if share:
         differing = ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
-        return Template.of(LINES).new_record(destination, differing)
+        return Template.of(LINES).new_record(destination, LABELS, differing)
     text = json.dumps({"body": payload, "headers": {"id": task_id, "delayq_due": 0}})
-    return whole(destination, text.removesuffix("0}}"))
+    return whole(destination, LABELS, text.removesuffix("0}}"))
 
 
 def template_of(record: bytes) -> bytes | None:
     """The name of the template that a record shares."""
     length, _, rest = record[2:].partition(b":")
-    form = rest[int(length) + 40 :]
+    form = rest[int(length) + FORM :]
     return form[1:13] if form[:1] == b"T" else None
 
 

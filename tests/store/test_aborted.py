@@ -247,8 +247,14 @@ def _hand_over(ready):
     return ready.engine.hand_over()
 
 
-# What a claim ends with where no attempt was made at it; these two know of one.
-NEVER = {"reclaim": ["HDEL"], "schedule": ["HDEL"]}
+# What `depart` does for other scripts than this one; and, last, what a claim ends with where no
+# attempt was made at it, while these two know of one.
+NEVER = {
+    "ack": ["HDEL"],
+    "hand_over": ["ZREM", "HDEL"],
+    "schedule": ["HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
+    "reclaim": ["HDEL"],
+}
 
 CASES = [
     *(Case(one.script, "plain", one.take, ends=one.ends) for one in OPERATIONS if one.changes),

@@ -2,8 +2,9 @@
 
 import pytest
 
+from celery_delayq import clock
 from celery_delayq.errors import StoreError
-from celery_delayq.store import copies
+from celery_delayq.store import Keys, copies
 from tests.store.support import NOW_MS
 
 PAUSE_MS = 60_000  # without a mark; longer than that, it makes nothing older
@@ -213,3 +214,18 @@ def test_a_mark_that_is_no_number_counts_as_none(store, garbage):
 
     assert store.arrive("one", 2) == 2
     assert store.arrive("one", 1) == 2
+
+
+def test_marks_are_spread_over_the_shards_and_found_again(store, monkeypatch):
+    first, second = store.scripts, store.new_scripts()
+    monkeypatch.setattr(second, "keys", Keys("delayq", 0, 2))
+    asked = copies.Copies([first, second], 30.0)
+    names = [(f"a{number}",) for number in range(40)]
+    soon = clock.monotonic() + 60
+    assert {asked.first(name, 1, soon) for name in names} == {1}
+
+    assert {asked.first(name, 2, soon) for name in names} == {1}
+    counts = [store.raw.hlen(one.keys["arrived"]) - 2 for one in (first, second)]
+    assert sum(counts) == 40
+    assert min(counts) > 5
+    second.connection.close()

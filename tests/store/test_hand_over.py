@@ -58,7 +58,7 @@ def test_what_arrives_is_the_message_with_the_due_time_filled_in(store, share):
     assert message["headers"]["delayq_due"] == NOW_MS - 1
     if share:
         assert message["headers"]["root_id"] == message["headers"]["id"] == "a"
-        assert message["properties"]["delivery_tag"][:1] == "a"
+        assert message["properties"]["delivery_tag"] == f"a{NOW_MS * 1000}"
 
 
 def test_after_a_reschedule_the_message_says_the_new_due_time(store):

@@ -8,7 +8,7 @@ from celery_delayq.clock import MAX_DUE_MS
 from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
 from celery_delayq.store.record import Template, destination_for
-from tests.store.support import LINES, NOW_MS, ROUTE, new_record
+from tests.store.support import LABELS, LINES, NOW_MS, ROUTE, new_record
 
 LIST = destination_for("L", "celery")
 TEXTS = st.text(st.characters(blacklist_characters="\n", blacklist_categories=("Cs",)), max_size=30)
@@ -40,7 +40,7 @@ def joined_here(store, task_id) -> list[bytes]:
 def test_both_join_the_same_message(store, parts, due_ms, task_id):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.put(task_id, Template.of(LINES).new_record(LIST, parts), due_ms)
+    store.put(task_id, Template.of(LINES).new_record(LIST, LABELS, parts), due_ms)
     here = joined_here(store, task_id)
     assert joined_by_move(store) == here
     store.check()
@@ -51,7 +51,7 @@ def test_both_join_the_same_message(store, parts, due_ms, task_id):
 def test_both_refuse_what_does_not_fit(store, parts, count):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.put("a", Template.of((LINES * 2)[:count]).new_record(LIST, parts), NOW_MS)
+    store.put("a", Template.of((LINES * 2)[:count]).new_record(LIST, LABELS, parts), NOW_MS)
     here = joined_here(store, "a")
     assert len(here) == (count == len(LINES) and len(parts) >= 6)
     assert joined_by_move(store) == here
@@ -63,7 +63,7 @@ def test_both_refuse_what_does_not_fit(store, parts, count):
 )
 def test_an_expiry_past_all_dates_is_the_last_or_the_first_one(store, expires, seen):
     parts = ["", "null", expires, '""', '""', '""']
-    store.put("a", Template.of(LINES).new_record(LIST, parts), NOW_MS)
+    store.put("a", Template.of(LINES).new_record(LIST, LABELS, parts), NOW_MS)
     [here] = joined_here(store, "a")
     assert seen in here
     assert joined_by_move(store) == [here]

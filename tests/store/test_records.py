@@ -13,10 +13,12 @@ from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
 from celery_delayq.store.record import Record, Template
 from tests.store import support
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import FAR_MS, LABELS, NOW_MS
 
-HEAD = b"%-13d%013d" % (NOW_MS, NOW_MS) + b"abcdefgh"
-ORDER = b"\x00" * 5 + b"\x01"
+TIMES = b"%-13d%016d" % (NOW_MS, NOW_MS * 1000) + (NOW_MS * 1000).to_bytes(7, "big")
+HEAD = TIMES + LABELS
+SPOILT = HEAD[:20] + b"x" * 9 + HEAD[29:]
+ORDER = b"\x00" * 5 + b"\x02"
 
 UNREADABLE = {
     "nothing": b"",
@@ -34,7 +36,8 @@ UNREADABLE = {
     "cut before the message": b"1L6:celery" + ORDER + HEAD + b"I",
     "no such form": b"1L6:celery" + ORDER + HEAD + b"Z{}",
     "a due time that is none": b"1L6:celery" + ORDER + b"x" * 13 + HEAD[13:] + b"I{}",
-    "a time of scheduling that is none": b"1L6:celery" + ORDER + HEAD[:20] + b"x" * 14 + b"I{}",
+    "a time of scheduling that is none": b"1L6:celery" + ORDER + SPOILT + b"I{}",
+    "a flag to come": b"1L6:celery" + ORDER + HEAD.replace(LABELS, b"1" + LABELS[1:]) + b"I{}",
 }
 BROKEN = {
     "a template that is gone": b"1L6:celery" + ORDER + HEAD + b"T" + b"n" * 12 + b"1\n2\n3\n4\n5",
@@ -130,9 +133,11 @@ def names_of(first: bytes):
             yield lines
 
 
-def test_no_good_record_is_called_damaged(store, monkeypatch):
-    # The parts stand side by side: a name that begins with I or T looks like the letter that tells
-    # the form.
+@pytest.mark.parametrize("bytes_of", [b"0" * 12, b"9IT TI1", b"IT" * 6, b"\n" * 12, b"\x00" * 12])
+def test_no_good_record_is_called_damaged(store, monkeypatch, bytes_of):
+    # The parts stand side by side: labels of digits look like more of the times before them, and a
+    # name that begins with I or T like the letter that tells the form.
+    monkeypatch.setattr(support, "LABELS", b"0" + bytes_of.ljust(12, b"1"))
     for number, lines in enumerate(itertools.islice(names_of(b"IT"), 4)):
         monkeypatch.setattr(support, "LINES", lines)
         store.schedule(f"a{number}", share=True)
@@ -140,14 +145,14 @@ def test_no_good_record_is_called_damaged(store, monkeypatch):
     assert (seen.handed_over, seen.dead) == (4, [])
 
 
-@given(st.binary(min_size=12, max_size=12))
+@given(st.binary(min_size=12, max_size=12), st.binary(min_size=12, max_size=12))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_the_name_of_its_template_a_record_is_read(store, name):
+def test_whatever_the_name_and_the_labels_a_record_is_read(store, name, labels):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
     record = support.new_record("a", b"L6:celery", share=True)
-    record = replace(record, body=b"T" + name + record.body[13:])
-    store.put("a", record, FAR_MS)
+    body = b"T" + name + record.body[13:]
+    store.put("a", replace(record, labels=b"0" + labels, body=body), FAR_MS)
     state, text, header_end, *_ = store.scripts.call("find", id="a")
     found = Record(text, header_end)
     assert (state, found.due_ms, found.name) == (b"scheduled", FAR_MS, name)

@@ -207,3 +207,51 @@ def test_others_with_the_same_due_time_stay(store):
     store.entries.reschedule("b", When("at", NOW_MS))
     assert take(store, "schedule") == ["b"]
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["a", "c"]
+
+
+# What a change keeps, and what it moves on.
+
+
+def parts(store, task_id):
+    """Insertion number and time of scheduling, and the last change, us."""
+    fixed = store.record(task_id)[len("1L6:celery") :]
+    return fixed[:6] + fixed[19:35], int.from_bytes(fixed[35:42], "big")
+
+
+def test_a_change_keeps_number_and_time_of_scheduling_and_is_remembered(store):
+    store.set_us(NOW_MS * 1000 + 777)
+    store.schedule("a", FAR_MS)
+    kept, changed = parts(store, "a")
+    assert kept[6:] == b"%d" % (NOW_MS * 1000 + 777)
+    assert changed == NOW_MS * 1000 + 777
+    store.set_us(NOW_MS * 1000 + 5555)
+    store.entries.reschedule("a", When("by", 1))
+    assert parts(store, "a") == (kept, NOW_MS * 1000 + 5555)
+    assert store.entries.find("a").created_ms == NOW_MS
+
+
+@pytest.mark.parametrize("now_ms", [NOW_MS, NOW_MS - 3_600_000], ids=["at once", "clock back"])
+def test_each_change_of_an_entry_is_later_than_the_one_before(store, now_ms):
+    store.schedule("a", FAR_MS)
+    store.set_ms(now_ms)
+    for step in range(1, 4):
+        store.entries.reschedule("a", When("by", 1))
+        assert parts(store, "a")[1] == NOW_MS * 1000 + step
+
+
+def test_what_replaces_an_entry_counts_as_changed_after_it(store):
+    store.schedule_relayed("b", NOW_MS)
+    engine = store.engine()
+    engine.nack("unknown", engine.claim(1)[0])
+    store.set_ms(NOW_MS - 3_600_000)
+    store.schedule("b", FAR_MS, supersede=True)
+    assert parts(store, "b")[1] == NOW_MS * 1000 + 1
+
+
+def test_a_scanners_step_is_no_change(store):
+    store.schedule_relayed("a", NOW_MS)
+    before = store.record("a")
+    store.set_ms(NOW_MS + 5000)
+    engine = store.engine()
+    engine.nack("refused", engine.claim(1)[0], wait=1)
+    assert store.record("a") == before

@@ -4,10 +4,11 @@ from contextlib import closing
 
 from celery_delayq import DelayQ
 from celery_delayq.handover.link import Link
-from celery_delayq.store import Engine, LeasedEntry, Scripts
+from celery_delayq.store import LeasedEntry, Scripts
+from celery_delayq.store.keys import shard_of
 from tests.support.waiting import eventually
 
-AT_ONCE = 0.001  # seconds; a lease that has run out when it is looked at
+AT_ONCE = 1  # ms; a lease that has run out when it is looked at
 
 
 def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -> list[LeasedEntry]:
@@ -19,10 +20,11 @@ def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -
         count: How many attempts are made at it.
         ack: Whether the last of the scanners acknowledges it, or fails as the others do.
     """
-    services = delayq.services
     made: list[LeasedEntry] = []
-    scripts = Scripts(services.connect(), services.scripts.keys)
-    with closing(Engine(scripts, batch_size=100, lease=AT_ONCE, alive=1.0)) as engine:
+    shards = delayq.services.scripts
+    scripts = Scripts(delayq.services.connect(), shards[shard_of(task_id, len(shards))].keys)
+    with closing(delayq.services.engine(scripts)) as engine:
+        engine._lease_ms = AT_ONCE
         for number in range(1, count + 1):
             claimed, _ = engine.claim(100)
             (entry,) = (one for one in claimed if one.task_id == task_id)

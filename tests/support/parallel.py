@@ -26,7 +26,10 @@ SHARED = (
     *("certificates", "wheel"),
 )
 # What takes longest begins first, so that no process is left alone with it in the end.
-FIRST = ("tests/worker", "tests/wheel", "tests/protocol/test_machine.py", "tests/readme")
+FIRST = (
+    *("tests/worker", "tests/wheel", "tests/protocol/test_machine.py", "tests/readme"),
+    "tests/faults/test_soak.py",
+)
 
 
 def processes(config: pytest.Config) -> int:

@@ -1,11 +1,21 @@
 """The two parts of a record that the scheduling side writes."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_delayq.store.record import LINES, NAME_BYTES, Template, destination_for, whole
+from celery_delayq.store.record import (
+    LINES,
+    NAME_BYTES,
+    Template,
+    destination_for,
+    labels_for,
+    whole,
+)
 
+LABELS = labels_for("tests.remind", "celery")
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 lines = st.lists(texts.filter(lambda text: "\n" not in text), min_size=LINES, max_size=LINES)
 
@@ -20,16 +30,17 @@ def test_a_destination_tells_its_length_in_bytes(kind, place, expected):
 
 @given(texts)
 def test_a_whole_message_follows_the_letter_i_as_it_is(message):
-    record = whole(b"L6:celery", message)
+    record = whole(b"L6:celery", LABELS, message)
     assert record.body == b"I" + message.encode()
-    assert (record.destination, record.template, record.name) == (b"L6:celery", b"", None)
+    assert (record.destination, record.labels) == (b"L6:celery", LABELS)
+    assert (record.template, record.name) == (b"", None)
 
 
 @given(lines)
 def test_a_template_is_named_by_its_content(template):
     one, other = (
-        Template.of(template).new_record(b"L1:a", ["x"]),
-        Template.of(template).new_record(b"R1:b", ["y"]),
+        Template.of(template).new_record(b"L1:a", LABELS, ["x"]),
+        Template.of(template).new_record(b"R1:b", LABELS, ["y"]),
     )
     assert one.template == other.template == "\n".join(template).encode()
     assert one.name == other.name
@@ -43,5 +54,17 @@ def test_two_templates_have_two_names(template, another):
 
 
 def test_what_differs_follows_the_name_line_by_line():
-    record = Template.of(["x"] * LINES).new_record(b"L1:a", ["body", "", "null"])
+    record = Template.of(["x"] * LINES).new_record(b"L1:a", LABELS, ["body", "", "null"])
     assert record.body == b"T" + record.name + b"body\n\nnull"
+
+
+@given(texts, texts)
+def test_labels_are_a_flag_and_what_tells_tasks_and_queues_apart(task, queue):
+    labels = labels_for(task, queue)
+    assert labels[:1] == b"0"
+    assert labels[1:7] == hashlib.sha1(task.encode()).digest()[:6]
+    assert labels[7:] == hashlib.sha1(queue.encode()).digest()[:6]
+
+
+def test_a_name_that_is_no_utf8_has_a_label_as_well():
+    assert len(labels_for("\ud800", "\udfff")) == 13

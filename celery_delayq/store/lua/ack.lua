@@ -20,7 +20,7 @@ local claims, tombstones, tombstones_old = KEYS[5], KEYS[6], KEYS[7]
 local token = ARGV[1]
 
 local now = math.floor(clock_us() / 1000)
-local ids, mine, stones, shared = {}, {}, {}, {}
+local ids, mine, shared = {}, {}, {}
 check_types({leased}, {records, templates, template_uses, claims, tombstones, tombstones_old})
 
 local function forget(member, claim, record)
@@ -28,10 +28,7 @@ local function forget(member, claim, record)
   local id = id_of(member)
   ids[#ids + 1], mine[#mine + 1] = id, member
   local header_end = header_end_of(record)
-  if not header_end then return end
-  local at = #stones
-  stones[at + 1], stones[at + 2] = id, tombstone_of('h' .. whole(now), record, header_end)
-  local name = template_of(record, header_end)
+  local name = header_end and template_of(record, header_end)
   if name then shared[name] = (shared[name] or 0) + 1 end
 end
 
@@ -42,12 +39,9 @@ local found = redis.call('HMGET', records, unpack(asked))
 for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
 if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
-if #stones > 0 then redis.call('HSET', tombstones, unpack(stones)) end
 if #ids > 0 then
-  -- The record before its place: a script that Redis stops half-way leaves no record without one.
-  redis.call('HDEL', records, unpack(ids))
-  redis.call('ZREM', leased, unpack(mine))
-  redis.call('HDEL', claims, unpack(ids))
+  depart({ids = ids, place = leased, members = mine, claimed = true, shared = shared}, 'h', now, {
+    records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
+  })
 end
-for name, count in pairs(shared) do drop_template(templates, template_uses, name, count) end
 return #ids

@@ -59,11 +59,11 @@ end
 
 local now = math.floor(call.now_us / 1000)
 local name = template_of(record, header_end)
-local message = message_of(record, header_end, id, templates, {}) or ''
+local line = lines_for(record, header_end, templates, {})
+local message = line ~= nil and message_of(record, header_end, id, line) or ''
 local answer = claim and claim.uncertain and 'uncertain' or 'done'
 
--- Nothing is rolled back: all that can fail comes before the record goes, and the record before its
--- place, which the next hand-over clears.
+-- Nothing is rolled back: all that can fail comes before the record goes.
 check_types({}, {template_uses, fences})
 if owes then check_types({outbox}, {outbox_messages}) end
 local rotates = is_full(tombstones, tombstones_old, 1)
@@ -73,12 +73,14 @@ fence(call, id, fences)
 local reply = end_call(call, answer, answers, answers_old, fences, fences_old, meta,
   {whole(call.now_us), message})
 if owes then owe(outbox, outbox_messages, call, id, answer == 'done' and 'c' or 'u', message) end
-redis.call('HSET', tombstones, id, tombstone_of((answer == 'done' and 'c' or 'u') .. whole(now), record, header_end))
-redis.call('HDEL', records, id)
-if place then redis.call('ZREM', place, member) end
-if claim then redis.call('HDEL', claims, id) end
-if place == dead then redis.call('HDEL', dead_reasons, id) end
-if name then drop_template(templates, template_uses, name, 1) end
+local leaving = {
+  ids = {id}, place = place, members = {member}, claimed = claim, dead = place == dead, shared = {},
+}
+if name then leaving.shared[name] = 1 end
+depart(leaving, answer == 'done' and 'c' or 'u', now, {
+  records = records, claims = claims, dead_reasons = dead_reasons, tombstones = tombstones,
+  templates = templates, template_uses = template_uses,
+})
 -- It is done, and its caller is told so, also where he may not begin another generation; whoever
 -- hands over will.
 if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then

@@ -49,7 +49,6 @@ if alive_ms > 0 then
 end
 
 local members, fresh = due_members(due, now, limit)
-local stamp = 'h' .. whole(now) -- of a tombstone, see tombstone_of: the same for the whole batch
 local lists, cache, killed, refused = {}, {}, {}, {}
 local taken, bytes = 0, 0
 
@@ -63,50 +62,60 @@ local function list_for(key)
   for _, list in ipairs(lists) do
     if list.key == key then return list end
   end
-  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, stones = {}, shared = {}}
+  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}}
   lists[#lists + 1] = list
   return list
 end
 
--- Neighbours mostly go to the same list, so headers are compared, not parsed again.
-local prefix, header_end, list = false, 0, nil
 local indexes = {due, relay, leased, dead}
+-- What neighbours mostly have in common is compared, not parsed again: the header, and from the flags on to
+-- the name of the template.
+local prefix, labels, header_end = false, false, 0
+local list, line, name
+
+-- Look at a record that is not like the one before; false where that was the end of it.
+local function look_at(member, record)
+  local found, defect = header_end_of(record)
+  if is_leftover(member, record, found, indexes, tombstones, tombstones_old) then return false end
+  local lines
+  if found then lines, defect = lines_for(record, found, templates, cache) end
+  if lines == nil then
+    bytes = bytes + #(record or '')
+    die(member, defect)
+    return false
+  end
+  prefix, header_end = sub(record, 1, found), found
+  labels = sub(record, found + 43, found + 68)
+  list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
+  return true
+end
 
 local function take(member, id, record)
-  local defect, message, name
-  if not record or sub(record, 1, header_end) ~= prefix or not is_sound(record, header_end) then
-    local found
-    found, defect = header_end_of(record)
-    if is_leftover(member, record, found, indexes, tombstones, tombstones_old) then return end
-    if not found then
-      bytes = bytes + #(record or '')
-      return die(member, defect)
-    end
-    prefix, header_end = sub(record, 1, found), found
-    list = list_for(destination_of(record, found))
+  if not record or sub(record, 1, header_end) ~= prefix or sub(record, header_end + 43, header_end + 68) ~= labels
+    or string.match(record, TIMES, header_end + 7) ~= header_end + 36 then
+    if not look_at(member, record) then return end
   elseif sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
     and is_leftover(member, record, header_end, indexes, tombstones, tombstones_old) then
     return
   end
-  message, defect, name = message_of(record, header_end, id, templates, cache)
+  local message, defect = message_of(record, header_end, id, line)
   if not message then return die(member, defect) end
   bytes = bytes + #message
-  local at, stones = list.size + 1, list.stones
+  local at = list.size + 1
   list.size = at
   list.messages[at], list.ids[at], list.members[at] = message, id, member
-  stones[at * 2 - 1], stones[at * 2] = id, tombstone_of(stamp, record, header_end)
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
 end
 
--- Records are read many at a time, which is less work than one by one. So their sizes come first: what
--- is read and does not fit any more would be read again.
+-- Records are read many at a time, which is less work than one by one, and no more than fit: what is read
+-- and does not fit any more would be read again. Of small ones it is enough to know that they are.
 local function read_ahead()
   local ids, size, count = {}, bytes, 0
   for at = taken + 1, #members do
     local id = id_of(members[at])
     count = count + 1
     ids[count] = id
-    size = size + redis.call('HSTRLEN', records, id)
+    size = size + (is_large(members[at]) and redis.call('HSTRLEN', records, id) or SMALL)
     if size >= max_bytes then break end
   end
   return ids, redis.call('HMGET', records, unpack(ids))
@@ -150,28 +159,26 @@ end
 
 while taken < #members and bytes < max_bytes do
   local ids, found = read_ahead()
-  for at, id in ipairs(ids) do
+  for at = 1, #ids do
     if bytes >= max_bytes then break end
     taken = taken + 1
-    take(members[taken], id, found[at])
+    take(members[taken], ids[at], found[at])
   end
 end
 
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
 -- rolled back, and must not lose what it pushed.
 local handed_over = 0
+local keys = {
+  records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
+}
 for _, full in ipairs(lists) do
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    redis.call('HSET', tombstones, unpack(full.stones))
-    redis.call('HDEL', records, unpack(full.ids))
-    if known then redis.call('HDEL', claims, unpack(full.ids)) end
-    for name, count in pairs(full.shared) do
-      drop_template(templates, template_uses, name, count)
-    end
+    depart({ids = full.ids, claimed = known, shared = full.shared}, 'h', now, keys)
   end
 end
 if #refused == 0 then

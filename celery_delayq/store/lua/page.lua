@@ -20,11 +20,7 @@ local score, order, before = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local limit, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local function order_of(rank)
-  local member = redis.call('ZRANGE', index, rank, rank)[1]
-  local number = 0
-  -- A member of somebody else's may be shorter.
-  for at = 1, 6 do number = number * 256 + (string.byte(member, at) or 0) end
-  return number
+  return number_in(redis.call('ZRANGE', index, rank, rank)[1], 1, 6)
 end
 
 -- Among equal due times the members stand in insertion order: halve until the place is found.

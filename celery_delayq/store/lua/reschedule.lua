@@ -71,7 +71,7 @@ local promise = promise_of(timer)
 
 allow_when_full(records)
 if when > latest then return answered('too_late') end
-redis.call('HSET', records, id, with_due(record, header_end, text))
+redis.call('HSET', records, id, with_due(record, header_end, text, call.now_us))
 put_back(index, text, place, member, claims, claim)
 if place == dead then redis.call('HDEL', dead_reasons, id) end
 wake_for(when, math.floor(call.now_us / 1000), wake, timer, promise)

@@ -29,7 +29,7 @@ ARGV[6...] entries    of each entry, one after the other:
          mode         at | after: what `ms` counts from
          ms           unix time, or milliseconds from now, >= 0
          destination  the record's header, from its second byte
-         body         the record's part from the letter that tells its form
+         body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this
                       one, or the caller believes it is here
 
@@ -77,9 +77,8 @@ for at = 6, #ARGV, FIELDS do
   if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
 end
 
-local now = math.floor(call.now_us / 1000)
-local rounded_up = math.ceil(call.now_us / 1000)
-local created = string.format('%013.0f', now)
+local now, rounded_up = math.floor(call.now_us / 1000), math.ceil(call.now_us / 1000)
+local created, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local earliest = math.huge -- due time of what was written
 local seq -- last insertion number used
@@ -92,13 +91,6 @@ local function count_use(name, most)
     sharing[name] = most
   end
   sharing[name] = sharing[name] - 1
-end
-
--- Take back what is left of an earlier entry under this id.
-local function clear(id, record, header_end, place)
-  if place then redis.call('ZREM', place, member_of(record, header_end, id)) end
-  local shared = template_of(record, header_end)
-  if shared then drop_template(templates, template_uses, shared, 1) end
 end
 
 -- Whether the running task may be a copy of this entry. What has not left is another task.
@@ -114,14 +106,12 @@ local function revoke_claim(id)
   end_claim(claims, id, claim)
 end
 
-local function next_order()
+local function next_order(size)
   if not seq then
     seq = redis.call('HINCRBY', meta, 'seq', count) - count
   end
   seq = seq + 1
-  local floor = math.floor
-  return string.char(floor(seq / 2^40) % 256, floor(seq / 2^32) % 256, floor(seq / 2^24) % 256,
-    floor(seq / 2^16) % 256, floor(seq / 2^8) % 256, seq % 256)
+  return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
 end
 
 local function schedule(at, id, mode, ms, destination, body)
@@ -139,7 +129,7 @@ local function schedule(at, id, mode, ms, destination, body)
   end
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
-  local order = next_order()
+  local order = next_order(#destination + #body + 50)
   local name = name_in(body)
   if name then
     count_use(name, (#ARGV + 1 - at) / FIELDS)
@@ -150,10 +140,11 @@ local function schedule(at, id, mode, ms, destination, body)
   end
 
   local index = sub(destination, 1, 1) == 'L' and due or relay
+  local changed = present and changed_next(present, header_end, call.now_us) or changed_now
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, text, order .. id)
   if place == leased then revoke_claim(id) end
-  redis.call('HSET', records, id, record_of(destination, order, text, created, sub(whole(call.now_us), -8), body))
+  redis.call('HSET', records, id, record_of(destination, order, text, created, changed, body))
   if leftovers then
     redis.call('HDEL', claims, id)
     redis.call('HDEL', dead_reasons, id)
@@ -163,7 +154,12 @@ local function schedule(at, id, mode, ms, destination, body)
     redis.call('HDEL', outbox_messages, id)
     redis.call('ZREM', outbox, id)
   end
-  if present then clear(id, present, header_end, place) end
+  if present then
+    local leaving = {ids = {id}, place = place, members = {member_of(present, header_end, id)}, shared = {}}
+    local old = template_of(present, header_end)
+    if old then leaving.shared[old] = 1 end
+    depart(leaving, nil, nil, {templates = templates, template_uses = template_uses})
+  end
   earliest = math.min(earliest, when)
   return when
 end

@@ -33,14 +33,13 @@ local header_end = colon + string.sub(records[1], 3, colon - 1)
 for at, record in ipairs(records) do
   local id, due_ms = ids[at], string.sub(record, header_end + 7, header_end + 19)
   local _, parent, expires, args, kwargs, body_at =
-    string.match(record, '^(.-)\\n(.-)\\n(.-)\\n(.-)\\n(.-)\\n()', header_end + 54)
+    string.match(record, '^(.-)\\n(.-)\\n(.-)\\n(.-)\\n(.-)\\n()', header_end + 69)
   texts[at] = line[1] .. id .. line[2] .. id
-    .. string.sub(record, header_end + 33, header_end + 40) .. line[3]
+    .. string.sub(record, header_end + 20, header_end + 35) .. line[3]
     .. string.sub(record, body_at) .. line[4] .. id .. line[5] .. '"' .. id .. '"' .. line[6]
     .. parent .. line[7] .. expires .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due_ms
     .. '}}'
-  traces[at * 2 - 1] = id
-  traces[at * 2] = now .. string.sub(record, header_end + 7, header_end + 40)
+  traces[at * 2 - 1], traces[at * 2] = id, now
 end
 if ARGV[2] == '1' then redis.call('HSET', handed, unpack(traces)) end
 redis.call('LPUSH', list, unpack(texts))

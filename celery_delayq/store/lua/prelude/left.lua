@@ -1,12 +1,32 @@
---[[ What is remembered of entries that left. ]]
+--[[ The way out of the store, and what is remembered of entries that took it.
+
+tombstone  1 byte   h: handed over; c: cancelled; u: cancelled, and a copy may have been delivered
+           2..14    when, ms, 13 digits
+]]
 local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; there are two
 
--- What is remembered of an entry that left: `stamp` ('h' handed over, 'c' cancelled, or 'u'
--- cancelled where a copy may have been delivered; and when), then of its record due time, time of
--- scheduling and operation. So a late cancel is told the truth, and a
--- call that is repeated because its reply was lost does not schedule again.
-local function tombstone_of(stamp, record, header_end)
-  return stamp .. sub(record, header_end + 7, header_end + 40)
+-- Entries leave: the one way out, for whatever reason, of one or of a batch; what else is kept of an entry
+-- goes here. `how` begins their tombstone; nil: they are replaced, and records under their ids go on.
+-- `leaving` has their ids, and, if any:
+--   place, members   where they are, unless the caller clears that
+--   claimed, dead    whether there may be a claim, or a reason why it is dead
+--   shared           name of a template -> how many of them share it
+-- `keys`: the names of all keys that this touches. The record goes before its place: what Redis stops
+-- half-way leaves a place without a record, which the next hand-over clears.
+local function depart(leaving, how, now, keys)
+  local ids = leaving.ids
+  if how then
+    local stones, stamp = {}, how .. whole(now)
+    for at = 1, #ids do stones[at * 2 - 1], stones[at * 2] = ids[at], stamp end
+    redis.call('HSET', keys.tombstones, unpack(stones))
+    redis.call('HDEL', keys.records, unpack(ids))
+  end
+  if leaving.place then redis.call('ZREM', leaving.place, unpack(leaving.members)) end
+  if leaving.claimed then redis.call('HDEL', keys.claims, unpack(ids)) end
+  if leaving.dead then redis.call('HDEL', keys.dead_reasons, unpack(ids)) end
+  for name, count in pairs(leaving.shared) do
+    drop_template(keys.templates, keys.template_uses, name, count)
+  end
 end
 
 -- Whether this generation of `tombstones` ends with the `count` entries that leave now. (Then it also

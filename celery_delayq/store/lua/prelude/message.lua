@@ -1,6 +1,8 @@
 --[[ Messages, put together from a record and the template that it shares. ]]
 local LAST = 253402214400000 -- an expiry is no later: 9999-12-31 in UTC, a day that each zone can name
 local HEX = string.rep('%02x', 12)
+local USUAL = '\nnull\nnull\n' -- its own root, no parent, no expiry: most records begin so where they differ
+local MISFIT = 'record does not fit its template'
 
 -- The lines of a template, kept in `cache` for the length of a script; or nil, and what is wrong with
 -- it. (Not by gmatch, which looks at every byte by itself.)
@@ -20,6 +22,8 @@ local function lines_of(templates, name, cache)
     from, to = to + 1, string.find(text, '\n', to + 1, true)
   end
   lines[#lines + 1] = sub(text, from)
+  if #lines ~= 10 then return nil, MISFIT end
+  lines.front, lines.back = lines[5] .. '"', '"' .. lines[6] .. 'null' .. lines[7] .. 'null' .. lines[8]
   cache[name] = lines
   return lines
 end
@@ -41,35 +45,46 @@ local function iso_of(ms)
     floor(rest / 60000) % 60, floor(rest / 1000) % 60, rest % 1000)
 end
 
--- The message of a record as kombu would have pushed it, nil, and the name of the template it shares;
--- or nil, and what is wrong.
-local function message_of(record, header_end, id, templates, cache)
-  local due = sub(record, header_end + 7, header_end + 19)
+-- The lines of the template that a record shares, or false where it shares none; or nil, and what is wrong.
+local function lines_for(record, header_end, templates, cache)
   local name = template_of(record, header_end)
-  if not name then return sub(record, header_end + 42) .. due .. '}}' end
-  local line, defect = lines_of(templates, name, cache)
-  if not line then return nil, defect end
-  -- Not by a pattern, which looks at every byte by itself.
-  local first, find = header_end + 54, string.find
-  local second = find(record, '\n', first, true)
-  local third = second and find(record, '\n', second + 1, true)
-  local fourth = third and find(record, '\n', third + 1, true)
-  local fifth = fourth and find(record, '\n', fourth + 1, true)
-  local body = fifth and find(record, '\n', fifth + 1, true)
-  if not body or #line ~= 10 then return nil, 'record does not fit its template' end
-  local root, parent = sub(record, first, second - 1), sub(record, second + 1, third - 1)
-  local expires, args = sub(record, third + 1, fourth - 1), sub(record, fourth + 1, fifth - 1)
-  local kwargs = sub(record, fifth + 1, body - 1)
-  local quote = ''
-  if root == '' then root, quote = id, '"' end
-  -- An expiry that counts from the due time moves with it.
-  if expires ~= 'null' and string.find(expires, '^[+-]') then
-    if not string.find(expires, '^[+-]%d+$') then return nil, 'record does not fit its template' end
-    expires = iso_of(math.max(0, math.min(tonumber(due) + tonumber(expires), LAST)))
+  if not name then return false end
+  return lines_of(templates, name, cache)
+end
+
+-- An expiry as a message has it. One that counts from the due time moves with it.
+local function expiry_of(expires, due)
+  if expires == 'null' or not string.find(expires, '^[+-]') then return expires end
+  if not string.find(expires, '^[+-]%d+$') then return nil end
+  return iso_of(math.max(0, math.min(tonumber(due) + tonumber(expires), LAST)))
+end
+
+-- The message of a record as kombu would have pushed it; `line`: what lines_for gave. Or nil, and what is
+-- wrong. (Not by a pattern, which looks at every byte by itself.)
+local function message_of(record, header_end, id, line)
+  local due = sub(record, header_end + 7, header_end + 19)
+  if not line then return sub(record, header_end + 57) .. due .. '}}' end
+  local find, front, root, back = string.find, nil, nil, nil
+  local args = header_end + 69
+  if sub(record, args, args + 10) == USUAL then
+    args, front, root, back = args + 11, line.front, id, line.back
+  else
+    local parent = find(record, '\n', args, true)
+    local expiry = parent and find(record, '\n', parent + 1, true)
+    local last = expiry and find(record, '\n', expiry + 1, true)
+    local expires = last and expiry_of(sub(record, expiry + 1, last - 1), due)
+    if not expires then return nil, MISFIT end
+    front, root = line[5], sub(record, args, parent - 1)
+    if root == '' then root = '"' .. id .. '"' end
+    back = line[6] .. sub(record, parent + 1, expiry - 1) .. line[7] .. expires .. line[8]
+    args = last + 1
   end
-  return line[1] .. id .. line[2] .. id .. operation_of(record, header_end) .. line[3] .. sub(record, body + 1)
-    .. line[4] .. id .. line[5] .. quote .. root .. quote .. line[6] .. parent .. line[7] .. expires
-    .. line[8] .. args .. line[9] .. kwargs .. line[10] .. due .. '}}', nil, name
+  local kwargs = find(record, '\n', args, true)
+  local body = kwargs and find(record, '\n', kwargs + 1, true)
+  if not body or not back then return nil, MISFIT end
+  return line[1] .. id .. line[2] .. id .. sub(record, header_end + 20, header_end + 35) .. line[3]
+    .. sub(record, body + 1) .. line[4] .. id .. front .. root .. back .. sub(record, args, kwargs - 1)
+    .. line[9] .. sub(record, kwargs + 1, body - 1) .. line[10] .. due .. '}}'
 end
 
 -- Add the template that a record shares to those sent along, {name, text, ...}, each once. Returns how

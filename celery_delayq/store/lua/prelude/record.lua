@@ -6,11 +6,15 @@ record   1 byte    format version, '1'; a script leaves a record of another form
          1 byte    L: bound for a list in this Redis; R: for a relay through the broker
          length of the destination in decimal, ':', the destination (for L, the list's key)
          -- here the header ends; positions from here
-         1..6      insertion number, as in the member
+         1..6      insertion number, as in the member: twice a count, and 1 if the record is larger than SMALL;
+                   a reschedule keeps it
          7..19     due time, ms, 13 bytes, blanks after the digits
-         20..32    when it was scheduled, ms, 13 digits
-         33..40    operation id of the call that scheduled it
-         41        I: the message follows, as JSON up to the due time at its end
+         20..35    when it was scheduled, us, 16 digits; a change keeps it
+         36..42    when it was changed last, us, big-endian; each change of an entry has a later one
+         43        flags, '0' and the sum of those that are set; there is none yet
+         44..49    task: the first 6 bytes of the SHA-1 of its name
+         50..55    queue that it was sent with: the same of its name
+         56        I: the message follows, as JSON up to the due time at its end
                    T: it shares a template: 12 bytes that name it, then what differs, in 6 lines
 template the message's JSON, in 10 lines: between two of them belongs what differs; see message_of
          Its name is the first 12 bytes of its text's SHA-1: one that was spoilt is not pushed.
@@ -18,8 +22,9 @@ template the message's JSON, in 10 lines: between two of them belongs what diffe
 A message is bytes to a script: it is put together and cut, never parsed.
 ]]
 local FORMAT = '1'
-local SOUND = '^%d+ *' .. string.rep('%d', 13) .. '........[IT]$'
-local DIGITS = '^' .. string.rep('%d', 26)
+local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '0' .. string.rep('.', 12) .. '[IT]$'
+local TIMES = '^%d+()' -- where digits end: both times are all digits, as a rule, and the next byte is none
+local SMALL = 4000 -- bytes; so many of them are read without a look at their sizes
 local sub = string.sub
 
 local function clock_us()
@@ -36,15 +41,38 @@ local function id_of(member)
   return sub(member, 7)
 end
 
--- Whether what follows the header_end can be read: due time, time of scheduling, operation, form.
+-- A number in 6 bytes, as they sort.
+local function six_bytes(number)
+  local floor = math.floor
+  return string.char(floor(number / 2^40) % 256, floor(number / 2^32) % 256, floor(number / 2^24) % 256,
+    floor(number / 2^16) % 256, floor(number / 2^8) % 256, number % 256)
+end
+
+-- Whether the record of a member may be larger than SMALL.
+local function is_large(member)
+  return (string.byte(member, 6) or 1) % 2 == 1
+end
+
+-- A time in us, in 7 bytes.
+local function seven_bytes(us)
+  return string.char(math.floor(us / 2^48) % 256) .. six_bytes(us)
+end
+
+-- Such a number, read. (What somebody else left may be shorter.)
+local function number_in(text, first, last)
+  local number = 0
+  for at = first, last do number = number * 256 + (string.byte(text, at) or 0) end
+  return number
+end
+
+-- Whether what follows the header_end can be read: due time, time of scheduling, flags, form.
 local function is_sound(record, header_end)
-  if #record <= header_end + 41 then return false end
-  -- Nearly always all digits.
-  if string.find(record, DIGITS, header_end + 7) then
-    local form = string.byte(record, header_end + 41)
-    return form == 73 or form == 84
+  if #record <= header_end + 56 then return false end
+  if string.match(record, TIMES, header_end + 7) == header_end + 36 then
+    local form = string.byte(record, header_end + 56)
+    return (form == 73 or form == 84) and string.byte(record, header_end + 43) == 48
   end
-  return string.find(sub(record, header_end + 7, header_end + 41), SOUND)
+  return string.find(sub(record, header_end + 7, header_end + 56), SOUND)
 end
 
 -- Where the destination of a record ends; or nil, and what is wrong with it.
@@ -58,11 +86,6 @@ local function header_end_of(record)
   local header_end = at - 1 + length
   if not is_sound(record, header_end) then return nil, 'record is damaged' end
   return header_end
-end
-
--- When an entry was changed last, in us.
-local function changed_of(record, header_end)
-  return tonumber(sub(record, header_end + 20, header_end + 32)) * 1000
 end
 
 local function destination_of(record, header_end)
@@ -83,25 +106,33 @@ local function padded(text)
   return text .. string.rep(' ', 13 - #text)
 end
 
--- A new record; `body` is its part from the letter that tells its form.
-local function record_of(destination, order, due, created, operation, body)
-  return FORMAT .. destination .. order .. padded(due) .. created .. operation .. body
+-- A new record; `body` is its part from the flags on.
+local function record_of(destination, order, due, created, changed, body)
+  return FORMAT .. destination .. order .. padded(due) .. created .. changed .. body
 end
 
 -- The name of the template that the body of a new record shares, or false.
 local function name_in(body)
-  return sub(body, 1, 1) == 'T' and sub(body, 2, 13)
+  return sub(body, 14, 14) == 'T' and sub(body, 15, 26)
 end
 
-local function with_due(record, header_end, text)
-  return sub(record, 1, header_end + 6) .. padded(text) .. sub(record, header_end + 20)
+-- When an entry was changed last, us: by scheduling it, or since.
+local function changed_of(record, header_end)
+  return number_in(record, header_end + 36, header_end + 42)
 end
 
-local function operation_of(record, header_end)
-  return sub(record, header_end + 33, header_end + 40)
+-- The same, in its 7 bytes, of a change that is made now. Later than the one before, also where the clock
+-- was set back: it tells each state of an entry from all others.
+local function changed_next(record, header_end, now_us)
+  return seven_bytes(math.max(now_us, changed_of(record, header_end) + 1))
+end
+
+local function with_due(record, header_end, text, now_us)
+  return sub(record, 1, header_end + 6) .. padded(text) .. sub(record, header_end + 20, header_end + 35)
+    .. changed_next(record, header_end, now_us) .. sub(record, header_end + 43)
 end
 
 -- The name of the template that a record shares, or nil.
 local function template_of(record, header_end)
-  if string.byte(record, header_end + 41) == 84 then return sub(record, header_end + 42, header_end + 53) end
+  if string.byte(record, header_end + 56) == 84 then return sub(record, header_end + 57, header_end + 68) end
 end

@@ -1,0 +1,162 @@
+"""Whatever ids, names and queues are made of: no other key is touched, no line is spoilt."""
+
+import logging
+
+import pytest
+
+from celery_delayq.errors import DelayQError, InvalidOption
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.operations.test_cli import HOSTILE, printable
+
+OWN = "{delayq:0}:"
+TEXTS = [
+    *HOSTILE,
+    "\x00",
+    "{delayq:0}",
+    "}:{",
+    "{}",
+    "delayq:0",
+    "*",
+    "?[a-z]\\",
+    "%s %(id)s {0}",
+    "' OR 1 --",
+    "\r\n$4\r\nPING\r\n",
+    "due\x00",
+    "\u202e\u2066",
+]
+LONG = "\x1b[31m" + "n" * 10_000
+each_text = pytest.mark.parametrize("text", TEXTS, ids=ascii)
+
+
+@pytest.fixture
+def bystander(redis):
+    """What others keep in this Redis, under names that look like patterns or like ours."""
+    for name in ("celery2", "delayq:0", "{delayq:1}:due", "*", "a\nb"):
+        redis.rpush(f"other {name}", name)
+    return lambda: {key: redis.dump(key) for key in redis.keys("other *")}
+
+
+def keys(redis):
+    """The keys that are neither the store's nor a bystander's."""
+    return {key for key in redis.keys("*") if not key.startswith((OWN.encode(), b"other "))}
+
+
+@each_text
+def test_as_an_id_it_is_no_more_than_an_id(add, delayq, redis, bystander, text):
+    before = bystander()
+    for task_id in (text, "a"):
+        add.s(1).set(task_id=task_id).delay_until(FAR)
+
+    assert [task.id for task in delayq.tasks()] == [text, "a"]
+    assert delayq.get(text).args == (1,)
+    assert delayq.reschedule(text, LONG_AGO)
+    assert list(delayq.check()) == []
+    assert delayq.hand_over() == 1
+    assert delayq.handed_over(text) is not None
+    add.s(1).set(task_id=text).delay_until(FAR)
+    assert delayq.cancel(text)
+
+    assert [task.id for task in delayq.tasks()] == ["a"]
+    assert keys(redis) == {b"celery", b"_kombu.binding.celery"} & keys(redis)
+    assert bystander() == before
+
+
+@pytest.mark.parametrize("text", [*TEXTS, LONG], ids=lambda text: ascii(text)[:40])
+@pytest.mark.parametrize("field", ["queue", "name"])
+def test_as_a_queue_or_a_name_it_is_no_more_than_that(app, redis, bystander, field, text):
+    before, delayq = bystander(), app.delayq
+    names = {"queue": "q", "name": "t", field: text}
+    app.send_task(names["name"], queue=names["queue"], task_id="a", delayq_at=LONG_AGO)
+    app.send_task(names["name"], queue=names["queue"], task_id="b", delayq_at=FAR)
+
+    task = delayq.get("b")
+    assert (task.task, task.queue) == (names["name"], names["queue"])
+    assert delayq.hand_over() == 1
+
+    queue = names["queue"].encode()
+    assert {key for key in keys(redis) if redis.type(key) == b"list"} == {queue}
+    assert delayq.cancel("b")
+    assert bystander() == before
+
+
+@pytest.mark.parametrize("key", ["wake", "records", "due", "new"])
+@pytest.mark.parametrize("options", [{}, {"priority": 3}], ids=repr)
+def test_a_queue_is_none_of_the_store_s_own_keys(app, delayq, redis, key, options):
+    app.send_task("t", delayq_at=FAR)
+    before = {name: redis.dump(name) for name in redis.keys("*")}
+
+    with pytest.raises(InvalidOption) as caught:
+        app.send_task("t", queue=OWN + key, delayq_at=LONG_AGO, **options)
+
+    assert str(caught.value) == (
+        f"queue is {OWN + key!r}; expected a name that is none of this store's keys"
+    )
+    assert {name: redis.dump(name) for name in redis.keys("*")} == before
+
+
+def test_in_another_redis_than_the_store_s_such_a_name_is_a_name(delayq_app, redis_server, redis):
+    app = delayq_app(redis_server.url(4), delayq_url=redis_server.url())
+    app.send_task("t", queue=OWN + "wake", delayq_at=LONG_AGO)
+
+    assert app.delayq.hand_over() == 1
+    assert redis_server.client(db=4).llen(OWN + "wake") == 1
+
+
+@each_text
+def test_in_a_log_it_is_one_line_of_plain_text(app, delayq, redis, caplog, text):
+    redis.set(text + "queue", "no list")
+    with caplog.at_level(logging.DEBUG, "celery_delayq"):
+        app.send_task(text, task_id=text, queue=text + "queue", delayq_at=LONG_AGO)
+        hand_over_until_dead(delayq, redis)
+        delayq.get(text)
+
+    assert delayq.counts().dead == 1
+    lines = [one.getMessage() for one in caplog.records if one.name.startswith("celery_delayq")]
+    assert lines
+    assert all(printable(line) for line in lines), ascii(lines)
+
+
+@each_text
+def test_in_an_error_it_is_one_line_of_plain_text(app, add, delayq, redis, text):
+    add.s(1).set(task_id=text).delay_until(FAR)
+    said = []
+    for call in (
+        lambda: add.s(1).set(task_id=text).delay_until(FAR),
+        lambda: add.delay_until(text),
+        lambda: app.send_task("t", delayq_after=1, **{f"delayq_{text}": 1}),
+        lambda: delayq.reschedule(text, text),
+        lambda: delayq.tasks(before_due=text),
+        lambda: _spoilt(redis, delayq, text),
+    ):
+        with pytest.raises(DelayQError) as caught:
+            call()
+        said.append(str(caught.value))
+
+    assert all(printable(sentence) for sentence in said), ascii(said)
+
+
+def _spoilt(redis, delayq, text):
+    redis.hset(OWN + "records", text, b"9" + text.encode())
+    delayq.get(text)
+
+
+@pytest.mark.parametrize("value", [LONG, [LONG], LONG.encode()], ids=["text", "list", "bytes"])
+def test_an_error_shows_the_beginning_of_what_is_long(add, value):
+    with pytest.raises(DelayQError) as caught:
+        add.s(1).set(task_id=value).delay_until(FAR)
+
+    said, characters = str(caught.value), len(repr(value))
+    assert printable(said)
+    assert len(said) < 700
+    assert said.endswith(f"… ({characters} characters); expected text of 1 to 512 bytes")
+
+
+@each_text
+def test_what_does_not_fit_is_said_in_one_line_of_plain_text(add, delayq, redis, text):
+    add.s(1).set(task_id=text).delay_until(FAR)
+    redis.hdel(OWN + "records", text)
+
+    [finding] = delayq.check()
+
+    assert finding.id == text
+    assert printable(str(finding))

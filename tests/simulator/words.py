@@ -1,0 +1,101 @@
+"""What Redis publishes to scanners: the real channels, and the way from there to who listens.
+
+script --PUBLISH--> the lab's one subscription, read after each request
+                       |
+                       +--> each scanner that listens there, a little later; or it is lost
+"""
+
+from typing import Any
+
+from celery_delayq.errors import StoreUnavailable
+from tests.simulator.world import SECOND, Actor, World
+
+
+class Words:
+    """One real subscription to the channels of all scanners that listen."""
+
+    def __init__(self, world: World, lab: Any):
+        self._world = world
+        self._lab = lab
+        self._listening: dict[str, Wakeup] = {}
+        lab.forget_channels()
+
+    def channels(self, name: str) -> tuple[str, str]:
+        return self._lab.store.keys.channels(name)
+
+    def listen(self, wakeup: "Wakeup") -> None:
+        self._listening[wakeup.actor.name] = wakeup
+        self._lab.subscribe(*self.channels(wakeup.actor.name))
+
+    def stop(self, wakeup: "Wakeup") -> None:
+        if self._listening.pop(wakeup.actor.name, None):
+            common, own = self.channels(wakeup.actor.name)
+            self._lab.unsubscribe(*([own] if self._listening else [common, own]))
+
+    def carry(self) -> None:
+        """Bring what was published since the last look to whoever listens."""
+        for channel in self._lab.published() if self._listening else ():
+            for name, wakeup in list(self._listening.items()):
+                if channel in self.channels(name):
+                    wakeup.is_told()
+
+
+class Wakeup:
+    """The package's wake-up, as one scanner sees it."""
+
+    def __init__(self, actor: Actor, words: Words):
+        self.actor = actor
+        self._words = words
+        self._listens = False
+        self._broken = False
+        self._told = False
+        self._waker: Any = None
+
+    def listen(self) -> bool:
+        if self._listens:
+            return False
+        where = self.actor.step()
+        if self.actor.world.decisions.fault("refused", where):
+            raise StoreUnavailable("wake", "refused", False)
+        self.actor.wait(self.actor.world.decisions.dice(where).randrange(100, 2000))
+        self._words.listen(self)
+        self._listens = True
+        return True
+
+    def wait(self, seconds: float) -> set[int]:
+        if not self._told and not self._broken:
+            self._waker = self.actor.waker()
+            self.actor.wait(self.actor.until(self.actor.monotonic() + seconds))
+            self._waker = None
+        told, self._told = self._told, False
+        if self._broken:
+            self._listens = self._broken = False
+            raise StoreUnavailable("wake", "its connection broke", False)
+        return {0} if told else set()
+
+    def is_told(self) -> None:
+        """A word for this scanner has left Redis."""
+        world, where = self.actor.world, f"{self.actor.name} is told at {self.actor.world.now_us}"
+        if world.decisions.fault("word lost", where):
+            world.say("network", f"loses a word to {self.actor.name}, and its connection")
+            self._words.stop(self)
+            world.later(SECOND, lambda: self._arrive(is_broken=True))
+        else:
+            way = world.decisions.dice(where).randrange(100, 2000)
+            world.later(way, lambda: self._arrive(is_broken=False))
+
+    def _arrive(self, *, is_broken: bool) -> None:
+        self._told, self._broken = self._told or not is_broken, self._broken or is_broken
+        if self._waker is not None:
+            self._waker()
+
+    def has_died(self) -> None:
+        """Redis finds that out later, and believes until then that somebody listens."""
+        us = self.actor.world.decisions.dice(f"{self.actor.name} hangs up").randrange(3 * SECOND)
+        self.actor.world.later(us, lambda: self._words.stop(self))
+
+    def interrupt(self) -> None:
+        """Nobody stops a scanner here: it dies, or lives to the end."""
+
+    def close(self) -> None:
+        """What listens ends with the world."""
