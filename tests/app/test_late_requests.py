@@ -40,6 +40,11 @@ def reschedule(app):
     app.delayq.reschedule(ID, by=60)
 
 
+def replace(app):
+    assert app.delayq.cancel(ID) is Outcome.DONE
+    schedule(app)
+
+
 SCHEDULING = [schedule, schedule_many]
 CHANGING = [cancel, reschedule]
 
@@ -128,8 +133,14 @@ def interrupted(error, after=0.2):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SoftTimeLimitExceeded])
-@pytest.mark.parametrize("call", SCHEDULING + CHANGING)
-def test_what_an_interrupted_call_sent_undoes_nothing_that_came_later(held, call, error):
+@pytest.mark.parametrize(
+    ("call", "newer"),
+    [
+        *((call, cancel) for call in SCHEDULING),
+        *((call, newer) for call in CHANGING for newer in (replace, reschedule)),
+    ],
+)
+def test_what_an_interrupted_call_sent_undoes_nothing_that_came_later(held, call, newer, error):
     app = held.app(timeout=60)
     if call in CHANGING:
         schedule(held.direct)
@@ -140,11 +151,7 @@ def test_what_an_interrupted_call_sent_undoes_nothing_that_came_later(held, call
         call(app)
 
     assert time.monotonic() - began < 30
-    if call in CHANGING:
-        assert held.direct.delayq.cancel(ID) is Outcome.DONE
-        schedule(held.direct)
-    else:
-        assert held.direct.delayq.cancel(ID) is Outcome.NOT_FOUND
+    newer(held.direct)
     before = held.kept()
     held.arrives()
     assert held.kept() == before
