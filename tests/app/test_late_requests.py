@@ -72,7 +72,7 @@ class Held:
                 self.direct.delayq.cancel(ID)
         self.clear()
         # It keeps the template of them all, which callers send once only.
-        self.direct.tasks["note"].s(1).set(task_id="other").delay_until(FAR)
+        app.tasks["note"].s(1).set(task_id="other").delay_until(FAR)
         return app
 
     def clear(self):
