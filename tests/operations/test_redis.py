@@ -35,7 +35,7 @@ def test_it_tells_nobody_where_nothing_became_due_earlier(ready, operation):
     ready.engine.hand_over(asleep=60, relay_in=60)
     ready.store.raw.set(ready.store.keys["timer"], f"{NOW_MS + 2000}:{ready.engine.name}")
     ready.store.raw.config_resetstat()
-    with suppress(AssertionError):
+    with suppress(AssertionError, AttributeError):  # what was due has left
         operation.take(ready)
     told = "cmdstat_publish" in ready.store.raw.info("commandstats")
     assert told == (operation.script == "leave")
