@@ -166,7 +166,7 @@ def foreign_list(ready):
 
 def own_timer(ready):
     ready.store.schedule("later", FAR_MS)
-    ready.engine.hand_over()
+    ready.engine.hand_over(asleep=5.0)
 
 
 def generations_over(ready):
@@ -203,6 +203,12 @@ def _schedule_one(ready):
 def _schedule_first(ready):
     ready.store.entries._templates.clear()
     ready.store.schedule("new", share=True)
+
+
+def _schedule_refused(ready):
+    """Nothing is written but the answer."""
+    record = new_record("waiting", destination_for("L", "celery"), "")
+    ready.store.entries.schedule([NewEntry("waiting", When("at", NOW_MS), record)])
 
 
 def _schedule_late(ready):
@@ -260,6 +266,7 @@ CASES = [
     *(Case(one.script, "plain", one.take, ends=one.ends) for one in OPERATIONS if one.changes),
     Case("schedule", "one by one", _schedule_one),
     Case("schedule", "many", _schedule_many),
+    Case("schedule", "refused", _schedule_refused),
     Case("schedule", "late ones", _schedule_late),
     Case(
         "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"
@@ -284,6 +291,7 @@ CASES = [
     Case("hand_over", "damaged", _hand_over, spoil("list")),
     Case("hand_over", "foreign list", _hand_over, foreign_list),
     Case("hand_over", "timer", _hand_over, own_timer),
+    Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=5.0)),
     Case("claim", "damaged", lambda ready: ready.engine.claim(5), spoil("waiting")),
     Case("claim", "attempted", lambda ready: ready.engine.claim(5), uncertain),
     Case("ack", "full", lambda ready: ready.engine.ack(ready.claimed), fill_tombstones, "claimed"),
