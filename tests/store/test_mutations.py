@@ -16,10 +16,9 @@ import pytest
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import keys
+from celery_delayq.store.keys import KEYS
 from tests.store.support import CLOCK, FAR_MS, NOW_MS
 
-KEYS = [name for name, says in keys.KEYS.items() if not says.startswith("CHANNEL")]
 COUNT = int(os.environ.get("DELAYQ_MUTATIONS", "3"))  # of each kind, in each key
 
 # No change makes one of these ids another one.
@@ -56,8 +55,6 @@ def furnish(store):
     store.schedule("far", FAR_MS, share=True)
     store.schedule("farther", FAR_MS + 1)
     store.raw.hset(store.keys["tombstones_old"], "older", "h" + "0" * 60)
-    store.schedule("revoked", FAR_MS)
-    store.entries.cancel_owing("revoked")
     for name in ("answers", "fences"):
         store.entries.cancel("nobody")
         store.raw.hset(store.keys[f"{name}_old"], "older", store.raw.hvals(store.keys[name])[0])
