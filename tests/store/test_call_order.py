@@ -220,3 +220,14 @@ def test_what_waited_longer_than_a_call_lasts_leaves_no_fence(store, put, leave)
     leave(store)
     assert store.places("a") == []
     assert not store.raw.exists(store.keys["fences"])
+
+
+@each_call
+def test_a_request_from_before_the_clock_was_set_back_is_refused(store, kind):
+    call = made(store, kind)
+    store.set_us(call.issued - 250_001)
+    shorter = replace(call, deadline=call.deadline - 3_000_000)
+    before = store.snapshot()
+    assert shorter.send() == [b"join"]
+    assert store.snapshot() == before
+    assert shorter.anew().send()[0] == b"answer"

@@ -40,7 +40,7 @@ local outbox, outbox_messages, meta = KEYS[16], KEYS[17], KEYS[18]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local id, owes = ARGV[4], ARGV[5] == '1'
 
-local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then
   if ended[3] == 'done' or ended[3] == 'uncertain' then
     ended[4], ended[5] = parse_owed(redis.call('HGET', outbox_messages, id))
@@ -53,7 +53,13 @@ if record and is_overtaken(call, issued, changed_of(record, header_end)) then re
 if not record then
   local answer = header_end
   allow_when_full(tombstones)
-  if is_gone(answer) then fence(call, id, fences) end
+  if is_gone(answer) then
+    fence(call, id, fences)
+    if redis.call('ZREM', dead, RECORDLESS .. id) == 1 then
+      redis.call('HDEL', dead_reasons, id)
+      answer = 'done'
+    end
+  end
   return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
 end
 

@@ -40,7 +40,7 @@ local meta = KEYS[16]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local id, mode, ms, latest = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
-local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then return ended end
 
 local function answered(answer)

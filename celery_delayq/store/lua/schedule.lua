@@ -51,7 +51,7 @@ local CONFLICT, LATE = -1, -2
 local FIELDS = 6 -- of an entry
 local count = (#ARGV - 5) / FIELDS
 
-local call, ended = begin_call(operation, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
@@ -148,6 +148,7 @@ local function schedule(at, id, mode, ms, destination, body)
   if leftovers then
     redis.call('HDEL', claims, id)
     redis.call('HDEL', dead_reasons, id)
+    redis.call('ZREM', dead, RECORDLESS .. id)
   end
   -- It is no longer revoked.
   if is_owing then

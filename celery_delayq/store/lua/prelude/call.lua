@@ -12,14 +12,17 @@ the request was made (`issued`), both in us by Redis's clock as the caller knows
 No request runs later than `timeout` after it was made, the greatest that any process allows a call. So
 answers and fences are kept for that long, in two generations that are turned by age.
 ]]
+local AHEAD = 250000 -- us by which a request may have been made later than Redis's clock shows
 
 -- A call that may run, and nil; or its time, and the reply that ends it here.
-local function begin_call(operation, deadline, answers, answers_old, meta)
+local function begin_call(operation, issued, deadline, answers, answers_old, meta)
   local now_us = clock_us()
   local known = redis.call('HMGET', meta, 'timeout', 'turned')
   local timeout = tonumber(known[1])
   -- Unknown to this store, or of a time before its clock was set back.
-  if not timeout or deadline > now_us + timeout * 1000 then return nil, {now_us, 'join'} end
+  if not timeout or deadline > now_us + timeout * 1000 or issued > now_us + AHEAD then
+    return nil, {now_us, 'join'}
+  end
   if deadline < now_us then return nil, {now_us, 'late'} end
   local answer = redis.call('HGET', answers, operation) or redis.call('HGET', answers_old, operation)
   if answer then return nil, {now_us, 'answer', answer} end
