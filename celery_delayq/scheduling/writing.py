@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Any
 
+from .. import clock
 from ..errors import DelayQError
 from ..services import Services
 from ..store import NewEntry, Receipt
@@ -26,7 +27,9 @@ def write(
     Returns:
         As :meth:`Entries.schedule`.
     """
-    answers = services.entries.schedule(new, supersede=supersede, pauses=_pauses(**policy))
+    until = clock.monotonic() + services.settings.timeout
+    pauses = _pauses(**policy)
+    answers = services.entries.schedule(new, supersede=supersede, until=until, pauses=pauses)
     for answer in answers:
         if isinstance(answer, Receipt):
             services.hooks.scheduled(answer.task_id, answer.due_ms)

@@ -22,7 +22,7 @@ class Task:
     queue: str
     due_ms: int
     shares: bool
-    changed_ms: int = 0
+    changed_us: int = 0
     place: str = WAITING
     ready_ms: int = 0  # when a scanner may take it; later than due after a refusal
     lease_ends_ms: int = 0
@@ -47,7 +47,7 @@ class Shelf:
     tasks: dict[str, Task] = field(default_factory=dict)
     handed_over: set[str] = field(default_factory=set)
     answers: dict[bytes, object] = field(default_factory=dict)  # what a call was answered
-    fences: dict[str, int] = field(default_factory=dict)  # id -> when a call left none of it
+    fences: dict[str, int] = field(default_factory=dict)  # id -> when a call left none of it, us
     queues: dict[str, list[str]] = field(default_factory=dict)
     refusing: set[str] = field(default_factory=set)  # queues whose list cannot be pushed to
     numbers: int = 0
@@ -68,8 +68,8 @@ class Shelf:
         task = self.tasks.get(call.task_id)
         since = self.fences.get(call.task_id) if call.step == "schedule" else None
         if task and call.step != "schedule" and not self._is_in_flight(task):
-            since = task.changed_ms
-        return since is not None and call.issued_ms < since <= self.now_ms
+            since = task.changed_us
+        return since is not None and call.issued_ms * 1000 < since <= self.now_ms * 1000
 
     def schedule(self, *, task_id, kind, queue, due_ms, shares, supersede):
         """The due time, or ``None`` for a conflict."""
@@ -85,7 +85,7 @@ class Shelf:
         return due_ms
 
     def _next_change(self, task) -> int:
-        return self.now_ms
+        return max(self.now_ms * 1000, task.changed_us + 1) if task else self.now_ms * 1000
 
     def _is_in_flight(self, task) -> bool:
         return task.place == LEASED and task.lease_ends_ms > self.now_ms
@@ -93,7 +93,7 @@ class Shelf:
     def _too_late(self, task_id) -> Outcome | None:
         task = self.tasks.get(task_id)
         if task is None:
-            self.fences[task_id] = self.now_ms
+            self.fences[task_id] = self.now_ms * 1000
             return Outcome.HANDED_OVER if task_id in self.handed_over else Outcome.NOT_FOUND
         return Outcome.IN_FLIGHT if self._is_in_flight(task) else None
 
@@ -108,7 +108,7 @@ class Shelf:
         if (answer := self._too_late(task_id)) is not None:
             return answer
         answer = self._certainty(self.tasks.pop(task_id))
-        self.fences[task_id] = self.now_ms
+        self.fences[task_id] = self.now_ms * 1000
         self.handed_over.discard(task_id)
         return answer
 
@@ -119,6 +119,7 @@ class Shelf:
         answer, lost = self._certainty(task), task.place == LEASED
         base = {"at": 0, "after": self.now_ms, "by": task.due_ms}[mode]
         task.due_ms = task.ready_ms = max(0, base + ms)
+        task.changed_us = self._next_change(task)
         task.place, task.holder, task.reason = WAITING, None, ""
         task.attempts = task.attempts + lost if answer is Outcome.UNCERTAIN else 0
         task.refusals, task.uncertain = 0, answer is Outcome.UNCERTAIN

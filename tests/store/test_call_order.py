@@ -131,7 +131,7 @@ def test_a_change_that_left_an_entry_where_it_is_leaves_no_fence(store, refusal)
 
 
 @pytest.mark.parametrize("late", [cancel, reschedule])
-@pytest.mark.parametrize("newer", ["schedule", "supersede"])
+@pytest.mark.parametrize("newer", ["schedule", "supersede", "reschedule"])
 def test_a_change_that_was_asked_for_before_the_last_one_is_refused(store, late, newer):
     engine = store.engine()
     if newer == "reschedule":

@@ -1,12 +1,14 @@
 """Redis at ``maxmemory``: nothing new is scheduled, and what is scheduled can still leave."""
 
+from dataclasses import replace
+
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.errors import StoreFull
-from celery_delayq.store import Outcome, State
+from celery_delayq.errors import AlreadyScheduled, StoreFull
+from celery_delayq.store import Entries, NewEntry, Outcome, State
 from tests.store import requests
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import FAR_MS, NOW_MS, new_record
 
 
 @pytest.fixture
@@ -95,3 +97,36 @@ def test_what_is_dead_can_be_brought_back(store):
     fill(store)
     assert store.entries.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
     assert store.entries.state("a") is State.SCHEDULED
+
+
+def test_where_the_id_is_taken_that_is_what_is_said(store):
+    store.schedule("a", FAR_MS)
+    fill(store)
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("a", NOW_MS)
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
+    for task_id in ("a", "b"):
+        store.schedule(task_id, FAR_MS, share=True)
+    if emptied:
+        store.raw.hdel(store.keys["meta"], "timeout", "schema", "shards", "turned")
+    fill(store)
+    entries = Entries(store.new_scripts(), replace(store.membership, timeout=9.0))
+    assert entries.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
+    assert entries.cancel("b")[0] is Outcome.DONE
+    assert entries.cancel("none")[0] is Outcome.NOT_FOUND
+    assert store.raw.hget(store.keys["meta"], "timeout") == b"9000"
+    with pytest.raises(StoreFull):
+        entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"L6:celery"))])
+    entries._scripts.connection.close()
+
+
+def test_generations_are_turned_there_as_well(store):
+    store.schedule("a", FAR_MS)
+    store.entries.cancel("none")
+    store.raw.hset(store.keys["meta"], "turned", 0)
+    fill(store)
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.raw.exists(store.keys["answers_old"], store.keys["fences_old"]) == 2

@@ -1,5 +1,6 @@
 """Workers that die, that are not there, or that come up before the store does."""
 
+from celery_delayq.store.keys import SCHEMA
 from tests.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import eventually
@@ -45,12 +46,27 @@ def test_a_worker_starts_while_the_store_is_away_and_recovers(make_project, star
         proxy.refuse()
         worker = start_worker(TASKS, "-P", "solo", env=project.env)
         project.wait_runs(project.tasks["note"].delay())
-        worker.wait_log("hand over failed: .*; next try in")
+        worker.wait_log(" failed: .*; next try in")
         assert project.runs(held) == []
         proxy.accept()
         [run] = project.wait_runs(held, timeout=40)
         assert run["at"] >= run["due"]
         assert worker.stop() == 0
+
+
+def test_a_worker_that_differs_from_its_store_works_and_says_so(make_project, start_worker, server):
+    project = make_project()
+    held = project.tasks["note"].delay_for(0.1)
+    meta = project.delayq.services.scripts[0].keys["meta"]
+    project.client.hset(meta, "schema", "999")
+    worker = start_worker(TASKS, "-P", "solo", env=project.env)
+    project.wait_runs(project.tasks["note"].delay())
+    worker.wait_log(f"the store has layout '999', this process '{SCHEMA}'; .*; next try in")
+    assert project.runs(held) == []
+    project.client.hset(meta, "schema", SCHEMA)
+    project.wait_runs(held, timeout=40)
+    assert not any("Traceback" in line for line in worker.lines)
+    assert worker.stop() == 0
 
 
 def test_a_consumer_that_restarts_leaves_the_scanner_alone(make_project, start_worker, server):
