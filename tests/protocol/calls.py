@@ -43,7 +43,7 @@ class Store(NamedTuple):
     entry: Entry = EMPTY
     owner: int | None = None  # the call that scheduled what is held
     changed: int = NEVER  # when a call last changed the entry
-    fence: int = NEVER  # when a call last removed an entry, or found none
+    fence: int = NEVER  # when a call last removed an entry, found none, or changed what left young
     answers: tuple[Answer, ...] = ()
     left: int | None = None  # the call that had scheduled what left, if that is remembered
 
@@ -63,9 +63,9 @@ class Ordered:
     A caller that gives up before its deadline is one that is interrupted: it does no harm to what
     is held. It only does not know yet whether its call will take effect.
 
-    What is handed over leaves no fence. So a schedule whose caller was interrupted may run after a
-    later call under its id, if what that call scheduled or moved has left by then. It takes a task
-    that is due within a time-out; `FencesWhatLeavesYoung` would prevent it.
+    What is handed over within a time-out of its last change leaves the time of that as a fence, or
+    a schedule whose caller was interrupted might run after a later one: `FencesWhatCallsRemove`.
+    (What leaves later needs none, as no request is that old; and that is nearly everything.)
 
     A caller's clock that runs ahead of Redis's, or Redis's clock that is set back, by less than a
     time-out: calls take effect once, but one whose caller was interrupted may do so that much too
@@ -136,7 +136,8 @@ class Ordered:
 
     def leave(self, store: Store, *, handed: bool = False) -> Store:
         entry = HANDED_OVER if handed else EMPTY
-        return store._replace(entry=entry, owner=None, changed=NEVER)
+        fence = store.changed if store.changed >= NOW - TIMEOUT else store.fence
+        return store._replace(entry=entry, owner=None, changed=NEVER, fence=fence)
 
     def hand_over(self, store: Store) -> Store:
         """One script: out of the store, into the list."""
@@ -179,18 +180,11 @@ def moved(store: Store, ticks: int) -> Store:
     )
 
 
-class FencesWhatLeavesYoung(Ordered):
-    """More than the scripts do: what is handed over leaves the time of its last change as a fence.
-
-    Without it, a schedule whose caller was interrupted may run after a later call whose task has
-    left by then. No request is older than a time-out, so what leaves later than that after its last
-    change needs no fence, and that is nearly everything.
-    """
+class FencesWhatCallsRemove(Ordered):
+    """What is handed over leaves no fence."""
 
     def leave(self, store, *, handed=False):
-        young = store.changed >= NOW - TIMEOUT
-        fence = store.changed if young else store.fence
-        return super().leave(store, handed=handed)._replace(fence=fence)
+        return super().leave(store, handed=handed)._replace(fence=store.fence)
 
 
 class WithoutDeadline(Ordered):

@@ -185,3 +185,38 @@ def test_a_cancel_finds_what_an_overtaken_reschedule_left(store):
     store.entries.cancel("a")
     assert call.send() == [b"answer", b"not_found"]
     assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
+
+
+# What is handed over soon after its last change leaves a fence, or a request from before it ran.
+
+
+def handed_over(store):
+    store.engine().hand_over()
+
+
+def relayed(store):
+    engine = store.engine()
+    engine.ack(engine.claim(1)[0])
+
+
+@pytest.mark.parametrize(
+    ("put", "leave"), [("schedule", handed_over), ("schedule_relayed", relayed)]
+)
+def test_what_left_young_refuses_a_schedule_from_before_it(store, put, leave):
+    late = schedule(store, "a")
+    store.set_us(now_us(store) + 1)
+    getattr(store, put)("a", NOW_MS)
+    leave(store)
+    assert late.send() == [b"stale"]
+    assert store.places("a") == []
+
+
+@pytest.mark.parametrize(
+    ("put", "leave"), [("schedule", handed_over), ("schedule_relayed", relayed)]
+)
+def test_what_waited_longer_than_a_call_lasts_leaves_no_fence(store, put, leave):
+    getattr(store, put)("a", NOW_MS + 60_000)
+    store.set_ms(NOW_MS + 60_000)
+    leave(store)
+    assert store.places("a") == []
+    assert not store.raw.exists(store.keys["fences"])

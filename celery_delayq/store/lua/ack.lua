@@ -7,6 +7,8 @@ KEYS[4]  template_uses   HASH  name -> how many records share the template
 KEYS[5]  claims          HASH  id -> claim
 KEYS[6]  tombstones      HASH  id -> tombstone of what left
 KEYS[7]  tombstones_old  HASH  the same, older
+KEYS[8]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[9]  meta            HASH  timeout -> longest call, ms
 
 ARGV[1]     token    the claim's fencing token
 ARGV[2...]  members  what was confirmed
@@ -17,18 +19,23 @@ Keeps    an entry that was claimed anew, or rescheduled, is not touched by a lat
 ]]
 local leased, records, templates, template_uses = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claims, tombstones, tombstones_old = KEYS[5], KEYS[6], KEYS[7]
+local fences, meta = KEYS[8], KEYS[9]
 local token = ARGV[1]
 
-local now = math.floor(clock_us() / 1000)
-local ids, mine, shared = {}, {}, {}
-check_types({leased}, {records, templates, template_uses, claims, tombstones, tombstones_old})
+local now_us = clock_us()
+local now = math.floor(now_us / 1000)
+local ids, mine, shared, young = {}, {}, {}, {}
+local recent = recent_of(now_us, meta)
+check_types({leased}, {records, templates, template_uses, claims, tombstones, tombstones_old, fences})
 
 local function forget(member, claim, record)
   if not is_claimed(claim, token) then return end
   local id = id_of(member)
   ids[#ids + 1], mine[#mine + 1] = id, member
   local header_end = header_end_of(record)
-  local name = header_end and template_of(record, header_end)
+  if not header_end then return end
+  note_young(young, recent, id, record, header_end)
+  local name = template_of(record, header_end)
   if name then shared[name] = (shared[name] or 0) + 1 end
 end
 
@@ -40,8 +47,10 @@ for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
 if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #ids > 0 then
-  depart({ids = ids, place = leased, members = mine, claimed = true, shared = shared}, 'h', now, {
-    records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
+  local leaving = {ids = ids, place = leased, members = mine, claimed = true, shared = shared, young = young}
+  depart(leaving, 'h', now, {
+    records = records, claims = claims, tombstones = tombstones, templates = templates,
+    template_uses = template_uses, fences = fences,
   })
 end
 return #ids

@@ -13,6 +13,8 @@ KEYS[10]  tombstones      HASH  id -> tombstone of what left
 KEYS[11]  tombstones_old  HASH  the same, older
 KEYS[12]  scanners        ZSET  scanner -> ms until which its last heartbeat counts
 KEYS[13]  timer           STRING  which scanner is up next, and when
+KEYS[14]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[15]  meta            HASH  timeout -> longest call, ms
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -32,7 +34,7 @@ Keeps    an entry is in `due` or in its list, never in both, never in neither
 local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local records, templates, template_uses, claims = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local dead_reasons, tombstones, tombstones_old = KEYS[9], KEYS[10], KEYS[11]
-local scanners, timer = KEYS[12], KEYS[13]
+local scanners, timer, fences, meta = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -62,7 +64,7 @@ local function list_for(key)
   for _, list in ipairs(lists) do
     if list.key == key then return list end
   end
-  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}}
+  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}, young = {}}
   lists[#lists + 1] = list
   return list
 end
@@ -72,6 +74,7 @@ local indexes = {due, relay, leased, dead}
 -- the name of the template.
 local prefix, labels, header_end = false, false, 0
 local list, line, name
+local recent = {}
 
 -- Look at a record that is not like the one before; false where that was the end of it.
 local function look_at(member, record)
@@ -105,6 +108,7 @@ local function take(member, id, record)
   list.size = at
   list.messages[at], list.ids[at], list.members[at] = message, id, member
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
+  note_young(list.young, recent, id, record, header_end)
 end
 
 -- Records are read many at a time, which is less work than one by one, and no more than fit: what is read
@@ -149,7 +153,8 @@ local known = false -- whether anything may be known of these entries from an ea
 if #members > 0 then
   known = redis.call('HLEN', claims) > 0
   rotates = is_full(tombstones, tombstones_old, #members)
-  check_types({dead}, {template_uses, dead_reasons})
+  recent = recent_of(now_us, meta)
+  check_types({dead}, {template_uses, dead_reasons, fences})
   -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
   redis.call('ZREM', due, '')
@@ -171,6 +176,7 @@ end
 local handed_over = 0
 local keys = {
   records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
+  fences = fences,
 }
 for _, full in ipairs(lists) do
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
@@ -178,7 +184,7 @@ for _, full in ipairs(lists) do
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    depart({ids = full.ids, claimed = known, shared = full.shared}, 'h', now, keys)
+    depart({ids = full.ids, claimed = known, shared = full.shared, young = full.young}, 'h', now, keys)
   end
 end
 if #refused == 0 then

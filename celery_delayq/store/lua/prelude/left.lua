@@ -11,10 +11,12 @@ local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; the
 --   place, members   where they are, unless the caller clears that
 --   claimed, dead    whether there may be a claim, or a reason why it is dead
 --   shared           name of a template -> how many of them share it
+--   young            of those of which an older request may still come, id and last change, one after another
 -- `keys`: the names of all keys that this touches. The record goes before its place: what Redis stops
 -- half-way leaves a place without a record, which the next hand-over clears.
 local function depart(leaving, how, now, keys)
   local ids = leaving.ids
+  if leaving.young and #leaving.young > 0 then redis.call('HSET', keys.fences, unpack(leaving.young)) end
   if how then
     local stones, stamp = {}, how .. whole(now)
     for at = 1, #ids do stones[at * 2 - 1], stones[at * 2] = ids[at], stamp end
@@ -26,6 +28,23 @@ local function depart(leaving, how, now, keys)
   if leaving.dead then redis.call('HDEL', keys.dead_reasons, unpack(ids)) end
   for name, count in pairs(leaving.shared) do
     drop_template(keys.templates, keys.template_uses, name, count)
+  end
+end
+
+-- Which records may be younger than a call, by the first 4 of the 7 bytes of their last change: what leaves
+-- younger leaves that as a fence, or a request from before it would be taken for new. (4 bytes are 17 s, and
+-- compared faster than read.)
+local function recent_of(now_us, meta)
+  local longest = tonumber(redis.call('HGET', meta, 'timeout') or '') or 60000
+  local recent, step = {}, 2^24
+  for us = now_us - longest * 1000, now_us + step, step do recent[sub(seven_bytes(us), 1, 4)] = true end
+  return recent
+end
+
+-- Note of a record that leaves that it is young, if it is.
+local function note_young(young, recent, id, record, header_end)
+  if recent[sub(record, header_end + 36, header_end + 39)] then
+    young[#young + 1], young[#young + 2] = id, whole(changed_of(record, header_end))
   end
 end
 
