@@ -213,6 +213,11 @@ def _schedule_late(ready):
     ready.store.entries.schedule(new)
 
 
+def _schedule_nothing(ready):
+    record = new_record("late", destination_for("L", "celery"), "")
+    ready.store.entries.schedule([NewEntry("late", When("at", 2**52), record)])
+
+
 def _supersede_plain(task_id):
     return lambda ready: ready.store.schedule(task_id, supersede=True)
 
@@ -251,8 +256,9 @@ def _hand_over(ready):
 # attempt was made at it, while these two know of one.
 NEVER = {
     "ack": ["HDEL"],
+    "cancel": ["HSET"],
     "hand_over": ["ZREM", "HDEL"],
-    "schedule": ["HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
+    "schedule": ["HSET", "HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
     "reclaim": ["HDEL"],
 }
 
@@ -261,6 +267,7 @@ CASES = [
     Case("schedule", "one by one", _schedule_one),
     Case("schedule", "many", _schedule_many),
     Case("schedule", "late ones", _schedule_late),
+    Case("schedule", "nothing", _schedule_nothing),
     Case(
         "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"
     ),
@@ -417,7 +424,7 @@ def one_stop(store, case, nth, side, commands):
     # records, was tried on the same keys before it, so nothing can keep it from that.
     pushed = {_text(one) for one in store.arrived()}
     both = {one for one in before & pushed if is_kept(store, one)}
-    just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 3 : nth]
+    just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 4 : nth]
     assert not both or just_pushed, f"in the list, and here: {both}"
     if both:
         store.raw.hdel(store.keys["records"], *both)
