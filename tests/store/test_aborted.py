@@ -166,7 +166,7 @@ def foreign_list(ready):
 
 def own_timer(ready):
     ready.store.schedule("later", FAR_MS)
-    ready.engine.hand_over()
+    ready.engine.hand_over(asleep=60)
 
 
 def generations_over(ready):
@@ -291,6 +291,7 @@ CASES = [
     Case("hand_over", "damaged", _hand_over, spoil("list")),
     Case("hand_over", "foreign list", _hand_over, foreign_list),
     Case("hand_over", "timer", _hand_over, own_timer),
+    Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=60)),
     Case("claim", "damaged", lambda ready: ready.engine.claim(5), spoil("waiting")),
     Case("claim", "attempted", lambda ready: ready.engine.claim(5), uncertain),
     Case("ack", "full", lambda ready: ready.engine.ack(ready.claimed), fill_tombstones, "claimed"),
