@@ -143,7 +143,7 @@ class Engine:
         self._lease_ms = round(lease * 1000)
         self._alive = alive
         self._beat_again = 0.0
-        self._tokens = itertools.count(1)
+        self._claims = itertools.count(1)
 
     def evicting_policy(self) -> str | None:
         """By what policy Redis deletes what waits when its memory is full, if it does so."""
@@ -215,12 +215,13 @@ class Engine:
         return claimed, dead
 
     def _claim(self, limit: int) -> tuple[list[LeasedEntry], list[tuple[str, str]]]:
-        token = f"{self.name}:{next(self._tokens)}"
+        asker = f"{self.name}:{next(self._claims)}"
         asked = clock.monotonic()
         now_us, flat, known, shared, dead = self._scripts.call(
-            "claim", token=token, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
+            "claim", asker=asker, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
         )
         ahead = now_us / 1_000_000 - (asked + clock.monotonic()) / 2
+        token = f"{asker}:{now_us}"
         templates = dict(zip(shared[::2], shared[1::2], strict=True))
         numbers = iter(map(int, known.split()))
         claimed = []

@@ -105,17 +105,12 @@ class Judge:
             call.effects[task_id] = Effect(life, life.view, len(life.copies))
 
     def _in_order(self, call: Call, task_id: str) -> None:
-        """No call that began after this one was interrupted has changed the id, or found nothing.
-
-        A schedule may come after another one of its id that was handed over meanwhile: a hand-over
-        leaves nothing that could refuse it.
-        """
+        """No call that began after this one's end has changed the id, or found nothing."""
         for other in self.calls.values():
             if other.began_us < call.ended_us or task_id not in other.ids or other is call:
                 continue
             found_nothing = {"NOT_FOUND", "HANDED_OVER"} & {one.word for one in other.answers}
-            changed = task_id in other.effects and call.kind != "schedule"
-            if found_nothing or changed or (other.kind == "cancel" and task_id in other.effects):
+            if found_nothing or task_id in other.effects:
                 what = f"{call.name}, {call.kind} {task_id}, takes effect after {other.name}"
                 self.found("order", what)
 

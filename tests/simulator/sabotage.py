@@ -66,6 +66,15 @@ SABOTAGES = (
         "return false",
         "order",
         interrupted=0.5,
+        overtaken=0.9,
+    ),
+    _of(
+        "a hand-over leaves no fence",
+        "    young[#young + 1], young[#young + 2] = id, whole(changed_of(record, header_end))",
+        "",
+        "order",
+        interrupted=0.5,
+        overtaken=0.9,
     ),
     _of(
         "the last change is not looked at",
@@ -73,6 +82,7 @@ SABOTAGES = (
         "false",
         "order",
         interrupted=0.5,
+        overtaken=0.9,
     ),
     _of(
         "a lease that ran out is not marked",

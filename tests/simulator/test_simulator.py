@@ -13,7 +13,7 @@ from tests.simulator.simulation import report, simulate
 
 SECONDS = 40  # of wall time, for as many seeds as fit
 FEWEST = 100  # seeds that are run however slow the machine is
-SEEDS = 50  # that are enough to miss a safeguard
+SEEDS = 100  # that are enough to miss a safeguard
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -166,7 +166,7 @@ def foreign_list(ready):
 
 def own_timer(ready):
     ready.store.schedule("later", FAR_MS)
-    ready.engine.hand_over(asleep=60)
+    ready.engine.hand_over(asleep=5.0)
 
 
 def generations_over(ready):
@@ -205,17 +205,18 @@ def _schedule_first(ready):
     ready.store.schedule("new", share=True)
 
 
+def _schedule_refused(ready):
+    """Nothing is written but the answer."""
+    record = new_record("waiting", destination_for("L", "celery"), "")
+    ready.store.entries.schedule([NewEntry("waiting", When("at", NOW_MS), record)])
+
+
 def _schedule_late(ready):
     """The second of two is due too late, so one of the uses counted is not made."""
     record = new_record("late0", destination_for("L", "celery"), "", share=True)
     times = [("late0", NOW_MS), ("late1", 2**52)]
     new = [NewEntry(task_id, When("at", ms), record) for task_id, ms in times]
     ready.store.entries.schedule(new)
-
-
-def _schedule_nothing(ready):
-    record = new_record("late", destination_for("L", "celery"), "")
-    ready.store.entries.schedule([NewEntry("late", When("at", 2**52), record)])
 
 
 def _supersede_plain(task_id):
@@ -256,9 +257,8 @@ def _hand_over(ready):
 # attempt was made at it, while these two know of one.
 NEVER = {
     "ack": ["HDEL"],
-    "cancel": ["HSET"],
     "hand_over": ["ZREM", "HDEL"],
-    "schedule": ["HSET", "HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
+    "schedule": ["HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
     "reclaim": ["HDEL"],
 }
 
@@ -266,8 +266,8 @@ CASES = [
     *(Case(one.script, "plain", one.take, ends=one.ends) for one in OPERATIONS if one.changes),
     Case("schedule", "one by one", _schedule_one),
     Case("schedule", "many", _schedule_many),
+    Case("schedule", "refused", _schedule_refused),
     Case("schedule", "late ones", _schedule_late),
-    Case("schedule", "nothing", _schedule_nothing),
     Case(
         "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"
     ),
@@ -291,7 +291,7 @@ CASES = [
     Case("hand_over", "damaged", _hand_over, spoil("list")),
     Case("hand_over", "foreign list", _hand_over, foreign_list),
     Case("hand_over", "timer", _hand_over, own_timer),
-    Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=60)),
+    Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=5.0)),
     Case("claim", "damaged", lambda ready: ready.engine.claim(5), spoil("waiting")),
     Case("claim", "attempted", lambda ready: ready.engine.claim(5), uncertain),
     Case("ack", "full", lambda ready: ready.engine.ack(ready.claimed), fill_tombstones, "claimed"),
@@ -425,7 +425,7 @@ def one_stop(store, case, nth, side, commands):
     # records, was tried on the same keys before it, so nothing can keep it from that.
     pushed = {_text(one) for one in store.arrived()}
     both = {one for one in before & pushed if is_kept(store, one)}
-    just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 4 : nth]
+    just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 3 : nth]
     assert not both or just_pushed, f"in the list, and here: {both}"
     if both:
         store.raw.hdel(store.keys["records"], *both)

@@ -8,6 +8,7 @@ import pytest
 from celery_delayq.clock import from_ms
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.store import engine as engine_module
+from celery_delayq.store.scripts import Scripts
 from tests.store.support import NOW_MS, ROUTE, tally
 
 LEASE_MS = 30_000
@@ -81,6 +82,25 @@ def test_no_token_is_used_twice(store):
     engines = [store.engine(), store.engine()]
     tokens = [engine.claim(1)[0][0].token for engine in engines for _ in range(10)]
     assert len(set(tokens)) == 20
+
+
+def test_an_ack_that_comes_late_takes_nothing_of_a_claim_that_arrives_twice(store, monkeypatch):
+    asked = []
+    call = Scripts.call
+    monkeypatch.setattr(
+        Scripts, "call", lambda *args, **options: asked.append(options) or call(*args, **options)
+    )
+    store.schedule_relayed("a")
+    engine = store.engine()
+    claimed, _ = engine.claim(1)
+    request = asked[-1]
+    assert engine.ack(claimed) == 1
+    store.schedule_relayed("a")
+    store.set_us(NOW_MS * 1000 + 1)
+    store.scripts.call("claim", **request)
+    assert store.places("a") == ["leased"]
+    assert engine.ack(claimed) == 0
+    assert store.places("a") == ["leased"]
 
 
 def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds(

@@ -103,7 +103,7 @@ def test_a_template_that_many_share_is_sent_once(store, step):
     if step == "page":
         options = {"index": "relay", "score": -1, "order": -1, "before": 2**53}
     else:
-        options = {"token": "t", "lease_ms": 1000}
+        options = {"asker": "t", "lease_ms": 1000}
     answer = store.scripts.call(step, limit=9, max_bytes=10**6, **options)
     (name,) = store.raw.hkeys(store.keys["templates"])
     shared = answer[2 if step == "page" else 3]

@@ -121,7 +121,6 @@ def test_an_index_entry_without_a_record_becomes_dead_with_its_reason(store, put
     store.raw.hdel(store.keys["records"], "ghost")
     assert pass_over(store, put) == ([("ghost", "no record")], ["a"])
     assert store.places("ghost") == ["dead"]
-    assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
 
 
 def names_of(first: bytes):
@@ -233,3 +232,30 @@ def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
     assert seen.handed_over + len(seen.dead) == 3
     assert b'"id": "first"' in store.raw.lindex("celery", -1)
     assert store.score("due", "last") is None
+
+
+@pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
+def test_what_is_dead_for_want_of_a_record_can_be_cancelled(store, put):
+    getattr(store, put)("ghost")
+    store.raw.hdel(store.keys["records"], "ghost")
+    assert pass_over(store, put) == ([("ghost", "no record")], [])
+    assert [one.kind for one in store.entries.check() if "dead" in one.kind] == [
+        "dead_without_record"
+    ]
+
+    assert store.entries.cancel("ghost") == (Outcome.DONE, None)
+    assert store.entries.counts().dead == 0
+    assert not store.raw.exists(store.keys["dead_reasons"])
+    assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
+
+
+@pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
+def test_a_new_task_under_its_id_takes_its_place(store, put):
+    getattr(store, put)("ghost")
+    store.raw.hdel(store.keys["records"], "ghost")
+    pass_over(store, put)
+
+    getattr(store, put)("ghost", FAR_MS)
+
+    assert store.entries.counts().dead == 0
+    store.check()

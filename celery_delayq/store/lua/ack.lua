@@ -47,10 +47,9 @@ for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
 if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #ids > 0 then
-  local leaving = {ids = ids, place = leased, members = mine, claimed = true, shared = shared, young = young}
-  depart(leaving, 'h', now, {
-    records = records, claims = claims, tombstones = tombstones, templates = templates,
-    template_uses = template_uses, fences = fences,
+  fence_young(young, fences)
+  depart({ids = ids, place = leased, members = mine, claimed = true, shared = shared}, 'h', now, {
+    records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
   })
 end
 return #ids

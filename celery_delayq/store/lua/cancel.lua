@@ -53,7 +53,13 @@ if record and is_overtaken(call, issued, changed_of(record, header_end)) then re
 if not record then
   local answer = header_end
   allow_when_full(tombstones)
-  if is_gone(answer) then fence(call, id, fences) end
+  if is_gone(answer) then
+    fence(call, id, fences)
+    if redis.call('ZREM', dead, RECORDLESS .. id) == 1 then
+      redis.call('HDEL', dead_reasons, id)
+      answer = 'done'
+    end
+  end
   return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
 end
 

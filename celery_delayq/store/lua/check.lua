@@ -82,6 +82,7 @@ local looks = {
     local record = redis.call('HGET', records, id)
     local header_end = header_end_of(record)
     if record and not header_end then return end
+    if not record and redis.call('ZSCORE', dead, RECORDLESS .. id) then return end
     if not record or not redis.call('ZSCORE', dead, member_of(record, header_end, id)) then
       report('reason_without_dead', id)
     end

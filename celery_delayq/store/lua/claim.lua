@@ -11,7 +11,8 @@ KEYS[8]   tombstones      HASH  id -> tombstone of what left
 KEYS[9]   tombstones_old  HASH  the same, older
 KEYS[10]  due             ZSET  member -> due time, ms
 
-ARGV[1]  token      fencing token, never used before
+ARGV[1]  asker      who claims, and its number; never used before. With now in us after it, the fencing
+                    token: a claim that arrives twice has two
 ARGV[2]  lease_ms   how long the caller may hold what it claims, > 0
 ARGV[3]  limit      most entries to claim, 1..1000
 ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
@@ -24,12 +25,13 @@ Keeps    an entry is in `relay` or in `leased`, never in both
 local relay, leased, dead, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local templates, claims, dead_reasons = KEYS[5], KEYS[6], KEYS[7]
 local tombstones, tombstones_old, due = KEYS[8], KEYS[9], KEYS[10]
-local token, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local asker, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes = tonumber(ARGV[4])
 local indexes = {due, relay, leased, dead}
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
+local token = asker .. ':' .. whole(now_us)
 check_types({relay, leased, dead}, {records, templates, claims, dead_reasons, tombstones, tombstones_old})
 allow_when_full(dead_reasons)
 

@@ -178,15 +178,15 @@ end
 local handed_over = 0
 local keys = {
   records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
-  fences = fences,
 }
 for _, full in ipairs(lists) do
+  fence_young(full.young, fences)
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    depart({ids = full.ids, claimed = known, shared = full.shared, young = full.young}, 'h', now, keys)
+    depart({ids = full.ids, claimed = known, shared = full.shared}, 'h', now, keys)
   end
 end
 if #refused == 0 then

@@ -148,6 +148,7 @@ local function schedule(at, id, mode, ms, destination, body)
   if leftovers then
     redis.call('HDEL', claims, id)
     redis.call('HDEL', dead_reasons, id)
+    redis.call('ZREM', dead, RECORDLESS .. id)
   end
   -- It is no longer revoked.
   if is_owing then

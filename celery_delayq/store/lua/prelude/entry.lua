@@ -67,6 +67,7 @@ end
 
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.
 local function bury(dead, dead_reasons, now, member, reason)
+  if reason == NO_RECORD then member = RECORDLESS .. id_of(member) end
   redis.call('HSET', dead_reasons, id_of(member), reason)
   redis.call('ZADD', dead, whole(now), member)
 end

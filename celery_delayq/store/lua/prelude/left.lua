@@ -11,12 +11,10 @@ local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; the
 --   place, members   where they are, unless the caller clears that
 --   claimed, dead    whether there may be a claim, or a reason why it is dead
 --   shared           name of a template -> how many of them share it
---   young            of those of which an older request may still come, id and last change, one after another
 -- `keys`: the names of all keys that this touches. The record goes before its place: what Redis stops
 -- half-way leaves a place without a record, which the next hand-over clears.
 local function depart(leaving, how, now, keys)
   local ids = leaving.ids
-  if leaving.young and #leaving.young > 0 then redis.call('HSET', keys.fences, unpack(leaving.young)) end
   if how then
     local stones, stamp = {}, how .. whole(now)
     for at = 1, #ids do stones[at * 2 - 1], stones[at * 2] = ids[at], stamp end
@@ -46,6 +44,11 @@ local function note_young(young, recent, id, record, header_end)
   if recent[sub(record, header_end + 36, header_end + 39)] then
     young[#young + 1], young[#young + 2] = id, whole(changed_of(record, header_end))
   end
+end
+
+-- Refuse what was asked for the young ones before their last change; before they leave, as that cannot fail.
+local function fence_young(young, fences)
+  if #young > 0 then redis.call('HSET', fences, unpack(young)) end
 end
 
 -- Whether this generation of `tombstones` ends with the `count` entries that leave now. (Then it also

@@ -22,6 +22,8 @@ template the message's JSON, in 10 lines: between two of them belongs what diffe
 A message is bytes to a script: it is put together and cut, never parsed.
 ]]
 local FORMAT = '1'
+local NO_RECORD = 'no record' -- why what Redis has deleted is dead
+local RECORDLESS = string.rep('\0', 6) -- begins its member among the dead, as its number is known to nobody
 local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '0' .. string.rep('.', 12) .. '[IT]$'
 local TIMES = '^%d+()' -- where digits end: both times are all digits, as a rule, and the next byte is none
 local SMALL = 4000 -- bytes; so many of them are read without a look at their sizes
@@ -77,7 +79,7 @@ end
 
 -- Where the destination of a record ends; or nil, and what is wrong with it.
 local function header_end_of(record)
-  if not record then return nil, 'no record' end
+  if not record then return nil, NO_RECORD end
   local length, at = string.match(record, '^.(%d+):()', 2)
   if sub(record, 1, 1) ~= FORMAT then
     return nil, 'record format ' .. string.format('%q', sub(record, 1, 1)) .. ' is unknown'
