@@ -29,7 +29,7 @@ comparison of bytes. The names take 20 bytes each, and more. Numbers for them wo
 that every call looks into, and that grows with each name that was ever used.
 
 Of the 956 bytes of a no-op task's message some 150 differ between two calls of the same task. The
-rest is a **template**, kept once and counted, which brings a waiting task from 1,260 to 470 bytes
+rest is a **template**, kept once and counted, which brings a waiting task from 1,260 to 460 bytes
 of Redis's memory, and makes the hand-over half as long again (``tests/benchmarks``, move_profile).
 A message that is sent for the first time, or large, or unlike the usual, is kept whole.
 

@@ -7,6 +7,7 @@ import pytest
 
 from celery_delayq.message import body
 from celery_delayq.store import Outcome
+from celery_delayq.store.record import FORM
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import keys_of
 
@@ -32,7 +33,9 @@ def put(app, redis):
     def put(task_id, message):
         record = redis.hget(keys_of(task_id)["records"], task_id)
         header_end = record.index(b":") + 1 + len("celery")
-        redis.hset(keys_of(task_id)["records"], task_id, record[: header_end + 40] + b"I" + message)
+        redis.hset(
+            keys_of(task_id)["records"], task_id, record[: header_end + FORM] + b"I" + message
+        )
 
     for number, task_id in enumerate("abc"):
         app.send_task("t", (number,), task_id=task_id, delayq_at=FAR + number)

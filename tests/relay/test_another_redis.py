@@ -8,6 +8,7 @@ from celery.utils import uuid
 from kombu import VERSION, Exchange, Queue
 
 from celery_delayq.errors import BrokerDown, UnreadableRecord
+from celery_delayq.store.record import FORM, NAME_BYTES
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
@@ -250,7 +251,7 @@ def test_what_cannot_be_put_together_becomes_dead_and_the_others_go_on(other_red
     scripts = other_redis.delayq.services.scripts[0]
     store = redis.Redis.from_url(other_redis.app.conf.delayq_url)
     text, header_end = scripts.call("find", id="bad")[1:3]
-    store.hset(scripts.keys["records"], "bad", text[: header_end + 53])
+    store.hset(scripts.keys["records"], "bad", text[: header_end + FORM + 1 + NAME_BYTES])
     other_redis.relay_once()
     (arrived,) = lists(other_redis).values()
     assert [json.loads(raw)["headers"]["id"] for raw in arrived] == ["first", "good"]

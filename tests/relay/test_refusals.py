@@ -7,6 +7,7 @@ from kombu import Exchange, Queue
 
 from celery_delayq import State
 from celery_delayq.handover import relay
+from celery_delayq.store.record import FORM
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 
@@ -171,7 +172,7 @@ def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, spo
         ], aside
 
     def spoil(record):
-        return replace(record, text=record.text[: record.header_end + 40] + b"I" + spoilt)
+        return replace(record, text=record.text[: record.header_end + FORM] + b"I" + spoilt)
 
     monkeypatch.setattr(relay.engine, "claim", claiming)
     relay.batch(lambda: False)

@@ -35,6 +35,7 @@ local redis = {{
 """
 LARGE = "x" * 600_000
 ENTRY = len(LARGE) + 1000
+SMALL = 4000  # bytes of a record, as the scripts say
 SMALL_THINGS = 50_000  # members, scores, claims
 
 
@@ -122,6 +123,16 @@ def test_what_is_handed_over(metered):
     read = most_of(until_empty(lambda: engine.hand_over().handed_over))
     assert len(metered.arrived()) == 96
     assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+
+
+@pytest.mark.parametrize("size", [3_500, 4_500])
+def test_of_small_records_no_size_is_asked_for(metered, size):
+    for at in range(20):
+        metered.schedule(f"a{at}", payload="x" * size)
+    metered.raw.config_resetstat()
+    assert metered.engine().hand_over().handed_over == 20
+    asked = metered.raw.info("commandstats").get("cmdstat_hstrlen", {"calls": 0})["calls"]
+    assert asked == (20 if size > SMALL else 0)
 
 
 def test_what_is_handed_over_with_large_templates(metered, large_template):

@@ -185,3 +185,9 @@ def test_no_script_decodes_a_body(name):
 def test_time_is_asked_for_in_one_place_only(name):
     assert "'TIME'" not in code(name)
     assert prelude().count("'TIME'") == 1
+
+
+def test_entries_leave_in_one_place():
+    removals = r"'HDEL', (?:keys\.)?records\b"
+    assert not [name for name in SCRIPTS if re.search(removals, code(name))]
+    assert len(re.findall(removals, without_comments(prelude()))) == 1

@@ -74,6 +74,7 @@ local indexes = {due, relay, leased, dead}
 -- the name of the template.
 local prefix, labels, header_end = false, false, 0
 local list, line, name
+local messages, ids, its_members -- of that list
 local recent = {}
 
 -- Look at a record that is not like the one before; false where that was the end of it.
@@ -90,6 +91,7 @@ local function look_at(member, record)
   prefix, header_end = sub(record, 1, found), found
   labels = sub(record, found + 43, found + 68)
   list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
+  messages, ids, its_members = list.messages, list.ids, list.members
   return true
 end
 
@@ -106,7 +108,7 @@ local function take(member, id, record)
   bytes = bytes + #message
   local at = list.size + 1
   list.size = at
-  list.messages[at], list.ids[at], list.members[at] = message, id, member
+  messages[at], ids[at], its_members[at] = message, id, member
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
 end
