@@ -3,7 +3,6 @@
 Each has ids of its own, and makes its calls one after the other, through the public face.
 """
 
-import logging
 import random
 import threading
 import time
@@ -38,8 +37,6 @@ def new_delayq(conf: dict) -> DelayQ:
     app = Celery("callers", set_as_current=False)
     app.conf.update({"task_publish_retry_policy": QUICK, **conf})
     delayq = DelayQ(app)
-    # Each comes through a proxy of its own, which looks like another broker.
-    logging.getLogger("celery_delayq").setLevel(logging.ERROR)
     delayq.note = app.task(name="note", shared=False)(note)
     return delayq
 

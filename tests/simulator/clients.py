@@ -87,7 +87,7 @@ class Client:
 
     def run(self, actor: Actor) -> None:
         entries = Entries(self._scripts(actor), self._membership)
-        services = SimpleNamespace(entries=entries, hooks=Hooks())
+        services = SimpleNamespace(entries=entries, hooks=Hooks(), settings=self._membership)
         for one in self._plan:
             actor.sleep(one.pause_s)
             self._make(actor, services, one)

@@ -163,6 +163,15 @@ def heart(ready):
     ready.engine._beat_again = 0
 
 
+def recordless(ready):
+    """What was due has lost its record, and is dead."""
+    store = ready.store
+    store.schedule("ghost")
+    store.raw.hdel(store.keys["records"], "ghost")
+    ready.engine.hand_over()
+    store.raw.delete("celery")
+
+
 def foreign_list(ready):
     ready.store.schedule("foreign", to="somebodys", share=True)
     ready.store.raw.set("somebodys", "text")
@@ -271,6 +280,7 @@ CASES = [
     Case("schedule", "one by one", _schedule_one),
     Case("schedule", "many", _schedule_many),
     Case("schedule", "refused", _schedule_refused),
+    Case("cancel", "without a record", _cancel("ghost"), recordless),
     Case("schedule", "late ones", _schedule_late),
     Case(
         "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"

@@ -62,7 +62,7 @@ local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) >
 check_types({due, relay}, {templates, template_uses})
 if is_owing then check_types({}, {outbox_messages}) end
 -- A single entry reads these before it writes; the second of many, after the first has written.
-if supersede or count > 1 then check_types({leased, dead}, {}) end
+if supersede or count > 1 or leftovers then check_types({leased, dead}, {}) end
 
 -- Whether all templates that are shared are here, or come along.
 local here = {} -- name of a template -> true
