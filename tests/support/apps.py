@@ -30,6 +30,8 @@ def celery_state_kept() -> Iterator[None]:
             _state._register_app(app)
         _state._tls.current_app, _state.default_app = current, default
         _state._on_app_finalizers.intersection_update(shared)
+        # A worker that was made here has said that a task runs in this process.
+        _state._set_task_join_will_block(False)
         memory.Channel.queues.clear()
         memory.Transport.global_state.clear()
 
