@@ -195,7 +195,7 @@ def test_a_cancel_whose_answer_stays_lost_raises_when_the_call_ends(swallowing, 
 
 
 def test_a_redis_that_comes_back_is_used_again(delayq_app, start_redis):
-    server = start_redis("--appendonly", "yes")
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     app = delayq_app(server.url(), task_publish_retry_policy={**QUICK, "max_retries": 0})
     app.send_task("t", task_id="a", delayq_at=FAR)
     server.kill()
