@@ -120,7 +120,7 @@ def test_a_redis_without_memory_ends_the_bulk_between_two_slices(delayq_app, sta
 
 
 def test_a_redis_that_comes_back_between_two_slices_is_used_again(delayq_app, start_redis):
-    server = start_redis("--appendonly", "yes")
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     app = delayq_app(server.url())
 
     def restart(so_far):

@@ -25,7 +25,7 @@ def test_every_version_answers(each_redis):
 
 
 def test_restart_keeps_data_where_it_is_persisted(start_redis):
-    server = start_redis("--appendonly", "yes")
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     client, port = server.client(), server.port
     client.set("kept", "1")
     server.restart()

@@ -25,7 +25,7 @@ def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away
 
 
 def test_after_a_kill_the_next_call_finds_the_server_again(start_redis, store_on):
-    server = start_redis("--appendonly", "yes")
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     store = store_on(server, clocked=False)
     store.schedule("a", FAR_MS)
     server.kill()
