@@ -62,7 +62,7 @@ SABOTAGES = (
     ),
     _of(
         "fences are not looked at",
-        "return since and is_overtaken(call, issued, tonumber(since))",
+        "return since and is_overtaken(call, issued, number_in(since, 1, 7))",
         "return false",
         "order",
         interrupted=0.5,
@@ -70,7 +70,8 @@ SABOTAGES = (
     ),
     _of(
         "a hand-over leaves no fence",
-        "    young[#young + 1], young[#young + 2] = id, whole(changed_of(record, header_end))",
+        "    young[#young + 1], young[#young + 2] = id, "
+        "sub(record, header_end + 36, header_end + 42)",
         "",
         "order",
         interrupted=0.5,

@@ -48,12 +48,12 @@ end
 -- Whether what left, or was looked for in vain, under this id did so after the request was made.
 local function is_fenced(call, id, issued, fences, fences_old)
   local since = redis.call('HGET', fences, id) or redis.call('HGET', fences_old, id)
-  return since and is_overtaken(call, issued, tonumber(since))
+  return since and is_overtaken(call, issued, number_in(since, 1, 7))
 end
 
 -- Refuse what was asked for this id before now.
 local function fence(call, id, fences)
-  redis.call('HSET', fences, id, whole(call.now_us))
+  redis.call('HSET', fences, id, seven_bytes(call.now_us))
 end
 
 -- Let what is known of calls be the older generation of it. Whoever may not do that is answered all the

@@ -42,7 +42,7 @@ end
 -- Note of a record that leaves that it is young, if it is.
 local function note_young(young, recent, id, record, header_end)
   if recent[sub(record, header_end + 36, header_end + 39)] then
-    young[#young + 1], young[#young + 2] = id, whole(changed_of(record, header_end))
+    young[#young + 1], young[#young + 2] = id, sub(record, header_end + 36, header_end + 42)
   end
 end
 
