@@ -32,7 +32,7 @@ KEYS: dict[str, str] = {
     "tombstones_old": "HASH  the generation before; each holds some 10,000",
     "answers": "HASH  operation -> answer of a changing call, while a request of it may come",
     "answers_old": "HASH  the generation before; a generation lasts as long as the longest call",
-    "fences": "HASH  id -> when it was left without an entry, us, 7 bytes; what is older is refused",
+    "fences": "HASH  id -> when it was left without an entry, us in 7 bytes; older is refused",
     "fences_old": "HASH  the generation before",
     "outbox": "ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms",
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
