@@ -15,8 +15,8 @@ from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
 from .endpoint import Endpoint
-from .engine import Engine, LeasedEntry, Seen, new_name
-from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
+from .engine import Engine, new_name
+from .entries import Entries
 from .ids import checked_id
 from .keys import Keys
 from .outcome import Outcome
@@ -24,6 +24,16 @@ from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .sharded import ShardedEntries
+from .values import (
+    Cancelled,
+    Counts,
+    Entry,
+    LeasedEntry,
+    NewEntry,
+    Receipt,
+    Seen,
+    State,
+)
 from .wakeup import Wakeup
 
 __all__ = [

@@ -5,8 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
 from operator import itemgetter
 from typing import Any
 
@@ -16,8 +14,9 @@ from . import checking
 from .calls import Calls, Member, Membership
 from .keys import Keys
 from .outcome import Outcome
-from .record import NewRecord, Record
+from .record import Record
 from .scripts import Scripts
+from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
 
@@ -27,65 +26,6 @@ PAGE_BYTES = 4_000_000
 
 # What ``schedule.lua`` answers where it wrote nothing.
 _CONFLICT, _LATE = -1, -2
-
-
-class State(str, Enum):
-    """Where an entry stands."""
-
-    SCHEDULED = "SCHEDULED"
-    IN_FLIGHT = "IN_FLIGHT"
-    DEAD = "DEAD"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry as read from the store."""
-
-    task_id: str
-    state: State
-    due_ms: int
-    created_ms: int
-    message: bytes
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many entries are in which state; the next due time; how many scanners are alive."""
-
-    scheduled: int
-    in_flight: int
-    dead: int
-    scanners: int
-    next_due_ms: int | None
-    now_ms: int
-
-
-@dataclass(frozen=True)
-class NewEntry:
-    """An entry to be scheduled; *task_id* must not be scheduled already."""
-
-    task_id: str
-    when: When
-    record: NewRecord
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What scheduling answers: which entry now waits, and until when."""
-
-    task_id: str
-    due_ms: int
-
-
-@dataclass(frozen=True)
-class Cancelled:
-    """A task that was cancelled: its message, and when that was, us in digits."""
-
-    task_id: str
-    outcome: Outcome
-    when: bytes
-    message: bytes
 
 
 class Entries:

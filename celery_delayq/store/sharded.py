@@ -15,9 +15,10 @@ from typing import Any
 from ..clock import When
 from ..errors import DelayQError
 from .checking import Finding
-from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State, readable
+from .entries import Entries, readable
 from .keys import shard_of
 from .outcome import Outcome
+from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
 
 
 class ShardedEntries:
