@@ -165,6 +165,11 @@ class Record:
         return int(self.text[self.header_end + 19 : self.header_end + 35]) // 1000
 
     @property
+    def changed_us(self) -> int:
+        """When it was changed last; no two states of an entry have the same."""
+        return int.from_bytes(self.text[self.header_end + 35 : self.header_end + 42], "big")
+
+    @property
     def name(self) -> bytes | None:
         """The name of the template that it shares, if it does."""
         start = self.header_end + FORM
