@@ -17,7 +17,7 @@ from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
-from .ids import checked_id
+from .ids import Target, checked_id, target_of_key
 from .keys import Keys
 from .outcome import Outcome
 from .refusals import Refusal, refusal_of
@@ -59,8 +59,10 @@ __all__ = [
     "Seen",
     "ShardedEntries",
     "State",
+    "Target",
     "Wakeup",
     "checked_id",
     "new_name",
     "refusal_of",
+    "target_of_key",
 ]

@@ -199,11 +199,17 @@ class Engine:
         flat = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
-        rows = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+        rows = zip(*[iter(flat)] * 5, strict=True)
         outcomes = {b"c": Outcome.DONE, b"u": Outcome.UNCERTAIN}
         return [
-            Cancelled(task_id.decode(errors="replace"), outcomes[how], when, message)
-            for task_id, how, when, message in rows
+            Cancelled(
+                task_id.decode(errors="replace"),
+                outcomes[how],
+                when,
+                message,
+                why.decode(errors="replace"),
+            )
+            for task_id, how, when, message, why in rows
         ]
 
     def settle(self, cancelled: Iterable[Cancelled]) -> None:

@@ -9,13 +9,14 @@ from enum import Enum
 from .. import clock
 from ..clock import EPOCH, When
 from .outcome import Outcome
-from .record import NewRecord, Record
+from .record import Extras, NewRecord, Record
 
 
 class State(str, Enum):
     """Where an entry stands."""
 
     SCHEDULED = "SCHEDULED"
+    PAUSED = "PAUSED"
     IN_FLIGHT = "IN_FLIGHT"
     DEAD = "DEAD"
 
@@ -30,6 +31,8 @@ class Entry:
     created_ms: int
     message: bytes
     reason: str = ""
+    changed_us: int = 0
+    extras: Extras = field(default_factory=Extras)
 
 
 @dataclass(frozen=True)
@@ -46,29 +49,41 @@ class Counts:
 
 @dataclass(frozen=True)
 class NewEntry:
-    """An entry to be scheduled; *task_id* must not be scheduled already."""
+    """An entry to be scheduled.
+
+    ``conflict``: what becomes of it where an entry has its id, or waits under its key; empty: it is
+    refused. See ``schedule.lua``.
+    """
 
     task_id: str
     when: When
     record: NewRecord
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What scheduling answers: which entry now waits, and until when."""
-
-    task_id: str
-    due_ms: int
+    conflict: str = ""
 
 
 @dataclass(frozen=True)
 class Cancelled:
-    """A task that was cancelled: its message, and when that was, us in digits."""
+    """A task that will not run: its message, when that was settled (us in digits), and why."""
 
     task_id: str
     outcome: Outcome
     when: bytes
     message: bytes
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What scheduling answers: which entry now waits, and until when.
+
+    ``existed``: the new one was not written; this is the one that stays.
+    ``cancelled``: who will not run because of it: what was replaced, or the new one itself.
+    """
+
+    task_id: str
+    due_ms: int
+    existed: bool = False
+    cancelled: tuple[Cancelled, ...] = ()
 
 
 @dataclass(frozen=True)
