@@ -18,6 +18,7 @@ from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
 from ..operations import changing, checking, reading
 from ..operations.revoked import has_backend, mark_revoked
+from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk, Item
@@ -142,11 +143,11 @@ class DelayQ:
 
     # Changing one's mind.
 
-    def cancel(self, task_id: str, *, revoke: bool = False) -> Outcome:
+    def cancel(self, task_id: Named, *, revoke: bool = False) -> Outcome:
         """Remove a scheduled task; its result becomes ``REVOKED``.
 
         Args:
-            task_id: The id that scheduling returned.
+            task_id: What scheduling returned, or its id, as text or a UUID.
             revoke: When it has left already, or may have, tell the workers to drop it, as
                 ``app.control.revoke`` does.
 
@@ -157,7 +158,7 @@ class DelayQ:
 
     def reschedule(
         self,
-        task_id: str,
+        task_id: Named,
         at: TimeInput | None = None,
         *,
         after: DelayInput | None = None,
@@ -166,7 +167,7 @@ class DelayQ:
         """Give a scheduled task another due time; its id stays.
 
         Args:
-            task_id: The id that scheduling returned.
+            task_id: What scheduling returned, or its id, as text or a UUID.
             at: As for :meth:`schedule`.
             after: From now: a timedelta, or seconds.
             by: From its present due time, negative for earlier: a timedelta, or seconds.
@@ -182,7 +183,7 @@ class DelayQ:
 
     # Reading.
 
-    def get(self, task_id: str) -> ScheduledTask | None:
+    def get(self, task_id: Named) -> ScheduledTask | None:
         """A scheduled task, or ``None``.
 
         Raises:
@@ -212,11 +213,11 @@ class DelayQ:
         """How many tasks are in which state, and how many scanners are alive."""
         return reading.counts(self.services)
 
-    def state(self, task_id: str) -> State | None:
+    def state(self, task_id: Named) -> State | None:
         """Where a scheduled task stands, or ``None`` if it is not in the store."""
         return reading.state(self.services, task_id)
 
-    def handed_over(self, task_id: str) -> datetime | None:
+    def handed_over(self, task_id: Named) -> datetime | None:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
         return reading.handed_over(self.services, task_id)
 
