@@ -125,11 +125,13 @@ class DelayQ:
 
         Returns:
             The ids in the order of the items, and which items were refused and why: one that is
-            bad does not spoil the others. (With ``task_always_eager`` each task has run.)
+            bad does not spoil the others. It is true where all are scheduled, and its
+            ``raise_for_refused()`` raises where some are not. (With ``task_always_eager`` each task
+            has run.)
 
         Raises:
-            InvalidOption: the times do not fit the items; the signature is a canvas, or brings a
-                task id. Nothing was written.
+            InvalidOption: the times do not fit the items, or are missing; the signature is a
+                canvas, brings a task id, or an option that none can have. Nothing was written.
             InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
                 stays; the error's ``so_far`` has it.

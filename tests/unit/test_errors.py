@@ -18,6 +18,7 @@ from celery_delayq.errors import (
     InvalidDueTime,
     InvalidOption,
     InvalidSetting,
+    ItemsRefused,
     LibraryChanged,
     MessageTooLarge,
     NoDelayQ,
@@ -69,6 +70,11 @@ SENTENCES = [
         AlreadyScheduled("a"),
         "task 'a' is already scheduled; cancel it first, or pass another task_id",
         (DelayQError, ValueError),
+    ),
+    (
+        ItemsRefused(2, 450, 17, "task 'a' is already scheduled"),
+        "2 of 450 items were refused; the first is number 17: task 'a' is already scheduled",
+        (DelayQError,),
     ),
     (
         MessageTooLarge("a", 1_000_001, 1_000_000),
