@@ -27,7 +27,7 @@ from ..services import Services
 from ..store import Counts, Finding, Outcome, State
 from . import contract, registry, signals
 from .calls import call_signature
-from .results import ScheduledResult
+from .results import ScheduledResult, held
 from .setup import set_up
 
 if TYPE_CHECKING:
@@ -192,6 +192,17 @@ class DelayQ:
             UnreadableRecord: it was written by a version that this one cannot read.
         """
         return reading.find(self.services, task_id)
+
+    def result(self, task_id: Named) -> ScheduledResult[Any] | None:
+        """The result of a scheduled task, with its due time, as the call returned it; or ``None``.
+
+        Of a chain it is the last task's, without its parents.
+
+        Raises:
+            UnreadableRecord: it was written by a version that this one cannot read.
+        """
+        task = reading.find(self.services, task_id)
+        return None if task is None else held(self.services, task)
 
     def tasks(
         self,
