@@ -107,13 +107,12 @@ def test_what_the_backend_knows_stands_and_the_store_is_not_asked(app, add, unas
 
 @pytest.mark.parametrize("way", ["ready", "successful", "failed"])
 def test_whether_it_has_run_is_asked_of_the_backend_alone(app, add, unasked, way):
-    result = app.AsyncResult(add.delay_until(FAR, 1).id)
     expected = {"SUCCESS": way != "failed", "FAILURE": way != "successful"}
-    assert getattr(result, way)() is False
-
     for word, so in expected.items():
+        result = app.AsyncResult(add.delay_until(FAR, 1).id)
+        assert getattr(result, way)() is False
         app.backend.store_result(result.id, None if word == "SUCCESS" else ValueError("x"), word)
-        assert getattr(app.AsyncResult(result.id), way)() is so
+        assert getattr(result, way)() is so
 
 
 def test_a_group_of_pending_results_does_not_ask_for_each(app, add, unasked):
