@@ -15,6 +15,7 @@ from celery_delayq.errors import (
     AlreadyScheduled,
     BrokerDown,
     DelayQError,
+    InFlight,
     InvalidDueTime,
     InvalidOption,
     InvalidSetting,
@@ -68,13 +69,29 @@ SENTENCES = [
     ),
     (
         AlreadyScheduled("a"),
-        "task 'a' is already scheduled; cancel it first, or pass another task_id",
+        (
+            "task 'a' is already scheduled; cancel it first, pass another task_id, or say by "
+            "delayq_conflict which of the two shall stay"
+        ),
         (DelayQError, ValueError),
     ),
     (
         ItemsRefused(2, 450, 17, "task 'a' is already scheduled"),
         "2 of 450 items were refused; the first is number 17: task 'a' is already scheduled",
         (DelayQError,),
+    ),
+    (
+        AlreadyScheduled("a", "b"),
+        (
+            "task 'b' is already scheduled under this key; cancel it first, or say by "
+            "delayq_conflict which of the two shall stay"
+        ),
+        (DelayQError, ValueError),
+    ),
+    (
+        InFlight("a"),
+        "task 'a' is being published this moment; try again shortly",
+        (AlreadyScheduled,),
     ),
     (
         MessageTooLarge("a", 1_000_001, 1_000_000),
