@@ -10,6 +10,7 @@ DelayQError
 │   └── InvalidSetting
 │       └── UnknownSetting
 ├── AlreadyScheduled          (ValueError)
+│   └── InFlight
 ├── MessageTooLarge           (ValueError)
 ├── UnreadableRecord
 ├── LibraryChanged
@@ -129,16 +130,33 @@ class UnknownSetting(InvalidSetting):
 
 
 class AlreadyScheduled(DelayQError, ValueError):
-    """The task id is that of a task which is scheduled, and has not been handed over yet."""
+    """A task with this id, or with this unique key, is scheduled, and has not left yet.
 
-    def __init__(self, task_id: str) -> None:
-        super().__init__(task_id)
+    ``holder``: the id of the task that has the key; empty where it is the id that is taken.
+    """
+
+    def __init__(self, task_id: str, holder: str = "") -> None:
+        super().__init__(task_id, holder)
         self.task_id = task_id
+        self.holder = holder
 
     def sentence(self) -> str:
+        if self.holder:
+            return (
+                f"task {self.holder!r} is already scheduled under this key; cancel it first, or "
+                "say by delayq_conflict which of the two shall stay"
+            )
         return (
-            f"task {self.task_id!r} is already scheduled; cancel it first, or pass another task_id"
+            f"task {self.task_id!r} is already scheduled; cancel it first, pass another task_id, "
+            "or say by delayq_conflict which of the two shall stay"
         )
+
+
+class InFlight(AlreadyScheduled):
+    """A task with this id is being published this moment, so it cannot be replaced."""
+
+    def sentence(self) -> str:
+        return f"task {self.task_id!r} is being published this moment; try again shortly"
 
 
 class MessageTooLarge(DelayQError, ValueError):

@@ -15,15 +15,25 @@ from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
 from .endpoint import Endpoint
-from .engine import Engine, LeasedEntry, Seen, new_name
-from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State
-from .ids import checked_id
+from .engine import Engine, new_name
+from .entries import Entries
+from .ids import Target, checked_id, target_of_key
 from .keys import Keys
 from .outcome import Outcome
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .sharded import ShardedEntries
+from .values import (
+    Cancelled,
+    Counts,
+    Entry,
+    LeasedEntry,
+    NewEntry,
+    Receipt,
+    Seen,
+    State,
+)
 from .wakeup import Wakeup
 
 __all__ = [
@@ -49,8 +59,10 @@ __all__ = [
     "Seen",
     "ShardedEntries",
     "State",
+    "Target",
     "Wakeup",
     "checked_id",
     "new_name",
     "refusal_of",
+    "target_of_key",
 ]

@@ -1,7 +1,7 @@
 """Look through the store for what does not fit together; changes nothing.
 
     records <----> due, relay, leased, dead      one place to a record, one record to a place
-       |               claims, dead_reasons      only of what is there
+       |               claims, errors      only of what is there
     templates <--> template_uses                 as many as records share
 
 Each slice is one atomic step that looks at both sides, so what is in motion fits. Only the counts
@@ -22,7 +22,7 @@ COUNT = 20  # fields of a slice: records may be large
 LATE_MS = 60_000  # after which a lease that ended should have been taken back
 
 _INDEXES = ("due", "relay", "leased", "dead")
-_HASHES = ("templates", "claims", "dead_reasons")
+_HASHES = ("templates", "claims", "errors")
 
 SENTENCES = {
     "record_without_place": "a record waits nowhere, so it will not be handed over",

@@ -7,18 +7,16 @@ import math
 import os
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
 
 from .. import clock
-from ..clock import EPOCH
 from ..errors import StoreUnavailable
 from .alone import evicting_policy
 from .calls import Member, Membership
-from .entries import Cancelled, settle
+from .entries import settle
 from .outcome import Outcome
 from .record import Record
 from .scripts import Scripts
+from .values import Cancelled, LeasedEntry, Seen
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
@@ -27,90 +25,6 @@ MAX_REFUSALS = 8  # after which an entry is dead
 OWED = 100  # cancelled tasks that are taken from the outbox at a time
 OWED_FOR = 60.0  # seconds for which no other scanner is given them
 LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one call of ``hand_over`` did and saw; times in ms, ``None`` where there is no head.
-
-    ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
-    ``dead``: (task id, reason) of each that became a dead letter.
-    ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
-    ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
-    """
-
-    now_us: int
-    handed_over: int
-    due: int | None
-    relay: int | None
-    leased: int | None
-    has_timer: bool
-    dead: list[tuple[str, str]]
-    read_at: float
-    refused: list[tuple[str, int]] = field(default_factory=list)
-
-    def seconds_until(self, head: int | None) -> float | None:
-        """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
-        if head is None:
-            return None
-        return (head * 1000 - self.now_us) / 1_000_000 - (clock.monotonic() - self.read_at)
-
-    def is_past(self, head: int | None) -> bool:
-        return head is not None and head * 1000 <= self.now_us
-
-
-@dataclass(frozen=True)
-class LeasedEntry:
-    """An entry under a lease, and what was made of it so far.
-
-    ``attempts`` were made at it, ``refusals`` of them ended in a no of the broker;
-    ``uncertain``: of some it is not known how they ended.
-    ``ahead``: Unix time by Redis's clock, less this process's monotonic one, in seconds.
-    """
-
-    token: str
-    member: bytes
-    record: Record
-    template: bytes | None
-    attempts: int
-    refusals: int
-    uncertain: int
-    ahead: float
-
-    @property
-    def task_id(self) -> str:
-        return self.member[6:].decode(errors="replace")
-
-    @property
-    def destination(self) -> str:
-        return self.record.destination
-
-    @property
-    def message(self) -> bytes:
-        """The message to be published, put together anew at each call.
-
-        Raises:
-            ValueError: the record cannot be read.
-        """
-        return self.record.message(self.member[6:], self.template)
-
-    def seconds_until(self, moment: datetime) -> float:
-        """From now by Redis's clock; that of this machine may be wrong."""
-        return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
-
-    @property
-    def hand_over(self) -> str:
-        """Names this hand-over of the task, all attempts at it.
-
-        A task that is scheduled anew under its id, or a retry, has an insertion number of its own;
-        one that is rescheduled has another due time.
-        """
-        return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.due_ms}"
-
-    @property
-    def is_first(self) -> bool:
-        """Whether no attempt was made at it before."""
-        return not self.attempts
 
 
 class Engine:
@@ -279,11 +193,17 @@ class Engine:
         flat = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
-        rows = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+        rows = zip(*[iter(flat)] * 5, strict=True)
         outcomes = {b"c": Outcome.DONE, b"u": Outcome.UNCERTAIN}
         return [
-            Cancelled(task_id.decode(errors="replace"), outcomes[how], when, message)
-            for task_id, how, when, message in rows
+            Cancelled(
+                task_id.decode(errors="replace"),
+                outcomes[how],
+                when,
+                message,
+                why.decode(errors="replace"),
+            )
+            for task_id, how, when, message, why in rows
         ]
 
     def settle(self, cancelled: Iterable[Cancelled]) -> None:

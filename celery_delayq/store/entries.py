@@ -3,89 +3,27 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
 from operator import itemgetter
 from typing import Any
 
-from ..clock import MAX_DUE_MS, When, from_ms
-from ..errors import AlreadyScheduled, DelayQError, InvalidDueTime, UnreadableRecord
+from ..clock import MAX_DUE_MS, When
+from ..errors import DelayQError, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
+from .ids import Target, named, target_of
 from .keys import Keys
 from .outcome import Outcome
-from .record import NewRecord, Record
+from .record import Record
+from .schedule import Scheduler, too_late
 from .scripts import Scripts
+from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
 
-SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
 PAGE = 200
 PAGE_BYTES = 4_000_000
-
-# What ``schedule.lua`` answers where it wrote nothing.
-_CONFLICT, _LATE = -1, -2
-
-
-class State(str, Enum):
-    """Where an entry stands."""
-
-    SCHEDULED = "SCHEDULED"
-    IN_FLIGHT = "IN_FLIGHT"
-    DEAD = "DEAD"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry as read from the store."""
-
-    task_id: str
-    state: State
-    due_ms: int
-    created_ms: int
-    message: bytes
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many entries are in which state; the next due time; how many scanners are alive."""
-
-    scheduled: int
-    in_flight: int
-    dead: int
-    scanners: int
-    next_due_ms: int | None
-    now_ms: int
-
-
-@dataclass(frozen=True)
-class NewEntry:
-    """An entry to be scheduled; *task_id* must not be scheduled already."""
-
-    task_id: str
-    when: When
-    record: NewRecord
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What scheduling answers: which entry now waits, and until when."""
-
-    task_id: str
-    due_ms: int
-
-
-@dataclass(frozen=True)
-class Cancelled:
-    """A task that was cancelled: its message, and when that was, us in digits."""
-
-    task_id: str
-    outcome: Outcome
-    when: bytes
-    message: bytes
 
 
 class Entries:
@@ -95,7 +33,7 @@ class Entries:
         self._scripts = scripts
         self._member = Member(scripts, membership)
         self._calls = Calls(scripts, self._member, membership.timeout)
-        self._templates: set[bytes] = set()
+        self._scheduler = Scheduler(self._calls, membership.timeout)
 
     @property
     def keys(self) -> Keys:
@@ -115,6 +53,7 @@ class Entries:
         new: Sequence[NewEntry],
         *,
         supersede: bool = False,
+        owes: int = 0,
         until: float | None = None,
         pauses: Iterable[float] = (),
     ) -> list[Receipt | DelayQError]:
@@ -124,95 +63,91 @@ class Entries:
             new: The entries.
             supersede: The caller is this very task, running: an entry of its id that may have
                 been delivered gives way. One that has not left is another task, and stays.
+            owes: Whether it is noted that ``REVOKED`` is to be stored: 1, for what is replaced; 2,
+                also for a new entry whose id was given out, and that gives way to another.
             until: When to give up, by the monotonic clock.
             pauses: Seconds before each repetition while Redis cannot be reached.
 
         Returns:
             Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
-            entry with its id is untouched) or ``InvalidDueTime`` (past 2255-06-05).
+            entry with its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past
+            2255-06-05).
         """
-        # A template that this process has sent before is there, as a rule: not once more, unless it
-        # is for many.
-        known: Container[bytes] = self._templates if len(new) == 1 else ()
-        answer = self._calls.call(
-            "schedule",
-            until=until,
-            pauses=pauses,
-            whole=lambda: {"entries": _arguments(new, ())},
-            latest=MAX_DUE_MS,
-            supersede=int(supersede),
-            entries=_arguments(new, known),
-        )[0]
-        if len(self._templates) < SENT_AT_MOST:
-            self._templates.update(one.record.name for one in new if one.record.name)
-        words = answer.split()
-        return [_scheduled(int(word), one) for word, one in zip(words, new, strict=True)]
+        return self._scheduler.schedule(
+            new, supersede=supersede, owes=owes, until=until, pauses=pauses
+        )
 
-    def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
+    def cancel(self, who: Target) -> tuple[Outcome, bytes | None]:
         """Remove an entry that has not left; returns its message where it was removed."""
-        outcome, cancelled = self.cancel_owing(task_id, owes=False)
+        outcome, cancelled = self.cancel_owing(who, owes=False)
         return outcome, None if cancelled is None else cancelled.message
 
-    def cancel_owing(self, task_id: str, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+    def cancel_owing(self, who: Target, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
         """Remove an entry that has not left.
 
         With *owes*, it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
         """
-        answer, *rest = self._calls.call("cancel", id=task_id, owes=int(owes))
-        outcome = _outcome(task_id, answer)[0]
+        answer, *rest = self._calls.call("cancel", target=target_of(who), owes=int(owes))
+        outcome, task_id = _outcome(who, answer)
         if not rest or not rest[1]:
             return outcome, None
-        return outcome, Cancelled(task_id, outcome, *rest)
+        return outcome, Cancelled(task_id.decode(errors="replace"), outcome, *rest)
 
     def settle(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
         settle(self._scripts, [cancelled])
 
-    def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
+    def reschedule(self, who: Target, when: When) -> tuple[Outcome, int | None]:
         """Give an entry another due time; returns it, in ms, where that was done."""
         (answer,) = self._calls.call(
-            "reschedule", id=task_id, mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
+            "reschedule", target=target_of(who), mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
         )
         if answer == b"too_late":
-            raise _too_late(when)
-        outcome, rest = _outcome(task_id, answer)
+            raise too_late(when)
+        outcome, rest = _outcome(who, answer)
         return outcome, int(rest) if rest else None
 
-    def find(self, task_id: str) -> Entry | None:
+    def find(self, who: Target) -> Entry | None:
         """The entry, or ``None``.
 
         Raises:
             UnreadableRecord: it is of a format that this version does not know.
         """
-        found = self._look(task_id)
+        found = self._look(who)
         if not found:
             return None
-        state, text, header_end, template, reason = found
-        record = Record(text, header_end)
-        return _entry(task_id, _state(state), record, template, reason.decode(errors="replace"))
+        state, task_id, whole, header_end, template, reason = found
+        record = Record(whole, header_end)
+        return _entry(
+            task_id.decode(errors="replace"),
+            _state(state),
+            record,
+            template,
+            reason.decode(errors="replace"),
+        )
 
-    def state(self, task_id: str) -> State | None:
+    def state(self, who: Target) -> State | None:
         """Where an entry stands; ``None`` if it is not in the store.
 
         Raises:
             UnreadableRecord: it is of a format that this version does not know.
         """
-        found = self._look(task_id)
+        found = self._look(who)
         return _state(found[0]) if found else None
 
-    def handed_over_ms(self, task_id: str) -> int | None:
+    def handed_over_ms(self, who: Target) -> int | None:
         """When an entry was handed over, while its tombstone is kept."""
-        found = self._scripts.call("find", id=task_id)
+        found = self._scripts.call("find", target=target_of(who))
         return found[1] if found and found[0] == b"handed_over" else None
 
-    def cancelled_ms_ago(self, task_id: str) -> int | None:
+    def cancelled_ms_ago(self, who: Target) -> int | None:
         """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
-        found = self._scripts.call("find", id=task_id)
+        found = self._scripts.call("find", target=target_of(who))
         return found[1] if found and found[0] == b"cancelled" else None
 
-    def _look(self, task_id: str) -> Any:
-        found = self._scripts.call("find", id=task_id)
-        _refuse_unreadable(task_id, *found)
+    def _look(self, who: Target) -> Any:
+        found = self._scripts.call("find", target=target_of(who))
+        _refuse_unreadable(who, *found)
         return [] if found and found[0] in (b"handed_over", b"cancelled") else found
 
     def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
@@ -288,39 +223,24 @@ def _entry(
 ) -> Entry:
     try:
         message = record.message(task_id.encode(), template)
-        return Entry(task_id, state, record.due_ms, record.created_ms, message, reason)
+        return Entry(
+            task_id,
+            state,
+            record.due_ms,
+            record.created_ms,
+            message,
+            reason,
+            record.changed_us,
+            record.extras,
+        )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
 
 
-def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
-    """The fields of entries in ``schedule.lua``'s order; a template once, or not if *known*."""
-    flat: list[Any] = []
-    sent: set[bytes] = set()
-    for one in new:
-        record, name = one.record, one.record.name
-        template = b"" if name in known or name in sent else record.template
-        if name is not None:
-            sent.add(name)
-        when, body = one.when, record.labels + record.body
-        flat += (one.task_id, when.mode, when.ms, record.destination, body, template)
-    return flat
-
-
-def _scheduled(answer: int, new: NewEntry) -> Receipt | DelayQError:
-    if answer == _CONFLICT:
-        return AlreadyScheduled(new.task_id)
-    return _too_late(new.when) if answer == _LATE else Receipt(new.task_id, answer)
-
-
-def _too_late(when: When) -> InvalidDueTime:
-    return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
-
-
-def _outcome(task_id: str, answer: bytes) -> tuple[Outcome, bytes]:
+def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
     """An answer's first word as an outcome, and the rest of it."""
     word, _, rest = answer.partition(b" ")
-    _refuse_unreadable(task_id, word, rest)
+    _refuse_unreadable(who, word, rest)
     return Outcome(word.decode()), rest
 
 
@@ -328,6 +248,6 @@ def _state(word: bytes) -> State:
     return State(word.decode().upper())
 
 
-def _refuse_unreadable(task_id: str, status: bytes = b"", why: Any = b"", *_: Any) -> None:
+def _refuse_unreadable(who: Target, status: bytes = b"", why: Any = b"", *_: Any) -> None:
     if status == b"unreadable":
-        raise UnreadableRecord(task_id, why.decode(errors="replace"))
+        raise UnreadableRecord(named(who), why.decode(errors="replace"))

@@ -1,6 +1,8 @@
-"""What a task id may be."""
+"""What a task id may be, and who is meant by one, or by a unique key."""
 
 from __future__ import annotations
+
+from typing import Union
 
 from ..errors import InvalidOption
 
@@ -28,3 +30,22 @@ def checked_id(task_id: str) -> str:
     if not 0 < size <= LONGEST_ID:
         raise InvalidOption("task_id", task_id, _EXPECTED)
     return str.__str__(task_id)
+
+
+# A task id; or what `target_of_key` made.
+Target = Union[str, bytes]
+
+
+def target_of(who: Target) -> bytes:
+    """Who is meant, as scripts take it; see ``lua/prelude/entry.lua``."""
+    return who if isinstance(who, bytes) else b"i" + who.encode()
+
+
+def target_of_key(key: str) -> bytes:
+    """Whoever has this unique key."""
+    return b"k" + key.encode()
+
+
+def named(who: Target) -> str:
+    """An id or a key, as errors show it."""
+    return who if isinstance(who, str) else who[1:].decode(errors="replace")

@@ -8,7 +8,7 @@
     || |       |      |             |                |       | |      |      or is whole (I)
     || |       |      |             |                |       | |      queue it was sent with
     || |       |      |             |                |       | task
-    || |       |      |             |                |       flags
+    || |       |      |             |                |       flags; extras stand at the end
     || |       |      |             |                last change, us, 7 bytes
     || |       |      |             when it was scheduled, us
     || |       |      due time, ms
@@ -20,9 +20,9 @@
 A change keeps insertion number and time of scheduling, and moves the last change on: no two states
 of an entry have the same one, so it is also the number by which an edit tells what it has seen.
 
-The flags are one printable character: ``0``, and the sum of 1 (has a key), 2 (has tags) and 4 (has
-a policy). What has none is asked nothing more. None of them exists yet, and a record that has one
-is not read: its entry needs what this version does not do.
+The flags are one printable character: ``0``, and the sum of 1 (has a unique key), 2 (has tags), 4
+(has a late policy) and 8 (was told to run now). A record with one of the first three ends with its
+:class:`Extras`; one that has none of them is asked nothing more.
 
 Task and queue are the first 6 bytes of the SHA-1 of their names, so that entries can be picked by a
 comparison of bytes. The names take 20 bytes each, and more. Numbers for them would need a table
@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..clock import from_ms
@@ -56,6 +56,46 @@ NO_FLAGS = b"0"
 LABEL_BYTES = 6
 FORM = 55  # where its letter stands, behind the header
 DIFFERING = 6  # what belongs between them, ids and due time apart
+HAS_KEY, HAS_TAGS, HAS_POLICY, RUN_NOW = 1, 2, 4, 8  # flags
+FLAGS = 42  # where they stand, behind the header
+LENGTH_DIGITS = 4  # of the length of the extras, at their end
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What few entries have.
+
+    Attributes:
+        key: Its unique key, 1 to 255 bytes of text without NUL; or none.
+        tags: Its tags, each as long, at most 16.
+        grace_ms: How late it may leave; ``None``: however late.
+        excused_ms: Since when that counts, if that is later than its due time: unix ms.
+    """
+
+    key: str = ""
+    tags: tuple[str, ...] = ()
+    grace_ms: int | None = None
+    excused_ms: int = 0
+
+    @property
+    def flags(self) -> int:
+        has = HAS_KEY * bool(self.key) + HAS_TAGS * bool(self.tags)
+        return has + HAS_POLICY * (self.grace_ms is not None)
+
+    def text(self) -> bytes:
+        """What stands at the end of a record; nothing, if it has none."""
+        if not self.flags:
+            return b""
+        policy = "" if self.grace_ms is None else f"{self.grace_ms}:{self.excused_ms:013d}"
+        text = "".join(f"{part}\0" for part in (self.key, policy, *self.tags)).encode()
+        return text + b"%0*d" % (LENGTH_DIGITS, len(text))
+
+    @classmethod
+    def read(cls, text: bytes) -> Extras:
+        """What :meth:`text` made, without the length."""
+        key, policy, *tags = text.decode(errors="replace").split("\0")[:-1]
+        grace, _, excused = policy.partition(":")
+        return cls(key, tuple(tags), int(grace) if policy else None, int(excused or 0))
 
 
 @dataclass(frozen=True)
@@ -78,6 +118,12 @@ class NewRecord:
     def name(self) -> bytes | None:
         """The name of the template that the body shares, if it does."""
         return self.body[1 : 1 + NAME_BYTES] if self.template else None
+
+    def with_extras(self, extras: Extras) -> NewRecord:
+        """The same, of an entry that has these; it had none."""
+        text = extras.text()
+        labels = b"%c" % (NO_FLAGS[0] + extras.flags) + self.labels[1:]
+        return replace(self, labels=labels, body=self.body + text) if text else self
 
     @property
     def size(self) -> int:
@@ -165,6 +211,31 @@ class Record:
         return int(self.text[self.header_end + 19 : self.header_end + 35]) // 1000
 
     @property
+    def changed_us(self) -> int:
+        """When it was changed last; no two states of an entry have the same."""
+        return int.from_bytes(self.text[self.header_end + 35 : self.header_end + 42], "big")
+
+    @property
+    def flags(self) -> int:
+        return self.text[self.header_end + FLAGS] - NO_FLAGS[0]
+
+    @property
+    def extras(self) -> Extras:
+        """Its key, tags and late policy."""
+        return Extras.read(self.text[self._end : -LENGTH_DIGITS]) if self._has_extras else Extras()
+
+    @property
+    def _has_extras(self) -> bool:
+        return bool(self.flags % RUN_NOW)
+
+    @property
+    def _end(self) -> int:
+        """Where its message ends, and its extras begin."""
+        size = len(self.text)
+        length = int(self.text[-LENGTH_DIGITS:]) + LENGTH_DIGITS if self._has_extras else 0
+        return size - length
+
+    @property
     def name(self) -> bytes | None:
         """The name of the template that it shares, if it does."""
         start = self.header_end + FORM
@@ -186,13 +257,13 @@ class Record:
         text, header_end = self.text, self.header_end
         form = header_end + FORM
         if text[form : form + 1] != b"T":
-            return b"%s%s}}" % (text[form + 1 :], self._due)
+            return b"%s%s}}" % (text[form + 1 : self._end], self._due)
         if not template:
             raise ValueError("template is gone")
         if name_of(template) != self.name:
             raise ValueError("template is damaged")
         line = template.split(b"\n")
-        differing = text[form + 1 + NAME_BYTES :].split(b"\n", DIFFERING - 1)
+        differing = text[form + 1 + NAME_BYTES : self._end].split(b"\n", DIFFERING - 1)
         if len(line) != LINES or len(differing) != DIFFERING:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing

@@ -1,13 +1,15 @@
 """The Lua scripts, called by name with named arguments.
 
 A script's header is its signature: the loader reads the order of keys and arguments from
-it, so that no caller counts positions, and a test holds every header against its body.
+it, and gives the script its keys by these names. So nobody counts positions, and a test holds
+every header against its body.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -23,7 +25,9 @@ _FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
-_PRELUDE = ("record", "message", "writing", "call", "left", "due", "claims", "entry")
+_PRELUDE = (
+    "record", "extras", "message", "writing", "call", "left", "due", "claims", "entry",
+)  # fmt: skip
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
 
@@ -43,12 +47,13 @@ class Script:
     def parse(cls, name: str, prelude: str, source: str) -> Script:
         header = source.partition("]]\n")[0]
         arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
-        text = used_of(prelude, source) + source
+        keys = tuple(word for _, word in _KEY.findall(header))
+        text = used_of(prelude, source) + _naming(keys, source) + source
         return cls(
             name=name,
             text=text,
             sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
-            keys=tuple(word for _, word in _KEY.findall(header)),
+            keys=keys,
             arguments=tuple(word for word, dots in arguments if not dots),
             rest=next((word for word, dots in arguments if dots), None),
         )
@@ -82,6 +87,14 @@ def used_of(prelude: str, source: str) -> str:
             wanted |= _words(block)
             used.append(block)
     return "".join(reversed(used))
+
+
+def _naming(keys: Sequence[str], source: str) -> str:
+    """What gives a script its keys by the names in its header; all in `keys`, where it says so."""
+    named = f"local {', '.join(keys)} = unpack(KEYS)\n" if keys else ""
+    if "keys" in _words(source):
+        named += f"local keys = {{{', '.join(f'{key} = {key}' for key in keys)}}}\n"
+    return named
 
 
 def _words(text: str) -> set[str]:

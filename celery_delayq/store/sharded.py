@@ -15,9 +15,11 @@ from typing import Any
 from ..clock import When
 from ..errors import DelayQError
 from .checking import Finding
-from .entries import Cancelled, Counts, Entries, Entry, NewEntry, Receipt, State, readable
+from .entries import Entries, readable
+from .ids import Target, named
 from .keys import shard_of
 from .outcome import Outcome
+from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
 
 
 class ShardedEntries:
@@ -31,8 +33,9 @@ class ShardedEntries:
         self._shards = shards
         self._is_joined = len(shards) == 1
 
-    def _of(self, task_id: str) -> Entries:
-        return self._shards[shard_of(task_id, len(self._shards))]
+    def _of(self, who: Target) -> Entries:
+        # A key can be given where there is one shard only.
+        return self._shards[shard_of(named(who), len(self._shards))]
 
     def _joined(self) -> None:
         """Ask first where processes that differ in the number of shards meet."""
@@ -58,32 +61,32 @@ class ShardedEntries:
             answers.update(zip(places, told, strict=True))
         return [answers[place] for place in range(len(new))]
 
-    def cancel(self, task_id: str) -> tuple[Outcome, bytes | None]:
+    def cancel(self, who: Target) -> tuple[Outcome, bytes | None]:
         self._joined()
-        return self._of(task_id).cancel(task_id)
+        return self._of(who).cancel(who)
 
-    def cancel_owing(self, task_id: str, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+    def cancel_owing(self, who: Target, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
         self._joined()
-        return self._of(task_id).cancel_owing(task_id, owes=owes)
+        return self._of(who).cancel_owing(who, owes=owes)
 
     def settle(self, cancelled: Cancelled) -> None:
         self._of(cancelled.task_id).settle(cancelled)
 
-    def reschedule(self, task_id: str, when: When) -> tuple[Outcome, int | None]:
+    def reschedule(self, who: Target, when: When) -> tuple[Outcome, int | None]:
         self._joined()
-        return self._of(task_id).reschedule(task_id, when)
+        return self._of(who).reschedule(who, when)
 
-    def find(self, task_id: str) -> Entry | None:
-        return self._of(task_id).find(task_id)
+    def find(self, who: Target) -> Entry | None:
+        return self._of(who).find(who)
 
-    def state(self, task_id: str) -> State | None:
-        return self._of(task_id).state(task_id)
+    def state(self, who: Target) -> State | None:
+        return self._of(who).state(who)
 
-    def handed_over_ms(self, task_id: str) -> int | None:
-        return self._of(task_id).handed_over_ms(task_id)
+    def handed_over_ms(self, who: Target) -> int | None:
+        return self._of(who).handed_over_ms(who)
 
-    def cancelled_ms_ago(self, task_id: str) -> int | None:
-        return self._of(task_id).cancelled_ms_ago(task_id)
+    def cancelled_ms_ago(self, who: Target) -> int | None:
+        return self._of(who).cancelled_ms_ago(who)
 
     def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
         """As :meth:`Entries.waiting`; equal due times of two shards in no promised order."""

@@ -16,9 +16,8 @@ import pytest
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Cancelled, Engine
+from celery_delayq.store import Cancelled, Engine, LeasedEntry
 from celery_delayq.store.calls import Member, Membership
-from celery_delayq.store.engine import LeasedEntry
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store

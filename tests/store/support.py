@@ -219,7 +219,7 @@ class Store:
             *INDEXES,
             "records",
             "claims",
-            "dead_reasons",
+            "errors",
             "template_uses",
             "templates",
         )
@@ -235,7 +235,7 @@ class Store:
         counted = Counter(task_id for ids in places.values() for task_id in ids)
         assert set(counted.values()) <= {1}, "an id is in two places"
         assert counted.keys() == held, "an index and the records differ"
-        assert found["dead_reasons"].keys() == places["dead"]
+        assert found["errors"].keys() == places["dead"]
         assert places["leased"] <= found["claims"].keys() <= held
         shared_by = Counter(filter(None, map(template_of, found["records"].values())))
         assert {name: int(count) for name, count in found["template_uses"].items()} == shared_by

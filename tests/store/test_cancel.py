@@ -18,7 +18,7 @@ def test_a_cancelled_entry_is_gone_from_every_key_and_its_message_returned(store
     outcome, message = store.entries.cancel("a")
     assert outcome is Outcome.DONE
     assert json.loads(message)["body"] == "x"
-    names = ("due", "relay", "records", "templates", "template_uses", "claims", "dead_reasons")
+    names = ("due", "relay", "records", "templates", "template_uses", "claims", "errors")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
 
 
@@ -146,7 +146,7 @@ def test_what_is_dead_can_be_cancelled(store, before, outcome):
         claimed, _ = engine.claim(1)
         engine.nack(verdict, claimed, reason="NO_ROUTE")
     assert store.entries.cancel("a")[0] is Outcome[outcome]
-    names = ("dead", "dead_reasons", "records", "claims")
+    names = ("dead", "errors", "records", "claims")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
 
 

@@ -45,7 +45,7 @@ SPOIL = {
     "lease_without_claim": lambda store: store.raw.delete(key(store, "claims")),
     "stale_lease": lambda store: store.set_ms(NOW_MS + 3_600_000),
     "claim_without_record": lambda store: store.raw.hset(key(store, "claims"), "x", "1:0:0:1:"),
-    "reason_without_dead": lambda store: store.raw.hset(key(store, "dead_reasons"), "list", "?"),
+    "reason_without_dead": lambda store: store.raw.hset(key(store, "errors"), "list", "?"),
     "template_without_count": lambda store: store.raw.hset(key(store, "templates"), "x", "text"),
     "count_too_low": set_uses(3),
     "count_too_high": set_uses(5),

@@ -175,7 +175,7 @@ def test_what_fell_due_while_nobody_scanned_is_all_handed_over(store):
 def test_nothing_of_an_entry_is_left_but_its_tombstone(store, share):
     store.schedule("a", share=share)
     store.engine().hand_over()
-    names = ("due", "records", "templates", "template_uses", "claims", "dead_reasons", "dead")
+    names = ("due", "records", "templates", "template_uses", "claims", "errors", "dead")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
     assert store.raw.hlen(store.keys["tombstones"]) == 1
 
@@ -236,7 +236,7 @@ def test_what_becomes_dead_counts_as_well(store):
     assert seen == [4, 4, 1]
 
 
-@pytest.mark.parametrize("key", ["dead", "dead_reasons"])
+@pytest.mark.parametrize("key", ["dead", "errors"])
 def test_what_cannot_be_kept_as_dead_keeps_the_others_back_too(store, key):
     store.schedule("good")
     store.schedule("bad", to="strange")

@@ -79,7 +79,7 @@ def test_an_unreadable_record_becomes_dead_whole_and_the_others_go_on(store, put
     assert taken == ["before", "behind"]
     assert store.places("bad") == ["dead"]
     assert store.record("bad") == kept
-    (reason,) = store.raw.hvals(store.keys["dead_reasons"])
+    (reason,) = store.raw.hvals(store.keys["errors"])
     assert reason.decode() == aside[0][1]
     assert re.match(r"record|template", aside[0][1])
 
@@ -245,7 +245,7 @@ def test_what_is_dead_for_want_of_a_record_can_be_cancelled(store, put):
 
     assert store.entries.cancel("ghost") == (Outcome.DONE, None)
     assert store.entries.counts().dead == 0
-    assert not store.raw.exists(store.keys["dead_reasons"])
+    assert not store.raw.exists(store.keys["errors"])
     assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
 
 

@@ -1,14 +1,16 @@
 --[[ ack: forget entries that the broker has confirmed.
 
-KEYS[1]  leased          ZSET  member -> lease deadline, ms
-KEYS[2]  records         HASH  id -> record
-KEYS[3]  templates       HASH  name -> template
-KEYS[4]  template_uses   HASH  name -> how many records share the template
-KEYS[5]  claims          HASH  id -> claim
-KEYS[6]  tombstones      HASH  id -> tombstone of what left
-KEYS[7]  tombstones_old  HASH  the same, older
-KEYS[8]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[9]  meta            HASH  timeout -> longest call, ms
+KEYS[1]   leased          ZSET  member -> lease deadline, ms
+KEYS[2]   records         HASH  id -> record
+KEYS[3]   holders         HASH  key -> id of the entry that has it
+KEYS[4]   tags            ZSET  tag, NUL, member -> 0
+KEYS[5]   templates       HASH  name -> template
+KEYS[6]   template_uses   HASH  name -> how many records share the template
+KEYS[7]   claims          HASH  id -> claim
+KEYS[8]   tombstones      HASH  id -> tombstone of what left
+KEYS[9]   tombstones_old  HASH  the same, older
+KEYS[10]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[11]  meta            HASH  timeout -> longest call, ms
 
 ARGV[1]     token    the claim's fencing token
 ARGV[2...]  members  what was confirmed
@@ -17,16 +19,14 @@ Returns  how many were still leased under this token; the others belong to someb
 Cost     O(M log N)
 Keeps    an entry that was claimed anew, or rescheduled, is not touched by a late ack
 ]]
-local leased, records, templates, template_uses = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local claims, tombstones, tombstones_old = KEYS[5], KEYS[6], KEYS[7]
-local fences, meta = KEYS[8], KEYS[9]
 local token = ARGV[1]
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local ids, mine, shared, young = {}, {}, {}, {}
+local leaving = {ids = ids, place = leased, members = mine, claimed = true, shared = shared}
 local recent = recent_of(now_us, meta)
-check_types({leased}, {records, templates, template_uses, claims, tombstones, tombstones_old, fences})
+check_types({leased, tags}, {holders, records, templates, template_uses, claims, tombstones, tombstones_old, fences})
 
 local function forget(member, claim, record)
   if not is_claimed(claim, token) then return end
@@ -35,6 +35,7 @@ local function forget(member, claim, record)
   local header_end = header_end_of(record)
   if not header_end then return end
   note_young(young, recent, id, record, header_end)
+  note_extras(leaving, id, member, record, header_end)
   local name = template_of(record, header_end)
   if name then shared[name] = (shared[name] or 0) + 1 end
 end
@@ -48,8 +49,6 @@ allow_when_full(claims)
 if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #ids > 0 then
   fence_young(young, fences)
-  depart({ids = ids, place = leased, members = mine, claimed = true, shared = shared}, 'h', now, {
-    records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
-  })
+  depart(leaving, 'h', now, keys)
 end
 return #ids

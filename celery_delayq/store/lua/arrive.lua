@@ -12,7 +12,6 @@ Returns  the attempt that arrived first; the copy's own, where none did before
 Cost     O(1)
 Keeps    what arrived first of a hand-over stays so, through the next generation
 ]]
-local arrived, arrived_old = KEYS[1], KEYS[2]
 local mark, attempt = ARGV[1], ARGV[2]
 local keep_ms, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 

@@ -4,14 +4,16 @@ KEYS[1]   due            ZSET  member -> due time, ms
 KEYS[2]   relay          ZSET  member -> due time, ms
 KEYS[3]   leased         ZSET  member -> lease deadline, ms
 KEYS[4]   dead           ZSET  member -> since when, ms
-KEYS[5]   records        HASH  id -> record
-KEYS[6]   templates      HASH  name -> template
-KEYS[7]   template_uses  HASH  name -> how many records share the template
-KEYS[8]   claims         HASH  id -> claim
-KEYS[9]   dead_reasons   HASH  id -> why it is dead
-KEYS[10]  meta           HASH  seq -> last insertion number
+KEYS[5]   refused        ZSET  member -> next try, ms
+KEYS[6]   parked         ZSET  lane, due time, kind, member -> 0
+KEYS[7]   records        HASH  id -> record
+KEYS[8]   templates      HASH  name -> template
+KEYS[9]   template_uses  HASH  name -> how many records share the template
+KEYS[10]  claims         HASH  id -> claim
+KEYS[11]  errors         HASH  id -> what went wrong with it last
+KEYS[12]  meta           HASH  seq -> last insertion number
 
-ARGV[1]  part    due | relay | leased | dead | records | templates | template_uses | claims | dead_reasons
+ARGV[1]  part    due | relay | leased | dead | records | templates | template_uses | claims | errors
 ARGV[2]  cursor  where the last slice ended; 0 for the start
 ARGV[3]  count   about how many fields to look at, 1..1000
 ARGV[4]  late    how long after its end a lease may stay, ms
@@ -22,15 +24,14 @@ Cost     O(count * log N)
 Keeps    changes nothing; all that one finding is about is looked at in this one step, so that what is
          in motion is none
 ]]
-local due, relay, leased, dead, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local templates, template_uses, claims, dead_reasons, meta = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local part, cursor, count, late = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local indexes = {due = due, relay = relay, leased = leased, dead = dead}
 local hashes = {
   records = records, templates = templates, template_uses = template_uses, claims = claims,
-  dead_reasons = dead_reasons,
+  errors = errors,
 }
+local places = {due, relay, leased, dead, refused, parked = parked}
 local now = math.floor(clock_us() / 1000)
 local found, shared = {}, {}
 
@@ -45,7 +46,7 @@ local function look_at_place(member, score)
   local header_end = header_end_of(record)
   if not header_end then return end -- told of as a record
   if member_of(record, header_end, id) ~= member then return report('second_place', id) end
-  if place_of({due, relay, leased, dead}, member) ~= indexes[part] then
+  if place_of(places, member) ~= indexes[part] then
     report('second_place', id)
   end
   if part ~= 'leased' then return end
@@ -59,7 +60,7 @@ local function look_at_record(id, record)
   local header_end = header_end_of(record)
   if not header_end then return report('unreadable_record', id) end
   local member = member_of(record, header_end, id)
-  if not place_of({due, relay, leased, dead}, member) then report('record_without_place', id) end
+  if not place_of(places, member, record, header_end) then report('record_without_place', id) end
   local name = template_of(record, header_end)
   if not name then return end
   shared[#shared + 1], shared[#shared + 2] = name, member
@@ -78,7 +79,7 @@ local looks = {
   claims = function(id)
     if redis.call('HEXISTS', records, id) == 0 then report('claim_without_record', id) end
   end,
-  dead_reasons = function(id)
+  errors = function(id)
     local record = redis.call('HGET', records, id)
     local header_end = header_end_of(record)
     if record and not header_end then return end

@@ -3,13 +3,15 @@
 KEYS[1]   relay           ZSET  member -> due time, ms
 KEYS[2]   leased          ZSET  member -> lease deadline, ms
 KEYS[3]   dead            ZSET  member -> since when, ms
-KEYS[4]   records         HASH  id -> record
-KEYS[5]   templates       HASH  name -> template
-KEYS[6]   claims          HASH  id -> claim
-KEYS[7]   dead_reasons    HASH  id -> why it is dead
-KEYS[8]   tombstones      HASH  id -> tombstone of what left
-KEYS[9]   tombstones_old  HASH  the same, older
-KEYS[10]  due             ZSET  member -> due time, ms
+KEYS[4]   refused         ZSET  member -> next try, ms
+KEYS[5]   parked          ZSET  lane, due time, kind, member -> 0
+KEYS[6]   records         HASH  id -> record
+KEYS[7]   templates       HASH  name -> template
+KEYS[8]   claims          HASH  id -> claim
+KEYS[9]   errors          HASH  id -> what went wrong with it last
+KEYS[10]  tombstones      HASH  id -> tombstone of what left
+KEYS[11]  tombstones_old  HASH  the same, older
+KEYS[12]  due             ZSET  member -> due time, ms
 
 ARGV[1]  asker      who claims, and its number; never used before. With now in us after it, the fencing
                     token: a claim that arrives twice has two
@@ -22,18 +24,15 @@ Returns  {now in us, {member, record, ...}, a text of what else is known of each
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
-local relay, leased, dead, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local templates, claims, dead_reasons = KEYS[5], KEYS[6], KEYS[7]
-local tombstones, tombstones_old, due = KEYS[8], KEYS[9], KEYS[10]
 local asker, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes = tonumber(ARGV[4])
-local indexes = {due, relay, leased, dead}
+local places = {due, relay, leased, dead, refused, parked = parked}
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local token = asker .. ':' .. whole(now_us)
-check_types({relay, leased, dead}, {records, templates, claims, dead_reasons, tombstones, tombstones_old})
-allow_when_full(dead_reasons)
+check_types({relay, leased, dead}, {records, templates, claims, errors, tombstones, tombstones_old})
+allow_when_full(errors)
 
 local members, fresh = due_members(relay, now, limit)
 local claimed, known, brought, killed = {}, {}, {}, {}
@@ -43,7 +42,7 @@ local until_ms = whole(now + lease_ms)
 local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, token = token})
 
 local function die(member, id, reason)
-  bury(dead, dead_reasons, now, member, reason)
+  bury(dead, errors, now, member, reason)
   killed[#killed + 1], killed[#killed + 2] = id, reason
 end
 
@@ -52,7 +51,7 @@ local function take(member)
   local record = redis.call('HGET', records, id)
   local header_end, defect = header_end_of(record)
   bytes = bytes + #(record or '')
-  if is_leftover(member, record, header_end, indexes, tombstones, tombstones_old) then return end
+  if is_leftover(member, record, header_end, places, tombstones, tombstones_old) then return end
   if not header_end then return die(member, id, defect) end
   local shared = bring(templates, template_of(record, header_end), brought)
   if not shared then return die(member, id, 'template is gone') end

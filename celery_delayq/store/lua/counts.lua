@@ -10,7 +10,6 @@ Returns  {now in us, waiting, in flight, dead, live scanners, head of due, head 
 Cost     O(log S), S scanners
 Keeps    changes nothing
 ]]
-local due, relay, leased, dead, scanners = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 local now_us = clock_us()
 return {

@@ -4,17 +4,21 @@ KEYS[1]   due             ZSET  member -> due time, ms
 KEYS[2]   relay           ZSET  member -> due time, ms
 KEYS[3]   leased          ZSET  member -> lease deadline, ms
 KEYS[4]   dead            ZSET  member -> since when, ms
-KEYS[5]   records         HASH  id -> record
-KEYS[6]   templates       HASH  name -> template
-KEYS[7]   template_uses   HASH  name -> how many records share the template
-KEYS[8]   claims          HASH  id -> claim; of these entries, how often their list refused them
-KEYS[9]   dead_reasons    HASH  id -> why it is dead
-KEYS[10]  tombstones      HASH  id -> tombstone of what left
-KEYS[11]  tombstones_old  HASH  the same, older
-KEYS[12]  scanners        ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[13]  timer           STRING  which scanner is up next, and when
-KEYS[14]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[15]  meta            HASH  timeout -> longest call, ms
+KEYS[5]   refused         ZSET  member -> next try, ms
+KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
+KEYS[7]   records         HASH  id -> record
+KEYS[8]   holders         HASH  key -> id of the entry that has it
+KEYS[9]   tags            ZSET  tag, NUL, member -> 0
+KEYS[10]  templates       HASH  name -> template
+KEYS[11]  template_uses   HASH  name -> how many records share the template
+KEYS[12]  claims          HASH  id -> claim; of these entries, how often their list refused them
+KEYS[13]  errors          HASH  id -> what went wrong with it last
+KEYS[14]  tombstones      HASH  id -> tombstone of what left
+KEYS[15]  tombstones_old  HASH  the same, older
+KEYS[16]  scanners        ZSET  scanner -> ms until which its last heartbeat counts
+KEYS[17]  timer           STRING  which scanner is up next, and when
+KEYS[18]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[19]  meta            HASH  timeout -> longest call, ms
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -31,10 +35,6 @@ Returns  {now in us, handed over, heads of due, relay and leased in ms or -1, 1 
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due` or in its list, never in both, never in neither
 ]]
-local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local records, templates, template_uses, claims = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local dead_reasons, tombstones, tombstones_old = KEYS[9], KEYS[10], KEYS[11]
-local scanners, timer, fences, meta = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -55,7 +55,7 @@ local lists, cache, killed, refused = {}, {}, {}, {}
 local taken, bytes = 0, 0
 
 local function die(member, reason)
-  bury(dead, dead_reasons, now, member, reason)
+  bury(dead, errors, now, member, reason)
   killed[#killed + 1] = id_of(member)
   killed[#killed + 1] = reason
 end
@@ -64,23 +64,23 @@ local function list_for(key)
   for _, list in ipairs(lists) do
     if list.key == key then return list end
   end
-  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}, young = {}}
+  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}, young = {}, leaving = {}}
   lists[#lists + 1] = list
   return list
 end
 
-local indexes = {due, relay, leased, dead}
+local places = {due, relay, leased, dead, refused, parked = parked}
 -- What neighbours mostly have in common is compared, not parsed again: the header, and from the flags on to
 -- the name of the template.
 local prefix, labels, header_end = false, false, 0
-local list, line, name
+local list, line, name, has_extras
 local messages, ids, its_members -- of that list
 local recent = {}
 
 -- Look at a record that is not like the one before; false where that was the end of it.
 local function look_at(member, record)
   local found, defect = header_end_of(record)
-  if is_leftover(member, record, found, indexes, tombstones, tombstones_old) then return false end
+  if is_leftover(member, record, found, places, tombstones, tombstones_old) then return false end
   local lines
   if found then lines, defect = lines_for(record, found, templates, cache) end
   if lines == nil then
@@ -90,6 +90,7 @@ local function look_at(member, record)
   end
   prefix, header_end = sub(record, 1, found), found
   labels = sub(record, found + 43, found + 68)
+  has_extras = string.byte(labels) % EXTRAS > 0
   list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
   messages, ids, its_members = list.messages, list.ids, list.members
   return true
@@ -100,7 +101,7 @@ local function take(member, id, record)
     or string.match(record, TIMES, header_end + 7) ~= header_end + 36 then
     if not look_at(member, record) then return end
   elseif sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
-    and is_leftover(member, record, header_end, indexes, tombstones, tombstones_old) then
+    and is_leftover(member, record, header_end, places, tombstones, tombstones_old) then
     return
   end
   local message, defect = message_of(record, header_end, id, line)
@@ -111,6 +112,7 @@ local function take(member, id, record)
   messages[at], ids[at], its_members[at] = message, id, member
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
+  if has_extras then note_extras(list.leaving, id, member, record, header_end) end
 end
 
 -- Records are read many at a time, which is less work than one by one, and no more than fit: what is read
@@ -156,7 +158,7 @@ if #members > 0 then
   known = redis.call('HLEN', claims) > 0
   rotates = is_full(tombstones, tombstones_old, #members)
   recent = recent_of(now_us, meta)
-  check_types({dead}, {template_uses, dead_reasons, fences})
+  check_types({dead, tags}, {template_uses, errors, fences, holders})
   -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
   redis.call('ZREM', due, '')
@@ -176,9 +178,6 @@ end
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
 -- rolled back, and must not lose what it pushed.
 local handed_over = 0
-local keys = {
-  records = records, claims = claims, tombstones = tombstones, templates = templates, template_uses = template_uses,
-}
 for _, full in ipairs(lists) do
   fence_young(full.young, fences)
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
@@ -186,7 +185,9 @@ for _, full in ipairs(lists) do
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    depart({ids = full.ids, claimed = known, shared = full.shared}, 'h', now, keys)
+    local leaving = full.leaving
+    leaving.ids, leaving.claimed, leaving.shared = full.ids, known, full.shared
+    depart(leaving, 'h', now, keys)
   end
 end
 if #refused == 0 then

@@ -14,7 +14,6 @@ Returns  {now in us, schema, shards, broker, hosts}, as the store has them from 
 Cost     O(log S), S scanners
 Keeps    what is agreed on; the broker is that of the scanners, and another one's only when none is alive
 ]]
-local meta, scanners = KEYS[1], KEYS[2]
 local schema, shards, timeout = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local broker, hosts, scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
 

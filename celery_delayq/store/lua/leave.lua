@@ -10,7 +10,6 @@ Returns  1, or 0 when it was not known
 Cost     O(log S), S scanners
 Keeps    the other scanners; one of them is told to look if this one was to be up
 ]]
-local scanners, timer, wake = KEYS[1], KEYS[2], KEYS[3]
 local scanner = ARGV[1]
 
 local promise = promise_of(timer)

@@ -5,7 +5,7 @@ KEYS[2]  leased        ZSET  member -> lease deadline, ms
 KEYS[3]  dead          ZSET  member -> since when, ms
 KEYS[4]  records       HASH  id -> record
 KEYS[5]  claims        HASH  id -> claim
-KEYS[6]  dead_reasons  HASH  id -> why it is dead
+KEYS[6]  errors  HASH  id -> what went wrong with it last
 
 ARGV[1]     token      the claim's fencing token
 ARGV[2]     verdict    unsent: it never left, nothing is counted
@@ -21,15 +21,13 @@ Returns  how many were still leased under this token
 Cost     O(M log N)
 Keeps    an entry is in exactly one of `relay`, `leased` and `dead`
 ]]
-local relay, leased, dead, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local claims, dead_reasons = KEYS[5], KEYS[6]
 local token, verdict, wait_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
-check_types({relay, leased, dead}, {records, claims, dead_reasons})
-allow_when_full(dead_reasons)
+check_types({relay, leased, dead}, {records, claims, errors})
+allow_when_full(errors)
 
 local function give_back(member)
   local id = id_of(member)
@@ -40,7 +38,7 @@ local function give_back(member)
   if verdict ~= 'unsent' then claim.attempts = claim.attempts + 1 end
   if verdict == 'refused' or verdict == 'dead' then claim.refusals = claim.refusals + 1 end
   if verdict == 'dead' then
-    bury(dead, dead_reasons, now, member, reason)
+    bury(dead, errors, now, member, reason)
     end_claim(claims, id, claim)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
     redis.call('ZREM', leased, member)

@@ -7,11 +7,10 @@ ARGV[1]  limit      most to take, 1..1000
 ARGV[2]  max_bytes  stop after the one that reaches so many bytes, > 0
 ARGV[3]  wait_ms    for how long nobody else is given them, > 0
 
-Returns  {id, c or u, when it was cancelled in us, message, ...}
+Returns  {id, c or u, when it was cancelled in us, message, why, ...}
 Cost     O(log N + M log N), M <= limit
 Keeps    what is given stays until `settle` says that it is done
 ]]
-local outbox, outbox_messages = KEYS[1], KEYS[2]
 local limit, max_bytes, wait_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local now = math.floor(clock_us() / 1000)
@@ -20,11 +19,11 @@ check_types({outbox}, {outbox_messages})
 allow_when_full(outbox_messages)
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', outbox, '-inf', whole(now), 'LIMIT', 0, limit)) do
   if bytes >= max_bytes then break end
-  local when, message, how = parse_owed(redis.call('HGET', outbox_messages, id))
+  local when, message, how, why = parse_owed(redis.call('HGET', outbox_messages, id))
   if when then
     bytes = bytes + #message
     local at = #found
-    found[at + 1], found[at + 2], found[at + 3], found[at + 4] = id, how, when, message
+    found[at + 1], found[at + 2], found[at + 3], found[at + 4], found[at + 5] = id, how, when, message, why
     redis.call('ZADD', outbox, whole(now + wait_ms), id)
   else
     redis.call('ZREM', outbox, id)

@@ -15,7 +15,6 @@ Returns  {{member, record or '' if it cannot be read, ...}, a text of what else 
 Cost     O(log(N)^2 + M)
 Keeps    changes nothing; entries that come and go make it neither skip nor repeat another
 ]]
-local index, records, templates = KEYS[1], KEYS[2], KEYS[3]
 local score, order, before = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local limit, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
 

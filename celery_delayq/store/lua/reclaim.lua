@@ -12,7 +12,6 @@ Returns  {id, ...} that went back; whether they were published is not known
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
-local relay, leased, records, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)

@@ -1,30 +1,38 @@
 --[[ schedule: keep entries until they are due; each is scheduled, or refused, by itself.
 
-KEYS[1]   due             ZSET  member -> due time, ms
-KEYS[2]   relay           ZSET  member -> due time, ms
-KEYS[3]   leased          ZSET  member -> lease deadline, ms
-KEYS[4]   dead            ZSET  member -> since when, ms
-KEYS[5]   records         HASH  id -> record
-KEYS[6]   templates       HASH  name -> template
-KEYS[7]   template_uses   HASH  name -> how many records share the template
-KEYS[8]   claims          HASH  id -> claim
-KEYS[9]   dead_reasons    HASH  id -> why it is dead
-KEYS[10]  wake            CHANNEL  where scanners are told to look
-KEYS[11]  timer           STRING  which scanner is up next, and when
-KEYS[12]  answers         HASH  operation -> answer
-KEYS[13]  answers_old     HASH  the same, older
-KEYS[14]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[15]  fences_old      HASH  the same, older
-KEYS[16]  outbox          ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[17]  outbox_messages HASH  id -> what is owed for it
-KEYS[18]  meta            HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
+KEYS[1]   due              ZSET  member -> due time, ms
+KEYS[2]   relay            ZSET  member -> due time, ms
+KEYS[3]   leased           ZSET  member -> lease deadline, ms
+KEYS[4]   dead             ZSET  member -> since when, ms
+KEYS[5]   refused          ZSET  member -> next try, ms
+KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
+KEYS[7]   records          HASH  id -> record
+KEYS[8]   holders          HASH  key -> id of the entry that has it
+KEYS[9]   tags             ZSET  tag, NUL, member -> 0
+KEYS[10]  templates        HASH  name -> template
+KEYS[11]  template_uses    HASH  name -> how many records share the template
+KEYS[12]  claims           HASH  id -> claim
+KEYS[13]  errors           HASH  id -> what went wrong with it last
+KEYS[14]  tombstones       HASH  id -> tombstone of what left
+KEYS[15]  wake             CHANNEL  where scanners are told to look
+KEYS[16]  timer            STRING  which scanner is up next, and when
+KEYS[17]  answers          HASH  operation -> answer
+KEYS[18]  answers_old      HASH  the same, older
+KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
+KEYS[20]  fences_old       HASH  the same, older
+KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[22]  outbox_messages  HASH  id -> what is owed for it
+KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
 
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
 ARGV[3]  deadline     when the call ends, us by Redis's clock
 ARGV[4]  latest       greatest due time allowed, unix ms
 ARGV[5]  supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
-ARGV[6...] entries    of each entry, one after the other:
+ARGV[6]  owes         REVOKED is to be stored: 0, for none; 1, for what is replaced; 2, also for what gives way
+                      to what is kept, as its id has been given out
+ARGV[7]  max_bytes    look at nothing more after so many bytes of what is in the way, > 0
+ARGV[8...] entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `ms` counts from
          ms           unix time, or milliseconds from now, >= 0
@@ -32,42 +40,43 @@ ARGV[6...] entries    of each entry, one after the other:
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this
                       one, or the caller believes it is here
+         conflict     what becomes of it where an entry has its id, or waits under its key: empty, it is refused;
+                      keep, that one stays; replace, that one goes; earliest, latest: the one that is due then
+                      stays; debounce, replace it, and be due so many ms (after a blank, if any) after that one
+                      was scheduled, at the latest
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; {now in us, 'templates'}:
-         all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}: of each
-         entry its due time, and a blank before the next; or, where nothing of it was written: -1, the id is
-         scheduled already; -2, due past `latest`
+         all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
+         the first request {id, c or u, message, why, ...} of whom REVOKED is to be stored for. The text has a
+         word of each entry: its due time; or, where it is not written: -1, the id is scheduled already; -2,
+         due past `latest`; -3, an entry of its id is leased; -4, ask again; k and a due time, that one stays.
+         Behind it, each after a colon, the ids of who has the key (-1), was replaced, or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
-Keeps    an id has one record and one place; a repeated operation changes nothing
+Keeps    an id has one record and one place, a key has one entry that waits; a repeated operation changes nothing
 ]]
-local due, relay, leased, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local records, templates, template_uses = KEYS[5], KEYS[6], KEYS[7]
-local claims, dead_reasons, wake, timer = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local answers, answers_old, fences, fences_old = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local outbox, outbox_messages, meta = KEYS[16], KEYS[17], KEYS[18]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local latest, supersede = tonumber(ARGV[4]), ARGV[5] == '1'
-local CONFLICT, LATE = -1, -2
-local FIELDS = 6 -- of an entry
-local count = (#ARGV - 5) / FIELDS
+local owes, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
+local CONFLICT, LATE, IN_FLIGHT, AGAIN = '-1', '-2', '-3', '-4'
+local FIRST, FIELDS = 8, 7 -- of an entry
+local count = (#ARGV - FIRST + 1) / FIELDS
 
 local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
 local promise = promise_of(timer)
-local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', dead_reasons) > 0
+local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', errors) > 0
 local is_owing = redis.call('ZCARD', outbox) > 0
 local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) > 0
 check_types({due, relay}, {templates, template_uses})
 if is_owing then check_types({}, {outbox_messages}) end
--- A single entry reads these before it writes; the second of many, after the first has written.
-if supersede or count > 1 or leftovers then check_types({leased, dead}, {}) end
 
 -- Whether all templates that are shared are here, or come along.
 local here = {} -- name of a template -> true
 local brought = {} -- templates that came along, be their entry refused or not
-for at = 6, #ARGV, FIELDS do
+local has_extras = false
+for at = FIRST, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
   if name and template ~= '' then brought[name] = template end
   if name and not here[name] then
@@ -75,12 +84,22 @@ for at = 6, #ARGV, FIELDS do
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
   if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
+  has_extras = has_extras or string.byte(ARGV[at + 4]) % EXTRAS > 0 or ARGV[at + 6] ~= ''
+end
+-- A single plain entry reads these before it writes; the second of many, after the first has written.
+if supersede or count > 1 or leftovers then check_types({leased, dead}, {}) end
+if has_extras then
+  check_types({leased, dead, refused, parked, tags, outbox}, {holders, tombstones, outbox_messages, fences})
 end
 
+local places = {due, relay, leased, dead, refused, parked = parked}
 local now, rounded_up = math.floor(call.now_us / 1000), math.ceil(call.now_us / 1000)
-local created, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
+local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local earliest = math.huge -- due time of what was written
+local bytes = 0 -- of what was in the way
+local owed = {} -- id, how, message, why: whose REVOKED is to be stored
+local cache = {}
 local seq -- last insertion number used
 
 -- Count a use of a template before it is made, and with the first those of all that may follow: a
@@ -93,19 +112,6 @@ local function count_use(name, most)
   sharing[name] = sharing[name] - 1
 end
 
--- Whether the running task may be a copy of this entry. What has not left is another task.
-local function may_be_delivered(id, place)
-  if not place or place == leased then return true end
-  return place ~= due and parse_claim(redis.call('HGET', claims, id)).uncertain
-end
-
--- Whoever holds the lease of the earlier entry must not acknowledge this one.
-local function revoke_claim(id)
-  local claim = parse_claim(redis.call('HGET', claims, id))
-  claim.uncertain = true
-  end_claim(claims, id, claim)
-end
-
 local function next_order(size)
   if not seq then
     seq = redis.call('HINCRBY', meta, 'seq', count) - count
@@ -114,18 +120,133 @@ local function next_order(size)
   return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
 end
 
-local function schedule(at, id, mode, ms, destination, body)
+-- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
+local function present(id)
+  local record = redis.call('HGET', records, id)
+  if not record then return nil end
+  bytes = bytes + #record
+  local header_end = header_end_of(record)
+  local entry = {id = id, record = record, header_end = header_end}
+  if not header_end then return entry end
+  entry.member = member_of(record, header_end, id)
+  entry.place, entry.score, entry.there = place_of(places, entry.member, record, header_end)
+  entry.claim = entry.place ~= due and parse_claim(redis.call('HGET', claims, id))
+  if entry.place == leased then
+    entry.state = tonumber(entry.score) > now and 'leased' or 'waiting'
+    entry.claim.uncertain = true
+  else
+    entry.state = (entry.place == dead or not entry.place) and 'dead' or 'waiting'
+  end
+  return entry
+end
+
+-- Whether the running task may be a copy of this entry. What has not left is another task.
+local function may_be_delivered(entry)
+  return entry.header_end and (not entry.place or entry.claim and entry.claim.uncertain)
+end
+
+-- The entry that waits under a key, other than that of an id.
+local function holder_of(key, id)
+  local holder = redis.call('HGET', holders, key)
+  if not holder or holder == id then return nil end
+  local entry = present(holder)
+  local extras = entry and entry.state == 'waiting' and entry.place ~= leased
+    and extras_of(entry.record, entry.header_end)
+  return extras and extras.key == key and entry
+end
+
+-- An id, in a word.
+local function quoted(id)
+  return ':' .. string.gsub(id, '[%c%s:%%]', function(one) return string.format('%%%02X', string.byte(one)) end)
+end
+
+-- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
+local function owe_one(id, how, message, why)
+  for _, word in ipairs({id, how, message, why}) do owed[#owed + 1] = word end
+  if owes > 0 then owe(outbox, outbox_messages, call, id, how, message, why) end
+end
+
+-- That entry stays, and the new one is not written.
+local function keep(entry, at, text)
+  if owes == 2 then
+    local name = name_in(ARGV[at + 4])
+    if name and brought[name] then cache[name] = split_lines(brought[name]) end
+    local record = record_of(ARGV[at + 3], six_bytes(0), text, created_now, changed_now, ARGV[at + 4])
+    local header_end = #ARGV[at + 3] + 1
+    local line = lines_for(record, header_end, templates, cache)
+    local message = line ~= nil and message_of(record, header_end, ARGV[at], line) or ''
+    owe_one(ARGV[at], 'c', message, 'kept ' .. entry.id)
+  end
+  return 'k' .. whole(due_of(entry.record, entry.header_end)) .. quoted(entry.id)
+end
+
+-- What the caller wants of what is in the way: an answer, or nil: that goes, and the new entry is written, from
+-- when it is due, and since when it is scheduled.
+local function settle(ways, own, at, when, conflict)
+  local created = created_now
+  local policy, max_wait = string.match(conflict, '^(%l+) ?(%d*)$')
+  if own and own.state == 'leased' then
+    if policy ~= 'keep' and policy ~= 'earliest' then return IN_FLIGHT end
+    return keep(own, at, whole(when))
+  end
+  for _, entry in ipairs(ways) do
+    local its_due = due_of(entry.record, entry.header_end)
+    if entry.state == 'dead' then
+      -- It gives way.
+    elseif is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then
+      return AGAIN
+    elseif policy == 'keep' or (policy == 'earliest' and its_due <= when) or (policy == 'latest' and its_due >= when) then
+      return keep(entry, at, whole(when))
+    elseif policy == 'debounce' then
+      local since = sub(entry.record, entry.header_end + 20, entry.header_end + 35)
+      if since < created then created = since end
+    end
+  end
+  if policy == 'debounce' and max_wait ~= '' then
+    when = math.min(when, math.ceil(tonumber(created) / 1000) + tonumber(max_wait))
+  end
+  return nil, when, created
+end
+
+-- An entry that was in the way departs. Of its own id nothing is owed: a new task has it.
+local function displace(entry, id, kept_key)
+  local leaving = {
+    ids = {entry.id}, place = entry.place, members = {entry.there}, claimed = entry.claim, failed = leftovers,
+    shared = {}, kept_key = entry.id == id and kept_key,
+  }
+  local name = template_of(entry.record, entry.header_end)
+  if name then leaving.shared[name] = 1 end
+  note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
+  if entry.id == id then return depart(leaving, nil, nil, keys) end
+  local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
+  local line = lines_for(entry.record, entry.header_end, templates, cache)
+  local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
+  owe_one(entry.id, how, message, 'replaced by ' .. id)
+  fence(call, entry.id, fences)
+  depart(leaving, how, now, keys)
+end
+
+local function schedule(at)
+  local id, mode, ms, destination, body, conflict =
+    ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 6]
+  if bytes >= max_bytes then return AGAIN end
   local when = mode == 'after' and rounded_up + ms or tonumber(ms)
   if when > latest then return LATE end
-  local text = mode == 'after' and whole(when) or ms
 
-  local present, header_end, place
-  if redis.call('HEXISTS', records, id) == 1 then
-    if not supersede then return CONFLICT end
-    present = redis.call('HGET', records, id)
-    header_end = header_end_of(present)
-    place = header_end and place_of({due, relay, leased, dead}, member_of(present, header_end, id))
-    if not header_end or not may_be_delivered(id, place) then return CONFLICT end
+  local extras = extras_of_body(body)
+  local key = extras and extras.key
+  local own = redis.call('HEXISTS', records, id) == 1 and present(id)
+  local superseded = own and supersede and may_be_delivered(own)
+  if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
+  local holder = key and holder_of(key, id)
+  if holder and conflict == '' then return CONFLICT .. quoted(holder.id) end
+  if key and has_fences and is_fenced(call, name_of_key(key), issued, fences, fences_old) then return AGAIN end
+
+  local ways, answer, created = {holder or nil}, nil, created_now
+  if own and not superseded then ways[#ways + 1] = own end
+  if #ways > 0 then
+    answer, when, created = settle(ways, not superseded and own, at, when, conflict)
+    if answer then return answer end
   end
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
@@ -139,15 +260,17 @@ local function schedule(at, id, mode, ms, destination, body)
     end
   end
 
-  local index = sub(destination, 1, 1) == 'L' and due or relay
-  local changed = present and changed_next(present, header_end, call.now_us) or changed_now
+  local index, text = sub(destination, 1, 1) == 'L' and due or relay, whole(when)
+  local changed = own and changed_next(own.record, own.header_end, call.now_us) or changed_now
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, text, order .. id)
-  if place == leased then revoke_claim(id) end
+  if extras then index_extras(extras, id, order .. id, holders, tags) end
+  -- Whoever holds the lease of the earlier entry must not acknowledge this one.
+  if own and own.place == leased then end_claim(claims, id, own.claim) end
   redis.call('HSET', records, id, record_of(destination, order, text, created, changed, body))
   if leftovers then
     redis.call('HDEL', claims, id)
-    redis.call('HDEL', dead_reasons, id)
+    redis.call('HDEL', errors, id)
     redis.call('ZREM', dead, RECORDLESS .. id)
   end
   -- It is no longer revoked.
@@ -155,22 +278,17 @@ local function schedule(at, id, mode, ms, destination, body)
     redis.call('HDEL', outbox_messages, id)
     redis.call('ZREM', outbox, id)
   end
-  if present then
-    local leaving = {ids = {id}, place = place, members = {member_of(present, header_end, id)}, shared = {}}
-    local old = template_of(present, header_end)
-    if old then leaving.shared[old] = 1 end
-    depart(leaving, nil, nil, {templates = templates, template_uses = template_uses})
-  end
+  if own then displace(own, id, key) end
+  if holder then displace(holder, id) end
   earliest = math.min(earliest, when)
-  return when
+  return text .. (holder and quoted(holder.id) or '')
 end
 
 local told, taken = {}, {}
-for at = 6, #ARGV, FIELDS do
+for at = FIRST, #ARGV, FIELDS do
   local id = ARGV[at]
   -- An id that comes twice: the second is refused whatever became of the first.
-  local one = taken[id] and CONFLICT
-    or schedule(at, id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+  local one = taken[id] and CONFLICT or schedule(at)
   taken[id] = one ~= LATE
   told[#told + 1] = one
 end
@@ -181,4 +299,4 @@ if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(templates) end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
-return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta)
+return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta, {owed})

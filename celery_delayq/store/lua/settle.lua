@@ -9,7 +9,6 @@ Returns  how many were owed
 Cost     O(M log N)
 Keeps    what a later cancel under the same id owes
 ]]
-local outbox, outbox_messages = KEYS[1], KEYS[2]
 
 local FIELDS = 2
 local settled = 0

@@ -1,27 +1,57 @@
---[[ One entry, where it stands, and the moves between places. ]]
+--[[ One entry, where it stands, and the moves between places.
 
--- The first of some indexes that holds a member, and the text of its score there; or nil.
-local function place_of(indexes, member)
-  for _, index in ipairs(indexes) do
+place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due while it is
+        paused), leased, dead. Lists of places that scripts make have `parked` under its name, as its members
+        are longer: lane, due time in 7 bytes, kind, and then the member.
+lane    what may be paused, 7 bytes: '*' and six more; 'q' or 't' and the label of the queue or task
+kind    L or R, as the record has it; in lower case where it has a late policy
+]]
+local EVERYTHING = '*******' -- the lane of all
+local LATE_POLICY = 4 -- flag
+
+-- The lanes in which an entry can be.
+local function lanes_of(record, header_end)
+  return {
+    EVERYTHING, 'q' .. sub(record, header_end + 50, header_end + 55),
+    't' .. sub(record, header_end + 44, header_end + 49),
+  }
+end
+
+-- The member of `parked` that an entry is in a lane.
+local function parked_as(lane, record, header_end, member)
+  local kind = sub(record, 2, 2)
+  if string.byte(record, header_end + 43) % (2 * LATE_POLICY) >= LATE_POLICY then kind = string.lower(kind) end
+  return lane .. seven_bytes(due_of(record, header_end)) .. kind .. member
+end
+
+-- The first of some places where an entry is, the text of its score, and its member there; or nil.
+local function place_of(places, member, record, header_end)
+  for _, index in ipairs(places) do
     local score = redis.call('ZSCORE', index, member)
-    if score then return index, score end
+    if score then return index, score, member end
+  end
+  if not places.parked or not header_end or redis.call('ZCARD', places.parked) == 0 then return end
+  for _, lane in ipairs(lanes_of(record, header_end)) do
+    local there = parked_as(lane, record, header_end, member)
+    local score = redis.call('ZSCORE', places.parked, there)
+    if score then return places.parked, score, there end
   end
 end
 
 -- Whether a due member is no entry, but what a script left that Redis stopped half-way: its entry has
 -- left, or its id stands elsewhere. What has neither record nor tombstone lost its record.
-local function is_leftover(member, record, header_end, indexes, tombstones, tombstones_old)
+local function is_leftover(member, record, header_end, places, tombstones, tombstones_old)
   if not record then return find_tombstone(tombstones, tombstones_old, id_of(member)) end
   local own = header_end and member_of(record, header_end, id_of(member)) or member
-  return own ~= member and place_of(indexes, own)
+  return own ~= member and place_of(places, own, record, header_end)
 end
 
 -- Put an entry back to wait in `index` until `due`, out of the place where it is. The new place comes
 -- before the old one goes: a script that Redis stops half-way must not lose an entry.
-local function put_back(index, due, place, member, claims, claim)
+local function put_back(index, due, place, member, claims, claim, there)
   if claim then end_claim(claims, id_of(member), claim) end
   redis.call('ZADD', index, due, member)
-  if place and place ~= index then redis.call('ZREM', place, member) end
+  if place and place ~= index then redis.call('ZREM', place, there or member) end
 end
 
 -- When an entry is due that goes back as it came; at once, where its record cannot be read. And how
@@ -32,42 +62,52 @@ local function due_as_before(records, id, now)
   return whole(header_end and due_of(record, header_end) or now), #(record or '')
 end
 
--- An entry that can still be changed: its record and header_end, its member, place and score, and of its
--- claim what outlives a change, which is what is uncertain. Or nil, and the answer that says why not. All
--- that can fail here comes before the first write: nothing is rolled back.
-local function entry_of(id, indexes, records, claims, dead_reasons, tombstones, tombstones_old)
-  local record = redis.call('HGET', records, id)
+-- Who is meant by 'i' and an id, 'k' and a key, or 'm' and a member. Returns the id, if there is one, the name
+-- under which it is fenced and remembered, and the member that it has to be.
+local function meant_by(target, holders)
+  local kind, text = sub(target, 1, 1), sub(target, 2)
+  if kind == 'k' then return redis.call('HGET', holders, text), name_of_key(text) end
+  if kind == 'm' then return id_of(text), id_of(text), text end
+  return text, text
+end
+
+-- An entry that can still be changed; or nil, and the answer that says why not. All that can fail here comes
+-- before the first write: nothing is rolled back. It has
+--   id, record, header_end, member
+--   place, score, there   where it is, and what it is there
+--   claim                 what outlives a change, which is what is uncertain
+--   failed                whether an error of an earlier attempt may be known
+local function entry_of(id, name, places, keys)
+  local record = id and redis.call('HGET', keys.records, id)
   if not record then
-    return nil, was_handed_over(tombstones, tombstones_old, id) and 'handed_over' or 'not_found'
+    return nil, was_handed_over(keys.tombstones, keys.tombstones_old, name) and 'handed_over' or 'not_found'
   end
   local header_end, defect = header_end_of(record)
   if not header_end then return nil, 'unreadable ' .. defect end
-  local member = member_of(record, header_end, id)
-  local place, score = place_of(indexes, member)
-  local due, _, leased, dead = unpack(indexes)
+  local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
+  entry.place, entry.score, entry.there = place_of(places, entry.member, record, header_end)
   -- Nobody claims what is in `due`; and what its list refused is there under a later score.
-  if place == due and tonumber(score) == due_of(record, header_end) then
-    return record, header_end, member, place, score
-  end
-  if place == leased and tonumber(score) > math.floor(clock_us() / 1000) then
+  if entry.place == keys.due and tonumber(entry.score) == due_of(record, header_end) then return entry end
+  if entry.place == keys.leased and tonumber(entry.score) > math.floor(clock_us() / 1000) then
     return nil, 'in_flight'
   end
-  if place == dead then redis.call('HLEN', dead_reasons) end
-  local text = redis.call('HGET', claims, id)
-  local claim = (text or place == leased) and parse_claim(text)
-  if place == leased then
+  entry.failed = redis.call('HLEN', keys.errors) > 0
+  local text = redis.call('HGET', keys.claims, id)
+  local claim = (text or entry.place == keys.leased) and parse_claim(text)
+  if entry.place == keys.leased then
     -- A lease that ran out is an attempt whose outcome nobody knows.
     claim.attempts, claim.uncertain = claim.attempts + 1, true
   elseif claim and not claim.uncertain then
     claim.attempts = 0
   end
   if claim then claim.refusals = 0 end
-  return record, header_end, member, place, score, claim
+  entry.claim = claim
+  return entry
 end
 
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.
-local function bury(dead, dead_reasons, now, member, reason)
+local function bury(dead, errors, now, member, reason)
   if reason == NO_RECORD then member = RECORDLESS .. id_of(member) end
-  redis.call('HSET', dead_reasons, id_of(member), reason)
+  redis.call('HSET', errors, id_of(member), reason)
   redis.call('ZADD', dead, whole(now), member)
 end

@@ -2,6 +2,7 @@
 
 tombstone  1 byte   h: handed over; c: cancelled; u: cancelled, and a copy may have been delivered
            2..14    when, ms, 13 digits
+           of an entry with a unique key, under name_of_key as well
 ]]
 local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; there are two
 
@@ -9,21 +10,23 @@ local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; the
 -- goes here. `how` begins their tombstone; nil: they are replaced, and records under their ids go on.
 -- `leaving` has their ids, and, if any:
 --   place, members   where they are, unless the caller clears that
---   claimed, dead    whether there may be a claim, or a reason why it is dead
+--   claimed, failed  whether there may be a claim, or an error of an earlier attempt
 --   shared           name of a template -> how many of them share it
+--   keyed, tagged    their keys and tags, see note_extras; kept_key: what of these stays
 -- `keys`: the names of all keys that this touches. The record goes before its place: what Redis stops
 -- half-way leaves a place without a record, which the next hand-over clears.
 local function depart(leaving, how, now, keys)
-  local ids = leaving.ids
+  local ids, stamp = leaving.ids, how and how .. whole(now)
   if how then
-    local stones, stamp = {}, how .. whole(now)
+    local stones = {}
     for at = 1, #ids do stones[at * 2 - 1], stones[at * 2] = ids[at], stamp end
     redis.call('HSET', keys.tombstones, unpack(stones))
     redis.call('HDEL', keys.records, unpack(ids))
   end
   if leaving.place then redis.call('ZREM', leaving.place, unpack(leaving.members)) end
   if leaving.claimed then redis.call('HDEL', keys.claims, unpack(ids)) end
-  if leaving.dead then redis.call('HDEL', keys.dead_reasons, unpack(ids)) end
+  if leaving.failed then redis.call('HDEL', keys.errors, unpack(ids)) end
+  if leaving.keyed then drop_extras(leaving, stamp, keys) end
   for name, count in pairs(leaving.shared) do
     drop_template(keys.templates, keys.template_uses, name, count)
   end
@@ -42,7 +45,10 @@ end
 -- Note of a record that leaves that it is young, if it is.
 local function note_young(young, recent, id, record, header_end)
   if recent[sub(record, header_end + 36, header_end + 39)] then
-    young[#young + 1], young[#young + 2] = id, sub(record, header_end + 36, header_end + 42)
+    local changed = sub(record, header_end + 36, header_end + 42)
+    young[#young + 1], young[#young + 2] = id, changed
+    local extras = extras_of(record, header_end)
+    if extras and extras.key then young[#young + 1], young[#young + 2] = name_of_key(extras.key), changed end
   end
 end
 
@@ -75,13 +81,19 @@ local function was_handed_over(tombstones, tombstones_old, id)
 end
 
 -- The outbox. REVOKED is owed to whoever waits for a cancelled task's result: its canceller stores it, or,
--- where that was not done when his call must have ended, a scanner does.
-local function owe(outbox, outbox_messages, call, id, how, message)
-  redis.call('HSET', outbox_messages, id, how .. whole(call.now_us) .. message)
+-- where that was not done when his call must have ended, a scanner does. What is owed:
+--   1        c, or u: a copy of the task may have been delivered
+--   2..17    when, us, 16 digits
+--   18..20   the length of the reason, 3 digits; it; and the task's message
+local function owe(outbox, outbox_messages, call, id, how, message, reason)
+  local why = string.format('%03d', #reason) .. reason
+  redis.call('HSET', outbox_messages, id, how .. whole(call.now_us) .. why .. message)
   redis.call('ZADD', outbox, whole(math.floor(call.now_us / 1000) + call.timeout), id)
 end
 
--- When that was, in us, the message, and how it was cancelled, of what is owed.
+-- When that was, in us, the message, how it was, and why, of what is owed.
 local function parse_owed(text)
-  if text then return sub(text, 2, 17), sub(text, 18), sub(text, 1, 1) end
+  local length = text and string.match(text, '^%d%d%d', 18)
+  if not length then return nil end
+  return sub(text, 2, 17), sub(text, 21 + length), sub(text, 1, 1), sub(text, 21, 20 + length)
 end

@@ -4,28 +4,32 @@ local HEX = string.rep('%02x', 12)
 local USUAL = '\nnull\nnull\n' -- its own root, no parent, no expiry: most records begin so where they differ
 local MISFIT = 'record does not fit its template'
 
--- The lines of a template, kept in `cache` for the length of a script; or nil, and what is wrong with
--- it. (Not by gmatch, which looks at every byte by itself.)
-local function lines_of(templates, name, cache)
-  local lines = cache[name]
-  if lines then return lines end
-  local text = redis.call('HGET', templates, name)
-  if not text then return nil, 'template is gone' end
-  -- fakeredis has no sha1hex.
-  if redis.sha1hex and string.format(HEX, string.byte(name, 1, 12)) ~= sub(redis.sha1hex(text), 1, 24) then
-    return nil, 'template is damaged'
-  end
-  lines = {}
+-- The lines of a template's text, or nil. (Not by gmatch, which looks at every byte by itself.)
+local function split_lines(text)
+  local lines = {}
   local from, to = 1, string.find(text, '\n', 1, true)
   while to do
     lines[#lines + 1] = sub(text, from, to - 1)
     from, to = to + 1, string.find(text, '\n', to + 1, true)
   end
   lines[#lines + 1] = sub(text, from)
-  if #lines ~= 10 then return nil, MISFIT end
+  if #lines ~= 10 then return nil end
   lines.front, lines.back = lines[5] .. '"', '"' .. lines[6] .. 'null' .. lines[7] .. 'null' .. lines[8]
-  cache[name] = lines
   return lines
+end
+
+-- The same of a template, kept in `cache` for the length of a script; or nil, and what is wrong with it.
+local function lines_of(templates, name, cache)
+  if cache[name] then return cache[name] end
+  local text = redis.call('HGET', templates, name)
+  if not text then return nil, 'template is gone' end
+  -- fakeredis has no sha1hex.
+  if redis.sha1hex and string.format(HEX, string.byte(name, 1, 12)) ~= sub(redis.sha1hex(text), 1, 24) then
+    return nil, 'template is damaged'
+  end
+  cache[name] = split_lines(text)
+  if not cache[name] then return nil, MISFIT end
+  return cache[name]
 end
 
 -- ISO 8601 in UTC of unix ms, as a JSON string. Days to a date: Howard Hinnant, "chrono-Compatible
@@ -63,7 +67,8 @@ end
 -- wrong. (Not by a pattern, which looks at every byte by itself.)
 local function message_of(record, header_end, id, line)
   local due = sub(record, header_end + 7, header_end + 19)
-  if not line then return sub(record, header_end + 57) .. due .. '}}' end
+  local last = message_end(record, header_end)
+  if not line then return sub(record, header_end + 57, last) .. due .. '}}' end
   local find, front, root, back = string.find, nil, nil, nil
   local args = header_end + 69
   if sub(record, args, args + 10) == USUAL then
@@ -71,19 +76,19 @@ local function message_of(record, header_end, id, line)
   else
     local parent = find(record, '\n', args, true)
     local expiry = parent and find(record, '\n', parent + 1, true)
-    local last = expiry and find(record, '\n', expiry + 1, true)
-    local expires = last and expiry_of(sub(record, expiry + 1, last - 1), due)
+    local ends = expiry and find(record, '\n', expiry + 1, true)
+    local expires = ends and expiry_of(sub(record, expiry + 1, ends - 1), due)
     if not expires then return nil, MISFIT end
     front, root = line[5], sub(record, args, parent - 1)
     if root == '' then root = '"' .. id .. '"' end
     back = line[6] .. sub(record, parent + 1, expiry - 1) .. line[7] .. expires .. line[8]
-    args = last + 1
+    args = ends + 1
   end
   local kwargs = find(record, '\n', args, true)
   local body = kwargs and find(record, '\n', kwargs + 1, true)
   if not body or not back then return nil, MISFIT end
   return line[1] .. id .. line[2] .. id .. sub(record, header_end + 20, header_end + 35) .. line[3]
-    .. sub(record, body + 1) .. line[4] .. id .. front .. root .. back .. sub(record, args, kwargs - 1)
+    .. sub(record, body + 1, last) .. line[4] .. id .. front .. root .. back .. sub(record, args, kwargs - 1)
     .. line[9] .. sub(record, kwargs + 1, body - 1) .. line[10] .. due .. '}}'
 end
 

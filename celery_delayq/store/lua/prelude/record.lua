@@ -11,7 +11,8 @@ record   1 byte    format version, '1'; a script leaves a record of another form
          7..19     due time, ms, 13 bytes, blanks after the digits
          20..35    when it was scheduled, us, 16 digits; a change keeps it
          36..42    when it was changed last, us, big-endian; each change of an entry has a later one
-         43        flags, '0' and the sum of those that are set; there is none yet
+         43        flags, '0' and the sum of those that are set: 1 has a key, 2 has tags, 4 has a late policy,
+                   8 was told to run now; with one of the first three, extras stand at the end: see extras.lua
          44..49    task: the first 6 bytes of the SHA-1 of its name
          50..55    queue that it was sent with: the same of its name
          56        I: the message follows, as JSON up to the due time at its end
@@ -24,7 +25,8 @@ A message is bytes to a script: it is put together and cut, never parsed.
 local FORMAT = '1'
 local NO_RECORD = 'no record' -- why what Redis has deleted is dead
 local RECORDLESS = string.rep('\0', 6) -- begins its member among the dead, as its number is known to nobody
-local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '0' .. string.rep('.', 12) .. '[IT]$'
+local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '[0-?]' .. string.rep('.', 12) .. '[IT]$'
+local EXTRAS = 8 -- what the flags of a record with extras are no multiple of
 local TIMES = '^%d+()' -- where digits end: both times are all digits, as a rule, and the next byte is none
 local SMALL = 4000 -- bytes; so many of them are read without a look at their sizes
 local sub = string.sub
@@ -67,12 +69,22 @@ local function number_in(text, first, last)
   return number
 end
 
--- Whether what follows the header_end can be read: due time, time of scheduling, flags, form.
+-- Where the extras at the end of a text begin, whose first 56 bytes after `from` are its own; or nil.
+local function extras_start(text, from)
+  local length = string.match(sub(text, -4), '^%d%d%d%d$')
+  local start = length and #text - 3 - length
+  if start and start > from + 56 and select(2, string.gsub(sub(text, start, -5), '%z', '')) >= 2 then
+    return start
+  end
+end
+
+-- Whether what follows the header_end can be read: due time, time of scheduling, flags, form, extras.
 local function is_sound(record, header_end)
   if #record <= header_end + 56 then return false end
+  local flags, form = string.byte(record, header_end + 43), string.byte(record, header_end + 56)
+  if flags > 48 and flags % EXTRAS > 0 and not extras_start(record, header_end) then return false end
   if string.match(record, TIMES, header_end + 7) == header_end + 36 then
-    local form = string.byte(record, header_end + 56)
-    return (form == 73 or form == 84) and string.byte(record, header_end + 43) == 48
+    return (form == 73 or form == 84) and flags >= 48 and flags <= 63
   end
   return string.find(sub(record, header_end + 7, header_end + 56), SOUND)
 end

@@ -1,0 +1,130 @@
+"""The step that schedules: what is sent of entries, and what its answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any, Union
+from urllib.parse import unquote_to_bytes
+
+from .. import clock
+from ..clock import MAX_DUE_MS, When, from_ms
+from ..errors import AlreadyScheduled, DelayQError, InFlight, InvalidDueTime, StoreUnavailable
+from .calls import Calls
+from .outcome import Outcome
+from .values import Cancelled, NewEntry, Receipt
+
+SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
+MAX_BYTES = 1_000_000  # of what is in the way of one step's entries
+
+# What ``schedule.lua`` answers where it wrote nothing.
+_CONFLICT, _LATE, _IN_FLIGHT, _AGAIN = b"-1", b"-2", b"-3", b"-4"
+
+Answer = Union[Receipt, DelayQError]
+
+
+class Scheduler:
+    """Schedules entries; shared by the threads of a process."""
+
+    def __init__(self, calls: Calls, timeout: float) -> None:
+        self._calls = calls
+        self._timeout = timeout
+        self._templates: set[bytes] = set()
+
+    def schedule(
+        self,
+        new: Sequence[NewEntry],
+        *,
+        supersede: bool = False,
+        owes: int = 0,
+        until: float | None = None,
+        pauses: Iterable[float] = (),
+    ) -> list[Answer]:
+        """See :meth:`Entries.schedule`."""
+        until = clock.monotonic() + self._timeout if until is None else until
+        answers: list[Answer | None] = [None] * len(new)
+        left = list(range(len(new)))
+        while left:
+            asked = [new[place] for place in left]
+            told = self._ask(asked, supersede, owes, until, pauses)
+            for place, answer in zip(left, told, strict=True):
+                answers[place] = answer
+            left = [place for place in left if answers[place] is None]
+            if left and clock.monotonic() >= until:
+                # Others changed what is in the way each time, or it is more than fits.
+                for place in left:
+                    answers[place] = StoreUnavailable("schedule", "it took too long", False)
+                break
+        return [answer for answer in answers if answer is not None]
+
+    def _ask(
+        self,
+        new: Sequence[NewEntry],
+        supersede: bool,
+        owes: int,
+        until: float,
+        pauses: Iterable[float],
+    ) -> list[Answer | None]:
+        # A template that this process has sent before is there, as a rule: not once more, unless it
+        # is for many.
+        known: Container[bytes] = self._templates if len(new) == 1 else ()
+        text, *more = self._calls.call(
+            "schedule",
+            until=until,
+            pauses=pauses,
+            whole=lambda: {"entries": _arguments(new, ())},
+            latest=MAX_DUE_MS,
+            supersede=int(supersede),
+            owes=owes,
+            max_bytes=MAX_BYTES,
+            entries=_arguments(new, known),
+        )
+        if len(self._templates) < SENT_AT_MOST:
+            self._templates.update(one.record.name for one in new if one.record.name)
+        owed = {one.task_id: one for one in _owed(more[0] if more else [])}
+        return [_read(word, one, owed) for word, one in zip(text.split(b" "), new, strict=True)]
+
+
+def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
+    """The fields of entries in ``schedule.lua``'s order; a template once, or not if *known*."""
+    flat: list[Any] = []
+    sent: set[bytes] = set()
+    for one in new:
+        record, name = one.record, one.record.name
+        template = b"" if name in known or name in sent else record.template
+        if name is not None:
+            sent.add(name)
+        when, body = one.when, record.labels + record.body
+        flat += (one.task_id, when.mode, when.ms, record.destination, body, template, one.conflict)
+    return flat
+
+
+def _owed(flat: Sequence[bytes]) -> Iterator[Cancelled]:
+    for task_id, how, when, message, why in zip(*[iter(flat)] * 5, strict=True):
+        outcome = Outcome.UNCERTAIN if how == b"u" else Outcome.DONE
+        yield Cancelled(
+            task_id.decode(errors="replace"), outcome, when, message, why.decode(errors="replace")
+        )
+
+
+def _read(word: bytes, new: NewEntry, owed: dict[str, Cancelled]) -> Answer | None:
+    """What became of one entry; ``None``: it has to be asked for again."""
+    status, *others = word.split(b":")
+    ids = [unquote_to_bytes(one).decode(errors="replace") for one in others]
+    if status == _AGAIN:
+        return None
+    if status == _CONFLICT:
+        return AlreadyScheduled(new.task_id, *ids)
+    if status == _IN_FLIGHT:
+        return InFlight(new.task_id)
+    if status == _LATE:
+        return too_late(new.when)
+    if status.startswith(b"k"):
+        mine = owed.get(new.task_id)
+        return Receipt(ids[0], int(status[1:]), True, (mine,) if mine else ())
+    replaced = tuple(owed[one] for one in ids if one in owed)
+    return Receipt(new.task_id, int(status), False, replaced)
+
+
+def too_late(when: When) -> InvalidDueTime:
+    """The error of a due time that the store does not keep."""
+    return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")

@@ -1,0 +1,170 @@
+"""What the store is given, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from .. import clock
+from ..clock import EPOCH, When
+from .outcome import Outcome
+from .record import Extras, NewRecord, Record
+
+
+class State(str, Enum):
+    """Where an entry stands."""
+
+    SCHEDULED = "SCHEDULED"
+    PAUSED = "PAUSED"
+    IN_FLIGHT = "IN_FLIGHT"
+    DEAD = "DEAD"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry as read from the store."""
+
+    task_id: str
+    state: State
+    due_ms: int
+    created_ms: int
+    message: bytes
+    reason: str = ""
+    changed_us: int = 0
+    extras: Extras = field(default_factory=Extras)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many entries are in which state; the next due time; how many scanners are alive."""
+
+    scheduled: int
+    in_flight: int
+    dead: int
+    scanners: int
+    next_due_ms: int | None
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class NewEntry:
+    """An entry to be scheduled.
+
+    ``conflict``: what becomes of it where an entry has its id, or waits under its key; empty: it is
+    refused. See ``schedule.lua``.
+    """
+
+    task_id: str
+    when: When
+    record: NewRecord
+    conflict: str = ""
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """A task that will not run: its message, when that was settled (us in digits), and why."""
+
+    task_id: str
+    outcome: Outcome
+    when: bytes
+    message: bytes
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What scheduling answers: which entry now waits, and until when.
+
+    ``existed``: the new one was not written; this is the one that stays.
+    ``cancelled``: who will not run because of it: what was replaced, or the new one itself.
+    """
+
+    task_id: str
+    due_ms: int
+    existed: bool = False
+    cancelled: tuple[Cancelled, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one call of ``hand_over`` did and saw; times in ms, ``None`` where there is no head.
+
+    ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
+    ``dead``: (task id, reason) of each that became a dead letter.
+    ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
+    ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
+    """
+
+    now_us: int
+    handed_over: int
+    due: int | None
+    relay: int | None
+    leased: int | None
+    has_timer: bool
+    dead: list[tuple[str, str]]
+    read_at: float
+    refused: list[tuple[str, int]] = field(default_factory=list)
+
+    def seconds_until(self, head: int | None) -> float | None:
+        """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
+        if head is None:
+            return None
+        return (head * 1000 - self.now_us) / 1_000_000 - (clock.monotonic() - self.read_at)
+
+    def is_past(self, head: int | None) -> bool:
+        return head is not None and head * 1000 <= self.now_us
+
+
+@dataclass(frozen=True)
+class LeasedEntry:
+    """An entry under a lease, and what was made of it so far.
+
+    ``attempts`` were made at it, ``refusals`` of them ended in a no of the broker;
+    ``uncertain``: of some it is not known how they ended.
+    ``ahead``: Unix time by Redis's clock, less this process's monotonic one, in seconds.
+    """
+
+    token: str
+    member: bytes
+    record: Record
+    template: bytes | None
+    attempts: int
+    refusals: int
+    uncertain: int
+    ahead: float
+
+    @property
+    def task_id(self) -> str:
+        return self.member[6:].decode(errors="replace")
+
+    @property
+    def destination(self) -> str:
+        return self.record.destination
+
+    @property
+    def message(self) -> bytes:
+        """The message to be published, put together anew at each call.
+
+        Raises:
+            ValueError: the record cannot be read.
+        """
+        return self.record.message(self.member[6:], self.template)
+
+    def seconds_until(self, moment: datetime) -> float:
+        """From now by Redis's clock; that of this machine may be wrong."""
+        return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
+
+    @property
+    def hand_over(self) -> str:
+        """Names this hand-over of the task, all attempts at it.
+
+        A task that is scheduled anew under its id, or a retry, has an insertion number of its own;
+        one that is rescheduled has another due time.
+        """
+        return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.due_ms}"
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no attempt was made at it before."""
+        return not self.attempts
