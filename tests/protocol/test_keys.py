@@ -30,10 +30,8 @@ SCENARIOS = {
     name.lower(): scenario for name, scenario in globals().items() if isinstance(scenario, Keys)
 }
 
-AFTER_CANCEL = (
-    "an older replace after a newer cancel",
-    "an older replace after a newer k",
-)
+AFTER_CANCEL = "an older replace after a newer cancel"
+AFTER_KEEP = "an older replace after a newer keep"
 AFTER_MOVE = "an older replace after a newer move"
 CANCELS = "an older cancel after a newer cancel"
 AFTER_REPLACE = "an older replace after a newer replace"
