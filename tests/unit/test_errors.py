@@ -76,11 +76,6 @@ SENTENCES = [
         (DelayQError, ValueError),
     ),
     (
-        ItemsRefused(2, 450, 17, "task 'a' is already scheduled"),
-        "2 of 450 items were refused; the first is number 17: task 'a' is already scheduled",
-        (DelayQError,),
-    ),
-    (
         AlreadyScheduled("a", "b"),
         (
             "task 'b' is already scheduled under this key; cancel it first, or say by "
@@ -92,6 +87,11 @@ SENTENCES = [
         InFlight("a"),
         "task 'a' is being published this moment; try again shortly",
         (AlreadyScheduled,),
+    ),
+    (
+        ItemsRefused(2, 450, 17, "task 'a' is already scheduled"),
+        "2 of 450 items were refused; the first is number 17: task 'a' is already scheduled",
+        (DelayQError,),
     ),
     (
         MessageTooLarge("a", 1_000_001, 1_000_000),
