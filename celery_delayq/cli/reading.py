@@ -106,6 +106,9 @@ def _facts(task: ScheduledTask) -> dict[str, Any]:
         "queue": task.queue,
         "due": task.due.isoformat(),
         "created": task.created.isoformat(),
+        "changed": task.changed.isoformat(),
+        "revision": task.revision,
+        "host": task.host,
         "state": task.state.value,
         **({"reason": task.reason} if task.reason else {}),
     }

@@ -11,6 +11,7 @@ from celery import Celery
 from celery.utils.saferepr import saferepr
 from kombu.utils.json import loads
 
+from .. import clock
 from ..clock import from_ms
 from ..message.body import body_of
 from ..store import Entry, State
@@ -20,7 +21,11 @@ MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
 
 @dataclass(frozen=True)
 class ScheduledTask:
-    """One entry of the store."""
+    """One entry of the store.
+
+    ``changed``: when that was last, by scheduling it or since. ``revision``: the same in us; each
+    state of an entry has another one, so ``edit`` can tell by it what its caller has seen.
+    """
 
     id: str
     task: str
@@ -29,6 +34,8 @@ class ScheduledTask:
     created: datetime
     state: State
     reason: str = ""
+    changed: datetime = clock.EPOCH
+    revision: int = 0
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _app: Celery | None = field(default=None, repr=False, compare=False)
 
@@ -43,6 +50,8 @@ class ScheduledTask:
             created=from_ms(entry.created_ms),
             state=entry.state,
             reason=entry.reason,
+            changed=from_ms(entry.changed_us // 1000),
+            revision=entry.changed_us,
             _app=app,
         )
         try:
@@ -58,6 +67,12 @@ class ScheduledTask:
             return replace(made, reason=f"{entry.reason}; {why}" if entry.reason else why)
         # Protocol 1 keeps the task's name with its arguments.
         return made if made.task else replace(made, task=made._call.get("task", ""))
+
+    @property
+    def host(self) -> str:
+        """The process that scheduled it, as Celery names it: ``gen123@host``."""
+        origin = self._envelope.get("headers", {}).get("origin")
+        return origin if isinstance(origin, str) else ""
 
     @property
     def args(self) -> tuple[Any, ...] | None:

@@ -11,6 +11,8 @@ from ..clock import EPOCH, When
 from .outcome import Outcome
 from .record import Extras, NewRecord, Record
 
+NO_RECORD = Record(b"", 0)
+
 
 class State(str, Enum):
     """Where an entry stands."""
@@ -33,6 +35,7 @@ class Entry:
     reason: str = ""
     changed_us: int = 0
     extras: Extras = field(default_factory=Extras)
+    record: Record = field(default=NO_RECORD, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
