@@ -75,7 +75,7 @@ def test_what_is_sent_is_what_a_call_with_these_arguments_sends(
     for link in ("link", "link_error"):
         if link in options:
             options[link] = add.s(3)
-    new = (("ü", 2**70, [1, {"x": None}])[:2], {})
+    new = (("ü", 2**60, [1, {"x": None}])[:2], {})
     expected = sent_plainly(redis, lambda: add.apply_async(*new, **options))
     for _ in range(2 if shared else 1):  # a message is sent for the first time
         app.delayq.cancel("a")
