@@ -168,7 +168,7 @@ end
 
 -- That entry stays, and the new one is not written.
 local function keep(entry, at, text)
-  if owes == 2 then
+  if owes == 2 and entry.id ~= ARGV[at] then
     local name = name_in(ARGV[at + 4])
     if name and brought[name] then cache[name] = split_lines(brought[name]) end
     local record = record_of(ARGV[at + 3], six_bytes(0), text, created_now, changed_now, ARGV[at + 4])
