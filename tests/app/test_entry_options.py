@@ -56,17 +56,14 @@ def test_they_are_the_entry_s_whatever_way_it_is_scheduled(app, add, delayq, way
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_of_them_is_in_the_message(app, add, delayq, redis, way):
+def test_nothing_of_them_is_in_the_message(app, add, delayq, way):
     app.conf.delayq_capture_eta = True
 
     WAYS[way](add, WORDS)
     [waiting] = delayq.tasks()
 
-    assert "delayq_key" not in str(envelope(delayq, waiting.id).raw)
-    assert "grace" not in str(delayq.get(waiting.id).args)
-    assert delayq.reschedule(waiting.id, LONG_AGO)
-    delayq.services.entries.find(waiting.id)
-    assert b'"k"' not in redis.hget("{delayq:0}:records", waiting.id).rpartition(b"\n")[0]
+    text = f"{envelope(delayq, waiting.id).raw} {delayq.get(waiting.id).args}"
+    assert [name for name in WORDS if name in text] == []
 
 
 def test_a_message_arrives_as_without_them(add, delayq, redis):
@@ -139,10 +136,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("said", "name", "value", "expected"), WRONG)
-def test_what_cannot_be_honoured_is_refused_before_anything_is_written(
-    app, add, delayq, redis, said, name, value, expected
-):
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: ascii(wrong[0])[:40])
+def test_what_cannot_be_honoured_is_refused_before_anything_is_written(add, delayq, redis, wrong):
+    said, *facts = wrong
     options = {f"delayq_{one}": given for one, given in said.items()}
     calls = [
         lambda: delayq.schedule(add.s(1), at=FAR, **said),
@@ -153,8 +149,7 @@ def test_what_cannot_be_honoured_is_refused_before_anything_is_written(
     for call in calls:
         with pytest.raises(InvalidOption) as caught:
             call()
-        assert (caught.value.name, caught.value.value) == (name, value)
-        assert caught.value.expected == expected
+        assert [caught.value.name, caught.value.value, caught.value.expected] == facts
     assert redis.keys() == []
 
 
@@ -191,10 +186,10 @@ def test_with_them_an_eta_is_captured_however_near_it_is(app, add, delayq, redis
 def test_a_stamp_or_a_header_of_the_same_name_is_none_of_them(add, delayq, redis):
     stamped = {"delayq_key": "stamp", "stamped_headers": ["delayq_key"]}
 
-    plain = add.apply_async((1,), **stamped)
+    add.apply_async((1,), **stamped)
     held = add.apply_async((1,), delayq_at=FAR, headers={"delayq_tags": ["mine"]}, **stamped)
 
-    assert plain and redis.llen("celery") == 1
+    assert redis.llen("celery") == 1
     assert terms(delayq, held.id) == ("", (), None)
     assert envelope(delayq, held.id).headers["stamps"] == {"delayq_key": "stamp"}
     assert envelope(delayq, held.id).headers["delayq_tags"] == ["mine"]
