@@ -9,7 +9,7 @@ from tests.app.support import FAR
 
 
 def labels(app, task_id):
-    _, text, header_end, *_ = app.delayq.services.scripts[0].call("find", id=task_id)
+    _, _, text, header_end, *_ = app.delayq.services.scripts[0].call("find", target=f"i{task_id}")
     return text[header_end + FORM - 13 : header_end + FORM]
 
 

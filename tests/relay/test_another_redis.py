@@ -250,7 +250,7 @@ def test_what_cannot_be_put_together_becomes_dead_and_the_others_go_on(other_red
         other_redis.due_now(task_id=task_id)
     scripts = other_redis.delayq.services.scripts[0]
     store = redis.Redis.from_url(other_redis.app.conf.delayq_url)
-    text, header_end = scripts.call("find", id="bad")[1:3]
+    text, header_end = scripts.call("find", target="ibad")[2:4]
     store.hset(scripts.keys["records"], "bad", text[: header_end + FORM + 1 + NAME_BYTES])
     other_redis.relay_once()
     (arrived,) = lists(other_redis).values()

@@ -19,7 +19,7 @@ def counted(store):
 def test_the_order_of_names_is_the_headers():
     script = load()["find"]
     assert script.keys[:2] == ("due", "relay")
-    assert (script.arguments, script.rest) == (("id",), None)
+    assert (script.arguments, script.rest) == (("target",), None)
 
 
 def test_the_last_argument_may_take_many():
@@ -30,11 +30,11 @@ def test_the_last_argument_may_take_many():
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"id": "a", "due": 1}, {"ID": "a"}],
+    [{}, {"target": "ia", "due": 1}, {"TARGET": "ia"}],
     ids=["missing", "extra", "misspelt"],
 )
 def test_arguments_that_the_header_does_not_name_are_a_type_error(store, given):
-    with pytest.raises(TypeError, match=r"^find takes \['id'\], got \["):
+    with pytest.raises(TypeError, match=r"^find takes \['target'\], got \["):
         store.scripts.call("find", **given)
 
 

@@ -152,7 +152,7 @@ def test_whatever_the_name_and_the_labels_a_record_is_read(store, name, labels):
     record = support.new_record("a", b"L6:celery", share=True)
     body = b"T" + name + record.body[13:]
     store.put("a", replace(record, labels=b"0" + labels, body=body), FAR_MS)
-    state, text, header_end, *_ = store.scripts.call("find", id="a")
+    state, _, text, header_end, *_ = store.scripts.call("find", target=b"ia")
     found = Record(text, header_end)
     assert (state, found.due_ms, found.name) == (b"scheduled", FAR_MS, name)
     store.check()

@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 
 from celery_delayq.store.keys import KEYS
-from celery_delayq.store.scripts import prelude
+from celery_delayq.store.scripts import load, prelude
 
 FOLDER = resources.files("celery_delayq.store") / "lua"
 SOURCES = {
@@ -51,7 +51,7 @@ def without_strings(text):
 
 
 def opening(name):
-    """The locals that take KEYS and ARGV, as (name, value) pairs, and the body behind them."""
+    """The locals that take ARGV, as (name, value) pairs, and the body behind them."""
     pairs, lines = [], code(name).strip().splitlines()
     while lines:
         statement, taken = lines[0], 1
@@ -105,14 +105,22 @@ def test_positions_are_numbered_from_one_without_a_gap(name, kind):
 
 
 @each_script
-def test_each_position_becomes_the_local_that_the_header_names(name):
+def test_each_argument_becomes_the_local_that_the_header_names(name):
     pairs, _ = opening(name)
     taken = {}
     for local, value in pairs:
         ((kind, at),) = POSITION.findall(value)
         assert (kind, int(at)) not in taken
         taken[kind, int(at)] = local
-    assert taken == declared(name)
+    assert taken == {place: word for place, word in declared(name).items() if place[0] == "ARGV"}
+
+
+@each_script
+def test_the_keys_are_the_locals_that_the_header_names(name):
+    names = [word for (kind, _), word in sorted(declared(name).items()) if kind == "KEYS"]
+    loaded = load()[name.removesuffix(".lua")].text
+    assert f"\nlocal {', '.join(names)} = unpack(KEYS)\n" in loaded or not names
+    assert not re.search(r"\bKEYS\b", code(name))
 
 
 @each_script
@@ -121,15 +129,19 @@ def test_behind_the_opening_no_position_is_named_again(name):
     assert not POSITION.search(body)
     assert "KEYS" not in body
     for start in rest(name):
-        assert re.search(rf"for at = {start}, #ARGV(, [A-Z]+)? do", body)
+        assert re.search(rf"for at = ({start}|FIRST), #ARGV(, [A-Z]+)? do", body)
+        assert "FIRST" not in body or re.search(rf"\bFIRST\b.* = {start}\b", body)
     assert ("ARGV" in body) == bool(rest(name))
 
 
 @each_script
 def test_every_declared_name_is_used(name):
     body = without_strings(opening(name)[1])
-    unused = [word for word in declared(name).values() if not re.search(rf"\b{word}\b", body)]
-    assert unused == []
+    words = set(re.findall(r"\w+", body))
+    # The steps of the prelude take keys out of one table.
+    if "keys" in words:
+        words |= set(re.findall(r"\bkeys\.(\w+)", load()[name.removesuffix(".lua")].text))
+    assert [word for word in declared(name).values() if word not in words] == []
 
 
 @each_script

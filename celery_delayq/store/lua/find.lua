@@ -20,7 +20,9 @@ Returns  {state, id, record, its header_end, the template that it shares or '', 
 Cost     O(log N)
 Keeps    changes nothing
 ]]
-local id, name = meant_by(ARGV[1], holders)
+local target = ARGV[1]
+
+local id, name = meant_by(target, holders)
 local places = {due, relay, leased, refused, parked = parked}
 
 local record = id and redis.call('HGET', records, id)

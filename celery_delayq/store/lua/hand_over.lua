@@ -51,7 +51,7 @@ if alive_ms > 0 then
 end
 
 local members, fresh = due_members(due, now, limit)
-local lists, cache, killed, refused = {}, {}, {}, {}
+local lists, cache, killed, turned_down = {}, {}, {}, {}
 local taken, bytes = 0, 0
 
 local function die(member, reason)
@@ -149,7 +149,7 @@ local function put_off(list, reason)
   redis.call('HSET', claims, unpack(counted))
   if #again == 0 then return end
   redis.call('ZADD', due, unpack(again))
-  refused[#refused + 1], refused[#refused + 2] = reason, #again / 2
+  turned_down[#turned_down + 1], turned_down[#turned_down + 2] = reason, #again / 2
 end
 
 local rotates = false
@@ -190,7 +190,7 @@ for _, full in ipairs(lists) do
     depart(leaving, 'h', now, keys)
   end
 end
-if #refused == 0 then
+if #turned_down == 0 then
   remove_taken(due, members, fresh, taken)
 else
   -- By name: what waits has another rank by now.
@@ -224,4 +224,4 @@ local function promised()
 end
 
 local has_timer = asleep_ms > 0 and promised() or 0
-return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer, killed, refused}
+return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer, killed, turned_down}
