@@ -94,7 +94,7 @@ def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
     while more:
         seen = engine.hand_over()
         report(hooks, seen)
-        went, more = went + seen.handed_over, seen.is_past(seen.due)
+        went, more = went + seen.handed_over, seen.is_past(seen.due) or seen.is_past(seen.back)
     more = seen.is_past(seen.relay)
     while more:
         batch = relay.batch(lambda: False)

@@ -100,7 +100,7 @@ class Relay:
             wait,
             reason,
         )
-        self.engine.nack("refused", [entry], wait=wait, uncertain=uncertain)
+        self.engine.nack("refused", [entry], wait=wait, uncertain=uncertain, reason=reason)
 
     def close(self) -> None:
         self._link.close()

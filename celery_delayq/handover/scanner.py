@@ -161,7 +161,7 @@ class Scanner:
         relay_in = max(0.0, self._relay_again - clock.monotonic())
         seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in)
         report(self._hooks, seen)
-        more = seen.is_past(seen.due)
+        more = seen.is_past(seen.due) or seen.is_past(seen.back)
         more = self._take_back(shard, seen) or more
         more = self._relay_due(shard, seen) or more
         if not more:
@@ -200,7 +200,8 @@ class Scanner:
             relay = max(relay, self._relay_again - clock.monotonic())
         # Another scanner has its timer set. Should it be dead, this one comes a little later.
         grace = 0.0 if seen.has_timer else GRACE * random.uniform(1.0, 2.0)
-        waits = (seen.seconds_until(seen.due), seen.seconds_until(seen.leased), relay)
+        heads = (seen.due, seen.leased, seen.back)
+        waits = (*map(seen.seconds_until, heads), relay)
         wanted = [max(0.0, wait) + grace for wait in waits if wait is not None]
         return min([asleep - (clock.monotonic() - seen.read_at), *wanted])
 

@@ -94,13 +94,14 @@ class Engine:
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
         # make every wait late by half a round trip, which is most of a scanner's lateness.
         read_at = (asked + clock.monotonic()) / 2
-        due, relay, leased = (None if head < 0 else head for head in heads)
+        due, relay, leased, back = (None if head < 0 else head for head in heads)
         return Seen(
             now_us,
             handed_over,
             due,
             relay,
             leased,
+            back,
             bool(has_timer),
             _pairs(dead),
             read_at,
@@ -168,7 +169,7 @@ class Engine:
             verdict: See ``nack.lua``.
             wait: Seconds until the next attempt, where it was refused.
             uncertain: Whether some queue may have it although it was refused.
-            reason: Why, where it is dead.
+            reason: Why, where it is refused or dead.
         """
         return sum(
             self._scripts.call(

@@ -23,7 +23,12 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry as read from the store."""
+    """An entry as read from the store.
+
+    ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
+    ``attempts``: how often it was sent, or may have been.
+    ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
+    """
 
     task_id: str
     state: State
@@ -33,16 +38,26 @@ class Entry:
     reason: str = ""
     changed_us: int = 0
     extras: Extras = field(default_factory=Extras)
+    attempts: int = 0
+    next_try_ms: int | None = None
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many entries are in which state; the next due time; how many scanners are alive."""
+    """How many entries are in which state; the next due time; how many scanners are alive.
+
+    ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
+    and wait for their next try, which are overdue. ``paused`` fell due while they were.
+    """
 
     scheduled: int
     in_flight: int
     dead: int
     scanners: int
+    overdue: int
+    paused: int
+    refused: int
     next_due_ms: int | None
     now_ms: int
 
@@ -90,6 +105,7 @@ class Receipt:
 class Seen:
     """What one call of ``hand_over`` did and saw; times in ms, ``None`` where there is no head.
 
+    ``back``: when an entry comes back to wait that waits for another reason than its due time.
     ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
     ``dead``: (task id, reason) of each that became a dead letter.
     ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
@@ -101,6 +117,7 @@ class Seen:
     due: int | None
     relay: int | None
     leased: int | None
+    back: int | None
     has_timer: bool
     dead: list[tuple[str, str]]
     read_at: float

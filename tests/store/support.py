@@ -35,7 +35,7 @@ TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
 NOW_MS = 1_800_000_000_000
 FAR_MS = NOW_MS + 86_400_000
 
-INDEXES = ("due", "relay", "leased", "dead")
+INDEXES = ("due", "relay", "leased", "refused", "dead")
 # A template: between the lines belong id, delivery tag, body, id, root, parent, args, kwargs, due.
 LINES = [
     '{"properties": {"correlation_id": "',
@@ -235,7 +235,7 @@ class Store:
         counted = Counter(task_id for ids in places.values() for task_id in ids)
         assert set(counted.values()) <= {1}, "an id is in two places"
         assert counted.keys() == held, "an index and the records differ"
-        assert found["errors"].keys() == places["dead"]
+        assert places["dead"] | places["refused"] <= found["errors"].keys() <= held
         assert places["leased"] <= found["claims"].keys() <= held
         shared_by = Counter(filter(None, map(template_of, found["records"].values())))
         assert {name: int(count) for name, count in found["template_uses"].items()} == shared_by

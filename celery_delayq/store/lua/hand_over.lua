@@ -29,9 +29,9 @@ ARGV[6]  longest_ms    longest wait between two attempts at an entry that was re
 ARGV[7]  asleep_ms     for how long the caller sleeps at most, before it asks again; 0: it may not ask again
 ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
 
-Returns  {now in us, handed over, heads of due, relay and leased in ms or -1, 1 if the caller is to be up
-         for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused by
-         their lists, to be tried again}
+Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
+         is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
+         by their lists, to be tried again}
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due` or in its list, never in both, never in neither
 ]]
@@ -50,9 +50,10 @@ if alive_ms > 0 then
   redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
 end
 
+local bytes = retry_refused(now, limit, max_bytes, keys)
 local members, fresh = due_members(due, now, limit)
 local lists, cache, killed, turned_down = {}, {}, {}, {}
-local taken, bytes = 0, 0
+local taken = 0
 
 local function die(member, reason)
   bury(dead, errors, now, member, reason)
@@ -130,10 +131,9 @@ local function read_ahead()
 end
 
 -- A list that cannot be pushed to (it is of another type, a right is missing) does not make dead what
--- is bound for it: that waits in `due`, under a later score, and longer each time.
-local waits = {} -- members that this was done to
+-- is bound for it: that waits for its next try, and longer each time.
 local function put_off(list, reason)
-  local again, counted, ids = {}, {}, {}
+  local again, counted, failed = {}, {}, {}
   for at, text in ipairs(redis.call('HMGET', claims, unpack(list.ids))) do
     local claim, member = parse_claim(text), list.members[at]
     claim.attempts, claim.refusals = claim.attempts + 1, claim.refusals + 1
@@ -143,22 +143,24 @@ local function put_off(list, reason)
     else
       again[#again + 1] = whole(now + math.min(longest_ms, 1000 * 2 ^ claim.refusals))
       again[#again + 1] = member
-      waits[member] = true
+      failed[#failed + 1], failed[#failed + 2] = list.ids[at], reason
     end
   end
   redis.call('HSET', claims, unpack(counted))
   if #again == 0 then return end
-  redis.call('ZADD', due, unpack(again))
+  redis.call('HSET', errors, unpack(failed))
+  redis.call('ZADD', refused, unpack(again))
   turned_down[#turned_down + 1], turned_down[#turned_down + 2] = reason, #again / 2
 end
 
 local rotates = false
-local known = false -- whether anything may be known of these entries from an earlier attempt
+local known, failed = false, false -- whether there may be claims, and errors, of an earlier attempt
 if #members > 0 then
   known = redis.call('HLEN', claims) > 0
+  failed = known and redis.call('HLEN', errors) > 0
   rotates = is_full(tombstones, tombstones_old, #members)
   recent = recent_of(now_us, meta)
-  check_types({dead, tags}, {template_uses, errors, fences, holders})
+  check_types({dead, tags, refused}, {template_uses, errors, fences, holders})
   -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
   redis.call('ZREM', due, '')
@@ -186,28 +188,19 @@ for _, full in ipairs(lists) do
   elseif pushed then
     handed_over = handed_over + full.size
     local leaving = full.leaving
-    leaving.ids, leaving.claimed, leaving.shared = full.ids, known, full.shared
+    leaving.ids, leaving.claimed, leaving.failed, leaving.shared = full.ids, known, failed, full.shared
     depart(leaving, 'h', now, keys)
   end
 end
-if #turned_down == 0 then
-  remove_taken(due, members, fresh, taken)
-else
-  -- By name: what waits has another rank by now.
-  local gone = {}
-  for at = 1, taken do
-    if not waits[members[at]] then gone[#gone + 1] = members[at] end
-  end
-  if #gone > 0 then redis.call('ZREM', due, unpack(gone)) end
-end
+remove_taken(due, members, fresh, taken)
 if rotates then rotate(tombstones, tombstones_old) end
 
-local heads = {head_of(due), head_of(relay), head_of(leased)}
+local heads = {head_of(due), head_of(relay), head_of(leased), head_of(refused)}
 
 -- One scanner is up for what comes next; were it all of them, a hundred scanners would call a hundred
 -- times for each due time. Another takes its place where that one was to be up later, or is overdue.
 local function promised()
-  local waits, next_up = {0, relay_ms, 0}, math.huge
+  local waits, next_up = {0, relay_ms, 0, 0}, math.huge
   for at, head in ipairs(heads) do
     if head >= 0 then next_up = math.min(next_up, math.max(head, now + waits[at])) end
   end
@@ -224,4 +217,4 @@ local function promised()
 end
 
 local has_timer = asleep_ms > 0 and promised() or 0
-return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer, killed, turned_down}
+return {now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, killed, turned_down}

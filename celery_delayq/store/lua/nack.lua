@@ -1,11 +1,14 @@
 --[[ nack: give claimed entries back, or declare them dead.
 
-KEYS[1]  relay         ZSET  member -> due time, ms
-KEYS[2]  leased        ZSET  member -> lease deadline, ms
-KEYS[3]  dead          ZSET  member -> since when, ms
-KEYS[4]  records       HASH  id -> record
-KEYS[5]  claims        HASH  id -> claim
-KEYS[6]  errors  HASH  id -> what went wrong with it last
+KEYS[1]  due      ZSET  member -> due time, ms
+KEYS[2]  relay    ZSET  member -> due time, ms
+KEYS[3]  leased   ZSET  member -> lease deadline, ms
+KEYS[4]  dead     ZSET  member -> since when, ms
+KEYS[5]  refused  ZSET  member -> next try, ms
+KEYS[6]  records  HASH  id -> record
+KEYS[7]  holders  HASH  key -> id of the entry that has it
+KEYS[8]  claims   HASH  id -> claim
+KEYS[9]  errors   HASH  id -> what went wrong with it last
 
 ARGV[1]     token      the claim's fencing token
 ARGV[2]     verdict    unsent: it never left, nothing is counted
@@ -14,19 +17,19 @@ ARGV[2]     verdict    unsent: it never left, nothing is counted
                        dead: refused for the last time
 ARGV[3]     wait_ms    refused: how long until the next attempt, >= 0
 ARGV[4]     uncertain  1: a copy may be in some queue, although it was refused; or 0
-ARGV[5]     reason     dead: why
+ARGV[5]     reason     refused, dead: why
 ARGV[6...]  members    the entries
 
 Returns  how many were still leased under this token
 Cost     O(M log N)
-Keeps    an entry is in exactly one of `relay`, `leased` and `dead`
+Keeps    an entry is in exactly one of `relay`, `refused`, `leased` and `dead`
 ]]
 local token, verdict, wait_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
-check_types({relay, leased, dead}, {records, claims, errors})
+check_types({relay, leased, dead, refused}, {records, holders, claims, errors})
 allow_when_full(errors)
 
 local function give_back(member)
@@ -43,8 +46,12 @@ local function give_back(member)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
     redis.call('ZREM', leased, member)
   else
-    local due = verdict == 'refused' and whole(now + wait_ms) or due_as_before(records, id, now)
-    put_back(relay, due, leased, member, claims, claim)
+    local index, due = welcome(member, now, keys)
+    if verdict == 'refused' then
+      index, due = refused, whole(now + wait_ms)
+      redis.call('HSET', errors, id, reason)
+    end
+    put_back(index, due, leased, member, claims, claim)
   end
   returned = returned + 1
 end

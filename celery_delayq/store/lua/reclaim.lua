@@ -1,9 +1,11 @@
 --[[ reclaim: take back entries whose lease ran out; their scanner died or hung.
 
-KEYS[1]  relay    ZSET  member -> due time, ms
-KEYS[2]  leased   ZSET  member -> lease deadline, ms
-KEYS[3]  records  HASH  id -> record
-KEYS[4]  claims   HASH  id -> claim
+KEYS[1]  due      ZSET  member -> due time, ms
+KEYS[2]  relay    ZSET  member -> due time, ms
+KEYS[3]  leased   ZSET  member -> lease deadline, ms
+KEYS[4]  records  HASH  id -> record
+KEYS[5]  holders  HASH  key -> id of the entry that has it
+KEYS[6]  claims   HASH  id -> claim
 
 ARGV[1]  limit      most entries to take back, 1..1000
 ARGV[2]  max_bytes  stop after the entry that reaches so many bytes, > 0
@@ -16,16 +18,15 @@ local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)
 local reclaimed, bytes = {}, 0
-check_types({relay, leased}, {records, claims})
+check_types({relay, leased}, {records, holders, claims})
 allow_when_full(claims)
 
 local function take_back(member, claim)
-  local id = id_of(member)
   claim.attempts, claim.uncertain = claim.attempts + 1, true
-  local due, read = due_as_before(records, id, now)
+  local index, due, read = welcome(member, now, keys)
   bytes = bytes + read
-  put_back(relay, due, leased, member, claims, claim)
-  reclaimed[#reclaimed + 1] = id
+  put_back(index, due, leased, member, claims, claim)
+  reclaimed[#reclaimed + 1] = id_of(member)
 end
 
 -- First those that ended. Then any whose deadline is further off than its lease was long: Redis's

@@ -130,7 +130,7 @@ local function present(id)
   if not header_end then return entry end
   entry.member = member_of(record, header_end, id)
   entry.place, entry.score, entry.there = place_of(places, entry.member, record, header_end)
-  entry.claim = entry.place ~= due and parse_claim(redis.call('HGET', claims, id))
+  entry.claim = (entry.place ~= due or leftovers) and parse_claim(redis.call('HGET', claims, id))
   if entry.place == leased then
     entry.state = tonumber(entry.score) > now and 'leased' or 'waiting'
     entry.claim.uncertain = true
