@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from typing import NamedTuple
 
 from .. import clock
 from ..clock import EPOCH, When
@@ -63,6 +64,29 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Pause:
+    """What is paused: a queue, a task, or neither, which is everything.
+
+    Attributes:
+        queue: The queue that is paused, or ``None``.
+        task: The name of the task that is paused, or ``None``.
+        since: When it was.
+        late: Whether it counts as lateness for entries with a late policy.
+        parked: How many entries fell due meanwhile, and are still here.
+        resumed: Whether they are coming back.
+        rate: How many of them come back a second at most; ``None``: as fast as it goes.
+    """
+
+    queue: str | None
+    task: str | None
+    since: datetime
+    late: bool
+    parked: int
+    resumed: bool
+    rate: float | None
+
+
+@dataclass(frozen=True)
 class NewEntry:
     """An entry to be scheduled.
 
@@ -109,6 +133,7 @@ class Seen:
     ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
     ``dead``: (task id, reason) of each that became a dead letter.
     ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
+    ``skipped``: (task id, why) of each that was too late to leave.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -122,6 +147,7 @@ class Seen:
     dead: list[tuple[str, str]]
     read_at: float
     refused: list[tuple[str, int]] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
     def seconds_until(self, head: int | None) -> float | None:
         """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
@@ -185,3 +211,21 @@ class LeasedEntry:
     def is_first(self) -> bool:
         """Whether no attempt was made at it before."""
         return not self.attempts
+
+
+class Claimed(NamedTuple):
+    """What one claim did.
+
+    ``entries`` are leased; ``dead``: (task id, reason) of each that became a dead letter;
+    ``skipped``: (task id, why) of each that was too late to leave; so many ``parked``, as paused.
+    """
+
+    entries: list[LeasedEntry]
+    dead: list[tuple[str, str]]
+    skipped: list[tuple[str, str]]
+    parked: int
+
+    @property
+    def met(self) -> int:
+        """How many due entries it dealt with."""
+        return sum(map(len, self[:3])) + self.parked

@@ -8,6 +8,7 @@ kind    L or R, as the record has it; in lower case where it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all
 local LATE_POLICY = 4 -- flag
+local RUN_NOW = 8 -- flag
 
 -- The lanes in which an entry can be.
 local function lanes_of(record, header_end)
