@@ -119,7 +119,7 @@ def test_each_argument_becomes_the_local_that_the_header_names(name):
 def test_the_keys_are_the_locals_that_the_header_names(name):
     names = [word for (kind, _), word in sorted(declared(name).items()) if kind == "KEYS"]
     loaded = load()[name.removesuffix(".lua")].text
-    assert f"\nlocal {', '.join(names)} = unpack(KEYS)\n" in loaded or not names
+    assert f"local {', '.join(names)} = unpack(KEYS)\n" in loaded or not names
     assert not re.search(r"\bKEYS\b", code(name))
 
 

@@ -12,6 +12,8 @@ KEYS[9]   errors          HASH  id -> what went wrong with it last
 KEYS[10]  tombstones      HASH  id -> tombstone of what left
 KEYS[11]  tombstones_old  HASH  the same, older
 KEYS[12]  due             ZSET  member -> due time, ms
+KEYS[13]  history         LIST  what happened last, see prelude/history.lua
+KEYS[14]  meta            HASH  history -> how much of it there is
 
 ARGV[1]  asker      who claims, and its number; never used before. With now in us after it, the fencing
                     token: a claim that arrives twice has two
@@ -42,7 +44,7 @@ local until_ms = whole(now + lease_ms)
 local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, token = token})
 
 local function die(member, id, reason)
-  bury(dead, errors, now, member, reason)
+  bury(keys, now, member, reason)
   killed[#killed + 1], killed[#killed + 2] = id, reason
 end
 
@@ -86,4 +88,5 @@ if #ids > 0 then
   redis.call('HSET', claims, unpack(attempts))
 end
 remove_taken(relay, members, fresh, taken)
+write_history(history)
 return {now_us, claimed, table.concat(known, ' '), brought, killed}

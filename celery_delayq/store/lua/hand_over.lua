@@ -19,6 +19,7 @@ KEYS[16]  scanners        ZSET  scanner -> ms until which its last heartbeat cou
 KEYS[17]  timer           STRING  which scanner is up next, and when
 KEYS[18]  fences          HASH  id -> when a call left no entry under it, us
 KEYS[19]  meta            HASH  timeout -> longest call, ms
+KEYS[20]  history         LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -55,7 +56,7 @@ local lists, cache, killed, turned_down = {}, {}, {}, {}
 local taken, bytes = 0, 0
 
 local function die(member, reason)
-  bury(dead, errors, now, member, reason)
+  bury(keys, now, member, reason)
   killed[#killed + 1] = id_of(member)
   killed[#killed + 1] = reason
 end
@@ -112,7 +113,7 @@ local function take(member, id, record)
   messages[at], ids[at], its_members[at] = message, id, member
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
-  if has_extras then note_extras(list.leaving, id, member, record, header_end) end
+  if has_extras or happened then note_extras(list.leaving, id, member, record, header_end) end
 end
 
 -- Records are read many at a time, which is less work than one by one, and no more than fit: what is read
@@ -201,6 +202,7 @@ else
   if #gone > 0 then redis.call('ZREM', due, unpack(gone)) end
 end
 if rotates then rotate(tombstones, tombstones_old) end
+write_history(history)
 
 local heads = {head_of(due), head_of(relay), head_of(leased)}
 

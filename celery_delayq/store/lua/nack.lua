@@ -6,6 +6,8 @@ KEYS[3]  dead          ZSET  member -> since when, ms
 KEYS[4]  records       HASH  id -> record
 KEYS[5]  claims        HASH  id -> claim
 KEYS[6]  errors  HASH  id -> what went wrong with it last
+KEYS[7]  history  LIST  what happened last, see prelude/history.lua
+KEYS[8]  meta    HASH  history -> how much of it there is
 
 ARGV[1]     token      the claim's fencing token
 ARGV[2]     verdict    unsent: it never left, nothing is counted
@@ -38,7 +40,7 @@ local function give_back(member)
   if verdict ~= 'unsent' then claim.attempts = claim.attempts + 1 end
   if verdict == 'refused' or verdict == 'dead' then claim.refusals = claim.refusals + 1 end
   if verdict == 'dead' then
-    bury(dead, errors, now, member, reason)
+    bury(keys, now, member, reason)
     end_claim(claims, id, claim)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
     redis.call('ZREM', leased, member)
@@ -50,4 +52,5 @@ local function give_back(member)
 end
 
 for at = 6, #ARGV do give_back(ARGV[at]) end
+write_history(history)
 return returned
