@@ -129,7 +129,9 @@ class Member:
             raise StoreUnavailable(step, error.why, False) from error.__cause__
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
-        schema, shards, broker, hosts, self.store = (word.decode(errors="replace") for word in known)
+        schema, shards, broker, hosts, self.store = (
+            word.decode(errors="replace") for word in known
+        )
         _agree("layout", schema, SCHEMA)
         _agree("number of shards", shards, str(ours.shards))
         if self._scanner:

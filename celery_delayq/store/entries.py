@@ -18,7 +18,7 @@ from .outcome import Outcome
 from .record import Record
 from .schedule import Scheduler, too_late
 from .scripts import Scripts
-from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
+from .values import Cancelled, Counts, Entry, Happened, NewEntry, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
 
@@ -186,6 +186,14 @@ class Entries:
                     yield float(score), member, record, templates.get(record.name)
             if not flat:
                 return
+
+    def history(self, limit: int) -> list[Happened]:
+        """What happened last, the newest first."""
+        events = []
+        for event in self._scripts.call("history", limit=limit):
+            with suppress(ValueError):  # somebody else's
+                events.append(Happened.read(event))
+        return events
 
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""

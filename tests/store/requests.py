@@ -10,8 +10,8 @@ from typing import Any
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.store import NewEntry
 from celery_delayq.store.calls import OPERATION_BYTES, Member
-from celery_delayq.store.schedule import _arguments
 from celery_delayq.store.record import destination_for
+from celery_delayq.store.schedule import _arguments
 from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, new_record
 
 TIMEOUT_US = round(MEMBERSHIP.timeout * 1_000_000)

@@ -48,7 +48,7 @@ ARGV[8...] entries    of each entry, one after the other:
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; {now in us, 'templates'}:
          all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
-         the first request {id, c or u, message, why, ...} of whom REVOKED is to be stored for. The text has a
+         the first request {id, c or u, when in us, message, why, ...} of whom REVOKED is to be stored for. The text has a
          word of each entry: its due time; or, where it is not written: -1, the id is scheduled already; -2,
          due past `latest`; -3, an entry of its id is leased; -4, ask again; k and a due time, that one stays.
          Behind it, each after a colon, the ids of who has the key (-1), was replaced, or stays (k).
@@ -163,7 +163,7 @@ end
 
 -- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
 local function owe_one(id, how, message, why)
-  for _, word in ipairs({id, how, message, why}) do owed[#owed + 1] = word end
+  for _, word in ipairs({id, how, whole(call.now_us), message, why}) do owed[#owed + 1] = word end
   if owes > 0 then owe(outbox, outbox_messages, call, id, how, message, why) end
 end
 
@@ -218,7 +218,7 @@ local function displace(entry, id, kept_key)
   local name = template_of(entry.record, entry.header_end)
   if name then leaving.shared[name] = 1 end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
-  if entry.id == id then return depart(leaving, nil, nil, keys) end
+  if entry.id == id then return depart(leaving, nil, now, keys) end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
   local line = lines_for(entry.record, entry.header_end, templates, cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
