@@ -1,6 +1,8 @@
 """`delayq.history()`: what happened last, of as many as the setting says, over all shards."""
 
-import multiprocessing
+import contextlib
+import subprocess
+import sys
 from datetime import timezone
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from celery_delayq.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
-from tests.support.shards import each, total, with_one_shard
+from tests.support.shards import SHARDS, each, total, with_one_shard
 
 WRITERS = 8
 TURNS = 40
@@ -108,31 +110,41 @@ def test_a_limit_that_is_none_is_an_error(delayq, limit):
     assert str(caught.value) == f"limit is {limit!r}; expected a whole number of events from 0"
 
 
-def come_and_go(app, writer):
-    for turn in range(TURNS):
-        task_id = f"{writer}.{turn}"
-        app.send_task("t", task_id=task_id, delayq_at=FAR)
-        app.delayq.cancel(task_id)
-    app.delayq.close()
+WRITER = """
+import sys
+from celery import Celery
+from celery_delayq import DelayQ
+
+url, history, shards, writer, turns, far = sys.argv[1:]
+app = Celery(broker=url)
+app.conf.update(delayq_history=int(history), delayq_shards=int(shards))
+delayq = DelayQ(app)
+for turn in range(int(turns)):
+    task_id = f"{writer}.{turn}"
+    app.send_task("t", task_id=task_id, delayq_at=int(far))
+    assert delayq.cancel(task_id)
+"""
 
 
-def test_it_is_never_longer_while_eight_processes_write(app, delayq, redis):
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=come_and_go, args=(app, writer)) for writer in range(WRITERS)]
-    for one in writers:
-        one.start()
+def test_it_is_never_longer_while_eight_processes_write(delayq, redis, url):
+    facts = [url, LENGTH, SHARDS]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, *map(str, [*facts, writer, TURNS, FAR])])
+        for writer in range(WRITERS)
+    ]
     lengths = set()
-    while any(one.is_alive() for one in writers):
+    while any(one.poll() is None for one in writers):
         lengths |= {redis.llen(key) for key in each("history")}
-        writers[0].join(0.001)
-    assert [one.exitcode for one in writers] == [0] * WRITERS
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            writers[0].wait(0.002)
+    assert [one.returncode for one in writers] == [0] * WRITERS
 
     assert max(lengths) == LENGTH
     assert {redis.llen(key) for key in each("history")} == {LENGTH}
     events = delayq.history()
     assert len(events) == LENGTH
     assert [one.when for one in events] == sorted((one.when for one in events), reverse=True)
-    # Of each task what happened last comes first, and of the last one all is there.
+    # Of each task what happened last comes first; of the last of all nothing is missing.
     known = {}
     for one in events:
         known.setdefault(one.id, []).append(one.what)
