@@ -18,16 +18,18 @@ from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
 from ..operations import changing, checking, history, reading
 from ..operations.history import Event
-from ..operations.revoked import has_backend, mark_revoked
+from ..operations.targets import Named
 from ..operations.task import ScheduledTask
+from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk, Item
+from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
 from ..store import Counts, Finding, Outcome, State
 from . import contract, registry, signals
 from .calls import call_signature
-from .results import ScheduledResult
+from .results import ScheduledResult, held
 from .setup import set_up
 
 if TYPE_CHECKING:
@@ -73,28 +75,57 @@ class DelayQ:
         *,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
+        key: str | None = None,
+        conflict: str | None = None,
+        max_wait: DelayInput | None = None,
+        tags: Tags | None = None,
+        late: str | None = None,
+        grace: DelayInput | None = None,
     ) -> ScheduledResult[R]:
         """Schedule a signature; all of its options are honoured.
+
+        What is not given here is as the signature has it, as the option ``delayq_key`` and the
+        like; or else, but for the key, as the task has it, as an attribute of that name.
 
         Args:
             signature: A signature, a canvas (scheduled as one entry), or a task without arguments.
             at: Aware datetime; naive datetime, read in the app's time zone; Unix time in
                 seconds; or ISO 8601 text. The past means at once.
             after: From now: a timedelta, or seconds.
+            key: Text of 1 to 255 bytes, without NUL. Of the tasks that wait under one key there is
+                one at most. Free again once that one has left, was cancelled, or is dead.
+            conflict: What happens where a task waits under the key, or one of the same id is there.
+                ``reject`` (the default): this one is refused. ``keep``: that one stays.
+                ``replace``: this one takes its place. ``earliest``, ``latest``: the one that is due
+                then stays. ``debounce``: as ``replace``, and see *max_wait*.
+            max_wait: With ``debounce``: from the first of a row of calls that replace one another,
+                how long the last one's due time can be put off. Seconds, or a timedelta; by
+                default for ever.
+            tags: Up to 16 texts, each as a key is, by which tasks can be selected.
+            late: ``skip``: it does not run more than *grace* after its due time. ``run`` (the
+                default): it runs, however late.
+            grace: With ``skip``: seconds, or a timedelta.
 
         Returns:
-            A result with ``due``, ``cancel`` and ``reschedule``. With ``task_always_eager`` the
-            task has run: it is an ``EagerResult`` as well, and too late to be cancelled.
+            A result with ``due``, ``cancel`` and ``reschedule``; where an earlier task was kept,
+            that one's, with ``existed``. With ``task_always_eager`` the task has run: it is an
+            ``EagerResult`` as well, and too late to be cancelled.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
-            AlreadyScheduled: the signature brings a task id that is scheduled already.
+            InvalidOption: a key, a tag or a policy that is none.
+            AlreadyScheduled: its key, or the id that the signature brings, is that of a task which
+                is scheduled. ``InFlight``, one of these: that task is being published just now.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)
         # Its message goes to its own app's store, and only that one can cancel it.
         services = registry.services_of(signature.app)
-        return call_signature(services, signature, one_of(services.timezone, at=at, after=after))
+        when = one_of(services.timezone, at=at, after=after)
+        options = as_options(
+            key=key, conflict=conflict, max_wait=max_wait, tags=tags, late=late, grace=grace
+        )
+        return call_signature(services, signature, when, **options)
 
     def schedule_many(
         self,
@@ -125,11 +156,13 @@ class DelayQ:
 
         Returns:
             The ids in the order of the items, and which items were refused and why: one that is
-            bad does not spoil the others. (With ``task_always_eager`` each task has run.)
+            bad does not spoil the others. It is true where all are scheduled, and its
+            ``raise_for_refused()`` raises where some are not. (With ``task_always_eager`` each task
+            has run.)
 
         Raises:
-            InvalidOption: the times do not fit the items; the signature is a canvas, or brings a
-                task id. Nothing was written.
+            InvalidOption: the times do not fit the items, or are missing; the signature is a
+                canvas, brings a task id, or an option that none can have. Nothing was written.
             InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
                 stays; the error's ``so_far`` has it.
@@ -143,11 +176,11 @@ class DelayQ:
 
     # Changing one's mind.
 
-    def cancel(self, task_id: str, *, revoke: bool = False) -> Outcome:
+    def cancel(self, task_id: Named, *, revoke: bool = False) -> Outcome:
         """Remove a scheduled task; its result becomes ``REVOKED``.
 
         Args:
-            task_id: The id that scheduling returned.
+            task_id: What scheduling returned, or its id, as text or a UUID.
             revoke: When it has left already, or may have, tell the workers to drop it, as
                 ``app.control.revoke`` does.
 
@@ -158,7 +191,7 @@ class DelayQ:
 
     def reschedule(
         self,
-        task_id: str,
+        task_id: Named,
         at: TimeInput | None = None,
         *,
         after: DelayInput | None = None,
@@ -167,7 +200,7 @@ class DelayQ:
         """Give a scheduled task another due time; its id stays.
 
         Args:
-            task_id: The id that scheduling returned.
+            task_id: What scheduling returned, or its id, as text or a UUID.
             at: As for :meth:`schedule`.
             after: From now: a timedelta, or seconds.
             by: From its present due time, negative for earlier: a timedelta, or seconds.
@@ -183,13 +216,24 @@ class DelayQ:
 
     # Reading.
 
-    def get(self, task_id: str) -> ScheduledTask | None:
+    def get(self, task_id: Named) -> ScheduledTask | None:
         """A scheduled task, or ``None``.
 
         Raises:
             UnreadableRecord: it was written by a version that this one cannot read.
         """
         return reading.find(self.services, task_id)
+
+    def result(self, task_id: Named) -> ScheduledResult[Any] | None:
+        """The result of a scheduled task, with its due time, as the call returned it; or ``None``.
+
+        Of a chain it is the last task's, without its parents.
+
+        Raises:
+            UnreadableRecord: it was written by a version that this one cannot read.
+        """
+        task = reading.find(self.services, task_id)
+        return None if task is None else held(self.services, task)
 
     def tasks(
         self,
@@ -213,11 +257,11 @@ class DelayQ:
         """How many tasks are in which state, and how many scanners are alive."""
         return reading.counts(self.services)
 
-    def state(self, task_id: str) -> State | None:
+    def state(self, task_id: Named) -> State | None:
         """Where a scheduled task stands, or ``None`` if it is not in the store."""
         return reading.state(self.services, task_id)
 
-    def handed_over(self, task_id: str) -> datetime | None:
+    def handed_over(self, task_id: Named) -> datetime | None:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
         return reading.handed_over(self.services, task_id)
 

@@ -17,7 +17,7 @@ from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
-from .ids import Target, checked_id, target_of_key
+from .ids import Target, checked_id, checked_name, target_of, target_of_key
 from .keys import Keys
 from .outcome import Outcome
 from .record import label_of
@@ -67,8 +67,10 @@ __all__ = [
     "Wakeup",
     "What",
     "checked_id",
+    "checked_name",
     "label_of",
     "new_name",
     "refusal_of",
+    "target_of",
     "target_of_key",
 ]
