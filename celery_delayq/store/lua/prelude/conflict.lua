@@ -111,11 +111,12 @@ local function displace(step, entry, new)
   local name = template_of(entry.record, entry.header_end)
   if name then leaving.shared[name] = 1 end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
-  if entry.id == new.id then return depart(leaving, nil, nil, step.keys) end
+  if entry.id == new.id then return depart(leaving, nil, step.now, step.keys) end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
   local line = lines_for(entry.record, entry.header_end, step.keys.templates, step.cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
   owe_one(step, entry.id, how, message, 'replaced by ' .. new.id)
+  leaving.what = REPLACED
   fence(step.call, entry.id, step.keys.fences)
   depart(leaving, how, step.now, step.keys)
 end
