@@ -136,6 +136,17 @@ def test_nor_where_that_is_in_the_older_generation(store, engine):
     assert is_refused(before)
 
 
+def test_a_fence_of_a_time_before_the_clock_was_set_back_gives_way(store, engine):
+    cancelled(store, b"kk").answer()
+    store.set_ms(NOW_MS - 3_600_000)
+    before = scheduled(store, "late", ms=NOW_MS - 3_600_000)
+    later(store)
+    first(store, to="celery", ms=NOW_MS - 3_600_000)
+    engine.hand_over()
+    assert store.arrived() == ["first"]
+    assert is_refused(before)
+
+
 @pytest.mark.parametrize("sets_aside", [False, True])
 def test_what_is_leased_or_dead_tells_what_is_newer_and_does_not_hold_the_key(
     store, engine, sets_aside

@@ -47,7 +47,7 @@ ARGV[8...] entries    of each entry, one after the other:
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; {now in us, 'templates'}:
          all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
-         the first request {id, c or u, now in us, message, why, ...} of whom REVOKED is to be stored for. The text has a
+         the first request {id, c or u, when (us), message, why, ...} of whom REVOKED is to be stored for. The text has a
          word of each entry: its due time; or, where it is not written: -1, the id is scheduled already; -2,
          due past `latest`; -3, an entry of its id is leased; -4, ask again; k and a due time, that one stays.
          Behind it, each after a colon, the ids of who has the key (-1), was replaced, or stays (k).
@@ -312,5 +312,4 @@ if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(templates) end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
-return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta,
-  #owed > 0 and {owed} or nil)
+return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta, {owed})
