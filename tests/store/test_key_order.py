@@ -263,6 +263,14 @@ def owed(store) -> set[bytes]:
     return set(store.raw.hkeys(store.keys["outbox_messages"]))
 
 
+def test_one_that_is_scheduled_again_by_the_same_call_is_not(store):
+    first(store)
+    made = scheduled(store, "second", "first", owes=1)
+    assert made.answer() == b"%d:first %d:second" % (NOW_MS, NOW_MS)
+    assert owed(store) == {b"second"}
+    assert store.places("first") == ["relay"]
+
+
 def test_an_id_that_gives_way_is_revoked(store):
     first(store)
     assert scheduled(store, "second", conflict="keep", owes=2).answer() == b"k%d:first" % NOW_MS
