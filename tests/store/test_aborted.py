@@ -16,7 +16,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, StoreUnavailable
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
-from celery_delayq.store.record import destination_for
+from celery_delayq.store.record import Extras, destination_for
 from celery_delayq.store.scripts import load
 from tests.operations.table import OPERATIONS, prepare
 from tests.store.support import FAR_MS, NOW_MS, ClockedScripts, Store, new_record, template_of
@@ -214,7 +214,7 @@ def _schedule_one(ready):
 
 
 def _schedule_first(ready):
-    ready.store.entries._templates.clear()
+    ready.store.entries._scheduler._templates.clear()
     ready.store.schedule("new", share=True)
 
 
@@ -230,6 +230,29 @@ def _schedule_late(ready):
     times = [("late0", NOW_MS), ("late1", 2**52)]
     new = [NewEntry(task_id, When("at", ms), record) for task_id, ms in times]
     ready.store.entries.schedule(new)
+
+
+def _schedule_keyed(ready):
+    ready.store.schedule("new", NOW_MS - 9, extras=Extras("new key", ("all", "new")))
+
+
+def _replace(ready):
+    """By the key of one that waits; the caller's own id is taken by another."""
+    extras = Extras("key of list", ("all",))
+    ready.store.schedule("waiting", share=True, extras=extras, conflict="replace", owes=2)
+
+
+def _keep(ready):
+    """A new entry, whose template comes along, gives way; the one that stays is the holder."""
+    record = new_record("new", destination_for("L", "celery"), "", share=True)
+    record = record.with_extras(Extras("key of list"))
+    new = NewEntry("new", When("at", NOW_MS), record, "keep")
+    assert ready.store.entries.schedule([new], owes=2)[0].task_id == "list"
+
+
+def _replace_leased(ready):
+    extras = Extras("key of claimed")
+    ready.store.schedule("claimed", share=True, extras=extras, conflict="replace")
 
 
 def _supersede_plain(task_id):
@@ -271,7 +294,7 @@ def _hand_over(ready):
 NEVER = {
     "ack": ["HDEL"],
     "hand_over": ["ZREM", "HDEL"],
-    "schedule": ["HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
+    "schedule": ["HDEL"],
     "reclaim": ["HDEL"],
 }
 
@@ -282,6 +305,10 @@ CASES = [
     Case("schedule", "refused", _schedule_refused),
     Case("cancel", "without a record", _cancel("ghost"), recordless),
     Case("schedule", "late ones", _schedule_late),
+    Case("schedule", "keyed", _schedule_keyed),
+    Case("schedule", "replacing", _replace, ends="list"),
+    Case("schedule", "giving way", _keep),
+    Case("schedule", "over a lapsed lease", _replace_leased, ends="claimed"),
     Case(
         "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"
     ),
@@ -465,7 +492,8 @@ def one_stop(store, case, nth, side, commands):
     assert max(delivered.values(), default=0) <= 1, f"doubled: {delivered}"
     kinds = left_over(store)
     allowed = {"count_too_high", "template_without_count", "claim_without_record"}
-    allowed |= {"reason_without_dead", "dead_without_record"}
+    allowed |= {"error_without_record", "dead_without_record"}
+    allowed |= {"key_without_entry", "tag_without_entry"}
     assert kinds - ({"unreadable_record"} if unreadable else set()) <= allowed, kinds
     if not kinds:
         store.check()

@@ -162,10 +162,10 @@ def test_a_repetition_of_a_slice_brings_back_nothing_that_left(store):
 def test_a_repetition_of_a_cancel_takes_no_later_entry(store):
     store.schedule("a", FAR_MS)
     call = cancel(store, "a")
-    assert call.answer() == b"done"
+    assert call.answer() == b"done a"
     store.set_ms(NOW_MS + 1)
     store.schedule("a", 7)
-    assert is_told_the_same(store, call, b"done")
+    assert is_told_the_same(store, call, b"done a")
     assert store.score("due", "a") == 7
 
 
@@ -173,9 +173,9 @@ def test_only_the_first_answer_to_a_cancel_has_the_message(store):
     store.schedule("a", FAR_MS, payload="x")
     call = cancel(store, "a")
     verdict, answer, _, message = call.send()
-    assert (verdict, answer) == (b"answer", b"done")
+    assert (verdict, answer) == (b"answer", b"done a")
     assert b"x" in message
-    assert call.send() == [b"answer", b"done"]
+    assert call.send() == [b"answer", b"done a"]
 
 
 @pytest.mark.parametrize("gone", [False, True])

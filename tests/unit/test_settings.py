@@ -17,6 +17,7 @@ DEFAULTS = {
     "min_delay": 0.0,
     "shards": 1,
     "once": False,
+    "catch_up": None,
 }
 EXPECTED = {
     "url": "a redis:// or rediss:// URL",
@@ -30,6 +31,7 @@ EXPECTED = {
     "min_delay": "a number of seconds from 0 to 86400",
     "shards": "a whole number of shards from 1 to 64",
     "once": "true or false",
+    "catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
 }
 ACCEPTED = [
     *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
@@ -43,6 +45,7 @@ ACCEPTED = [
     *(("min_delay", number) for number in (0, 0.5, 86_400)),
     *(("shards", number) for number in (1, 2, 64)),
     *(("once", choice) for choice in (True, False)),
+    *(("catch_up", number) for number in (None, 0.1, 250, 1_000_000)),
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
@@ -60,6 +63,7 @@ REFUSED = [
     *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
     *(("shards", value) for value in (0, 65, -1, 1.5, *NOT_NUMBERS)),
     *(("once", value) for value in (0, 1, None, "true", "no")),
+    *(("catch_up", value) for value in (0, 0.09, 1_000_001, -1, *NOT_NUMBERS[1:])),
 ]
 
 

@@ -36,7 +36,8 @@ ARGV[10] owes          1: REVOKED is to be stored for what is too late to leave;
 
 Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
          is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
-         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late
+         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late; or {now in us} alone, at
+         a heartbeat: nothing was done, as the store knows no process; the caller has to join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
@@ -50,6 +51,7 @@ local now = math.floor(now_us / 1000)
 
 allow_when_full(records)
 if alive_ms > 0 then
+  if redis.call('HEXISTS', meta, 'timeout') == 0 then return {now_us} end
   -- Scanners silent for an hour are forgotten; until then `status` can tell of them.
   redis.call('ZREMRANGEBYSCORE', scanners, '-inf', whole(now - 3600000))
   redis.call('ZADD', scanners, whole(now + alive_ms), scanner)

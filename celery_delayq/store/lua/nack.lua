@@ -1,14 +1,15 @@
 --[[ nack: give claimed entries back, or declare them dead.
 
-KEYS[1]  due      ZSET  member -> due time, ms
-KEYS[2]  relay    ZSET  member -> due time, ms
-KEYS[3]  leased   ZSET  member -> lease deadline, ms
-KEYS[4]  dead     ZSET  member -> since when, ms
-KEYS[5]  refused  ZSET  member -> next try, ms
-KEYS[6]  records  HASH  id -> record
-KEYS[7]  holders  HASH  key -> id of the entry that has it
-KEYS[8]  claims   HASH  id -> claim
-KEYS[9]  errors   HASH  id -> what went wrong with it last
+KEYS[1]   due      ZSET  member -> due time, ms
+KEYS[2]   relay    ZSET  member -> due time, ms
+KEYS[3]   leased   ZSET  member -> lease deadline, ms
+KEYS[4]   dead     ZSET  member -> since when, ms
+KEYS[5]   refused  ZSET  member -> next try, ms
+KEYS[6]   parked   ZSET  lane, due time, kind, member -> 0
+KEYS[7]   records  HASH  id -> record
+KEYS[8]   holders  HASH  key -> id of the entry that has it
+KEYS[9]   claims   HASH  id -> claim
+KEYS[10]  errors   HASH  id -> what went wrong with it last
 
 ARGV[1]     token      the claim's fencing token
 ARGV[2]     verdict    unsent: it never left, nothing is counted
@@ -29,7 +30,8 @@ local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
-check_types({relay, leased, dead, refused}, {records, holders, claims, errors})
+local places = {due, relay, leased, dead, refused, parked = parked}
+check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims, errors})
 allow_when_full(errors)
 
 local function give_back(member)
@@ -46,12 +48,13 @@ local function give_back(member)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
     redis.call('ZREM', leased, member)
   else
-    local index, due = welcome(member, now, keys)
+    local index, due, _, record, header_end = as_before(member, now, keys)
     if verdict == 'refused' then
       index, due = refused, whole(now + wait_ms)
       redis.call('HSET', errors, id, reason)
     end
     put_back(index, due, leased, member, claims, claim)
+    if header_end then take_key(record, header_end, id, places, keys) end
   end
   returned = returned + 1
 end

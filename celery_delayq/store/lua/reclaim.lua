@@ -3,9 +3,12 @@
 KEYS[1]  due      ZSET  member -> due time, ms
 KEYS[2]  relay    ZSET  member -> due time, ms
 KEYS[3]  leased   ZSET  member -> lease deadline, ms
-KEYS[4]  records  HASH  id -> record
-KEYS[5]  holders  HASH  key -> id of the entry that has it
-KEYS[6]  claims   HASH  id -> claim
+KEYS[4]  dead     ZSET  member -> since when, ms
+KEYS[5]  refused  ZSET  member -> next try, ms
+KEYS[6]  parked   ZSET  lane, due time, kind, member -> 0
+KEYS[7]  records  HASH  id -> record
+KEYS[8]  holders  HASH  key -> id of the entry that has it
+KEYS[9]  claims   HASH  id -> claim
 
 ARGV[1]  limit      most entries to take back, 1..1000
 ARGV[2]  max_bytes  stop after the entry that reaches so many bytes, > 0
@@ -18,14 +21,16 @@ local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)
 local reclaimed, bytes = {}, 0
-check_types({relay, leased}, {records, holders, claims})
+local places = {due, relay, leased, dead, refused, parked = parked}
+check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims})
 allow_when_full(claims)
 
 local function take_back(member, claim)
   claim.attempts, claim.uncertain = claim.attempts + 1, true
-  local index, due, read = welcome(member, now, keys)
+  local index, due, read, record, header_end = as_before(member, now, keys)
   bytes = bytes + read
   put_back(index, due, leased, member, claims, claim)
+  if header_end then take_key(record, header_end, id_of(member), places, keys) end
   reclaimed[#reclaimed + 1] = id_of(member)
 end
 
