@@ -174,9 +174,7 @@ class Services:
         keys = [one.keys for one in self.scripts]
         return sorted(keys, key=lambda one: not one.is_meeting_place)
 
-    def engine(
-        self, scripts: Scripts, name: str | None = None, *, owes: bool = False
-    ) -> Engine:
+    def engine(self, scripts: Scripts, name: str | None = None, *, owes: bool = False) -> Engine:
         """What a scanner of that name does with these keys."""
         settings = self.settings
         return Engine(

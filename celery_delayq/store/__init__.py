@@ -20,6 +20,7 @@ from .entries import Entries
 from .ids import Target, checked_id, checked_name, target_of, target_of_key
 from .keys import Keys
 from .outcome import Outcome
+from .record import lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
@@ -30,6 +31,7 @@ from .values import (
     Entry,
     LeasedEntry,
     NewEntry,
+    Pause,
     Receipt,
     Seen,
     State,
@@ -51,6 +53,7 @@ __all__ = [
     "Membership",
     "NewEntry",
     "Outcome",
+    "Pause",
     "PooledConnection",
     "Receipt",
     "Refusal",
@@ -63,6 +66,7 @@ __all__ = [
     "Wakeup",
     "checked_id",
     "checked_name",
+    "lane_for",
     "new_name",
     "refusal_of",
     "target_of",

@@ -19,7 +19,7 @@ from .entries import Entries, readable
 from .ids import Target, named
 from .keys import shard_of
 from .outcome import Outcome
-from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
+from .values import Cancelled, Counts, Entry, NewEntry, Pause, Receipt, State
 
 
 class ShardedEntries:
@@ -92,6 +92,28 @@ class ShardedEntries:
         """As :meth:`Entries.waiting`; equal due times of two shards in no promised order."""
         rows = (shard.rows(earliest_ms, end_ms) for shard in self._shards)
         return readable(heapq.merge(*rows, key=itemgetter(0, 1)))
+
+    def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
+        """As :meth:`Entries.pause`, in each shard."""
+        self._joined()
+        for shard in self._shards:
+            shard.pause(lane, name, late=late)
+
+    def resume(self, lane: bytes, rate: float | None = None) -> bool:
+        """As :meth:`Entries.resume`, in each shard; they share the rate."""
+        self._joined()
+        part = rate and rate / len(self._shards)
+        # Each of them, whatever the first ones say.
+        return max([shard.resume(lane, part) for shard in self._shards])
+
+    def pauses(self) -> list[Pause]:
+        """As :meth:`Entries.pauses`, all shards' together."""
+        found: dict[tuple[str | None, str | None], Pause] = {}
+        for shard in self._shards:
+            for one in shard.pauses():
+                before = found.get((one.queue, one.task))
+                found[one.queue, one.task] = one if before is None else before.and_of(one)
+        return [*found.values()]
 
     def check(self) -> Iterator[Finding]:
         """As :meth:`Entries.check`, shard by shard."""

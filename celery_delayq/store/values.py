@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -84,6 +84,17 @@ class Pause:
     parked: int
     resumed: bool
     rate: float | None
+
+    def and_of(self, other: Pause) -> Pause:
+        """The same of two shards: it comes back where both do."""
+        rates = [one.rate for one in (self, other) if one.rate is not None]
+        return replace(
+            self,
+            since=min(self.since, other.since),
+            parked=self.parked + other.parked,
+            resumed=self.resumed and other.resumed,
+            rate=sum(rates) if rates else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -228,4 +239,13 @@ class Claimed(NamedTuple):
     @property
     def met(self) -> int:
         """How many due entries it dealt with."""
-        return sum(map(len, self[:3])) + self.parked
+        return len(self.entries) + len(self.dead) + len(self.skipped) + self.parked
+
+    def and_of(self, other: Claimed) -> Claimed:
+        """The same of two claims."""
+        return Claimed(
+            self.entries + other.entries,
+            self.dead + other.dead,
+            self.skipped + other.skipped,
+            self.parked + other.parked,
+        )
