@@ -35,7 +35,9 @@ def resume(
 ) -> bool:
     """Hand it over again; returns whether it was paused. See :meth:`DelayQ.resume`."""
     if rate is not None and not _is_rate(rate):
-        raise InvalidOption("rate", rate, f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}")
+        raise InvalidOption(
+            "rate", rate, f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
+        )
     return services.entries.resume(lane_for(*_which(queue, task)), rate)
 
 

@@ -36,8 +36,9 @@ ARGV[10] owes          1: REVOKED is to be stored for what is too late to leave;
 
 Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
          is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
-         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late; or {now in us} alone, at
-         a heartbeat: nothing was done, as the store knows no process; the caller has to join
+         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late; or
+         {now in us} alone, at a heartbeat: nothing was done, as the store knows no process; the caller has
+         to join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]

@@ -30,7 +30,6 @@ local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
-local places = {due, relay, leased, dead, refused, parked = parked}
 check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims, errors})
 allow_when_full(errors)
 
@@ -48,13 +47,12 @@ local function give_back(member)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
     redis.call('ZREM', leased, member)
   else
-    local index, due, _, record, header_end = as_before(member, now, keys)
+    local index, due = welcome(member, now, keys)
     if verdict == 'refused' then
       index, due = refused, whole(now + wait_ms)
       redis.call('HSET', errors, id, reason)
     end
     put_back(index, due, leased, member, claims, claim)
-    if header_end then take_key(record, header_end, id, places, keys) end
   end
   returned = returned + 1
 end

@@ -21,16 +21,14 @@ local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)
 local reclaimed, bytes = {}, 0
-local places = {due, relay, leased, dead, refused, parked = parked}
 check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims})
 allow_when_full(claims)
 
 local function take_back(member, claim)
   claim.attempts, claim.uncertain = claim.attempts + 1, true
-  local index, due, read, record, header_end = as_before(member, now, keys)
+  local index, due, read = welcome(member, now, keys)
   bytes = bytes + read
   put_back(index, due, leased, member, claims, claim)
-  if header_end then take_key(record, header_end, id_of(member), places, keys) end
   reclaimed[#reclaimed + 1] = id_of(member)
 end
 

@@ -55,13 +55,29 @@ local function put_back(index, due, place, member, claims, claim, there)
   if place and place ~= index then redis.call('ZREM', place, there or member) end
 end
 
--- Where an entry waits that goes back as it came: the index of its kind, and the text of its due time there; now,
--- where its record cannot be read. And how many bytes it took to find out; and its record, and header_end.
-local function as_before(member, now, keys)
-  local record = redis.call('HGET', keys.records, id_of(member))
+-- An entry comes back to wait: it has its key again, unless another one waits under it. One that is leased
+-- or dead may be named there, and does not hold it.
+local function take_key(record, header_end, id, keys)
+  if string.byte(record, header_end + 43) % 2 == 0 then return end
+  local key = extras_of(record, header_end).key
+  local holder = redis.call('HGET', keys.holders, key)
+  local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
+  local its_end = header_end_of(other)
+  local places = {keys.due, keys.relay, keys.refused, parked = keys.parked}
+  local waits = its_end and place_of(places, member_of(other, its_end, holder), other, its_end)
+  if not waits then redis.call('HSET', keys.holders, key, id) end
+end
+
+-- An entry comes back to wait: it has its key again, if nobody else took that. Returns the index of its kind, the
+-- text of its own due time there (now, where its record cannot be read), and how many bytes it took to find out.
+local function welcome(member, now, keys)
+  local id = id_of(member)
+  local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
   local index = record and sub(record, 2, 2) == 'L' and keys.due or keys.relay
-  return index, whole(header_end and due_of(record, header_end) or now), #(record or ''), record, header_end
+  if not header_end then return index, whole(now), #(record or '') end
+  take_key(record, header_end, id, keys)
+  return index, whole(due_of(record, header_end)), #record
 end
 
 -- What was refused and is up again goes back to wait under its own due time. Returns how many bytes that took.
@@ -124,18 +140,6 @@ end
 local function is_late_for(call, entry, name, issued, fences, fences_old)
   if is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then return true end
   return name ~= entry.id and is_key_fenced(call, name, issued, fences, fences_old)
-end
-
--- An entry comes back to wait: it has its key again, unless another one waits under it. One that is leased
--- or dead may be named there, and does not hold it.
-local function take_key(record, header_end, id, places, keys)
-  if string.byte(record, header_end + 43) % 2 == 0 then return end
-  local key = extras_of(record, header_end).key
-  local holder = redis.call('HGET', keys.holders, key)
-  local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
-  local its_end = header_end_of(other)
-  local place = its_end and place_of(places, member_of(other, its_end, holder), other, its_end)
-  if not place or place == keys.leased or place == keys.dead then redis.call('HSET', keys.holders, key, id) end
 end
 
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.
