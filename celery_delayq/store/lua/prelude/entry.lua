@@ -85,7 +85,7 @@ local function retry_refused(now, limit, max_bytes, keys)
   local bytes = 0
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', keys.refused, '-inf', whole(now), 'LIMIT', 0, limit)) do
     if bytes >= max_bytes then break end
-    local index, due, read = as_before(member, now, keys)
+    local index, due, read = welcome(member, now, keys)
     put_back(index, due, keys.refused, member)
     bytes = bytes + read
   end
