@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from ..clock import MAX_DUE_MS, When
+from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import DelayQError, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
@@ -19,7 +19,7 @@ from .outcome import Outcome
 from .record import Record
 from .schedule import Scheduler, too_late
 from .scripts import Scripts
-from .values import Cancelled, Counts, Entry, Happened, NewEntry, Receipt, State
+from .values import Cancelled, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
 
@@ -197,6 +197,32 @@ class Entries:
                 events.append(Happened.read(event))
         return events
 
+    def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
+        """Let what falls due in a lane be parked, from when this returns.
+
+        Args:
+            lane: As :func:`lane_for` says.
+            name: Of the queue or task, to be shown.
+            late: Whether what is parked counts as late for that time.
+        """
+        self._calls.call("pause", lane=lane, called=name, late=int(late))
+
+    def resume(self, lane: bytes, rate: float | None = None) -> bool:
+        """Let what is parked in a lane come back, *rate* a second; whether it was paused."""
+        (answer,) = self._calls.call("resume", lane=lane, rate=rate or 0)
+        return bool(answer == b"done")
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or comes back."""
+        found: dict[bytes, Pause] = {}
+        cursor: Any = 0
+        while True:
+            cursor, flat = self._scripts.call("pauses", cursor=cursor, count=PAGE)
+            for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
+                found[lane] = _pause(lane, facts)
+            if int(cursor) == 0:
+                return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""
         return checking.check(self._scripts)
@@ -248,6 +274,20 @@ def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
     word, _, rest = answer.partition(b" ")
     _refuse_unreadable(who, word, rest)
     return Outcome(word.decode()), rest
+
+
+def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
+    name, back, since, late, rate, parked = facts
+    kind, text = lane[:1], name.decode(errors="replace")
+    return Pause(
+        queue=text if kind == b"q" else None,
+        task=text if kind == b"t" else None,
+        since=from_ms(int(since) // 1000),
+        late=bool(late),
+        parked=parked,
+        resumed=bool(back),
+        rate=float(rate) or None,
+    )
 
 
 def _time(ms: int) -> int | None:

@@ -112,9 +112,14 @@ class Store:
     def _client(self) -> PooledConnection:
         return PooledConnection(self.endpoint)
 
-    def engine(self, *, batch_size=200, lease=30.0, alive=15.0) -> Engine:
+    def engine(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> Engine:
         engine = Engine(
-            self.new_scripts(), self.membership, batch_size=batch_size, lease=lease, alive=alive
+            self.new_scripts(),
+            self.membership,
+            batch_size=batch_size,
+            lease=lease,
+            alive=alive,
+            **options,
         )
         self._engines.append(engine)
         return engine
