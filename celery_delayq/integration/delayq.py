@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import changing, checking, history, pausing, reading
+from ..operations import changing, checking, editing, history, pausing, reading
+from ..operations.editing import KEPT, Changes
 from ..operations.history import Event
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
@@ -256,6 +257,44 @@ class DelayQ:
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         return pausing.resume(self.services, queue=queue, task=task, rate=rate)
+
+    def edit(
+        self,
+        task_id: Named | None = None,
+        *,
+        key: str | None = None,
+        args: Sequence[Any] = KEPT,
+        kwargs: Mapping[str, Any] = KEPT,
+        priority: int | None = KEPT,
+        expires: float | timedelta | datetime | str | None = KEPT,
+        if_revision: int | None = None,
+    ) -> Outcome:
+        """Give a scheduled task other arguments, another priority or expiry; all else stays.
+
+        What is not given stays as it is. The message keeps its serializer, compression, headers
+        and links; it is not routed anew, and no signal of Celery's is sent.
+
+        Args:
+            task_id: What scheduling returned, or its id, as text or a UUID.
+            key: Its unique key, in place of an id.
+            args: All positional arguments. An ``argsrepr`` of the call's own stays.
+            kwargs: All keyword arguments.
+            priority: 0 to 255, as the broker takes it; ``None``: the broker's default.
+            expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
+                text; ``None``: never.
+            if_revision: Only if the task's ``revision`` is still this one.
+
+        Returns:
+            ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
+
+        Raises:
+            InvalidOption: nothing is given, or something that cannot be; the arguments that it has
+                cannot be read; it is a canvas (``NotATask``).
+            TypeError: the arguments do not fit the task.
+            MessageTooLarge: larger than ``delayq_max_message``.
+        """
+        changes = Changes(args, kwargs, priority, expires)
+        return editing.edit(self.services, task_id, changes, key=key, if_revision=if_revision)
 
     # Reading.
 

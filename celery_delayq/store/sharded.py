@@ -20,6 +20,7 @@ from .entries import Entries, readable
 from .ids import Target, named
 from .keys import shard_of
 from .outcome import Outcome
+from .record import NewRecord
 from .values import Cancelled, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 
@@ -76,6 +77,10 @@ class ShardedEntries:
     def reschedule(self, who: Target, when: When) -> tuple[Outcome, int | None]:
         self._joined()
         return self._of(who).reschedule(who, when)
+
+    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+        self._joined()
+        return self._of(who).edit(who, seen_us, new)
 
     def find(self, who: Target) -> Entry | None:
         return self._of(who).find(who)

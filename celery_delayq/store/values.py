@@ -12,6 +12,8 @@ from ..clock import EPOCH, When
 from .outcome import Outcome
 from .record import Extras, NewRecord, Record
 
+NO_RECORD = Record(b"", 0)
+
 
 class What(str, Enum):
     """What happened to an entry."""
@@ -53,6 +55,7 @@ class Entry:
     attempts: int = 0
     next_try_ms: int | None = None
     since_ms: int | None = None
+    record: Record = field(default=NO_RECORD, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
