@@ -1,8 +1,9 @@
-"""The commands that read: ``status``, ``list`` and ``show``."""
+"""The commands that read: ``status``, ``list``, ``show`` and ``history``."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -11,11 +12,14 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..clock import from_ms
 from ..logs import plain
+from ..operations.history import Event
 from ..operations.task import ScheduledTask
-from ..store import Outcome
+from ..store import Outcome, Pause
 from .common import REFUSED, Said, aligned, delayq_of, json_option, time_of
+from .pausing import line_of
 
 _NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
+_NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 
 
 @click.command(cls=CeleryCommand)
@@ -24,20 +28,25 @@ _NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app 
 def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """Show how many tasks wait, and how many scanners are alive."""
     with Said():
-        counts = delayq_of(ctx).counts()
+        counts, pauses = delayq_of(ctx).counts(), delayq_of(ctx).pauses()
     due = None if counts.next_due_ms is None else from_ms(counts.next_due_ms)
     facts = {
         "scheduled": counts.scheduled,
+        "overdue": counts.overdue,
+        "refused": counts.refused,
+        "paused": counts.paused,
         "in_flight": counts.in_flight,
         "dead": counts.dead,
         "scanners": counts.scanners,
         "next_due": due and due.isoformat(),
     }
     if as_json:
-        ctx.obj.echo(json.dumps(facts))
+        ctx.obj.echo(json.dumps({**facts, "pauses": [_pause_facts(one) for one in pauses]}))
         return
     for name, value in facts.items():
         ctx.obj.echo(f"{name.replace('_', ' '):<10} {'-' if value is None else value}")
+    for pause in pauses:
+        ctx.obj.secho(plain(line_of(pause)), fg="yellow")
     if not counts.scanners:
         ctx.obj.secho(_NO_SCANNER, fg="yellow")
 
@@ -97,6 +106,47 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
         ctx.obj.echo(f"{name:<8} {plain(value)}")
 
 
+@click.command(cls=CeleryCommand)
+@click.option(
+    "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
+    cls=CeleryOption, help_group="Filter", help="At most so many.",
+)  # fmt: skip
+@json_option
+@click.pass_context
+def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
+    """Show what happened last, the newest first; see the setting delayq_history."""
+    delayq = delayq_of(ctx)
+    with Said():
+        events = delayq.history(limit)
+        kept = delayq.services.settings.history
+    if as_json:
+        for event in events:
+            ctx.obj.echo(json.dumps(_event_facts(event)))
+        return
+    head = ("WHEN (UTC)", "WHAT", "ID", "KEY", "QUEUE", "TASK")
+    for line in aligned([head, *map(_event_row, events)]):
+        ctx.obj.echo(line)
+    if not kept:
+        ctx.obj.secho(_NO_HISTORY, fg="yellow")
+
+
+def _event_row(event: Event) -> tuple[str, ...]:
+    texts = (event.what.value, event.id, event.key, event.queue, event.task)
+    return (_short(event.when), *map(plain, texts))
+
+
+def _event_facts(event: Event) -> dict[str, Any]:
+    return {
+        "when": event.when.isoformat(),
+        "what": event.what.value,
+        "id": event.id,
+        "key": event.key,
+        "due": event.due and event.due.isoformat(),
+        "task": event.task,
+        "queue": event.queue,
+    }
+
+
 def _facts(task: ScheduledTask) -> dict[str, Any]:
     return {
         "id": task.id,
@@ -111,7 +161,15 @@ def _facts(task: ScheduledTask) -> dict[str, Any]:
         "host": task.host,
         "state": task.state.value,
         **({"reason": task.reason} if task.reason else {}),
+        **({"error": task.error} if task.error and not task.reason else {}),
+        **({"attempts": task.attempts} if task.attempts else {}),
+        **({"next_try": task.next_try.isoformat()} if task.next_try else {}),
+        **({"dead_since": task.dead_since.isoformat()} if task.dead_since else {}),
     }
+
+
+def _pause_facts(pause: Pause) -> dict[str, Any]:
+    return {**asdict(pause), "since": pause.since.isoformat()}
 
 
 def _short(time: datetime) -> str:

@@ -16,16 +16,18 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import changing, checking, editing, reading
+from ..operations import changing, checking, editing, history, pausing, reading
 from ..operations.editing import KEPT, Changes
-from ..operations.revoked import has_backend, mark_revoked
+from ..operations.history import Event
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
+from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk, Item
+from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
-from ..store import Counts, Finding, Outcome, State
+from ..store import Counts, Finding, Outcome, Pause, State
 from . import contract, registry, signals
 from .calls import call_signature
 from .results import ScheduledResult, held
@@ -74,28 +76,57 @@ class DelayQ:
         *,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
+        key: str | None = None,
+        conflict: str | None = None,
+        max_wait: DelayInput | None = None,
+        tags: Tags | None = None,
+        late: str | None = None,
+        grace: DelayInput | None = None,
     ) -> ScheduledResult[R]:
         """Schedule a signature; all of its options are honoured.
+
+        What is not given here is as the signature has it, as the option ``delayq_key`` and the
+        like; or else, but for the key, as the task has it, as an attribute of that name.
 
         Args:
             signature: A signature, a canvas (scheduled as one entry), or a task without arguments.
             at: Aware datetime; naive datetime, read in the app's time zone; Unix time in
                 seconds; or ISO 8601 text. The past means at once.
             after: From now: a timedelta, or seconds.
+            key: Text of 1 to 255 bytes, without NUL. Of the tasks that wait under one key there is
+                one at most. Free again once that one has left, was cancelled, or is dead.
+            conflict: What happens where a task waits under the key, or one of the same id is there.
+                ``reject`` (the default): this one is refused. ``keep``: that one stays.
+                ``replace``: this one takes its place. ``earliest``, ``latest``: the one that is due
+                then stays. ``debounce``: as ``replace``, and see *max_wait*.
+            max_wait: With ``debounce``: from the first of a row of calls that replace one another,
+                how long the last one's due time can be put off. Seconds, or a timedelta; by
+                default for ever.
+            tags: Up to 16 texts, each as a key is, by which tasks can be selected.
+            late: ``skip``: it does not run more than *grace* after its due time. ``run`` (the
+                default): it runs, however late.
+            grace: With ``skip``: seconds, or a timedelta.
 
         Returns:
-            A result with ``due``, ``cancel`` and ``reschedule``. With ``task_always_eager`` the
-            task has run: it is an ``EagerResult`` as well, and too late to be cancelled.
+            A result with ``due``, ``cancel`` and ``reschedule``; where an earlier task was kept,
+            that one's, with ``existed``. With ``task_always_eager`` the task has run: it is an
+            ``EagerResult`` as well, and too late to be cancelled.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
-            AlreadyScheduled: the signature brings a task id that is scheduled already.
+            InvalidOption: a key, a tag or a policy that is none.
+            AlreadyScheduled: its key, or the id that the signature brings, is that of a task which
+                is scheduled. ``InFlight``, one of these: that task is being published just now.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)
         # Its message goes to its own app's store, and only that one can cancel it.
         services = registry.services_of(signature.app)
-        return call_signature(services, signature, one_of(services.timezone, at=at, after=after))
+        when = one_of(services.timezone, at=at, after=after)
+        options = as_options(
+            key=key, conflict=conflict, max_wait=max_wait, tags=tags, late=late, grace=grace
+        )
+        return call_signature(services, signature, when, **options)
 
     def schedule_many(
         self,
@@ -184,6 +215,49 @@ class DelayQ:
         when = one_of(self.services.timezone, at=at, after=after, by=by)
         return changing.reschedule(self.services, task_id, when)[0]
 
+    def pause(
+        self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
+    ) -> None:
+        """Hand over nothing of a queue, of a task, or at all, until it is resumed.
+
+        It is in force when this returns. What a scanner is publishing this moment still goes. What
+        is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
+
+        Args:
+            queue: The queue: the name that tasks were sent with, or their routing key.
+            task: The task, or its name.
+            late: Whether tasks with a grace count as late for that time.
+
+        Raises:
+            InvalidOption: not a name, or both a queue and a task.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        pausing.pause(self.services, queue=queue, task=task, late=late)
+
+    def resume(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | Task | None = None,
+        rate: float | None = None,
+    ) -> bool:
+        """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
+
+        Args:
+            queue: As for :meth:`pause`.
+            task: As for :meth:`pause`.
+            rate: At how many tasks a second what has fallen due goes, in the order of due times; by
+                default as fast as it can. What falls due from now on goes at once.
+
+        Returns:
+            Whether it was paused, or coming back.
+
+        Raises:
+            InvalidOption: not a name, or not a rate from 0.001 to 1,000,000.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        return pausing.resume(self.services, queue=queue, task=task, rate=rate)
+
     def edit(
         self,
         task_id: Named | None = None,
@@ -223,6 +297,10 @@ class DelayQ:
         return editing.edit(self.services, task_id, changes, key=key, if_revision=if_revision)
 
     # Reading.
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or coming back, and how many tasks are due there."""
+        return pausing.pauses(self.services)
 
     def get(self, task_id: Named) -> ScheduledTask | None:
         """A scheduled task, or ``None``.
@@ -273,6 +351,23 @@ class DelayQ:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
         return reading.handed_over(self.services, task_id)
 
+    def history(self, limit: int | None = None) -> list[Event]:
+        """What happened last: what was scheduled, handed over, cancelled, replaced, skipped, dead.
+
+        It is kept where the setting ``delayq_history`` says how many.
+
+        Args:
+            limit: At most so many.
+
+        Returns:
+            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
+            newest first. Task and queue are empty where this app does not know them.
+
+        Raises:
+            InvalidOption: *limit* is no whole number, or below 0.
+        """
+        return history.history(self.services, limit=limit)
+
     def check(self) -> Iterator[Finding]:
         """What in the store does not fit together, read slice by slice while one iterates.
 
@@ -301,7 +396,7 @@ class DelayQ:
             BrokerDown: the broker cannot be reached; what goes through it waits on.
             StoreError: Redis cannot be reached, or refuses a step.
         """
-        return handover.hand_over(self.services)
+        return handover.hand_over(self.services, owes=has_backend(self.app))
 
     def scanner(self) -> Scanner:
         """A scanner of one's own; the caller starts and stops it."""

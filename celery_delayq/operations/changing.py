@@ -7,9 +7,9 @@ from typing import Any
 
 from ..clock import When
 from ..errors import StoreError
+from ..revoked import has_backend, tell
 from ..services import Services
-from ..store import Cancelled, Outcome
-from .revoked import has_backend, mark_revoked
+from ..store import Outcome
 from .targets import Named, id_of, target_of
 
 #: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
@@ -25,18 +25,10 @@ def cancel(services: Services, task_id: Named, *, revoke: bool = False) -> Outco
     owes = has_backend(services.app)
     outcome, cancelled = services.entries.cancel_owing(who, owes=owes)
     if cancelled is not None:
-        if owes and mark_revoked(services.app, cancelled):
-            _settle(services, cancelled)
-        services.hooks.cancelled(cancelled.task_id, cancelled.message)
+        tell(services, [cancelled], owed=owes)
     if revoke and not outcome:
         _tell_workers(services, id_of(task_id))
     return outcome
-
-
-def _settle(services: Services, cancelled: Cancelled) -> None:
-    # It is cancelled, whatever comes now; what is not settled, a scanner does once more.
-    with suppress(StoreError):
-        services.entries.settle(cancelled)
 
 
 def _tell_workers(services: Services, task_id: str) -> None:

@@ -23,8 +23,15 @@ MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
 class ScheduledTask:
     """One entry of the store.
 
-    ``changed``: when that was last, by scheduling it or since. ``revision``: the same in us; each
-    state of an entry has another one, so ``edit`` can tell by it what its caller has seen.
+    Attributes:
+        reason: Why it is dead, or why its message cannot be read.
+        attempts: How often it was sent, or may have been.
+        error: What went wrong with it last, of one that was refused, or is dead.
+        next_try: When one that was refused is tried again.
+        dead_since: Since when it is dead.
+        changed: When it was changed last, by scheduling it or since.
+        revision: The same in us. No two states of an entry have the same one, so that ``edit`` can
+            tell by it what its caller has seen.
     """
 
     id: str
@@ -34,6 +41,10 @@ class ScheduledTask:
     created: datetime
     state: State
     reason: str = ""
+    attempts: int = 0
+    error: str = ""
+    next_try: datetime | None = None
+    dead_since: datetime | None = None
     changed: datetime = clock.EPOCH
     revision: int = 0
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -49,7 +60,11 @@ class ScheduledTask:
             due=from_ms(entry.due_ms),
             created=from_ms(entry.created_ms),
             state=entry.state,
-            reason=entry.reason,
+            reason=entry.reason if entry.state is State.DEAD else "",
+            attempts=entry.attempts,
+            error=entry.reason,
+            next_try=None if entry.next_try_ms is None else from_ms(entry.next_try_ms),
+            dead_since=None if entry.since_ms is None else from_ms(entry.since_ms),
             changed=from_ms(entry.changed_us // 1000),
             revision=entry.changed_us,
             _app=app,
@@ -64,7 +79,7 @@ class ScheduledTask:
             )
         except Exception as error:  # what is not JSON fails in many ways, RecursionError among them
             why = f"its message cannot be read: {error!r}"
-            return replace(made, reason=f"{entry.reason}; {why}" if entry.reason else why)
+            return replace(made, reason=f"{made.reason}; {why}" if made.reason else why)
         # Protocol 1 keeps the task's name with its arguments.
         return made if made.task else replace(made, task=made._call.get("task", ""))
 

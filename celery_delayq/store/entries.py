@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from ..clock import MAX_DUE_MS, When
+from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import DelayQError, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
@@ -18,7 +19,7 @@ from .outcome import Outcome
 from .record import NewRecord, Record
 from .schedule import Scheduler, too_late
 from .scripts import Scripts
-from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
+from .values import Cancelled, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
 
@@ -134,14 +135,15 @@ class Entries:
         found = self._look(who)
         if not found:
             return None
-        state, task_id, whole, header_end, template, reason = found
-        record = Record(whole, header_end)
-        return _entry(
-            task_id.decode(errors="replace"),
-            _state(state),
-            record,
-            template,
-            reason.decode(errors="replace"),
+        state, task_id, whole, header_end, template, reason, attempts, next_try, since = found
+        return replace(
+            _entry(
+                task_id.decode(errors="replace"), _state(state), Record(whole, header_end), template
+            ),
+            reason=reason.decode(errors="replace"),
+            attempts=attempts,
+            next_try_ms=_time(next_try),
+            since_ms=_time(since),
         )
 
     def state(self, who: Target) -> State | None:
@@ -205,17 +207,50 @@ class Entries:
             if not flat:
                 return
 
+    def history(self, limit: int) -> list[Happened]:
+        """What happened last, the newest first."""
+        events = []
+        for event in self._scripts.call("history", limit=limit):
+            with suppress(ValueError):  # somebody else's
+                events.append(Happened.read(event))
+        return events
+
+    def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
+        """Let what falls due in a lane be parked, from when this returns.
+
+        Args:
+            lane: As :func:`lane_for` says.
+            name: Of the queue or task, to be shown.
+            late: Whether what is parked counts as late for that time.
+        """
+        self._calls.call("pause", lane=lane, called=name, late=int(late))
+
+    def resume(self, lane: bytes, rate: float | None = None) -> bool:
+        """Let what is parked in a lane come back, *rate* a second; whether it was paused."""
+        (answer,) = self._calls.call("resume", lane=lane, rate=rate or 0)
+        return bool(answer == b"done")
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or comes back."""
+        found: dict[bytes, Pause] = {}
+        cursor: Any = 0
+        while True:
+            cursor, flat = self._scripts.call("pauses", cursor=cursor, count=PAGE)
+            for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
+                found[lane] = _pause(lane, facts)
+            if int(cursor) == 0:
+                return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""
         return checking.check(self._scripts)
 
     def counts(self) -> Counts:
         """All counts at one instant."""
-        now_us, scheduled, in_flight, dead, scanners, *heads = self._scripts.call("counts")
-        known = [head for head in heads if head >= 0]
-        return Counts(
-            scheduled, in_flight, dead, scanners, min(known) if known else None, now_us // 1000
-        )
+        now_us, *numbers, due, relay = self._scripts.call("counts")
+        known = [head for head in (due, relay) if head >= 0]
+        numbers += [min(known, default=None), now_us // 1000]
+        return Counts(*numbers)
 
 
 def readable(rows: Iterable[Row]) -> Iterator[Entry]:
@@ -236,9 +271,7 @@ def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
     scripts.call("settle", stored=stored)
 
 
-def _entry(
-    task_id: str, state: State, record: Record, template: bytes | None, reason: str = ""
-) -> Entry:
+def _entry(task_id: str, state: State, record: Record, template: bytes | None) -> Entry:
     try:
         message = record.message(task_id.encode(), template)
         return Entry(
@@ -247,10 +280,9 @@ def _entry(
             record.due_ms,
             record.created_ms,
             message,
-            reason,
-            record.changed_us,
-            record.extras,
-            record,
+            changed_us=record.changed_us,
+            extras=record.extras,
+            record=record,
         )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
@@ -261,6 +293,24 @@ def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
     word, _, rest = answer.partition(b" ")
     _refuse_unreadable(who, word, rest)
     return Outcome(word.decode()), rest
+
+
+def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
+    name, back, since, late, rate, parked = facts
+    kind, text = lane[:1], name.decode(errors="replace")
+    return Pause(
+        queue=text if kind == b"q" else None,
+        task=text if kind == b"t" else None,
+        since=from_ms(int(since) // 1000),
+        late=bool(late),
+        parked=parked,
+        resumed=bool(back),
+        rate=float(rate) or None,
+    )
+
+
+def _time(ms: int) -> int | None:
+    return None if ms < 0 else ms
 
 
 def _state(word: bytes) -> State:
