@@ -161,7 +161,7 @@ def test_what_is_dead_stays_dead_and_is_retried_as_it_was_edited(store):
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.DEAD, "NO_ROUTE")
     store.entries.reschedule("a", When("at", NOW_MS))
-    [claimed], _ = engine.claim(1)
+    [claimed] = engine.claim(1)[0]
     assert json.loads(claimed.message)["body"] == "new"
     store.check()
 
@@ -169,14 +169,14 @@ def test_what_is_dead_stays_dead_and_is_retried_as_it_was_edited(store):
 def test_a_lease_that_ran_out_ends_and_its_holder_acknowledges_nothing(store):
     engine = store.engine(lease=30)
     store.schedule_relayed("a", payload="old")
-    old, _ = engine.claim(1)
+    old = engine.claim(1)[0]
     store.set_ms(NOW_MS + 31_000)
 
     assert store.edit("a", "new") is Outcome.UNCERTAIN
 
     assert engine.ack(old) == 0
     assert engine.reclaim() == []
-    [claimed], _ = engine.claim(1)
+    [claimed] = engine.claim(1)[0]
     assert json.loads(claimed.message)["body"] == "new"
     assert (claimed.attempts, bool(claimed.uncertain)) == (1, True)
     assert claimed.hand_over != old[0].hand_over
@@ -230,7 +230,7 @@ def test_what_shrinks_again_keeps_the_number_of_a_large_one(store):
 def test_what_grows_in_another_place_has_one_place_only(store, place):
     engine = store.engine(lease=30)
     store.schedule_relayed("a", extras=EXTRAS)
-    claimed, _ = engine.claim(1)
+    claimed = engine.claim(1)[0]
     if place == "dead":
         engine.nack("dead", claimed, reason="NO_ROUTE")
     elif place == "uncertain":
