@@ -8,15 +8,16 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
-from ..clock import MAX_DUE_MS, When
+from ..clock import When
 from ..errors import DelayQError, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
+from .changes import Changes, only
 from .ids import Target, named, target_of
 from .keys import Keys
 from .outcome import Outcome
 from .record import Record
-from .schedule import Scheduler, too_late
+from .schedule import Scheduler
 from .scripts import Scripts
 from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
 
@@ -34,6 +35,7 @@ class Entries:
         self._member = Member(scripts, membership)
         self._calls = Calls(scripts, self._member, membership.timeout)
         self._scheduler = Scheduler(self._calls, membership.timeout)
+        self.changes = Changes(self._calls)
 
     @property
     def keys(self) -> Keys:
@@ -82,30 +84,30 @@ class Entries:
         outcome, cancelled = self.cancel_owing(who, owes=False)
         return outcome, None if cancelled is None else cancelled.message
 
-    def cancel_owing(self, who: Target, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+    def cancel_owing(
+        self, who: Target, *, owes: bool = True, remove: bool = False
+    ) -> tuple[Outcome, Cancelled | None]:
         """Remove an entry that has not left.
 
-        With *owes*, it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+        Args:
+            who: The entry.
+            owes: Whether it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+            remove: Only if it is dead.
         """
-        answer, *rest = self._calls.call("cancel", target=target_of(who), owes=int(owes))
-        outcome, task_id = _outcome(who, answer)
-        if not rest or not rest[1]:
-            return outcome, None
-        return outcome, Cancelled(task_id.decode(errors="replace"), outcome, *rest)
+        outcome, change = only(self.changes.cancel([who], owes=int(owes), remove=remove))
+        return outcome, change.cancelled
 
     def settle(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
         settle(self._scripts, [cancelled])
 
-    def reschedule(self, who: Target, when: When) -> tuple[Outcome, int | None]:
-        """Give an entry another due time; returns it, in ms, where that was done."""
-        (answer,) = self._calls.call(
-            "reschedule", target=target_of(who), mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
-        )
-        if answer == b"too_late":
-            raise too_late(when)
-        outcome, rest = _outcome(who, answer)
-        return outcome, int(rest) if rest else None
+    def reschedule(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, int | None]:
+        """Give an entry another due time; returns it, in ms, where that was done.
+
+        *conditions* are those of :meth:`Changes.reschedule`.
+        """
+        outcome, change = only(self.changes.reschedule([who], when, **conditions))
+        return outcome, change.due_ms
 
     def find(self, who: Target) -> Entry | None:
         """The entry, or ``None``.
@@ -235,13 +237,6 @@ def _entry(
         )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
-
-
-def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
-    """An answer's first word as an outcome, and the rest of it."""
-    word, _, rest = answer.partition(b" ")
-    _refuse_unreadable(who, word, rest)
-    return Outcome(word.decode()), rest
 
 
 def _state(word: bytes) -> State:

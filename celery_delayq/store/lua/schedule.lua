@@ -155,11 +155,6 @@ local function holder_of(key, id)
   return extras and extras.key == key and entry
 end
 
--- An id, in a word.
-local function quoted(id)
-  return ':' .. string.gsub(id, '[%c%s:%%]', function(one) return string.format('%%%02X', string.byte(one)) end)
-end
-
 -- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
 local function owe_one(id, how, message, why)
   for _, word in ipairs({id, how, message, why}) do owed[#owed + 1] = word end
