@@ -4,6 +4,7 @@ filter  empty, where no selection is meant; or, blanks between: due at this time
         state, task and queue, the last two as 12 hex digits, each of the three '-' where it does not matter;
         and, to the end, a tag, if one is wanted
 ]]
+local HAS_TAGS = 2 -- flag
 local SKIPPED = 'skipped' -- what a selection met, and does not mean any more
 
 local function bytes_of(hex)
@@ -27,11 +28,10 @@ local function has_selected(filter, record, header_end)
   local due = due_of(record, header_end)
   if due < filter.after or due >= filter.before then return false end
   if not filter.tag then return true end
-  local extras = extras_of(record, header_end)
-  for _, tag in ipairs(extras and extras.tags or {}) do
-    if tag == filter.tag then return true end
-  end
-  return false
+  -- Behind key and policy, where it stands between two NULs. (Taking all of it apart takes three times as long.)
+  local at = string.byte(record, header_end + 43) % 4 >= HAS_TAGS and extras_start(record, header_end)
+  for _ = 1, 2 do at = at and string.find(record, '\0', at, true) + 1 end
+  return at and string.find(record, '\0' .. filter.tag .. '\0', at - 1, true) ~= nil
 end
 
 -- Where an entry stands, as users are told.
