@@ -18,6 +18,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Cancelled, Engine, LeasedEntry
 from celery_delayq.store.calls import Member, Membership
+from celery_delayq.store.record import Extras
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store
@@ -46,16 +47,21 @@ class Prepared:
     ids = ("list", "claimed", "waiting", "dead")
 
 
+def extras(task_id: str) -> Extras:
+    """A key of its own, a tag that all have, and one more."""
+    return Extras(f"key of {task_id}", ("all", task_id))
+
+
 def prepare(store: Store) -> Prepared:
     engine = store.engine(lease=1)
     # Names and operations would be others the next time, and so what they leave.
     engine.name = "scanner"
     engine.hand_over()
-    store.schedule("list", share=True)
-    store.schedule_relayed("dead", share=True)
+    store.schedule("list", share=True, extras=extras("list"))
+    store.schedule_relayed("dead", share=True, extras=extras("dead"))
     engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
-    store.schedule_relayed("claimed", share=True)
-    store.schedule_relayed("waiting", NOW_MS + 1, share=True)
+    store.schedule_relayed("claimed", share=True, extras=extras("claimed"))
+    store.schedule_relayed("waiting", NOW_MS + 1, share=True, extras=extras("waiting"))
     claimed, _ = engine.claim(1)
     store.set_ms(NOW_MS + 2000)
     store.schedule("revoked", FAR_MS, share=True)

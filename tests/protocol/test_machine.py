@@ -76,7 +76,8 @@ class Call:
         if self.step == "schedule":
             return None if answer[0] == b"-1" else int(answer[0])
         outcome, _, due_ms = answer[0].partition(b" ")
-        return Outcome(outcome.decode()), int(due_ms) if due_ms else None
+        is_moved = due_ms and self.step == "reschedule"
+        return Outcome(outcome.decode()), int(due_ms) if is_moved else None
 
 
 class Machine(RuleBasedStateMachine):

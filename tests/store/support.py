@@ -25,7 +25,16 @@ from celery_delayq.store import (
 )
 from celery_delayq.store.connection import packed
 from celery_delayq.store.keys import KEYS, Keys
-from celery_delayq.store.record import FORM, NewRecord, Template, destination_for, labels_for, whole
+from celery_delayq.store.record import (
+    FORM,
+    Extras,
+    NewRecord,
+    Record,
+    Template,
+    destination_for,
+    labels_for,
+    whole,
+)
 from celery_delayq.store.scripts import Scripts
 from tests.support.shards import SHARDS
 
@@ -35,7 +44,8 @@ TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
 NOW_MS = 1_800_000_000_000
 FAR_MS = NOW_MS + 86_400_000
 
-INDEXES = ("due", "relay", "leased", "dead")
+INDEXES = ("due", "relay", "refused", "parked", "leased", "dead")
+LANE = 15  # bytes of lane, due time and kind, which begin a member of `parked`
 # A template: between the lines belong id, delivery tag, body, id, root, parent, args, kwargs, due.
 LINES = [
     '{"properties": {"correlation_id": "',
@@ -49,6 +59,7 @@ LINES = [
     ', "kwargsrepr": ',
     ', "delayq_due": ',
 ]
+NO_EXTRAS = Extras()
 LABELS = labels_for("tests.remind", "celery")
 ROUTE = json.dumps({"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True})
 
@@ -124,21 +135,31 @@ class Store:
     # Scheduling, with what most tests do not care about filled in.
 
     def schedule(
-        self, task_id, due_ms=NOW_MS, *, to="celery", payload="", share=False, **options
+        self,
+        task_id,
+        due_ms=NOW_MS,
+        *,
+        to="celery",
+        payload="",
+        share=False,
+        extras=NO_EXTRAS,
+        **options,
     ) -> int:
         """An entry bound for the list *to*; returns its due time in ms."""
         record = new_record(task_id, destination_for("L", to), payload, share=share)
+        record = record.with_extras(extras)
         return self.put(task_id, record, due_ms, **options)
 
     def schedule_relayed(
-        self, task_id, due_ms=NOW_MS, *, payload="", share=False, **options
+        self, task_id, due_ms=NOW_MS, *, payload="", share=False, extras=NO_EXTRAS, **options
     ) -> int:
         """An entry that a scanner publishes; returns its due time in ms."""
         record = new_record(task_id, destination_for("R", ROUTE), payload, share=share)
+        record = record.with_extras(extras)
         return self.put(task_id, record, due_ms, **options)
 
-    def put(self, task_id, record, due_ms, *, when=None, **options) -> int:
-        new = NewEntry(task_id, when or When("at", due_ms), record)
+    def put(self, task_id, record, due_ms, *, when=None, conflict="", **options) -> int:
+        new = NewEntry(task_id, when or When("at", due_ms), record, conflict)
         (answer,) = self.entries.schedule([new], **options)
         if isinstance(answer, DelayQError):
             raise answer
@@ -175,12 +196,12 @@ class Store:
             name
             for name in INDEXES
             for member in self.raw.zrange(self.keys[name], 0, -1)
-            if member[6:] == task_id.encode()
+            if _id_of(name, member) == task_id.encode()
         ]
 
     def score(self, name: str, task_id: str) -> int | None:
         for member, score in self.raw.zrange(self.keys[name], 0, -1, withscores=True):
-            if member[6:] == task_id.encode():
+            if _id_of(name, member) == task_id.encode():
                 return int(score)
         return None
 
@@ -218,6 +239,8 @@ class Store:
         names = (
             *INDEXES,
             "records",
+            "holders",
+            "tags",
             "claims",
             "errors",
             "template_uses",
@@ -230,16 +253,32 @@ class Store:
                 kind = KEYS[name].split()[0]
                 read[kind](self.keys[name], *(() if kind == "HASH" else (0, -1)))
             found = dict(zip(names, pipe.execute(), strict=True))
-        places = {name: {member[6:] for member in found[name]} for name in INDEXES}
+        places = {name: {_id_of(name, member) for member in found[name]} for name in INDEXES}
         held = found["records"].keys()
         counted = Counter(task_id for ids in places.values() for task_id in ids)
         assert set(counted.values()) <= {1}, "an id is in two places"
         assert counted.keys() == held, "an index and the records differ"
-        assert found["errors"].keys() == places["dead"]
+        assert found["errors"].keys() == places["dead"] | places["refused"]
+        self._check_extras(found, held - places["leased"] - places["dead"])
         assert places["leased"] <= found["claims"].keys() <= held
         shared_by = Counter(filter(None, map(template_of, found["records"].values())))
         assert {name: int(count) for name, count in found["template_uses"].items()} == shared_by
         assert found["templates"].keys() == shared_by.keys()
+
+    def _check_extras(self, found, waiting) -> None:
+        """No ghost in the indexes of keys and tags, and nothing missing there."""
+        extras, tags = {}, set()
+        for task_id, text in found["records"].items():
+            record = Record(text, text.index(b":") + 1 + int(text[2 : text.index(b":")]))
+            one = extras[task_id] = record.extras
+            member = text[record.header_end : record.header_end + 6] + task_id
+            tags |= {tag.encode() + b"\0" + member for tag in one.tags}
+        assert set(found["tags"]) == tags
+        for key, task_id in found["holders"].items():
+            assert extras[task_id].key == key.decode(), "somebody holds a key that is not its own"
+        for task_id in waiting:
+            key = extras[task_id].key
+            assert not key or key.encode() in found["holders"], "a key is held by nobody"
 
     def check_types(self) -> None:
         """That each key is of the type that the layout says."""
@@ -251,6 +290,10 @@ class Store:
         assert {
             name: kind for name, kind in types.items() if kind != b"none"
         }.items() <= declared.items()
+
+
+def _id_of(name: str, member: bytes) -> bytes:
+    return member[LANE + 6 :] if name == "parked" else member[6:]
 
 
 class FakeStore(Store):

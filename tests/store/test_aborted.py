@@ -215,7 +215,7 @@ def _schedule_one(ready):
 
 
 def _schedule_first(ready):
-    ready.store.entries._templates.clear()
+    ready.store.entries._scheduler._templates.clear()
     ready.store.schedule("new", share=True)
 
 
@@ -231,6 +231,29 @@ def _schedule_late(ready):
     times = [("late0", NOW_MS), ("late1", 2**52)]
     new = [NewEntry(task_id, When("at", ms), record) for task_id, ms in times]
     ready.store.entries.schedule(new)
+
+
+def _schedule_keyed(ready):
+    ready.store.schedule("new", NOW_MS - 9, extras=Extras("new key", ("all", "new")))
+
+
+def _replace(ready):
+    """By the key of one that waits; the caller's own id is taken by another."""
+    extras = Extras("key of list", ("all",))
+    ready.store.schedule("waiting", share=True, extras=extras, conflict="replace", owes=2)
+
+
+def _keep(ready):
+    """A new entry, whose template comes along, gives way; the one that stays is the holder."""
+    record = new_record("new", destination_for("L", "celery"), "", share=True)
+    record = record.with_extras(Extras("key of list"))
+    new = NewEntry("new", When("at", NOW_MS), record, "keep")
+    assert ready.store.entries.schedule([new], owes=2)[0].task_id == "list"
+
+
+def _replace_leased(ready):
+    extras = Extras("key of claimed")
+    ready.store.schedule("claimed", share=True, extras=extras, conflict="replace")
 
 
 def _supersede_plain(task_id):
@@ -298,7 +321,7 @@ def _hand_over(ready):
 NEVER = {
     "ack": ["HDEL"],
     "hand_over": ["ZREM", "HDEL"],
-    "schedule": ["HSET", "HDEL", "HDEL", "HDEL", "HDEL"],
+    "schedule": ["HDEL"],
     "reclaim": ["HDEL"],
 }
 
@@ -309,6 +332,10 @@ CASES = [
     Case("schedule", "refused", _schedule_refused),
     Case("cancel", "without a record", _cancel("ghost"), recordless),
     Case("schedule", "late ones", _schedule_late),
+    Case("schedule", "keyed", _schedule_keyed),
+    Case("schedule", "replacing", _replace, ends="list"),
+    Case("schedule", "giving way", _keep),
+    Case("schedule", "over a lapsed lease", _replace_leased, ends="claimed"),
     Case(
         "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"
     ),
@@ -497,7 +524,7 @@ def one_stop(store, case, nth, side, commands):
     assert max(delivered.values(), default=0) <= 1, f"doubled: {delivered}"
     kinds = left_over(store)
     allowed = {"count_too_high", "template_without_count", "claim_without_record"}
-    allowed |= {"reason_without_dead", "dead_without_record"}
+    allowed |= {"error_without_record", "dead_without_record"}
     assert kinds - ({"unreadable_record"} if unreadable else set()) <= allowed, kinds
     if not kinds:
         store.check()

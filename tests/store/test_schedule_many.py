@@ -4,7 +4,8 @@ import pytest
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreError, StoreFull
-from celery_delayq.store import NewEntry, Receipt, entries
+from celery_delayq.store import NewEntry, Receipt
+from celery_delayq.store import schedule as store_schedule
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.scripts import load
 from tests.store import support
@@ -203,13 +204,13 @@ def test_templates_that_this_process_sent_and_redis_forgot_are_sent_again(
 
 
 def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(store, monkeypatch):
-    monkeypatch.setattr(entries, "SENT_AT_MOST", 2)
+    monkeypatch.setattr(store_schedule, "SENT_AT_MOST", 2)
     for number in range(5):
         another_template(monkeypatch, number)
         schedule(store, new(f"{number}a"), new(f"{number}b"))
         store.schedule(f"{number}c", share=True)
 
-    assert len(store.entries._templates) <= 2
+    assert len(store.entries._scheduler._templates) <= 2
     assert sorted(map(int, store.raw.hvals(store.keys["template_uses"]))) == [3] * 5
     store.check()
 

@@ -15,6 +15,7 @@ from celery_delayq.errors import (
     AlreadyScheduled,
     BrokerDown,
     DelayQError,
+    InFlight,
     InvalidDueTime,
     InvalidOption,
     InvalidSetting,
@@ -67,8 +68,24 @@ SENTENCES = [
     ),
     (
         AlreadyScheduled("a"),
-        "task 'a' is already scheduled; cancel it first, or pass another task_id",
+        (
+            "task 'a' is already scheduled; cancel it first, pass another task_id, or say by "
+            "delayq_conflict which of the two shall stay"
+        ),
         (DelayQError, ValueError),
+    ),
+    (
+        AlreadyScheduled("a", "b"),
+        (
+            "task 'b' is already scheduled under this key; cancel it first, or say by "
+            "delayq_conflict which of the two shall stay"
+        ),
+        (DelayQError, ValueError),
+    ),
+    (
+        InFlight("a"),
+        "task 'a' is being published this moment; try again shortly",
+        (AlreadyScheduled,),
     ),
     (
         MessageTooLarge("a", 1_000_001, 1_000_000),

@@ -47,7 +47,7 @@ ARGV[8...] entries    of each entry, one after the other:
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; {now in us, 'templates'}:
          all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
-         the first request {id, c or u, message, why, ...} of whom REVOKED is to be stored for. The text has a
+         the first request {id, c or u, when (us), message, why, ...} of whom REVOKED is to be stored for. The text has a
          word of each entry: its due time; or, where it is not written: -1, the id is scheduled already; -2,
          due past `latest`; -3, an entry of its id is leased; -4, ask again; k and a due time, that one stays.
          Behind it, each after a colon, the ids of who has the key (-1), was replaced, or stays (k).
@@ -98,7 +98,7 @@ local created_now, changed_now = string.format('%016.0f', call.now_us), seven_by
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local earliest = math.huge -- due time of what was written
 local bytes = 0 -- of what was in the way
-local owed = {} -- id, how, message, why: whose REVOKED is to be stored
+local owed = {} -- id, how, when, message, why: whose REVOKED is to be stored
 local cache = {}
 local seq -- last insertion number used
 
@@ -145,25 +145,39 @@ local function may_be_delivered(entry)
   return entry.header_end and (not entry.place or entry.claim and entry.claim.uncertain)
 end
 
--- The entry that waits under a key, other than that of an id.
-local function holder_of(key, id)
+-- Whether an entry, wherever it is, was changed after this request was made.
+local function is_newer(entry)
+  return entry.header_end and is_overtaken(call, issued, changed_of(entry.record, entry.header_end))
+end
+
+-- What has a key, other than an id, wherever it is; or nil.
+local function named_by(key, id)
   local holder = redis.call('HGET', holders, key)
-  if not holder or holder == id then return nil end
-  local entry = present(holder)
-  local extras = entry and entry.state == 'waiting' and entry.place ~= leased
-    and extras_of(entry.record, entry.header_end)
-  return extras and extras.key == key and entry
+  local entry = holder and holder ~= id and present(holder)
+  local extras = entry and entry.header_end and extras_of(entry.record, entry.header_end)
+  return extras and extras.key == key and entry or nil
+end
+
+-- Whether something under a key is newer than this request. What an entry of this very call did is not.
+local asked = {} -- keys that this call was found to be in time for
+local function is_late_under(key, named)
+  if asked[key] then return false end
+  if has_fences and is_key_fenced(call, name_of_key(key), issued, fences, fences_old) then return true end
+  asked[key] = not (named and is_newer(named))
+  return not asked[key]
 end
 
 -- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
 local function owe_one(id, how, message, why)
-  for _, word in ipairs({id, how, message, why}) do owed[#owed + 1] = word end
+  for _, word in ipairs({id, how, whole(call.now_us), message, why}) do owed[#owed + 1] = word end
   if owes > 0 then owe(outbox, outbox_messages, call, id, how, message, why) end
 end
 
--- That entry stays, and the new one is not written.
-local function keep(entry, at, text)
-  if owes == 2 then
+-- That entry stays, and the new one is not written. Where its id is that of an entry, `own`, it is no other task.
+local function keep(entry, at, text, own)
+  local extras = extras_of_body(ARGV[at + 4])
+  if extras and extras.key then fence(call, name_of_key(extras.key), fences) end
+  if owes == 2 and not own then
     local name = name_in(ARGV[at + 4])
     if name and brought[name] then cache[name] = split_lines(brought[name]) end
     local record = record_of(ARGV[at + 3], six_bytes(0), text, created_now, changed_now, ARGV[at + 4])
@@ -182,16 +196,14 @@ local function settle(ways, own, at, when, conflict)
   local policy, max_wait = string.match(conflict, '^(%l+) ?(%d*)$')
   if own and own.state == 'leased' then
     if policy ~= 'keep' and policy ~= 'earliest' then return IN_FLIGHT end
-    return keep(own, at, whole(when))
+    return keep(own, at, whole(when), own)
   end
   for _, entry in ipairs(ways) do
     local its_due = due_of(entry.record, entry.header_end)
     if entry.state == 'dead' then
       -- It gives way.
-    elseif is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then
-      return AGAIN
     elseif policy == 'keep' or (policy == 'earliest' and its_due <= when) or (policy == 'latest' and its_due >= when) then
-      return keep(entry, at, whole(when))
+      return keep(entry, at, whole(when), own)
     elseif policy == 'debounce' then
       local since = sub(entry.record, entry.header_end + 20, entry.header_end + 35)
       if since < created then created = since end
@@ -233,11 +245,12 @@ local function schedule(at)
   local own = redis.call('HEXISTS', records, id) == 1 and present(id)
   local superseded = own and supersede and may_be_delivered(own)
   if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
-  local holder = key and holder_of(key, id)
+  local named = key and named_by(key, id)
+  local holder = named and named.state == 'waiting' and named.place ~= leased and named or nil
   if holder and conflict == '' then return CONFLICT .. quoted(holder.id) end
-  if key and has_fences and is_fenced(call, name_of_key(key), issued, fences, fences_old) then return AGAIN end
+  if own and not superseded and is_newer(own) or key and is_late_under(key, named) then return AGAIN end
 
-  local ways, answer, created = {holder or nil}, nil, created_now
+  local ways, answer, created = {holder}, nil, created_now
   if own and not superseded then ways[#ways + 1] = own end
   if #ways > 0 then
     answer, when, created = settle(ways, not superseded and own, at, when, conflict)

@@ -70,7 +70,7 @@ local function look_for(targets, call, issued, filter, max_bytes, places, keys)
         one.entry, one.answer = entry, answer
         if there then
           bytes = bytes + #there.record
-          if is_overtaken(call, issued, changed_of(there.record, there.header_end)) then return nil end
+          if is_late_for(call, there, one.name, issued, keys.fences, keys.fences_old) then return nil end
           if filter and not is_meant(there, one.member, filter, keys) then one.entry, one.answer = nil, SKIPPED end
         end
       end
