@@ -26,6 +26,7 @@ from .scripts import Scripts
 
 AGAIN = 0.1  # seconds between two requests of a call that may have run
 OPERATION_BYTES = 12
+STORE_BYTES = 8  # of a store's name
 DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
 
 logger = logger_of(__name__)
@@ -77,6 +78,7 @@ class Member:
 
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
         self.time = RedisTime()
+        self.store = ""  # its name, once joined; another one after FLUSHALL
         self._scripts = scripts
         self._ours = membership
         self._scanner = scanner
@@ -105,19 +107,21 @@ class Member:
                 broker=ours.broker,
                 hosts=ours.hosts,
                 scanner=int(self._scanner),
+                store=os.urandom(STORE_BYTES).hex(),
             )
         except StoreUnavailable as error:
             # Of the call that it is for, nothing was sent yet.
             raise StoreUnavailable(step, error.why, False) from error.__cause__
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
-        schema, shards, broker, hosts = (word.decode(errors="replace") for word in known)
+        schema, shards, broker, hosts, store = (word.decode(errors="replace") for word in known)
         _agree("layout", schema, SCHEMA)
         _agree("number of shards", shards, str(ours.shards))
         if self._scanner:
             _agree("broker", broker, ours.broker)
         self._warn((broker, hosts))
         self.time.learn(now_us)
+        self.store = store
 
     def _warn(self, theirs: tuple[str, str]) -> None:
         ours = self._ours.broker, self._ours.hosts
