@@ -18,6 +18,7 @@ from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
 from ..operations import changing, checking, reading
 from ..operations.revoked import has_backend, mark_revoked
+from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk, Item
@@ -26,7 +27,7 @@ from ..services import Services
 from ..store import Counts, Finding, Outcome, State
 from . import contract, registry, signals
 from .calls import call_signature
-from .results import ScheduledResult
+from .results import ScheduledResult, held
 from .setup import set_up
 
 if TYPE_CHECKING:
@@ -124,11 +125,13 @@ class DelayQ:
 
         Returns:
             The ids in the order of the items, and which items were refused and why: one that is
-            bad does not spoil the others. (With ``task_always_eager`` each task has run.)
+            bad does not spoil the others. It is true where all are scheduled, and its
+            ``raise_for_refused()`` raises where some are not. (With ``task_always_eager`` each task
+            has run.)
 
         Raises:
-            InvalidOption: the times do not fit the items; the signature is a canvas, or brings a
-                task id. Nothing was written.
+            InvalidOption: the times do not fit the items, or are missing; the signature is a
+                canvas, brings a task id, or an option that none can have. Nothing was written.
             InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
                 stays; the error's ``so_far`` has it.
@@ -142,11 +145,11 @@ class DelayQ:
 
     # Changing one's mind.
 
-    def cancel(self, task_id: str, *, revoke: bool = False) -> Outcome:
+    def cancel(self, task_id: Named, *, revoke: bool = False) -> Outcome:
         """Remove a scheduled task; its result becomes ``REVOKED``.
 
         Args:
-            task_id: The id that scheduling returned.
+            task_id: What scheduling returned, or its id, as text or a UUID.
             revoke: When it has left already, or may have, tell the workers to drop it, as
                 ``app.control.revoke`` does.
 
@@ -157,7 +160,7 @@ class DelayQ:
 
     def reschedule(
         self,
-        task_id: str,
+        task_id: Named,
         at: TimeInput | None = None,
         *,
         after: DelayInput | None = None,
@@ -166,7 +169,7 @@ class DelayQ:
         """Give a scheduled task another due time; its id stays.
 
         Args:
-            task_id: The id that scheduling returned.
+            task_id: What scheduling returned, or its id, as text or a UUID.
             at: As for :meth:`schedule`.
             after: From now: a timedelta, or seconds.
             by: From its present due time, negative for earlier: a timedelta, or seconds.
@@ -182,13 +185,24 @@ class DelayQ:
 
     # Reading.
 
-    def get(self, task_id: str) -> ScheduledTask | None:
+    def get(self, task_id: Named) -> ScheduledTask | None:
         """A scheduled task, or ``None``.
 
         Raises:
             UnreadableRecord: it was written by a version that this one cannot read.
         """
         return reading.find(self.services, task_id)
+
+    def result(self, task_id: Named) -> ScheduledResult[Any] | None:
+        """The result of a scheduled task, with its due time, as the call returned it; or ``None``.
+
+        Of a chain it is the last task's, without its parents.
+
+        Raises:
+            UnreadableRecord: it was written by a version that this one cannot read.
+        """
+        task = reading.find(self.services, task_id)
+        return None if task is None else held(self.services, task)
 
     def tasks(
         self,
@@ -212,11 +226,11 @@ class DelayQ:
         """How many tasks are in which state, and how many scanners are alive."""
         return reading.counts(self.services)
 
-    def state(self, task_id: str) -> State | None:
+    def state(self, task_id: Named) -> State | None:
         """Where a scheduled task stands, or ``None`` if it is not in the store."""
         return reading.state(self.services, task_id)
 
-    def handed_over(self, task_id: str) -> datetime | None:
+    def handed_over(self, task_id: Named) -> datetime | None:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
         return reading.handed_over(self.services, task_id)
 

@@ -7,13 +7,21 @@ from contextlib import suppress
 from typing import Any
 
 from celery.canvas import Signature
-from celery.exceptions import NotRegistered, SoftTimeLimitExceeded
+from celery.exceptions import NotRegistered, QueueNotFound, SoftTimeLimitExceeded
 from celery.result import EagerResult
 from celery.utils import uuid
-from kombu.exceptions import OperationalError
+from kombu.exceptions import OperationalError, SerializerNotInstalled
 
 from ..clock import DelayInput, TimeInput, When
-from ..errors import DelayQError, InvalidOption, MessageTooLarge, NotATask, NotScheduled, StoreError
+from ..errors import (
+    DelayQError,
+    InvalidOption,
+    ItemsRefused,
+    MessageTooLarge,
+    NotATask,
+    NotScheduled,
+    StoreError,
+)
 from ..logs import logger_of
 from ..message import canvas
 from ..services import Services
@@ -29,6 +37,9 @@ logger = logger_of(__name__)
 
 SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
+
+# What an item may bring; anything else that is wrong with an option is the call's fault.
+_BROUGHT = {"task_id", "key", "conflict", "max_wait", "tags", "late", "grace"}
 
 _ITEM = "(args, kwargs), and behind them, if the item has its own, a time and a task id"
 
@@ -51,6 +62,22 @@ class Bulk:
     def scheduled(self) -> int:
         """How many are scheduled."""
         return len(self.ids) - len(self.refused)
+
+    def raise_for_refused(self) -> None:
+        """Do nothing where all items are scheduled.
+
+        Raises:
+            ItemsRefused: some are not; its ``so_far`` is this bulk.
+        """
+        if self.refused:
+            place, why = next(iter(self.refused.items()))
+            error = ItemsRefused(len(self.refused), len(self.ids), place, str(why))
+            error.so_far = self
+            raise error from why
+
+    def __bool__(self) -> bool:
+        """Whether all items are scheduled."""
+        return not self.refused
 
     def __repr__(self) -> str:
         return f"<Bulk: {self.scheduled} scheduled, {len(self.refused)} refused>"
@@ -102,7 +129,7 @@ class Loader:
             for item, when in zip(items, times, strict=False):
                 self._add(self._outcome(item, when))
             self._flush()
-            self._refuse_all_of_one_wrong_shape()
+            self._refuse_the_call()
         except BaseException as error:  # KeyboardInterrupt and time limits among them
             with suppress(AttributeError, TypeError):  # one of somebody's that takes none
                 error.so_far = self.bulk  # type: ignore[attr-defined]
@@ -110,10 +137,14 @@ class Loader:
         self._warn()
         return self.bulk
 
-    def _refuse_all_of_one_wrong_shape(self) -> None:
-        # A time that was forgotten, or tuples of arguments in place of items: the call is wrong.
+    def _refuse_the_call(self) -> None:
+        """Raise what is wrong with the call, where that is why nothing is scheduled."""
         refused = self.bulk.refused
-        if refused and len(refused) == len(self.bulk.ids) and all(map(_is_shape, refused.values())):
+        if (
+            refused
+            and len(refused) == len(self.bulk.ids)
+            and all(map(_is_call_s, refused.values()))
+        ):
             raise refused[0]
 
     def _warn(self) -> None:
@@ -234,8 +265,11 @@ def _item(
     return args, kwargs, time, task_id
 
 
-def _is_shape(error: Exception) -> bool:
-    return isinstance(error, InvalidOption) and error.name in ("item", "time")
+def _is_call_s(error: Exception) -> bool:
+    """Whether an error would meet any item: a time that was forgotten, an option for all."""
+    if isinstance(error, InvalidOption):
+        return error.name not in _BROUGHT
+    return isinstance(error, (QueueNotFound, SerializerNotInstalled))
 
 
 def _bare(error: Exception) -> Exception:
