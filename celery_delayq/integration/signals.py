@@ -25,7 +25,11 @@ _RETRIED = "delayq_retried"
 
 def hooks(app: Celery) -> Hooks:
     """What tells the app's handlers: ``task_revoked`` of a scheduled task that is cancelled."""
-    return Hooks(scheduled=partial(_scheduled, app), cancelled=partial(_revoked, app))
+    return Hooks(
+        scheduled=partial(_scheduled, app),
+        cancelled=partial(_revoked, app),
+        hears_cancelled=_hears_revoked,
+    )
 
 
 def listen() -> None:
@@ -69,9 +73,13 @@ def _retried(sender: Task, request: Context, **_: Any) -> None:
         logger.warning("task %s: REVOKED could not be stored", request.id, exc_info=True)
 
 
+def _hears_revoked() -> bool:
+    return bool(task_revoked.receivers)
+
+
 def _revoked(app: Celery, task_id: str, message: bytes) -> None:
     """Send the signal as a worker does; here in the process that cancelled."""
-    if not task_revoked.receivers:
+    if not _hears_revoked():
         return
     try:
         request = _request_of(app, message)

@@ -11,21 +11,24 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 """
 
 from .calls import Membership
+from .changes import CHUNK, NOW
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
-from .ids import Target, checked_id, checked_name, target_of, target_of_key
+from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
 from .keys import Keys
 from .outcome import Outcome
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
+from .selecting import ALWAYS_MS, Chosen, Met, Place
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
+    Change,
     Counts,
     Entry,
     LeasedEntry,
@@ -37,7 +40,12 @@ from .values import (
 from .wakeup import Wakeup
 
 __all__ = [
+    "ALWAYS_MS",
+    "CHUNK",
+    "NOW",
     "Cancelled",
+    "Change",
+    "Chosen",
     "Connection",
     "Copies",
     "Counts",
@@ -49,8 +57,10 @@ __all__ = [
     "Keys",
     "LeasedEntry",
     "Membership",
+    "Met",
     "NewEntry",
     "Outcome",
+    "Place",
     "PooledConnection",
     "Receipt",
     "Refusal",
@@ -67,4 +77,5 @@ __all__ = [
     "refusal_of",
     "target_of",
     "target_of_key",
+    "target_of_member",
 ]

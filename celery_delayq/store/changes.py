@@ -29,6 +29,8 @@ _AGAIN, _SKIPPED, _TOO_LATE = [b"again"], [b"skipped"], [b"too_late"]
 _UNREADABLE = b"unreadable"
 _DONE = (b"done", b"uncertain")
 
+NOW = When("at", 0)  # what is given where the mode says it all
+
 
 class Changes:
     """Changes entries; shared by the threads of a process.
@@ -128,7 +130,8 @@ def _read(who: Target, word: Sequence[bytes]) -> Change | None:
     if word == _SKIPPED:
         return Change(None, _id_of(who))
     if word[0] == _UNREADABLE:
-        return Change(None, _id_of(who), error=UnreadableRecord(named(who), _text(word[1])))
+        task_id = _id_of(who, *word[2:])
+        return Change(None, task_id, error=UnreadableRecord(task_id, _text(word[1])))
     if len(word) == 1 and word != _TOO_LATE and word[0] not in _DONE:
         return Change(Outcome(_text(word[0])), _id_of(who))
     return None

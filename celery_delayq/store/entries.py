@@ -13,15 +13,19 @@ from ..errors import DelayQError, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
 from .changes import Changes, only
-from .ids import Target, named, target_of
+from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .outcome import Outcome
 from .record import Record
 from .schedule import Scheduler
 from .scripts import Scripts
-from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
+from .selecting import Chosen, Place, Sieve
+from .values import Cancelled, Change, Counts, Entry, NewEntry, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
+
+# What `peek.lua` says where it knows more than users are told.
+_STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -36,6 +40,7 @@ class Entries:
         self._calls = Calls(scripts, self._member, membership.timeout)
         self._scheduler = Scheduler(self._calls, membership.timeout)
         self.changes = Changes(self._calls)
+        self.sieve = Sieve(scripts, self._member)
 
     @property
     def keys(self) -> Keys:
@@ -85,29 +90,47 @@ class Entries:
         return outcome, None if cancelled is None else cancelled.message
 
     def cancel_owing(
-        self, who: Target, *, owes: bool = True, remove: bool = False
+        self, who: Target, *, owes: bool = True, tells: bool = True, remove: bool = False
     ) -> tuple[Outcome, Cancelled | None]:
         """Remove an entry that has not left.
 
         Args:
             who: The entry.
             owes: Whether it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+            tells: Whether its message is wanted.
             remove: Only if it is dead.
         """
-        outcome, change = only(self.changes.cancel([who], owes=int(owes), remove=remove))
+        asked: dict[str, Any] = {"owes": int(owes), "tells": tells, "remove": remove}
+        try:
+            outcome, change = only(self.changes.cancel([who], **asked))
+        except UnreadableRecord as error:
+            member = self._dead_member(error.task_id) if remove else None
+            if member is None:
+                raise
+            outcome, change = only(self.changes.cancel([target_of_member(member)], **asked))
         return outcome, change.cancelled
+
+    def _dead_member(self, task_id: str) -> bytes | None:
+        """What is dead under an id whose record cannot be read, so that its number is not known."""
+        dead = Chosen(state=State.DEAD)
+        for page in self.sieve.pages(dead, *self.sieve.start(), Place()):
+            for member in page:
+                if member[6:] == task_id.encode():
+                    return member
+        return None
 
     def settle(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
         settle(self._scripts, [cancelled])
 
     def reschedule(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, int | None]:
-        """Give an entry another due time; returns it, in ms, where that was done.
-
-        *conditions* are those of :meth:`Changes.reschedule`.
-        """
-        outcome, change = only(self.changes.reschedule([who], when, **conditions))
+        """Give an entry another due time; returns it, in ms, where that was done."""
+        outcome, change = self.move(who, when, **conditions)
         return outcome, change.due_ms
+
+    def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
+        """The same, under the *conditions* of :meth:`Changes.reschedule`."""
+        return only(self.changes.reschedule([who], when, **conditions))
 
     def find(self, who: Target) -> Entry | None:
         """The entry, or ``None``.
@@ -188,6 +211,17 @@ class Entries:
                     yield float(score), member, record, templates.get(record.name)
             if not flat:
                 return
+
+    def chosen(self, chosen: Chosen, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
+        """Those of *members* that a selection means, as read; of what cannot be, what is known."""
+        for seen in self.sieve.peek(chosen, members, reads=True):
+            task_id = seen.member[6:].decode(errors="replace")
+            state = _STATES.get(seen.state) or State(seen.state)
+            entry = Entry(task_id, state, seen.due_ms, 0, b"", seen.error)
+            if seen.record is not None:
+                with suppress(UnreadableRecord):
+                    entry = _entry(task_id, state, seen.record, seen.template, seen.error)
+            yield seen.member, entry
 
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""

@@ -45,7 +45,7 @@ KEYS: dict[str, str] = {
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "timer": "STRING  which scanner is up next, and when: it is told of anything due before",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
-    "meta": "HASH  seq -> last insertion number; its name; what processes agree on; when generations turned",
+    "meta": "HASH  seq -> last insertion number; what processes agree on; when generations turned",
 }
 
 

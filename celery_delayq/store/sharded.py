@@ -19,7 +19,7 @@ from .entries import Entries, readable
 from .ids import Target, named
 from .keys import shard_of
 from .outcome import Outcome
-from .values import Cancelled, Counts, Entry, NewEntry, Receipt, State
+from .values import Cancelled, Change, Counts, Entry, NewEntry, Receipt, State
 
 
 class ShardedEntries:
@@ -65,16 +65,26 @@ class ShardedEntries:
         self._joined()
         return self._of(who).cancel(who)
 
-    def cancel_owing(self, who: Target, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+    def cancel_owing(self, who: Target, **options: Any) -> tuple[Outcome, Cancelled | None]:
         self._joined()
-        return self._of(who).cancel_owing(who, owes=owes)
+        return self._of(who).cancel_owing(who, **options)
 
     def settle(self, cancelled: Cancelled) -> None:
         self._of(cancelled.task_id).settle(cancelled)
 
-    def reschedule(self, who: Target, when: When) -> tuple[Outcome, int | None]:
+    def reschedule(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, int | None]:
         self._joined()
-        return self._of(who).reschedule(who, when)
+        return self._of(who).reschedule(who, when, **conditions)
+
+    def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
+        self._joined()
+        return self._of(who).move(who, when, **conditions)
+
+    @property
+    def each(self) -> Sequence[Entries]:
+        """Each shard's, for what goes through them one after the other."""
+        self._joined()
+        return self._shards
 
     def find(self, who: Target) -> Entry | None:
         return self._of(who).find(who)

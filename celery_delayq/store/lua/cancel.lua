@@ -37,7 +37,7 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; 
          {place of the target from 1, when it was cancelled in us, message, ...} of what the caller is told}.
          The text has a word of each target: done | uncertain (removed, but an earlier attempt may have delivered
          it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (it is not dead) |
-         unreadable and why | skipped (the selection does not mean it any more) | again (it was not looked at)
+         unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N) a target
 Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
 ]]
@@ -136,7 +136,7 @@ local function pass(at, one)
       note_fence(one.id)
       words[at] = claim.uncertain and 'uncertain' or 'done'
     else
-      words[at] = 'unreadable' .. quoted(sub(one.answer, 12))
+      words[at] = 'unreadable' .. quoted(sub(one.answer, 12)) .. named_in(targets[at], one.id)
     end
   end
 end

@@ -36,7 +36,7 @@ ARGV[11...] targets  who is meant, 1 to 1000: see prelude/entry.lua
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
          with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
          the due time, and the id, if a key was given | too_late (past `latest`) | unchanged (`only` or `if_due` does
-         not hold, or it is not dead) | in_flight | handed_over | not_found | unreadable and why | skipped (the
+         not hold, or it is not dead) | in_flight | handed_over | not_found | unreadable, why, and that id | skipped (the
          selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
@@ -80,11 +80,11 @@ local function moved(entry, text)
 end
 
 -- What becomes of a target, in a word; and, where it moves, its new due time.
-local function settle(one)
+local function settle(target, one)
   if not one.entry then
     if one.member and is_gone(one.answer) then return SKIPPED end
     local why = string.match(one.answer, '^unreadable (.*)$')
-    return why and 'unreadable' .. quoted(why) or one.answer
+    return why and 'unreadable' .. quoted(why) .. named_in(target, one.id) or one.answer
   end
   local when = new_due(one.entry)
   if not when then return 'unchanged' end
@@ -95,7 +95,7 @@ end
 local words, earliest = {}, math.huge
 allow_when_full(records)
 for at, one in ipairs(looked) do
-  local word, when = settle(one)
+  local word, when = settle(targets[at], one)
   if when then
     local entry, text = one.entry, whole(when)
     local index = sub(entry.record, 2, 2) == 'L' and due or relay

@@ -7,7 +7,8 @@ KEYS[4]  dead     ZSET  member -> since when, ms
 KEYS[5]  parked   ZSET  lane, due time, kind, member -> 0
 KEYS[6]  meta     HASH  store -> names this store; seq -> last insertion number
 
-ARGV[1]  way     start: nothing is looked for; tag: in insertion order; or in no order: records, leased, dead, parked
+ARGV[1]  way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
+                 records, leased, dead, parked
 ARGV[2]  cursor  of a way without order: 0 to begin, and then what the step before gave
 ARGV[3]  count   about how many entries to look at, 1..1000
 ARGV[4]  after   only those of a later insertion number, -1 for the first
@@ -15,7 +16,7 @@ ARGV[5]  upto    and none of a later one than this
 ARGV[6]  filter  what the selection picks by: see prelude/targets.lua; state and tag are not asked for here
 
 Returns  {name of the store or '', last insertion number, the next cursor, 0 when that was all, how many bytes
-         were read, {member, ...}}; without order some members come twice; insertion numbers are counted without
+         were read, or the count, {member, ...}}; without order some members come twice; insertion numbers are counted without
          the last bit, which tells the size
 Cost     O(log N + count)
 Keeps    changes nothing; what is there all the while is found, and by way of `tag` once
@@ -32,9 +33,10 @@ local function take(member)
 end
 
 local known = redis.call('HMGET', meta, 'store', 'seq')
-if way == 'tag' then
+if way == 'tag' or way == 'count' then
   local prefix = filter.tag .. '\0'
   local first, last = '[' .. prefix .. six_bytes((after + 1) * 2), '(' .. prefix .. six_bytes((upto + 1) * 2)
+  if way == 'count' then return {known[1] or '', 0, '0', redis.call('ZLEXCOUNT', tags, first, last), {}} end
   local rows = redis.call('ZRANGEBYLEX', tags, first, last, 'LIMIT', 0, count)
   for _, row in ipairs(rows) do take(sub(row, #prefix + 1)) end
   cursor = #rows < count and '0' or '1'
