@@ -58,13 +58,20 @@ def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:
 
 
 def _schedule(sender: Sender, message: Any) -> None:
+    task_id = _id(message)
     try:
-        sender.adopt(message)
+        receipt = sender.adopt(message)
     except AlreadyScheduled:
-        # Delivered once more: its acknowledgement was lost.
-        logger.warning("task %s: waits already; this copy is dropped", _id(message))
+        waits = True  # and is being published
     else:
-        logger.warning("task %s: scheduled on arrival; %s", _id(message), _blame(message))
+        waits = receipt.existed and receipt.task_id == task_id
+    if waits:
+        # Delivered once more: its acknowledgement was lost.
+        logger.warning("task %s: waits already; this copy is dropped", task_id)
+    elif receipt.existed:
+        logger.warning("task %s: dropped, as task %s has its key", task_id, receipt.task_id)
+    else:
+        logger.warning("task %s: scheduled on arrival; %s", task_id, _blame(message))
 
 
 def _blame(message: Any) -> str:

@@ -23,15 +23,17 @@ def call_task(
     return _result(services, when, *schedule_call(services, task.apply_async, when, args, kwargs))
 
 
-def call_signature(services: Services, signature: Signature, when: When) -> ScheduledResult[Any]:
+def call_signature(
+    services: Services, signature: Signature, when: When, **options: Any
+) -> ScheduledResult[Any]:
     """Schedule a signature, or a canvas; its result."""
-    return _result(services, when, *schedule_signature(services, signature, when))
+    return _result(services, when, *schedule_signature(services, signature, when, **options))
 
 
 def _result(
     services: Services, when: When, result: Any, receipt: Receipt | None
 ) -> ScheduledResult[Any]:
     if receipt is not None:
-        return scheduled(result, services, receipt.due_ms)
+        return scheduled(result, services, receipt.due_ms, existed=receipt.existed)
     asked_for = Request(when).expected_due()
     return has_run(result, services, clock.to_ms(asked_for, services.timezone))

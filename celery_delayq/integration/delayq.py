@@ -17,11 +17,12 @@ from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
 from ..operations import changing, checking, reading
-from ..operations.revoked import has_backend, mark_revoked
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
+from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk, Item
+from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
 from ..store import Counts, Finding, Outcome, State
@@ -73,28 +74,57 @@ class DelayQ:
         *,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
+        key: str | None = None,
+        conflict: str | None = None,
+        max_wait: DelayInput | None = None,
+        tags: Tags | None = None,
+        late: str | None = None,
+        grace: DelayInput | None = None,
     ) -> ScheduledResult[R]:
         """Schedule a signature; all of its options are honoured.
+
+        What is not given here is as the signature has it, as the option ``delayq_key`` and the
+        like; or else, but for the key, as the task has it, as an attribute of that name.
 
         Args:
             signature: A signature, a canvas (scheduled as one entry), or a task without arguments.
             at: Aware datetime; naive datetime, read in the app's time zone; Unix time in
                 seconds; or ISO 8601 text. The past means at once.
             after: From now: a timedelta, or seconds.
+            key: Text of 1 to 255 bytes, without NUL. Of the tasks that wait under one key there is
+                one at most. Free again once that one has left, was cancelled, or is dead.
+            conflict: What happens where a task waits under the key, or one of the same id is there.
+                ``reject`` (the default): this one is refused. ``keep``: that one stays.
+                ``replace``: this one takes its place. ``earliest``, ``latest``: the one that is due
+                then stays. ``debounce``: as ``replace``, and see *max_wait*.
+            max_wait: With ``debounce``: from the first of a row of calls that replace one another,
+                how long the last one's due time can be put off. Seconds, or a timedelta; by
+                default for ever.
+            tags: Up to 16 texts, each as a key is, by which tasks can be selected.
+            late: ``skip``: it does not run more than *grace* after its due time. ``run`` (the
+                default): it runs, however late.
+            grace: With ``skip``: seconds, or a timedelta.
 
         Returns:
-            A result with ``due``, ``cancel`` and ``reschedule``. With ``task_always_eager`` the
-            task has run: it is an ``EagerResult`` as well, and too late to be cancelled.
+            A result with ``due``, ``cancel`` and ``reschedule``; where an earlier task was kept,
+            that one's, with ``existed``. With ``task_always_eager`` the task has run: it is an
+            ``EagerResult`` as well, and too late to be cancelled.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
-            AlreadyScheduled: the signature brings a task id that is scheduled already.
+            InvalidOption: a key, a tag or a policy that is none.
+            AlreadyScheduled: its key, or the id that the signature brings, is that of a task which
+                is scheduled. ``InFlight``, one of these: that task is being published just now.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)
         # Its message goes to its own app's store, and only that one can cancel it.
         services = registry.services_of(signature.app)
-        return call_signature(services, signature, one_of(services.timezone, at=at, after=after))
+        when = one_of(services.timezone, at=at, after=after)
+        options = as_options(
+            key=key, conflict=conflict, max_wait=max_wait, tags=tags, late=late, grace=grace
+        )
+        return call_signature(services, signature, when, **options)
 
     def schedule_many(
         self,
@@ -262,7 +292,7 @@ class DelayQ:
             BrokerDown: the broker cannot be reached; what goes through it waits on.
             StoreError: Redis cannot be reached, or refuses a step.
         """
-        return handover.hand_over(self.services)
+        return handover.hand_over(self.services, owes=has_backend(self.app))
 
     def scanner(self) -> Scanner:
         """A scanner of one's own; the caller starts and stops it."""

@@ -54,6 +54,7 @@ class ScheduledResult(_Result[R_co]):
     id: str
     _services: Services
     _due_ms: int
+    _existed: bool
 
     @property
     def due(self) -> datetime:
@@ -63,6 +64,14 @@ class ScheduledResult(_Result[R_co]):
         ``delayq.get(id).due`` knows.
         """
         return from_ms(self._due_ms)
+
+    @property
+    def existed(self) -> bool:
+        """Whether this is the result of a task that was scheduled before, and was kept.
+
+        ``delayq_conflict`` said so; the call's own task was not scheduled.
+        """
+        return self._existed
 
     @property
     def state(self) -> str:
@@ -107,7 +116,7 @@ class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
         return state
 
     def __copy__(self) -> Any:
-        return _with_face(super().__copy__(), type(self), self._services, self._due_ms)
+        return _copied(super().__copy__(), self)
 
     def __del__(self) -> None:
         # Celery up to 5.6 unsubscribes from Redis for each result that is dropped, subscribed or
@@ -167,7 +176,7 @@ class EagerScheduledResult(_HasRun[R_co], EagerResult):
         return state
 
     def __copy__(self) -> Any:
-        return _with_face(super().__copy__(), type(self), self._services, self._due_ms)
+        return _copied(super().__copy__(), self)
 
     def __reduce__(self) -> Any:
         return EagerResult, self.__reduce_args__()
@@ -198,10 +207,12 @@ def _state_of(result: Any) -> str:
     return word
 
 
-def scheduled(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any]:
-    """*result*, able to be cancelled and rescheduled."""
+def scheduled(
+    result: Any, services: Services, due_ms: int, *, existed: bool = False
+) -> ScheduledResult[Any]:
+    """*result*, able to be cancelled and rescheduled; *existed*: of a task that was there."""
     kind = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledTaskResult
-    return _with_face(result, kind, services, due_ms)
+    return _with_face(result, kind, services, due_ms, existed)
 
 
 def held(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
@@ -224,16 +235,23 @@ def has_run(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any
         made: ScheduledResult[Any] = result  # of an apply_async of the user's own
         return made
     kind = EagerScheduledGroupResult if isinstance(result, GroupResult) else EagerScheduledResult
-    return _with_face(result, kind, services, due_ms)
+    return _with_face(result, kind, services, due_ms, existed=False)
+
+
+def _copied(result: Any, copied: ScheduledResult[Any]) -> ScheduledResult[Any]:
+    """*result*, Celery's copy of one of these."""
+    known = copied._services, copied._due_ms, copied._existed
+    return _with_face(result, type(copied), *known)
 
 
 def _with_face(
-    result: Any, kind: type[ScheduledResult[Any]], services: Services, due_ms: int
+    result: Any, kind: type[ScheduledResult[Any]], services: Services, due_ms: int, existed: bool
 ) -> ScheduledResult[Any]:
     # The very object that Celery made. A second one beside it would make the Redis result backend
     # unsubscribe twice, as each of them is dropped.
     result.__class__ = kind
     result._services = services
     result._due_ms = due_ms
+    result._existed = existed
     made: ScheduledResult[Any] = result
     return made

@@ -19,8 +19,8 @@ from .registry import find
 logger = logger_of(__name__)
 
 
-# Of a running task's request, once its next run is scheduled.
-_RETRIED = "delayq_retried"
+# Of a running task's request, once its next run is scheduled; or was not, as another was kept.
+_RETRIED, _GAVE_WAY = "delayq_retried", "delayq_gave_way"
 
 
 def hooks(app: Celery) -> Hooks:
@@ -59,16 +59,21 @@ def _scheduled(app: Celery, task_id: str, _due_ms: int) -> None:
 def _retried(sender: Task, request: Context, **_: Any) -> None:
     """Store REVOKED once more, for a retry that was cancelled before the worker stored RETRY.
 
-    Whoever cancels after this look stores REVOKED after RETRY.
+    Whoever cancels after this look stores REVOKED after RETRY. A retry may also be none, as its key
+    is another's.
     """
     services = find(sender.app)
-    if services is None or not getattr(request, _RETRIED, False) or request.ignore_result:
+    if services is None or request.ignore_result:
+        return
+    gave_way = getattr(request, _GAVE_WAY, False)
+    if not gave_way and not getattr(request, _RETRIED, False):
         return
     try:
-        if services.entries.cancelled_ms_ago(request.id) is not None:
+        if gave_way or services.entries.cancelled_ms_ago(request.id) is not None:
             # Its chord has been told by whoever cancelled, and counts.
             told = Context({**vars(request), "chord": None})
-            sender.backend.mark_as_revoked(request.id, "cancelled", request=told)
+            why = "kept another" if gave_way else "cancelled"
+            sender.backend.mark_as_revoked(request.id, why, request=told)
     except Exception:
         logger.warning("task %s: REVOKED could not be stored", request.id, exc_info=True)
 
@@ -79,6 +84,9 @@ def _hears_revoked() -> bool:
 
 def _revoked(app: Celery, task_id: str, message: bytes) -> None:
     """Send the signal as a worker does; here in the process that cancelled."""
+    running = app.current_worker_task
+    if running is not None and running.request.id == task_id:
+        setattr(running.request, _GAVE_WAY, True)
     if not _hears_revoked():
         return
     try:

@@ -11,6 +11,7 @@ The entry has the id of the canvas's result, so that ``result.id`` cancels and r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from celery import signature
@@ -39,12 +40,19 @@ def register(app: Celery) -> None:
         signature(described, app=app).apply_async(add_to_parent=False)
 
 
-def freeze(sig: Signature, app: Celery) -> tuple[ResultBase, Signature]:
-    """The result of *sig*, and a signature of the task that applies it, with the result's id."""
+def freeze(
+    sig: Signature, app: Celery, of_entry: Mapping[str, Any]
+) -> tuple[ResultBase, Signature]:
+    """The result of *sig*, and a signature of the task that applies it, with the result's id.
+
+    *of_entry*: what of its options is not for the canvas when it is applied, but for the entry.
+    """
     fresh = _copy(sig.group() if isinstance(sig, chunks) else sig, app)
+    for name in of_entry:
+        fresh.options.pop(name, None)
     result = _bound_to(app, fresh.freeze(sig.options.get("task_id")))
     launch = app.signature(LAUNCH, args=(_plain(fresh), ids_of(result)))
-    return result, launch.set(task_id=result.id, **_routing(sig))
+    return result, launch.set(task_id=result.id, **_routing(sig), **of_entry)
 
 
 def _copy(sig: Signature, app: Celery) -> Signature:
@@ -90,6 +98,15 @@ def _routing(sig: Signature) -> dict[str, Any]:
     # A second copy of it would apply the whole canvas once more.
     once = sig.options.get(ONCE_HEADER)
     return options if once is None else {**options, ONCE_HEADER: once}
+
+
+def has_ids(sig: Any) -> bool:
+    """Whether a signature, or a part of it, was given a task id already."""
+    if isinstance(sig, dict):
+        options = sig.get("options")
+        of_its_own = isinstance(options, dict) and options.get("task_id")
+        return bool(of_its_own) or any(map(has_ids, sig.values()))
+    return isinstance(sig, (list, tuple)) and any(map(has_ids, sig))
 
 
 def task_ids(body: Any) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from .. import clock
 from ..clock import TimeInput, When
 from ..errors import InvalidOption, StoreError
+from ..revoked import has_backend, tell
 from ..services import Services
-from ..store import NOW, Cancelled, Outcome
-from .revoked import has_backend, mark_revoked
+from ..store import NOW, Outcome
 from .targets import Named, id_of, target_of
 
 #: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
@@ -52,16 +52,8 @@ def _remove(
         _who(services, task_id, key), owes=owes, tells=owes or hears, remove=remove
     )
     if cancelled is not None:
-        if owes and mark_revoked(services.app, cancelled):
-            _settle(services, cancelled)
-        services.hooks.cancelled(cancelled.task_id, cancelled.message)
+        tell(services, [cancelled], owed=owes)
     return outcome
-
-
-def _settle(services: Services, cancelled: Cancelled) -> None:
-    # It is cancelled, whatever comes now; what is not settled, a scanner does once more.
-    with suppress(StoreError):
-        services.entries.settle(cancelled)
 
 
 def _tell_workers(services: Services, task_id: str) -> None:

@@ -15,6 +15,7 @@ from celery.app.task import Task
 from .. import clock
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import DelayQError, InvalidDueTime, InvalidOption
+from ..revoked import has_backend
 from ..services import Services
 from ..store import (
     ALWAYS_MS,
@@ -32,7 +33,6 @@ from ..store import (
 from .changing import Direction, conditions
 from .count import Count, Tally
 from .cursor import Cursor
-from .revoked import has_backend
 from .task import ScheduledTask
 
 Progress = Callable[[Count], object]

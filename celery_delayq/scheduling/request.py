@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,12 +21,14 @@ from ..message.headers import ONCE_HEADER
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import NewEntry
+from .options import NAMES, PLAIN, Terms, terms_of
 
 PREFIX = "delayq_"
 _NEAR = "delay"  # what begins like this is meant for this package, and mistyped
 OPTION = "delayq_request"
 AT, AFTER = "delayq_at", "delayq_after"
 ONCE = ONCE_HEADER
+_NAMES = (AT, AFTER, ONCE, *NAMES)
 
 # The ids of the messages that the call under way has sent, and not scheduled.
 _sent: ContextVar[list[str] | None] = ContextVar("celery_delayq_sent", default=None)
@@ -65,14 +67,16 @@ class Ready:
 
 @dataclass(frozen=True)
 class Request:
-    """When a message shall be due, and who takes its entry; the store does, if nobody else.
+    """When a message shall be due, on which terms, and who takes its entry.
 
+    ``take``: ``None``: the store does.
     ``captured``: nobody asked for it; the message has an eta.
     """
 
     when: When
     take: Callable[[Ready], object] | None = None
     captured: bool = False
+    terms: Terms = PLAIN
 
     def expected_due(self) -> datetime:
         """The due time by this machine's clock; the store's own is in the receipt."""
@@ -81,17 +85,45 @@ class Request:
         return utc_now() + timedelta(milliseconds=self.when.ms)
 
 
-def requested(services: Services, options: Mapping[str, Any], eta: str | None) -> Request | None:
+def requested(
+    services: Services, options: Mapping[str, Any], eta: str | None, task: str
+) -> Request | None:
     """Whether a message is to be scheduled: asked for among its options, or captured by its eta.
 
+    Args:
+        services: Of the app that sends it.
+        options: The call's.
+        eta: The message's.
+        task: The name of its task, whose attributes are defaults of the options.
+
     Raises:
-        InvalidOption: an option of this package's that does not exist, or more than one time.
+        InvalidOption: an option of this package's that does not exist, or cannot be honoured; or
+            more than one time.
         InvalidDueTime: not a time.
     """
-    return _asked_for(services, options) or _captured(services, eta)
+    given = _own_options(options)
+    said = {name: given.pop(name) for name in NAMES if name in given}
+    request = _asked_for(services, given) or _captured(services, eta, bool(said))
+    if request is None:
+        if said:
+            name = next(iter(said))
+            raise InvalidOption(name, said[name], f"a due time beside it: {AT} or {AFTER}")
+        return None
+    terms = terms_of(said, services.app.tasks.get(task))
+    return request if terms is PLAIN else replace(request, terms=terms)
 
 
-def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None:
+def options_of_entry(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a call's options that :func:`terms_of` takes.
+
+    Raises:
+        InvalidOption: one that does not exist.
+    """
+    given = _own_options(options)
+    return {name: given[name] for name in NAMES if name in given}
+
+
+def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     given = {
         name: value
         for name, value in options.items()
@@ -100,10 +132,17 @@ def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None
     for stamp in options.get("stamped_headers") or ():
         given.pop(stamp, None)  # a header of the user's own, that travels as an option
     for name, value in given.items():
-        if name not in (OPTION, AT, AFTER, ONCE):
-            raise InvalidOption(name, value, f"no such option; there are {AT}, {AFTER} and {ONCE}")
-    if not isinstance(given.pop(ONCE, False), bool):
-        raise InvalidOption(ONCE, options[ONCE], "true or false")
+        if name not in (OPTION, *_NAMES):
+            *others, last = _NAMES
+            expected = f"no such option; there are {', '.join(others)} and {last}"
+            raise InvalidOption(name, value, expected)
+    return given
+
+
+def _asked_for(services: Services, given: dict[str, Any]) -> Request | None:
+    once = given.pop(ONCE, False)
+    if not isinstance(once, bool):
+        raise InvalidOption(ONCE, once, "true or false")
     if len(given) > 1:
         raise InvalidOption("time", given, f"only one of {AT} and {AFTER}")
     if AT in given:
@@ -113,10 +152,12 @@ def _asked_for(services: Services, options: Mapping[str, Any]) -> Request | None
     return given.get(OPTION)
 
 
-def _captured(services: Services, eta: str | None) -> Request | None:
+def _captured(services: Services, eta: str | None, is_asked: bool) -> Request | None:
     settings = services.settings if eta else None
     if not eta or not settings or not settings.capture_eta:
         return None
     when = at(isoparse(eta), services.timezone)
+    if is_asked:  # what only an entry has: it must not be left to Celery
+        return Request(when)
     ahead = when.ms / 1000 - utc_now().timestamp()
     return Request(when, captured=True) if ahead >= settings.min_delay else None

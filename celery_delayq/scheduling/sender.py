@@ -11,6 +11,7 @@ there: ``apply_async``, ``send_task``, signatures, retries, every part of a canv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -34,7 +35,7 @@ from ..message.outgoing import (
 )
 from ..message.route import relay_route
 from ..services import Services
-from ..store import NewEntry, checked_id
+from ..store import NewEntry, Receipt, checked_id
 from ..store.record import LAST_MS, NewRecord, destination_for
 from .request import AFTER, AT, ONCE, PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
@@ -75,7 +76,7 @@ def decided(
         InvalidOption, InvalidDueTime: what asks for it cannot be honoured.
     """
     envelope = _envelope(message)
-    request = requested(services, options, envelope.get("eta"))
+    request = requested(services, options, envelope.get("eta"), args[1])
     if request is not None:
         checked_id(args[0])
         expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
@@ -108,7 +109,7 @@ class Sender:
             request = message.request
         except AttributeError:
             # Made by another way than the app's AMQP, or copied since: decided here.
-            request = requested(self._services, options, _envelope(message).get("eta"))
+            request = requested(self._services, options, _envelope(message).get("eta"), name)
         theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
         theirs["headers"] = _with_once(options.get(ONCE), _foreign(theirs.get("headers")))
         if request is not None and request.captured and self._is_left(message, theirs):
@@ -149,7 +150,7 @@ class Sender:
             new = NewEntry(task_id, request.when, self._new_record(message, destination))
             if most is not None and new.record.size > most:
                 raise MessageTooLarge(task_id, new.record.size, most)
-            ready = Ready(new, message, destination, policy)
+            ready = Ready(request.terms.of(new), message, destination, policy)
             if request.take is not None:
                 request.take(ready)
             else:
@@ -157,17 +158,26 @@ class Sender:
 
         return InterceptingProducer(self._producer, take)
 
-    def adopt(self, message: Message) -> None:
+    def adopt(self, message: Message) -> Receipt:
         """Schedule a message that a broker delivered, as the options say that came along with it.
+
+        No caller can be told of a conflict. So where none of its policies says otherwise, the task
+        that is there is kept.
 
         Raises:
             DelayQError: why it was not scheduled.
         """
         properties = dict(message.properties)
         asked = {name: properties.pop(name) for name in message.properties if _is_own(name)}
-        request = requested(self._services, asked, None)
+        request = requested(self._services, asked, None, _task_of(message))
         if request is None:
             raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
+        receipts: list[Receipt] = []
+        request = replace(
+            request,
+            take=lambda ready: receipts.append(write_one(self._services, ready)),
+            terms=replace(request.terms, conflict=request.terms.conflict or "keep"),
+        )
         for name in _OF_THE_WAY:
             properties.pop(name, None)
         headers = _with_once(asked.get(ONCE), {**message.headers, "eta": None})
@@ -187,6 +197,7 @@ class Sender:
             headers=headers,
             **properties,
         )
+        return receipts[0]
 
     def _is_left(self, message: Any, options: dict[str, Any]) -> bool:
         """Whether a captured message is so large that it is left to Celery.
@@ -277,6 +288,12 @@ def _envelope(message: Any) -> dict[str, Any]:
     """Where id, eta and expires are: the headers, or in protocol 1 the body."""
     where: dict[str, Any] = message.body if isinstance(message.body, dict) else message.headers
     return where
+
+
+def _task_of(message: Message) -> str:
+    """The name of the task; in protocol 1 it stands in the body."""
+    name: str = message.headers.get("task") or message.payload.get("task", "")
+    return name
 
 
 def _with_once(once: Any, headers: dict[str, Any] | None) -> Any:

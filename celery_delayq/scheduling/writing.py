@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import clock
 from ..errors import DelayQError
+from ..revoked import has_backend, tell
 from ..services import Services
 from ..store import NewEntry, Receipt
 from .request import Ready
@@ -19,20 +20,36 @@ def write(
     policy: Mapping[str, Any],
     *,
     supersede: bool = False,
+    given_out: bool = True,
 ) -> list[Receipt | DelayQError]:
     """Schedule entries in one step, repeated as *policy* says while Redis cannot be reached.
 
-    ``delayq_timeout`` is for all of that together.
+    ``delayq_timeout`` is for all of that together. What will not run because of it is ``REVOKED``.
+
+    Args:
+        services: Of their app.
+        new: The entries.
+        policy: Celery's retry policy.
+        supersede: See :meth:`Entries.schedule`.
+        given_out: Whether somebody knows their ids already; then one that is not written, as
+            another one is kept, will not run either.
 
     Returns:
         As :meth:`Entries.schedule`.
     """
     until = clock.monotonic() + services.settings.timeout
     pauses = _pauses(**policy)
-    answers = services.entries.schedule(new, supersede=supersede, until=until, pauses=pauses)
+    # Where none gives way there is nobody to tell, so the result backend is not asked for.
+    owed = any(one.conflict for one in new) and has_backend(services.app)
+    owes = 1 + given_out if owed else 0
+    answers = services.entries.schedule(
+        new, supersede=supersede, owes=owes, until=until, pauses=pauses
+    )
     for answer in answers:
         if isinstance(answer, Receipt):
-            services.hooks.scheduled(answer.task_id, answer.due_ms)
+            if not answer.existed:
+                services.hooks.scheduled(answer.task_id, answer.due_ms)
+            tell(services, answer.cancelled, owed=owed)
     return answers
 
 
@@ -47,8 +64,8 @@ def _pauses(
     return islice(growing, max_retries)
 
 
-def write_one(services: Services, ready: Ready) -> Receipt:
-    """Schedule one entry.
+def write_one(services: Services, ready: Ready, *, given_out: bool = True) -> Receipt:
+    """Schedule one entry; see :func:`write`.
 
     Raises:
         DelayQError: why it was not scheduled.
@@ -56,7 +73,7 @@ def write_one(services: Services, ready: Ready) -> Receipt:
     running = services.app.current_worker_task
     # The running task schedules itself anew: what may have brought it here gives way.
     supersede = running is not None and running.request.id == ready.new.task_id
-    (answer,) = write(services, [ready.new], ready.policy, supersede=supersede)
+    (answer,) = write(services, [ready.new], ready.policy, supersede=supersede, given_out=given_out)
     if isinstance(answer, DelayQError):
         raise answer
     return answer

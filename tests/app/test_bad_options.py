@@ -11,14 +11,15 @@ FAR_AWAY = 4_000_000_000
 
 @pytest.mark.parametrize(
     "name",
-    ["delayq_eta", "delayq_key", "delayq_AT", "delayq_", "delay", "delayq", "delay_until"],
+    ["delayq_eta", "delayq_keys", "delayq_AT", "delayq_", "delay", "delayq", "delay_until"],
 )
 def test_an_unknown_option_is_an_error_that_names_it(add, redis, name):
     with pytest.raises(InvalidOption) as caught:
         add.apply_async((1,), **{name: 5})
 
     assert str(caught.value) == (
-        f"{name} is 5; expected no such option; there are delayq_at, delayq_after and delayq_once"
+        f"{name} is 5; expected no such option; there are delayq_at, delayq_after, delayq_once, "
+        "delayq_key, delayq_conflict, delayq_max_wait, delayq_tags, delayq_late and delayq_grace"
     )
     assert redis.keys() == []
 
@@ -70,7 +71,8 @@ def test_a_second_entry_with_the_same_id_is_a_conflict_and_the_first_is_untouche
 
     assert caught.value.task_id == "a"
     assert str(caught.value) == (
-        "task 'a' is already scheduled; cancel it first, or pass another task_id"
+        "task 'a' is already scheduled; cancel it first, pass another task_id, or say by "
+        "delayq_conflict which of the two shall stay"
     )
     assert isinstance(caught.value, (DelayQError, ValueError))
     assert delayq.get("a") == before

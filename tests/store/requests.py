@@ -10,10 +10,9 @@ from typing import Any
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.store import NewEntry
 from celery_delayq.store.calls import OPERATION_BYTES, Member
-from celery_delayq.store.changes import MAX_BYTES
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.record import destination_for
-from celery_delayq.store.schedule import _arguments
+from celery_delayq.store.schedule import MAX_BYTES, _arguments
 from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, new_record
 
 TIMEOUT_US = round(MEMBERSHIP.timeout * 1_000_000)
@@ -89,28 +88,11 @@ def schedule(
 
 
 def cancel(store: Store, task_id: str) -> Request:
-    return request(
-        store,
-        "cancel",
-        mode="cancel",
-        owes=0,
-        tells=1,
-        filter="",
-        max_bytes=MAX_BYTES,
-        targets=[target_of(task_id)],
-    )
+    asked = {"mode": "cancel", "owes": 0, "tells": 1, "filter": "", "max_bytes": MAX_BYTES}
+    return request(store, "cancel", **asked, targets=[target_of(task_id)])
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
-    return request(
-        store,
-        "reschedule",
-        mode=mode,
-        ms=ms,
-        latest=MAX_DUE_MS,
-        only="",
-        if_due="",
-        filter="",
-        max_bytes=MAX_BYTES,
-        targets=[target_of(task_id)],
-    )
+    asked = {"mode": mode, "ms": ms, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
+    asked |= {"filter": "", "max_bytes": MAX_BYTES}
+    return request(store, "reschedule", **asked, targets=[target_of(task_id)])

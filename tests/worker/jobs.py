@@ -71,6 +71,13 @@ def define(app):
             raise self.retry(countdown=countdown)
         return self.request.retries
 
+    @task("insist", max_retries=None, ignore_result=False)
+    def insist(self, key, conflict):
+        record(app.delayq, self.request)
+        if not self.request.retries:
+            raise self.retry(countdown=0.1, delayq_key=key, delayq_conflict=conflict)
+        return self.request.retries
+
     @task("stumble", autoretry_for=(KeyError,), default_retry_delay=0.3, max_retries=3)
     def stumble(self, times):
         record(app.delayq, self.request)
@@ -89,6 +96,10 @@ def define(app):
         record(app.delayq, self.request)
         for task_id in ids:
             note.apply_async(task_id=task_id, delayq_after=delay)
+
+    @task("share", ignore_result=False)
+    def share(_self, key):
+        return app.delayq.schedule(note.s(), after=3600, key=key, conflict="keep").id
 
     @task("hold", acks_late=True)
     def hold(self, seconds):

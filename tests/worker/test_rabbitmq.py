@@ -3,6 +3,8 @@
 import pytest
 from celery import chord
 
+from tests.support.shards import with_one_shard
+
 
 @pytest.fixture(scope="module")
 def rabbit(standing, server, rabbitmq_server):
@@ -46,6 +48,17 @@ def test_a_chord(rabbit):
     add, total = rabbit.tasks["add"], rabbit.tasks["total"]
     result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0.1)
     assert result.get(timeout=20) == 6
+
+
+@with_one_shard
+def test_of_ten_calls_under_one_key_the_last_one_runs(rabbit):
+    note, window = rabbit.tasks["note"], {"after": 1.5, "key": "window", "conflict": "debounce"}
+    *others, last = [rabbit.delayq.schedule(note.s(number), **window) for number in range(10)]
+
+    assert last.get(timeout=20) == [9]
+    assert len(rabbit.runs(last)) == 1
+    assert {result.state for result in others} == {"REVOKED"}
+    assert [run for result in others for run in rabbit.runs(result)] == []
 
 
 def test_nothing_is_left(rabbit):

@@ -100,7 +100,7 @@ for at, one in ipairs(looked) do
     local entry, text = one.entry, whole(when)
     local index = sub(entry.record, 2, 2) == 'L' and due or relay
     redis.call('HSET', records, entry.id, moved(entry, text))
-    take_key(entry.record, entry.header_end, entry.id, places, keys)
+    take_key(entry.record, entry.header_end, entry.id, keys)
     put_back(index, text, entry.place, entry.member, claims, entry.claim, entry.there)
     if entry.failed then redis.call('HDEL', errors, entry.id) end
     earliest = math.min(earliest, when)

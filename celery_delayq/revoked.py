@@ -1,17 +1,24 @@
-"""``REVOKED`` in the result backend, so that whoever waits for a cancelled task learns of it."""
+"""``REVOKED`` in the result backend, so that whoever waits for a cancelled task learns of it.
+
+Of one that another has replaced, or that gave way to another, just so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery, states
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 
-from ..logs import logger_of
-from ..message.body import message_body
-from ..message.canvas import LAUNCH, task_ids
-from ..store import Cancelled, Outcome
+from .errors import StoreError
+from .logs import logger_of
+from .message.body import message_body
+from .message.canvas import LAUNCH, task_ids
+from .services import Services
+from .store import Cancelled, Outcome
 
 logger = logger_of(__name__)
 
@@ -21,8 +28,24 @@ def has_backend(app: Celery) -> bool:
     return not isinstance(app.backend, DisabledBackend)
 
 
+def tell(services: Services, cancelled: Iterable[Cancelled], *, owed: bool) -> None:
+    """Let it be known of tasks that they will not run.
+
+    Args:
+        services: Of their app.
+        cancelled: What the step answered that did it.
+        owed: Whether that step has noted that ``REVOKED`` is to be stored.
+    """
+    for one in cancelled:
+        if owed and mark_revoked(services.app, one):
+            # It will not run, whatever comes now; what is not settled, a scanner does once more.
+            with suppress(StoreError):
+                services.entries.settle(one)
+        services.hooks.cancelled(one.task_id, one.message)
+
+
 def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bool:
-    """Store ``REVOKED`` for a task that was cancelled, or for every part of a canvas.
+    """Store ``REVOKED``, and why, for a task that will not run, or for every part of a canvas.
 
     Never raises: cancelled it is, and that answer must not depend on the result backend.
 
@@ -46,7 +69,7 @@ def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bo
             if late or cancelled.outcome is Outcome.UNCERTAIN:
                 state = app.backend.get_state(one)
             if state == states.PENDING or (late and state == states.RETRY):
-                app.backend.mark_as_revoked(one, "cancelled", request=request)
+                app.backend.mark_as_revoked(one, cancelled.reason, request=request)
     except Exception:
         logger.warning("task %s: REVOKED could not be stored", cancelled.task_id, exc_info=True)
         return False

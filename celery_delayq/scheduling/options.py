@@ -1,0 +1,147 @@
+"""What a call says of its entry, its due time apart.
+
+options of the call --+
++--> terms_of --> Terms --> the entry
+the task's own -------+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Union
+
+from .. import clock
+from ..clock import DelayInput
+from ..errors import InvalidDueTime, InvalidOption
+from ..store import NewEntry
+from ..store.record import Extras
+
+KEY, CONFLICT, MAX_WAIT = "delayq_key", "delayq_conflict", "delayq_max_wait"
+TAGS, LATE, GRACE = "delayq_tags", "delayq_late", "delayq_grace"
+NAMES = (KEY, CONFLICT, MAX_WAIT, TAGS, LATE, GRACE)
+
+REJECT, DEBOUNCE, RUN, SKIP = "reject", "debounce", "run", "skip"
+POLICIES = (REJECT, "keep", "replace", "earliest", "latest", DEBOUNCE)
+
+LONGEST = 255  # bytes of a key, or of a tag
+MOST_TAGS = 16
+
+Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
+
+_TEXT = f"text of 1 to {LONGEST} bytes without NUL"
+_TAGS = f"a list of at most {MOST_TAGS} tags, each {_TEXT}"
+_SPAN = "seconds, or a timedelta, 0 or more"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is written of an entry, and what becomes of it where another is in its way.
+
+    ``conflict``: as the store takes it; empty: it is refused.
+    """
+
+    extras: Extras = field(default_factory=Extras)
+    conflict: str = ""
+
+    def of(self, new: NewEntry) -> NewEntry:
+        """*new* on these terms."""
+        if not self.conflict and not self.extras.flags:
+            return new
+        return replace(new, record=new.record.with_extras(self.extras), conflict=self.conflict)
+
+
+PLAIN = Terms()
+
+
+def as_options(
+    *,
+    key: str | None = None,
+    conflict: str | None = None,
+    max_wait: DelayInput | None = None,
+    tags: Tags | None = None,
+    late: str | None = None,
+    grace: DelayInput | None = None,
+) -> dict[str, Any]:
+    """Those that are given, by the names that they have in a call."""
+    given = zip(NAMES, (key, conflict, max_wait, tags, late, grace), strict=True)
+    return {name: value for name, value in given if value is not None}
+
+
+def terms_of(given: Mapping[str, Any], task: Any = None) -> Terms:
+    """The terms of one call.
+
+    Args:
+        given: The options of the call, by name; none of them ``None``.
+        task: Whose attributes say what holds where the call says nothing; if it is known.
+
+    Raises:
+        InvalidOption: one that cannot be honoured, or that lacks the other it belongs to.
+    """
+    said = _with_defaults(given, task)
+    if not said:
+        return PLAIN
+    conflict, late = said.get(CONFLICT, REJECT), said.get(LATE, RUN)
+    if conflict not in POLICIES:
+        raise InvalidOption(CONFLICT, conflict, f"one of {', '.join(POLICIES)}")
+    if late not in (RUN, SKIP):
+        raise InvalidOption(LATE, late, f"{RUN} or {SKIP}")
+    if MAX_WAIT in said and conflict != DEBOUNCE:
+        raise InvalidOption(MAX_WAIT, said[MAX_WAIT], f"{CONFLICT}={DEBOUNCE!r} beside it")
+    if (GRACE in said) != (late == SKIP):
+        both = f"{LATE}={SKIP!r} and {GRACE} together"
+        raise InvalidOption(*((GRACE, said[GRACE]) if GRACE in said else (LATE, late)), both)
+    extras = Extras(
+        key=_text(KEY, said[KEY], _TEXT) if KEY in said else "",
+        tags=_tags(said.get(TAGS, ())),
+        grace_ms=_span_ms(GRACE, said[GRACE]) if GRACE in said else None,
+    )
+    wait = f" {_span_ms(MAX_WAIT, said[MAX_WAIT])}" if MAX_WAIT in said else ""
+    return Terms(extras, "" if conflict == REJECT else conflict + wait)
+
+
+def _with_defaults(given: Mapping[str, Any], task: Any) -> dict[str, Any]:
+    own = {name: getattr(task, name, None) for name in NAMES}
+    if own[KEY] is not None:
+        raise InvalidOption(KEY, own[KEY], "a key in each call; a task's would be that of them all")
+    said = {name: value for name, value in own.items() if value is not None}
+    said.update(given)
+    # What the task says of its own policy is not meant for the one that a call has in its place.
+    if CONFLICT in given and MAX_WAIT not in given and given[CONFLICT] != DEBOUNCE:
+        said.pop(MAX_WAIT, None)
+    if LATE in given and GRACE not in given and given[LATE] != SKIP:
+        said.pop(GRACE, None)
+    return said
+
+
+def _text(name: str, value: Any, expected: str, shown: Any = None) -> str:
+    if isinstance(value, str) and "\0" not in value:
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            size = 0
+        if 0 < size <= LONGEST:
+            return str.__str__(value)
+    raise InvalidOption(name, value if shown is None else shown, expected)
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InvalidOption(TAGS, value, f"a list of tags, like [{value[:LONGEST]!r}]")
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise InvalidOption(TAGS, value, _TAGS)
+    tags = tuple(dict.fromkeys(_text(TAGS, one, _TAGS, value) for one in value))
+    if len(tags) > MOST_TAGS:
+        raise InvalidOption(TAGS, value, _TAGS)
+    return tags
+
+
+def _span_ms(name: str, value: Any) -> int:
+    try:
+        ms = clock.by(value).ms
+    except InvalidDueTime:
+        ms = -1
+    if ms < 0 or (isinstance(value, timedelta) and value < timedelta(0)):
+        raise InvalidOption(name, value, _SPAN)
+    return ms

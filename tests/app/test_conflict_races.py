@@ -1,0 +1,168 @@
+"""Keys under concurrency, and callers that are killed: one waits, and nobody waits for ever."""
+
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import pytest
+from celery import states
+
+from celery_delayq.integration.delayq import scanner_of
+from tests.app.conflicts import owed, told, waiting
+from tests.app.support import FAR
+from tests.support.shards import with_one_shard
+
+pytestmark = with_one_shard
+
+CALLERS = 100
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+@pytest.fixture
+def drain(delayq, redis):
+    """What a scanner stores of what is owed, as if that had been so for a long time."""
+    outbox = scanner_of(delayq.services)._outbox
+
+    def drained():
+        key = "{delayq:0}:outbox"
+        redis.zadd(key, dict.fromkeys(redis.zrange(key, 0, -1), 0))
+        return outbox.drain()
+
+    yield drained
+    for engine in outbox._engines:
+        engine.close()
+
+
+def at_once(calls):
+    """Each call in a thread of its own, all let go together; what they return."""
+    answers, together = [], threading.Barrier(len(calls))
+
+    def run(call):
+        together.wait()
+        answers.append(call())
+
+    threads = [threading.Thread(target=run, args=[call]) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def successors(ids, app):
+    """Of each id that of its task's successor, as its result says."""
+    reasons = {one: told(one, app) for one in ids}
+    return {
+        one: why.removeprefix("replaced by ")
+        for one, (state, why) in reasons.items()
+        if state == states.REVOKED
+    }
+
+
+@pytest.mark.parametrize("conflict", ["debounce", "replace"])
+def test_of_many_that_replace_one_another_the_last_waits_and_each_other_names_the_next(
+    app, add, delayq, redis, conflict
+):
+    def call(number):
+        return lambda: delayq.schedule(add.s(number), at=FAR, key="k", conflict=conflict)
+
+    results = at_once([call(number) for number in range(CALLERS)])
+
+    assert len(results) == CALLERS
+    [(last, (number,))] = waiting(delayq).items()
+    named = successors([result.id for result in results], app)
+    assert named.keys() == {result.id for result in results} - {last}
+    assert Counter(named.values()).most_common(1)[0][1] == 1, "each is replaced by one of its own"
+    one, row = next(iter(named.keys() - set(named.values()))), 1
+    while one in named:
+        one, row = named[one], row + 1
+    assert (one, row) == (last, CALLERS), "a row of all, which ends with the one that waits"
+    assert delayq.get(last).args == (number,)
+    assert owed(redis) == 0
+
+
+def test_of_many_that_keep_what_is_there_one_is_scheduled_and_the_others_are_given_it(
+    app, add, delayq
+):
+    results = at_once(
+        [lambda: delayq.schedule(add.s(1), at=FAR, key="k", conflict="keep")] * CALLERS
+    )
+
+    [holder] = waiting(delayq)
+    assert Counter((result.id, result.existed) for result in results) == {
+        (holder, False): 1,
+        (holder, True): CALLERS - 1,
+    }
+
+
+PROCESS = """
+import sys
+from celery import Celery
+from celery_delayq import DelayQ
+
+with Celery(broker=sys.argv[1], backend=sys.argv[2]) as app:
+    delayq = DelayQ(app)
+    for number in range(25):
+        options = {"key": "k", "conflict": "debounce", "max_wait": 10**6}
+        delayq.schedule(app.signature("add", (sys.argv[3], number)), at=FAR, **options)
+""".replace("FAR", str(FAR))
+
+
+def test_of_many_processes_the_last_call_waits(app, delayq, redis):
+    command = [sys.executable, "-c", PROCESS, app.conf.broker_url, app.conf.result_backend]
+    processes = [subprocess.Popen([*command, str(number)]) for number in range(4)]
+
+    assert [process.wait(60) for process in processes] == [0] * 4
+
+    [(last, (_, number))] = waiting(delayq).items()
+    assert number == 24
+    stored = app.backend.client.keys("celery-task-meta-*")
+    ids = [key.decode().removeprefix("celery-task-meta-") for key in stored]
+    named = successors(ids, app)
+    assert len(named) == 99
+    assert set(named.values()) - named.keys() == {last}
+    assert owed(redis) == 0
+
+
+KILLED = """
+import os, signal, sys
+from celery import Celery
+from celery_delayq import DelayQ
+
+app = Celery(broker=sys.argv[1], backend=sys.argv[2])
+DelayQ(app)
+app.backend.mark_as_revoked = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+options = {"delayq_key": "k", "delayq_conflict": sys.argv[3]}
+app.send_task("add", (2,), task_id="new", delayq_at=FAR, **options)
+""".replace("FAR", str(FAR))
+
+
+KILLED_WHILE = {
+    "keep": ("old", "new", "kept old"),
+    "replace": ("new", "old", "replaced by new"),
+}
+
+
+@pytest.mark.parametrize("conflict", KILLED_WHILE)
+def test_a_scanner_stores_what_a_caller_could_not_who_was_killed(
+    add, delayq, redis, drain, conflict
+):
+    stays, goes, why = KILLED_WHILE[conflict]
+    app = add.app
+    add.s(1).set(task_id="old", delayq_key="k").delay_until(FAR)
+
+    command = [sys.executable, "-c", KILLED, app.conf.broker_url, app.conf.result_backend, conflict]
+    assert subprocess.run(command, check=False).returncode == -9
+
+    assert list(waiting(delayq)) == [stays]
+    assert told(goes, app)[0] == states.PENDING
+    assert owed(redis) == 1
+    assert drain()
+    assert told(goes, app) == (states.REVOKED, why)
+    assert owed(redis) == 0
+    assert not redis.exists("{delayq:0}:outbox_messages")

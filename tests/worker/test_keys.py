@@ -1,0 +1,87 @@
+"""Keys, with workers: what runs, how often, and what who waits for the others is told."""
+
+import pytest
+from celery import states
+from celery.exceptions import TaskRevokedError
+
+from tests.support.shards import with_one_shard
+
+pytestmark = with_one_shard
+
+
+def test_ten_calls_within_the_window_are_one_run_of_the_last(crew):
+    note, window = crew.tasks["note"], {"after": 1.5, "key": "window", "conflict": "debounce"}
+    *others, last = [crew.delayq.schedule(note.s(number), **window) for number in range(10)]
+
+    assert last.get(timeout=20) == [9]
+    assert [run["args"] for run in crew.runs(last)] == [[9]]
+    for result in others:
+        with pytest.raises(TaskRevokedError, match="replaced by"):
+            result.get(timeout=10)
+        assert crew.runs(result) == []
+
+
+def test_calls_that_never_cease_run_at_the_end_of_max_wait(crew):
+    terms = {"after": 0.4, "key": "calls", "conflict": "debounce", "max_wait": 0.8}
+
+    def call():
+        result = crew.delayq.schedule(crew.tasks["note"].s(), **terms)
+        return result, crew.delayq.get(result.id).created
+
+    last, begun = call()
+    created = begun
+    while created == begun:
+        previous, (last, created) = last, call()
+
+    [run] = crew.wait_runs(previous)
+    assert run["due"] <= begun.timestamp() + 0.801
+
+
+def test_a_task_that_runs_leaves_its_key_to_the_next(crew):
+    hold, note = crew.tasks["hold"], crew.tasks["note"]
+    first = crew.delayq.schedule(hold.s(20), after=0, key="one at a time")
+    crew.wait_runs(first)
+
+    second = crew.delayq.schedule(note.s(), after=0, key="one at a time")
+
+    assert not second.existed
+    assert second.get(timeout=20) == []
+    crew.let_go(first)
+
+
+@pytest.mark.parametrize("conflict", ["reject", "keep", "replace", "debounce"])
+def test_a_retry_takes_a_key_that_is_free(capturing, conflict):
+    key = f"free {conflict}"
+    result = capturing.delayq.schedule(capturing.tasks["insist"].s(key, conflict), after=0, key=key)
+
+    assert result.get(timeout=20) == 1
+
+
+def test_a_retry_that_replaces_another_task_runs(capturing):
+    other = capturing.delayq.schedule(capturing.tasks["note"].s(), after=3600, key="mine")
+
+    result = capturing.tasks["insist"].delay_for(0, "mine", "replace")
+
+    assert result.get(timeout=20) == 1
+    assert other.state == states.REVOKED
+
+
+def test_a_retry_that_gives_way_is_revoked(capturing):
+    other = capturing.delayq.schedule(capturing.tasks["note"].s(), after=3600, key="other's")
+
+    result = capturing.tasks["insist"].delay_for(0, "other's", "keep")
+
+    with pytest.raises(TaskRevokedError, match="kept"):
+        result.get(timeout=20)
+    assert len(capturing.runs(result)) == 1
+    assert other.cancel()
+
+
+def test_the_child_of_a_task_is_the_task_that_was_kept(crew):
+    holder = crew.delayq.schedule(crew.tasks["note"].s(), after=3600, key="child")
+
+    parent = crew.tasks["share"].delay_for(0, "child")
+
+    assert parent.get(timeout=20) == holder.id
+    assert [child.id for child in parent.children] == [holder.id]
+    assert holder.cancel()
