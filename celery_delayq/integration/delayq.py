@@ -16,7 +16,7 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import changing, checking, reading
+from ..operations import checking, reading
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..revoked import has_backend, mark_revoked
@@ -25,9 +25,10 @@ from ..scheduling.bulk import Bulk, Item
 from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
-from ..store import Counts, Finding, Outcome, State
+from ..store import Counts, Finding, State
 from . import contract, registry, signals
 from .calls import call_signature
+from .changes import Changes
 from .results import ScheduledResult, held
 from .setup import set_up
 
@@ -41,7 +42,7 @@ else:
     R = TypeVar("R")
 
 
-class DelayQ:
+class DelayQ(Changes):
     """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
     Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
@@ -172,46 +173,6 @@ class DelayQ:
         return bulk.schedule_many(
             services, signature, items, at=at, after=after, spread=spread, progress=progress
         )
-
-    # Changing one's mind.
-
-    def cancel(self, task_id: Named, *, revoke: bool = False) -> Outcome:
-        """Remove a scheduled task; its result becomes ``REVOKED``.
-
-        Args:
-            task_id: What scheduling returned, or its id, as text or a UUID.
-            revoke: When it has left already, or may have, tell the workers to drop it, as
-                ``app.control.revoke`` does.
-
-        Returns:
-            ``Outcome.DONE``, the only true one; or why not.
-        """
-        return changing.cancel(self.services, task_id, revoke=revoke)
-
-    def reschedule(
-        self,
-        task_id: Named,
-        at: TimeInput | None = None,
-        *,
-        after: DelayInput | None = None,
-        by: DelayInput | None = None,
-    ) -> Outcome:
-        """Give a scheduled task another due time; its id stays.
-
-        Args:
-            task_id: What scheduling returned, or its id, as text or a UUID.
-            at: As for :meth:`schedule`.
-            after: From now: a timedelta, or seconds.
-            by: From its present due time, negative for earlier: a timedelta, or seconds.
-
-        Returns:
-            ``Outcome.DONE``, the only true one; or why not.
-
-        Raises:
-            InvalidDueTime: not a time, or past 2255-06-05.
-        """
-        when = one_of(self.services.timezone, at=at, after=after, by=by)
-        return changing.reschedule(self.services, task_id, when)[0]
 
     # Reading.
 
