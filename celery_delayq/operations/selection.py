@@ -18,7 +18,6 @@ from ..errors import DelayQError, InvalidDueTime, InvalidOption
 from ..revoked import has_backend
 from ..services import Services
 from ..store import (
-    ALWAYS_MS,
     CHUNK,
     NOW,
     Change,
@@ -266,8 +265,8 @@ def select(
         task="" if task is None else _task_name(task),
         queue="" if queue is None else _queue_name(queue),
         state=None if state is None else _state(state),
-        after_ms=0 if after_due is None else clock.at(after_due, zone).ms,
-        before_ms=ALWAYS_MS if before_due is None else clock.at(before_due, zone).ms,
+        after_ms=None if after_due is None else clock.at(after_due, zone).ms,
+        before_ms=None if before_due is None else clock.at(before_due, zone).ms,
     )
     return Selection(services, chosen, cursor)
 

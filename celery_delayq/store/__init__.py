@@ -24,7 +24,7 @@ from .outcome import Outcome
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
-from .selecting import ALWAYS_MS, Chosen, Met, Place
+from .selecting import Chosen, Met, Place
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
@@ -40,7 +40,6 @@ from .values import (
 from .wakeup import Wakeup
 
 __all__ = [
-    "ALWAYS_MS",
     "CHUNK",
     "NOW",
     "Cancelled",

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..clock import MAX_DUE_MS
 from ..errors import StoreDiffers
 from .calls import Member
 from .record import LABEL_BYTES, Record, labels_for
@@ -27,7 +26,6 @@ FIRST = 20  # entries that the first step of a pass looks at: they may be large
 PASS_BYTES = 1_000_000  # that a step of a pass reads, about
 MOST = 100_000  # members that are remembered of a pass
 PEEK_BYTES = 1_000_000  # of records that are read at a time
-ALWAYS_MS = MAX_DUE_MS + 1
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,8 @@ class Chosen:
     task: str = ""
     queue: str = ""
     state: State | None = None
-    after_ms: int = 0
-    before_ms: int = ALWAYS_MS
+    after_ms: int | None = None
+    before_ms: int | None = None
 
     @property
     def text(self) -> str:
@@ -48,7 +46,8 @@ class Chosen:
         task = labels[:LABEL_BYTES].hex() if self.task else "-"
         queue = labels[LABEL_BYTES:].hex() if self.queue else "-"
         state = self.state.value if self.state else "-"
-        words = (str(self.after_ms), str(self.before_ms), state, task, queue)
+        times = ("-" if one is None else str(one) for one in (self.after_ms, self.before_ms))
+        words = (*times, state, task, queue)
         return " ".join((*words, self.tag) if self.tag else words)
 
     @property

@@ -28,8 +28,8 @@ local now_us = clock_us()
 local words, found, brought, bytes = {}, {}, {}, 0
 
 -- Whether a selection means what cannot be read: by nothing but that it is dead.
-local asks_for_dead = filter.state == 'DEAD' and not filter.task and not filter.queue and not filter.tag
-  and filter.after == 0 and filter.before > 253402214400000
+local asks_for_dead = filter.state == 'DEAD'
+  and not (filter.task or filter.queue or filter.tag or filter.after or filter.before)
 
 local function read(id, record)
   if not reads then return end

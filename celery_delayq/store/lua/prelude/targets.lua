@@ -1,8 +1,8 @@
 --[[ The targets of a call that is about many, and what a selection picks entries by.
 
 filter  empty, where no selection is meant; or, blanks between: due at this time or later, ms; due before this, ms;
-        state, task and queue, the last two as 12 hex digits, each of the three '-' where it does not matter;
-        and, to the end, a tag, if one is wanted
+        state; task and queue, as 12 hex digits; each of the five '-' where it does not matter; and, to the end,
+        a tag, if one is wanted
 ]]
 local HAS_TAGS = 2 -- flag
 local SKIPPED = 'skipped' -- what a selection met, and does not mean any more
@@ -14,7 +14,7 @@ end
 -- A filter, read; or nil, where there is none.
 local function filter_of(text)
   if text == '' then return nil end
-  local after, before, state, task, queue, tag = string.match(text, '^(%d+) (%d+) (%S+) (%S+) (%S+) ?(.*)$')
+  local after, before, state, task, queue, tag = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(.*)$')
   return {
     after = tonumber(after), before = tonumber(before), state = state ~= '-' and state,
     task = bytes_of(task), queue = bytes_of(queue), tag = tag ~= '' and tag,
@@ -25,8 +25,8 @@ end
 local function has_selected(filter, record, header_end)
   if filter.task and sub(record, header_end + 44, header_end + 49) ~= filter.task then return false end
   if filter.queue and sub(record, header_end + 50, header_end + 55) ~= filter.queue then return false end
-  local due = due_of(record, header_end)
-  if due < filter.after or due >= filter.before then return false end
+  if filter.after and due_of(record, header_end) < filter.after then return false end
+  if filter.before and due_of(record, header_end) >= filter.before then return false end
   if not filter.tag then return true end
   -- Behind key and policy, where it stands between two NULs. (Taking all of it apart takes three times as long.)
   local at = string.byte(record, header_end + 43) % 4 >= HAS_TAGS and extras_start(record, header_end)
