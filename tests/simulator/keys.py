@@ -40,8 +40,8 @@ class Keys:
             if view.key and after.waits(task_id) and after.holders.get(view.key) == task_id:
                 self._back.discard(task_id)
             elif view.key and after.waits(task_id) and before.place(task_id) in ("leased", "dead"):
-                others = {one for one, its in before.views.items() if its.key == view.key}
-                if any(before.waits(one) and one not in self._back for one in others - {task_id}):
+                others = {one for one, its in after.views.items() if its.key == view.key}
+                if any(after.waits(one) and one not in self._back for one in others - {task_id}):
                     self._back.add(task_id)
         self._back.intersection_update(after.views)
 
