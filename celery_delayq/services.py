@@ -71,12 +71,14 @@ class Hooks:
         rescheduled: The same.
         cancelled: With the task id and its message.
         dead: With the task id and the reason.
+        skipped: The same, of a task that was too late to leave.
     """
 
     scheduled: Hook = _nobody
     rescheduled: Hook = _nobody
     cancelled: Hook = _nobody
     dead: Hook = _nobody
+    skipped: Hook = _nobody
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -158,10 +160,13 @@ class Services:
         """What a worker asks when it is given a relayed task."""
         return self._configured().copies
 
-    def engines(self) -> list[Engine]:
-        """What a scanner does with each shard, over a connection of its own."""
+    def engines(self, *, owes: bool = False) -> list[Engine]:
+        """What a scanner does with each shard, over a connection of its own.
+
+        With *owes*, it notes that ``REVOKED`` is to be stored for what is too late.
+        """
         connection, name = self.connect(), new_name()
-        return [self.engine(Scripts(connection, keys), name) for keys in self._keys()]
+        return [self.engine(Scripts(connection, keys), name, owes=owes) for keys in self._keys()]
 
     def _keys(self) -> list[Keys]:
         # First where processes meet that differ in the number of shards: one that is refused there
@@ -169,7 +174,7 @@ class Services:
         keys = [one.keys for one in self.scripts]
         return sorted(keys, key=lambda one: not one.is_meeting_place)
 
-    def engine(self, scripts: Scripts, name: str | None = None) -> Engine:
+    def engine(self, scripts: Scripts, name: str | None = None, *, owes: bool = False) -> Engine:
         """What a scanner of that name does with these keys."""
         settings = self.settings
         return Engine(
@@ -179,6 +184,8 @@ class Services:
             lease=settings.lease,
             alive=settings.safety_interval * GONE_AFTER,
             name=name,
+            catch_up=settings.catch_up,
+            owes=owes,
         )
 
     def wakeup(self, scanner: str) -> Wakeup:
@@ -238,7 +245,7 @@ class _Configured:
     def take_over(self, earlier: _Configured) -> None:
         """Go on with the store of earlier settings, or close it where it is not the same."""
         mine, theirs = self.settings, earlier.settings
-        same = ("url", "prefix", "timeout", "shards")
+        same = ("url", "prefix", "timeout", "shards", "history", "history_repeats")
         if all(getattr(mine, name) == getattr(theirs, name) for name in same):
             made = ("endpoint", "store_is_broker", "membership", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
@@ -267,7 +274,14 @@ class _Configured:
     @cached_property
     def membership(self) -> Membership:
         broker, settings = self._broker(), self.settings
-        return Membership(settings.timeout, broker.kind, broker.hosts, settings.shards)
+        return Membership(
+            settings.timeout,
+            broker.kind,
+            broker.hosts,
+            settings.shards,
+            settings.history,
+            settings.history_repeats,
+        )
 
     @cached_property
     def entries(self) -> ShardedEntries:

@@ -77,6 +77,7 @@ def _without_secret(pair: str) -> str:
 
 
 MOST_SHARDS = 64
+LONGEST_HISTORY = 10_000
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -153,11 +154,35 @@ SETTINGS: tuple[Setting, ...] = (
         _number(0, 86400),
     ),
     Setting(
+        "catch_up",
+        None,
+        "tasks a second",
+        "a number of tasks a second from 0.1 to 1000000, or None",
+        "How many overdue tasks are handed over a second at most; all at once by default.",
+        lambda value: value is None or _number(0.1, 1_000_000)(value),
+    ),
+    Setting(
         "once",
         False,
         "true or false",
         "true or false",
         "A worker drops a relayed task of which another copy has been at a worker before.",
+        lambda value: isinstance(value, bool),
+    ),
+    Setting(
+        "history",
+        0,
+        "events",
+        f"a whole number of events from 0 to {LONGEST_HISTORY}",
+        "How many of the last events `delayq.history()` has; 0: none are kept.",
+        _number(0, LONGEST_HISTORY, whole=True),
+    ),
+    Setting(
+        "history_repeats",
+        True,
+        "true or false",
+        "true or false",
+        "False: an event that equals the one before (same task and key, or id) is left out.",
         lambda value: isinstance(value, bool),
     ),
     # Over several nodes of a Redis Cluster, which the store cannot be in yet; on one Redis, more
@@ -187,7 +212,10 @@ class Settings:
     max_message: int
     capture_eta: bool
     min_delay: float
+    catch_up: float | None
     once: bool
+    history: int
+    history_repeats: bool
     shards: int
 
     @classmethod

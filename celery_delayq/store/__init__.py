@@ -20,6 +20,7 @@ from .entries import Entries
 from .ids import Target, checked_id, checked_name, target_of, target_of_key
 from .keys import Keys
 from .outcome import Outcome
+from .record import label_of
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
@@ -28,11 +29,13 @@ from .values import (
     Cancelled,
     Counts,
     Entry,
+    Happened,
     LeasedEntry,
     NewEntry,
     Receipt,
     Seen,
     State,
+    What,
 )
 from .wakeup import Wakeup
 
@@ -46,6 +49,7 @@ __all__ = [
     "Entries",
     "Entry",
     "Finding",
+    "Happened",
     "Keys",
     "LeasedEntry",
     "Membership",
@@ -61,8 +65,10 @@ __all__ = [
     "State",
     "Target",
     "Wakeup",
+    "What",
     "checked_id",
     "checked_name",
+    "label_of",
     "new_name",
     "refusal_of",
     "target_of",

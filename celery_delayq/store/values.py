@@ -5,11 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from typing import NamedTuple
 
 from .. import clock
 from ..clock import EPOCH, When
 from .outcome import Outcome
 from .record import Extras, NewRecord, Record
+
+
+class What(str, Enum):
+    """What happened to an entry."""
+
+    SCHEDULED = "scheduled"
+    HANDED_OVER = "handed_over"
+    CANCELLED = "cancelled"
+    REPLACED = "replaced"
+    SKIPPED = "skipped"
+    DEAD = "dead"
 
 
 class State(str, Enum):
@@ -23,7 +35,12 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry as read from the store."""
+    """An entry as read from the store.
+
+    ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
+    ``attempts``: how often it was sent, or may have been.
+    ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
+    """
 
     task_id: str
     state: State
@@ -33,18 +50,96 @@ class Entry:
     reason: str = ""
     changed_us: int = 0
     extras: Extras = field(default_factory=Extras)
+    attempts: int = 0
+    next_try_ms: int | None = None
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many entries are in which state; the next due time; how many scanners are alive."""
+    """How many entries are in which state; the next due time; how many scanners are alive.
+
+    ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
+    and wait for their next try, which are overdue. ``paused`` fell due while they were.
+    """
 
     scheduled: int
     in_flight: int
     dead: int
     scanners: int
+    overdue: int
+    paused: int
+    refused: int
     next_due_ms: int | None
     now_ms: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What is paused: a queue, a task, or neither, which is everything.
+
+    Attributes:
+        queue: The queue that is paused, or ``None``.
+        task: The name of the task that is paused, or ``None``.
+        since: When it was.
+        late: Whether it counts as lateness for entries with a late policy.
+        parked: How many entries fell due meanwhile, and are still here.
+        resumed: Whether they are coming back.
+        rate: How many of them come back a second at most; ``None``: as fast as it goes.
+    """
+
+    queue: str | None
+    task: str | None
+    since: datetime
+    late: bool
+    parked: int
+    resumed: bool
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One event of the history; ``lua/prelude/history.lua`` has its layout.
+
+    ``labels``: of task and queue, as in the record; ``None``, as is the due time, where the record
+    could not be read.
+    """
+
+    what: What
+    when_ms: int
+    due_ms: int | None
+    labels: tuple[bytes, bytes] | None
+    task_id: str
+    key: str
+
+    @classmethod
+    def read(cls, event: bytes) -> Happened:
+        """What a script wrote.
+
+        Raises:
+            ValueError: somebody else wrote it.
+        """
+        due, id_end = event[14:27].strip(), 42 + int(event[39:42])
+        if event[:1] not in _WHAT:
+            raise ValueError(f"no event begins with {event[:1]!r}")
+        return cls(
+            _WHAT[event[:1]],
+            int(event[1:14]),
+            int(due) if due else None,
+            (event[27:33], event[33:39]) if due else None,
+            event[42:id_end].decode(errors="replace"),
+            event[id_end:].decode(errors="replace"),
+        )
+
+
+_WHAT = {
+    b"s": What.SCHEDULED,
+    b"h": What.HANDED_OVER,
+    b"c": What.CANCELLED,
+    b"r": What.REPLACED,
+    b"k": What.SKIPPED,
+    b"d": What.DEAD,
+}
 
 
 @dataclass(frozen=True)
@@ -90,9 +185,11 @@ class Receipt:
 class Seen:
     """What one call of ``hand_over`` did and saw; times in ms, ``None`` where there is no head.
 
+    ``back``: when an entry comes back to wait that waits for another reason than its due time.
     ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
     ``dead``: (task id, reason) of each that became a dead letter.
     ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
+    ``skipped``: (task id, why) of each that was too late to leave.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -101,10 +198,12 @@ class Seen:
     due: int | None
     relay: int | None
     leased: int | None
+    back: int | None
     has_timer: bool
     dead: list[tuple[str, str]]
     read_at: float
     refused: list[tuple[str, int]] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
     def seconds_until(self, head: int | None) -> float | None:
         """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
@@ -168,3 +267,29 @@ class LeasedEntry:
     def is_first(self) -> bool:
         """Whether no attempt was made at it before."""
         return not self.attempts
+
+
+class Claimed(NamedTuple):
+    """What one claim did.
+
+    ``entries`` are leased; ``dead``: (task id, reason) of each that became a dead letter;
+    ``skipped``: (task id, why) of each that was too late to leave; so many ``parked``, as paused.
+    """
+
+    entries: list[LeasedEntry]
+    dead: list[tuple[str, str]]
+    skipped: list[tuple[str, str]]
+    parked: int
+
+    @property
+    def met(self) -> int:
+        """How many due entries it dealt with."""
+        return len(self.entries) + len(self.dead) + len(self.skipped) + self.parked
+
+    def and_more(self, more: Claimed) -> Claimed:
+        return Claimed(
+            self.entries + more.entries,
+            self.dead + more.dead,
+            self.skipped + more.skipped,
+            self.parked + more.parked,
+        )

@@ -23,6 +23,7 @@ KEYS[20]  fences_old       HASH  the same, older
 KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 KEYS[22]  outbox_messages  HASH  id -> what is owed for it
 KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
+KEYS[24]  history          LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
@@ -178,6 +179,7 @@ local function schedule(at)
   end
   if own then displace(step, own, new) end
   if holder then displace(step, holder, new) end
+  if happened then note_event('s', now, told_of(padded(text) .. sub(body, 2, 13), id, key)) end
   earliest = math.min(earliest, when)
   return text .. (holder and quoted(holder.id) or '')
 end
@@ -194,6 +196,7 @@ for name, unused in pairs(sharing) do
   if unused > 0 then drop_template(templates, template_uses, name, unused) end
 end
 if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
+write_history(history)
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(templates) end
 local revoked = {}

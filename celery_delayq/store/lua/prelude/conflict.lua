@@ -14,7 +14,7 @@ local function present(step, id)
   if not header_end then return entry end
   entry.member = member_of(record, header_end, id)
   entry.place, entry.score, entry.there = place_of(step.places, entry.member, record, header_end)
-  entry.claim = entry.place ~= step.keys.due and parse_claim(redis.call('HGET', step.keys.claims, id))
+  entry.claim = (entry.place ~= step.keys.due or step.leftovers) and parse_claim(redis.call('HGET', step.keys.claims, id))
   if entry.place == step.keys.leased then
     entry.state = tonumber(entry.score) > step.now and 'leased' or 'waiting'
     entry.claim.uncertain = true
@@ -112,11 +112,12 @@ local function displace(step, entry, new)
   local name = template_of(entry.record, entry.header_end)
   if name then leaving.shared[name] = 1 end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
-  if entry.id == new.id then return depart(leaving, nil, nil, step.keys) end
+  if entry.id == new.id then return depart(leaving, nil, step.now, step.keys) end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
   local line = lines_for(entry.record, entry.header_end, step.keys.templates, step.cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
   owe_one(step, entry.id, how, message, 'replaced by ' .. new.id)
+  leaving.what = REPLACED
   fence(step.call, entry.id, step.keys.fences)
   depart(leaving, how, step.now, step.keys)
 end
