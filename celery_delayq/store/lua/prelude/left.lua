@@ -57,8 +57,9 @@ local function note_young(young, recent, id, record, header_end)
     young[#young + 1], young[#young + 2] = id, changed
     local extras = extras_of(record, header_end)
     if extras and extras.key then
-      young.keyed = young.keyed or {}
-      young.keyed[name_of_key(extras.key)] = changed
+      local keyed, name = young.keyed or {}, name_of_key(extras.key)
+      if not keyed[name] or keyed[name] < changed then keyed[name] = changed end
+      young.keyed = keyed
     end
   end
 end
