@@ -11,6 +11,7 @@ DelayQError
 │       └── UnknownSetting
 ├── AlreadyScheduled          (ValueError)
 │   └── InFlight
+├── ItemsRefused
 ├── MessageTooLarge           (ValueError)
 ├── UnreadableRecord
 ├── LibraryChanged
@@ -157,6 +158,26 @@ class InFlight(AlreadyScheduled):
 
     def sentence(self) -> str:
         return f"task {self.task_id!r} is being published this moment; try again shortly"
+
+
+class ItemsRefused(DelayQError):
+    """Some items of a bulk were not scheduled; raised where that is asked for.
+
+    ``so_far`` is the bulk, which knows why each was refused.
+    """
+
+    def __init__(self, count: int, of: int, place: int, why: str) -> None:
+        super().__init__(count, of, place, why)
+        self.count = count
+        self.of = of
+        self.place = place
+        self.why = why
+
+    def sentence(self) -> str:
+        return (
+            f"{self.count} of {self.of} items were refused; the first is number {self.place}: "
+            f"{self.why}"
+        )
 
 
 class MessageTooLarge(DelayQError, ValueError):

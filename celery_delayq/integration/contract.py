@@ -101,6 +101,8 @@ _OWN = (
     ),
     Leaning("celery.app.base:Celery._fixups", "whether Django's tasks are wanted"),
     Leaning("celery.fixups.django:DjangoFixup", "whether Django's tasks are wanted"),
+    Leaning("celery.app.base:Celery.AsyncResult", "results know what waits", is_cached_property),
+    Leaning("celery.result:AsyncResult.state", "results know what waits"),
     Leaning("celery.result:AsyncResult._get_task_meta", "a result's state", takes()),
     Leaning("celery.result:AsyncResult.__del__", "a result takes its subscription back", takes()),
     Leaning("celery.result:AsyncResult.__reduce_args__", "a result is pickled", takes()),

@@ -17,17 +17,18 @@ from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
 from ..operations import changing, checking, reading
+from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
-from ..scheduling.bulk import Bulk, Item
+from ..scheduling.bulk import Bulk
 from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
 from ..store import Counts, Finding, Outcome, State
 from . import contract, registry, signals
 from .calls import call_signature
-from .results import ScheduledResult
+from .results import ScheduledResult, held
 from .setup import set_up
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class DelayQ:
     def schedule_many(
         self,
         signature: Signature[Any] | Task[..., Any],
-        items: Iterable[Item],
+        items: Iterable[tuple[Any, ...]],
         *,
         at: TimeInput | Sequence[TimeInput] | None = None,
         after: DelayInput | Sequence[DelayInput] | None = None,
@@ -143,9 +144,9 @@ class DelayQ:
 
         Args:
             signature: A task, or a signature with options for all; no canvas.
-            items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. Behind them
-                an item may bring a time of its own (a timedelta is from now, all else is as for
-                *at*), and a task id of its own.
+            items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. An item may
+                bring more of its own, as ``celery_delayq.Item`` says: a time, a task id, and what
+                else :meth:`schedule` takes. What all have in common, the signature has as options.
             at: One time for all, as for :meth:`schedule`; or a list with one for each item.
             after: The same from now. It counts from when an item's slice reaches Redis.
             spread: Two times, or two timedeltas from now: each item gets its own one at random,
@@ -154,11 +155,14 @@ class DelayQ:
 
         Returns:
             The ids in the order of the items, and which items were refused and why: one that is
-            bad does not spoil the others. (With ``task_always_eager`` each task has run.)
+            bad does not spoil the others. ``existed`` has the places of those in whose stead an
+            earlier task was kept; that one's ids are theirs. It is true where none was refused, and
+            its ``raise_for_refused()`` raises where some were. (With ``task_always_eager`` each
+            task has run.)
 
         Raises:
-            InvalidOption: the times do not fit the items; the signature is a canvas, or brings a
-                task id. Nothing was written.
+            InvalidOption: the times do not fit the items, or are missing; the signature is a
+                canvas, brings a task id, or an option that none can have. Nothing was written.
             InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
                 stays; the error's ``so_far`` has it.
@@ -172,11 +176,11 @@ class DelayQ:
 
     # Changing one's mind.
 
-    def cancel(self, task_id: str, *, revoke: bool = False) -> Outcome:
+    def cancel(self, task_id: Named, *, revoke: bool = False) -> Outcome:
         """Remove a scheduled task; its result becomes ``REVOKED``.
 
         Args:
-            task_id: The id that scheduling returned.
+            task_id: What scheduling returned, or its id, as text or a UUID.
             revoke: When it has left already, or may have, tell the workers to drop it, as
                 ``app.control.revoke`` does.
 
@@ -187,7 +191,7 @@ class DelayQ:
 
     def reschedule(
         self,
-        task_id: str,
+        task_id: Named,
         at: TimeInput | None = None,
         *,
         after: DelayInput | None = None,
@@ -196,7 +200,7 @@ class DelayQ:
         """Give a scheduled task another due time; its id stays.
 
         Args:
-            task_id: The id that scheduling returned.
+            task_id: What scheduling returned, or its id, as text or a UUID.
             at: As for :meth:`schedule`.
             after: From now: a timedelta, or seconds.
             by: From its present due time, negative for earlier: a timedelta, or seconds.
@@ -212,13 +216,24 @@ class DelayQ:
 
     # Reading.
 
-    def get(self, task_id: str) -> ScheduledTask | None:
+    def get(self, task_id: Named) -> ScheduledTask | None:
         """A scheduled task, or ``None``.
 
         Raises:
             UnreadableRecord: it was written by a version that this one cannot read.
         """
         return reading.find(self.services, task_id)
+
+    def result(self, task_id: Named) -> ScheduledResult[Any] | None:
+        """The result of a scheduled task, with its due time, as the call returned it; or ``None``.
+
+        Of a chain it is the last task's, without its parents.
+
+        Raises:
+            UnreadableRecord: it was written by a version that this one cannot read.
+        """
+        task = reading.find(self.services, task_id)
+        return None if task is None else held(self.services, task)
 
     def tasks(
         self,
@@ -242,11 +257,11 @@ class DelayQ:
         """How many tasks are in which state, and how many scanners are alive."""
         return reading.counts(self.services)
 
-    def state(self, task_id: str) -> State | None:
+    def state(self, task_id: Named) -> State | None:
         """Where a scheduled task stands, or ``None`` if it is not in the store."""
         return reading.state(self.services, task_id)
 
-    def handed_over(self, task_id: str) -> datetime | None:
+    def handed_over(self, task_id: Named) -> datetime | None:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
         return reading.handed_over(self.services, task_id)
 

@@ -9,6 +9,7 @@ ScheduledResult
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,14 @@ from typing import TYPE_CHECKING, Any
 from celery import states
 from celery.result import AsyncResult, EagerResult, GroupResult
 
+from .. import clock
 from ..clock import DelayInput, TimeInput, from_ms, one_of
+from ..message import canvas
 from ..operations import changing, reading
+from ..operations.task import ScheduledTask
 from ..services import Services
-from ..store import Outcome, State
+from ..store import Outcome
+from .held import KnowsHeld, word_of
 
 if TYPE_CHECKING:
     from typing import Generic
@@ -70,16 +75,14 @@ class ScheduledResult(_Result[R_co]):
 
     @property
     def state(self) -> str:
-        """``SCHEDULED`` while it waits (``DEAD`` if it is dead), then the backend's word.
+        """``SCHEDULED`` while it waits (``PAUSED``, ``DEAD``), then the backend's word.
 
         The word for a group is its tasks': ``FAILURE`` or ``REVOKED`` as soon as one of them is,
         ``SUCCESS`` when all are, and ``PENDING`` until then.
         """
         # The store first: a state in the backend would expire before a far due time.
         waits = reading.state(self._services, self.id)
-        if waits is not None:
-            return State.DEAD.value if waits is State.DEAD else State.SCHEDULED.value
-        return self._backend_state()
+        return self._backend_state() if waits is None else word_of(waits)
 
     status = state
 
@@ -190,14 +193,18 @@ class EagerScheduledGroupResult(_HasRun[Any], GroupResult):
 
 
 def _state_of_all(results: list[Any]) -> str:
-    found = {
-        _state_of_all(result.results) if isinstance(result, GroupResult) else result.state
-        for result in results
-    }
+    found = {_state_of(result) for result in results}
     for ended in (states.FAILURE, states.REVOKED):
         if ended in found:
             return str(ended)
     return str(states.PENDING if found - {states.SUCCESS} else states.SUCCESS)
+
+
+def _state_of(result: Any) -> str:
+    if isinstance(result, GroupResult):
+        return _state_of_all(result.results)
+    word: str = result.backend_state if isinstance(result, KnowsHeld) else result.state
+    return word
 
 
 def scheduled(
@@ -206,6 +213,20 @@ def scheduled(
     """*result*, able to be cancelled and rescheduled; *existed*: of a task that was there."""
     kind = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledTaskResult
     return _with_face(result, kind, services, due_ms, existed)
+
+
+def held(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
+    """The result of what the store holds, as the call returned it."""
+    app, ids = services.app, [task.id]
+    if task.task == canvas.LAUNCH:
+        with suppress(TypeError, ValueError):  # arguments that cannot be read
+            ids = canvas.task_ids((task.args,))
+    result = app.AsyncResult(task.id)
+    if ids == [task.id]:
+        result.ignored = task.ignores_result
+    else:
+        result = app.GroupResult(task.id, [app.AsyncResult(one) for one in ids])
+    return scheduled(result, services, clock.to_ms(task.due, services.timezone))
 
 
 def has_run(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any]:

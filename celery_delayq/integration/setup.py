@@ -7,6 +7,7 @@ from click import Option
 
 from ..message import canvas
 from . import amqp, control, methods, signals
+from .held import let_results_know
 from .task import combine_with_django
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
@@ -21,6 +22,7 @@ def set_up(app: Celery) -> None:
     app.control_cls = control.revoking_control(app.control_cls)
     for made in ("amqp", "control"):
         app.__dict__.pop(made, None)
+    let_results_know(app)
     # A copy of the app, and one that travels to another process, is made with the same fixups.
     app.fixups = {*app.fixups, FIXUP}
     app.steps["worker"].add(SCANNER_STEP)

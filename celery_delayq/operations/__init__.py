@@ -6,5 +6,6 @@
                                           |
                                           +-----> revoked: REVOKED in the result backend
 
-``task`` is a scheduled task as one reads it. Nothing here knows a key of Redis.
+``task`` is a scheduled task as one reads it; ``targets`` says whom a caller means. Nothing here
+knows a key of Redis.
 """

@@ -9,24 +9,25 @@ from ..clock import When
 from ..errors import StoreError
 from ..revoked import has_backend, tell
 from ..services import Services
-from ..store import Outcome, checked_id
+from ..store import Outcome
+from .targets import Named, id_of, target_of
 
 #: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
 TOLD = "delayq_told"
 
 
-def cancel(services: Services, task_id: str, *, revoke: bool = False) -> Outcome:
+def cancel(services: Services, task_id: Named, *, revoke: bool = False) -> Outcome:
     """Remove a scheduled task; its result becomes ``REVOKED``.
 
     With *revoke*, workers are told to drop it where it has left already, or may have.
     """
-    task_id = checked_id(task_id)
+    who = target_of(task_id)
     owes = has_backend(services.app)
-    outcome, cancelled = services.entries.cancel_owing(task_id, owes=owes)
+    outcome, cancelled = services.entries.cancel_owing(who, owes=owes)
     if cancelled is not None:
         tell(services, [cancelled], owed=owes)
     if revoke and not outcome:
-        _tell_workers(services, task_id)
+        _tell_workers(services, id_of(task_id))
     return outcome
 
 
@@ -38,10 +39,9 @@ def _tell_workers(services: Services, task_id: str) -> None:
     services.app.control.broadcast("revoke", arguments=arguments)
 
 
-def reschedule(services: Services, task_id: str, when: When) -> tuple[Outcome, int | None]:
+def reschedule(services: Services, task_id: Named, when: When) -> tuple[Outcome, int | None]:
     """Give a scheduled task another due time; also returns it, in ms, where that was done."""
-    task_id = checked_id(task_id)
-    outcome, due_ms = services.entries.reschedule(task_id, when)
+    outcome, due_ms = services.entries.reschedule(target_of(task_id), when)
     if due_ms is not None:
-        services.hooks.rescheduled(task_id, due_ms)
+        services.hooks.rescheduled(id_of(task_id), due_ms)
     return outcome, due_ms

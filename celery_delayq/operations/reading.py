@@ -11,13 +11,14 @@ from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..services import Services
-from ..store import Counts, State, checked_id
+from ..store import Counts, State
+from .targets import Named, target_of
 from .task import ScheduledTask
 
 
-def find(services: Services, task_id: str) -> ScheduledTask | None:
+def find(services: Services, task_id: Named) -> ScheduledTask | None:
     """One task, or ``None`` if it is not in the store."""
-    entry = services.entries.find(checked_id(task_id))
+    entry = services.entries.find(target_of(task_id))
     return None if entry is None else ScheduledTask.of(entry, services.app)
 
 
@@ -45,12 +46,12 @@ def counts(services: Services) -> Counts:
     return services.entries.counts()
 
 
-def state(services: Services, task_id: str) -> State | None:
+def state(services: Services, task_id: Named) -> State | None:
     """Where a task stands, or ``None`` if it is not in the store."""
-    return services.entries.state(checked_id(task_id))
+    return services.entries.state(target_of(task_id))
 
 
-def handed_over(services: Services, task_id: str) -> datetime | None:
+def handed_over(services: Services, task_id: Named) -> datetime | None:
     """When a task went to its queue, while a tombstone tells."""
-    when_ms = services.entries.handed_over_ms(checked_id(task_id))
+    when_ms = services.entries.handed_over_ms(target_of(task_id))
     return None if when_ms is None else clock.from_ms(when_ms)

@@ -89,6 +89,11 @@ class ScheduledTask:
         """The keyword arguments, as :attr:`argsrepr`."""
         return self._shown("kwargsrepr", self.kwargs)
 
+    @property
+    def ignores_result(self) -> bool:
+        """Whether it was called with ``ignore_result``, so that no backend keeps its result."""
+        return bool(self._envelope.get("headers", {}).get("ignore_result"))
+
     def _shown(self, header: str, value: Any) -> str | None:
         given = self._envelope.get("headers", {}).get(header)
         if isinstance(given, str):

@@ -17,7 +17,7 @@ from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
-from .ids import Target, checked_id, target_of_key
+from .ids import Target, checked_id, checked_name, target_of, target_of_key
 from .keys import Keys
 from .outcome import Outcome
 from .refusals import Refusal, refusal_of
@@ -62,7 +62,9 @@ __all__ = [
     "Target",
     "Wakeup",
     "checked_id",
+    "checked_name",
     "new_name",
     "refusal_of",
+    "target_of",
     "target_of_key",
 ]

@@ -24,9 +24,17 @@ from .alone import check_alone
 from .keys import SCHEMA
 from .scripts import Scripts
 
-AGAIN = 0.1  # seconds between two requests of a call that may have run
+AGAIN = 0.1  # seconds between two requests of a call that may have run, or meet the same refusal
 OPERATION_BYTES = 12
 DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
+
+# Why a call ended that had no other answer than this verdict.
+_WHY = {
+    b"late": "its requests came when the call had ended by Redis's clock",
+    b"join": "its clock is being set, or its keys are being deleted",
+    b"stale": "others change the same task all the while",
+    b"templates": "templates that it was sent are being deleted",
+}
 
 logger = logger_of(__name__)
 
@@ -182,7 +190,7 @@ class Calls:
             if verdict == b"templates" and whole is not None:
                 # The same operation: a copy of the first request may be under way.
                 arguments = {**arguments, **whole()}
-            attempt.check(name)
+            attempt.repeat_after(name, verdict)
 
     def _request(
         self, name: str, operation: bytes, until: float, arguments: dict[str, Any]
@@ -209,6 +217,7 @@ class _Attempts:
         self._until = until
         self._pauses = pauses
         self._may_have_run = False
+        self._verdict = b""
 
     def wait_after(self, error: StoreError) -> None:
         """Wait for the next request, or raise the error; not before none of them can run."""
@@ -228,10 +237,18 @@ class _Attempts:
             raise StoreUnavailable(error.step, error.why) from error
         raise error
 
-    def check(self, name: str) -> None:
-        """Raise where the call has ended, and was told nothing but the time."""
-        if clock.monotonic() >= self._until:
-            raise StoreUnavailable(name, "its clock is being set", self._may_have_run)
+    def repeat_after(self, name: str, verdict: bytes) -> None:
+        """Wait for the next request where the last one was told this, or raise: the call is over.
+
+        What is told the same twice is asked less often from then on.
+        """
+        pause = AGAIN if verdict == self._verdict else 0.0
+        self._verdict = verdict
+        left = self._until - clock.monotonic()
+        if left <= pause:
+            clock.sleep(max(0.0, left))
+            raise StoreUnavailable(name, _WHY[verdict], self._may_have_run)
+        clock.sleep(pause)
 
 
 def _agree(name: str, theirs: str, ours: str) -> None:

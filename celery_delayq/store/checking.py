@@ -1,7 +1,9 @@
 """Look through the store for what does not fit together; changes nothing.
 
-    records <----> due, relay, leased, dead      one place to a record, one record to a place
-       |               claims, errors      only of what is there
+    records <----> due, relay, refused,          one place to a record, one record to a place
+       |           parked, leased, dead
+       |       <-- claims, errors, holders       only of what is there
+       |<--------> tags                          each tag of a record, and no other
     templates <--> template_uses                 as many as records share
 
 Each slice is one atomic step that looks at both sides, so what is in motion fits. Only the counts
@@ -21,8 +23,8 @@ from .scripts import Scripts
 COUNT = 20  # fields of a slice: records may be large
 LATE_MS = 60_000  # after which a lease that ended should have been taken back
 
-_INDEXES = ("due", "relay", "leased", "dead")
-_HASHES = ("templates", "claims", "errors")
+_INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags")
+_HASHES = ("templates", "claims", "errors", "holders")
 
 SENTENCES = {
     "record_without_place": "a record waits nowhere, so it will not be handed over",
@@ -34,7 +36,10 @@ SENTENCES = {
     "lease_without_claim": "a lease without a claim; scanners take it back",
     "stale_lease": "a lease that should have ended; scanners take it back, if one is alive",
     "claim_without_record": "a claim is left of what is not here",
-    "reason_without_dead": "a reason is left of what is not dead",
+    "error_without_record": "an error is left of what is not here",
+    "key_without_entry": "a unique key names what is not here, or has another; it is free",
+    "tag_without_entry": "a tag is left of what is not here, or has another; selections pass it by",
+    "entry_without_tag": "a record has a tag by which no selection finds it",
     "template_without_count": "a template that no count keeps",
     "count_too_low": "a template counts too few records, so it may go before the last of them",
     "count_too_high": "a template counts too many records, so it stays when the last has left",
@@ -47,7 +52,7 @@ class Finding:
 
     Attributes:
         kind: What kind of thing, in one word with underscores.
-        id: The task's id; or of a template its name, in hexadecimal digits.
+        id: The task's id; or of a template its name, in hexadecimal digits; or a unique key.
     """
 
     kind: str

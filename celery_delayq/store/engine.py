@@ -52,10 +52,10 @@ class Engine:
         self.name = name or new_name()
         self._scripts = scripts
         self._member = Member(scripts, membership, scanner=True)
-        self._joined = False
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
+        self._joined = False
         self._beat_again = 0.0
         self._claims = itertools.count(1)
 
@@ -78,10 +78,11 @@ class Engine:
             self._member.join(step="hand_over")
             self._joined = True
         asked = clock.monotonic()
-        now_us, handed_over, *heads, has_timer, dead, refused = self._scripts.call(
+        beats = asked >= self._beat_again
+        now_us, *seen = self._scripts.call(
             "hand_over",
             scanner=self.name,
-            alive_ms=0 if asked < self._beat_again else round(self._alive * 1000),
+            alive_ms=round(self._alive * 1000) if beats else 0,
             limit=self._batch_size,
             max_bytes=MAX_BYTES,
             max_refusals=MAX_REFUSALS,
@@ -89,7 +90,12 @@ class Engine:
             asleep_ms=math.ceil(asleep * 1000),
             relay_ms=math.ceil(relay_in * 1000),
         )
-        if asked >= self._beat_again:
+        if not seen:
+            # The store was emptied, or another Redis took over.
+            self._joined = False
+            return self.hand_over(asleep=asleep, relay_in=relay_in)
+        handed_over, *heads, has_timer, dead, refused = seen
+        if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
         # make every wait late by half a round trip, which is most of a scanner's lateness.

@@ -7,8 +7,10 @@ from typing import Union
 from ..errors import InvalidOption
 
 LONGEST_ID = 512  # bytes; a task id is part of every index
+LONGEST_NAME = 255  # bytes of a unique key, or a tag
 
 _EXPECTED = f"text of 1 to {LONGEST_ID} bytes"
+_NAME_EXPECTED = f"text of 1 to {LONGEST_NAME} bytes, without NUL"
 
 
 def checked_id(task_id: str) -> str:
@@ -21,15 +23,30 @@ def checked_id(task_id: str) -> str:
         InvalidOption: not text, empty, or longer than 512 bytes.
     """
     if not isinstance(task_id, str):
-        of_it = "; it is the id of a result, .id" if hasattr(task_id, "id") else ""
-        raise InvalidOption("task_id", task_id, _EXPECTED + of_it)
-    try:
-        size = len(task_id.encode())
-    except UnicodeEncodeError:
-        size = 0
-    if not 0 < size <= LONGEST_ID:
+        raise InvalidOption("task_id", task_id, _EXPECTED)
+    if not 0 < _size_of(task_id) <= LONGEST_ID:
         raise InvalidOption("task_id", task_id, _EXPECTED)
     return str.__str__(task_id)
+
+
+def checked_name(name: str, value: str) -> str:
+    """*value*, if it can be a unique key or a tag, as plain text; *name* is the option's.
+
+    Raises:
+        InvalidOption: not text, empty, longer than 255 bytes, or with a NUL.
+    """
+    is_text = isinstance(value, str) and "\0" not in value
+    if not is_text or not 0 < _size_of(value) <= LONGEST_NAME:
+        raise InvalidOption(name, value, _NAME_EXPECTED)
+    return str.__str__(value)
+
+
+def _size_of(text: str) -> int:
+    """In bytes; 0 where it is no Unicode."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 # A task id; or what `target_of_key` made.

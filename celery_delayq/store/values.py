@@ -160,9 +160,9 @@ class LeasedEntry:
         """Names this hand-over of the task, all attempts at it.
 
         A task that is scheduled anew under its id, or a retry, has an insertion number of its own;
-        one that is rescheduled has another due time.
+        one that was changed, another time of its last change.
         """
-        return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.due_ms}"
+        return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.changed_us}"
 
     @property
     def is_first(self) -> bool:

@@ -1,9 +1,10 @@
 """`schedule_many`: calls that are wrong as a whole, what the log says, what ends one half-way."""
 
 import pytest
-from celery.exceptions import SoftTimeLimitExceeded
+from celery.exceptions import QueueNotFound, SoftTimeLimitExceeded
+from kombu.exceptions import SerializerNotInstalled
 
-from celery_delayq.errors import InvalidOption
+from celery_delayq.errors import InvalidOption, ItemsRefused
 from celery_delayq.store import Entries
 from tests.app.bulk import plain_task
 from tests.app.support import FAR
@@ -39,8 +40,83 @@ def test_a_call_of_which_every_item_has_a_wrong_shape_is_refused(
     assert redis.keys() == []
 
 
+WRONG = {
+    "serializer": ({"serializer": "nope"}, SerializerNotInstalled, "No encoder installed for nope"),
+    "option of ours": ({"delayq_nope": 1}, InvalidOption, "delayq_nope is 1; expected no such"),
+    "value of ours": ({"delayq_once": "x"}, InvalidOption, "delayq_once is 'x'; expected true or"),
+    "two times": ({"delayq_after": 5}, InvalidOption, "expected only one of delayq_at and delayq_"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_option_for_all_that_none_can_have_is_raised_as_by_a_single_call(
+    remind, delayq, redis, name
+):
+    options, error, words = WRONG[name]
+
+    with pytest.raises(error, match=words) as caught:
+        delayq.schedule_many(remind.s().set(**options), numbered(450), at=FAR)
+
+    assert (caught.value.so_far.scheduled, len(caught.value.so_far.refused)) == (0, 450)
+    assert redis.keys() == []
+
+
+def test_a_queue_that_is_missing_is_raised_as_by_a_single_call(delayq_app, url):
+    app = delayq_app(url, task_create_missing_queues=False)
+
+    with pytest.raises(QueueNotFound):
+        app.delayq.schedule_many(plain_task(app).s().set(queue="nope"), numbered(3), at=FAR)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        ((object(),), {}),
+        ((1, 2, 3), {}),
+        ((1,), {}, "soon"),
+        ((1,), {}, None, ""),
+        ((1,), {}, None, "held"),
+        (("x" * 2_000_000,), {}),
+    ],
+    ids=["no JSON", "too many arguments", "no time", "no id", "id is held", "too large"],
+)
+def test_what_is_wrong_with_each_item_by_itself_is_no_fault_of_the_call(remind, delayq, item):
+    delayq.schedule(remind.s().set(task_id="held"), at=FAR)
+
+    bulk = delayq.schedule_many(remind, [item, item], at=FAR)
+
+    assert (bulk.scheduled, [*bulk.refused]) == (0, [0, 1])
+
+
 def test_no_items_at_all_are_no_mistake(remind, delayq):
-    assert delayq.schedule_many(remind, []).scheduled == 0
+    bulk = delayq.schedule_many(remind, [])
+    assert bulk.scheduled == 0
+    assert bulk
+
+
+def test_a_bulk_is_true_where_all_of_it_is_scheduled(remind, delayq):
+    assert delayq.schedule_many(remind, numbered(250), at=FAR)
+    assert not delayq.schedule_many(remind, [*numbered(250), ((1,), {}, "soon")], at=FAR)
+
+
+def test_a_bulk_says_in_one_error_what_was_refused(remind, delayq):
+    items = [*numbered(210), ((1,), {}, "soon"), ((2,), {}, None, 5)]
+
+    bulk = delayq.schedule_many(remind, items, at=FAR)
+
+    with pytest.raises(ItemsRefused) as caught:
+        bulk.raise_for_refused()
+    error = caught.value
+    assert str(error).startswith(
+        "2 of 212 items were refused; the first is number 210: 'soon' is not a due time; expected "
+    )
+    assert error.so_far is bulk
+    assert error.__cause__ is bulk.refused[210]
+    assert delayq.counts().scheduled == 210
+
+
+def test_a_bulk_of_which_all_is_scheduled_raises_nothing(remind, delayq):
+    assert delayq.schedule_many(remind, numbered(3), at=FAR).raise_for_refused() is None
 
 
 def test_what_was_refused_is_a_line_of_the_log_without_its_arguments(remind, delayq, caplog):

@@ -1,10 +1,16 @@
 """Task ids of one's own: kept under the text that is delivered; what is none is told what is."""
 
 import json
+import pickle
 from enum import Enum
+from uuid import UUID
 
 import pytest
+from celery import group
+from celery.result import AsyncResult
 
+from celery_delayq import Outcome, State
+from celery_delayq.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, only_message
 
@@ -46,16 +52,49 @@ def test_an_enum_cancels_what_its_value_scheduled(schedule, delayq):
     assert delayq.cancel(Job.NIGHTLY)
 
 
-def test_a_result_in_place_of_an_id_is_told_where_its_id_is(add, delayq):
+NAMES = {
+    "text": lambda result: result.id,
+    "the result": lambda result: result,
+    "Celery's result": lambda result: AsyncResult(result.id),
+    "the result as it travels": lambda result: pickle.loads(pickle.dumps(result)),
+    "UUID": lambda result: UUID(result.id),
+}
+
+
+@pytest.mark.parametrize("named", NAMES.values(), ids=NAMES)
+def test_a_task_is_named_by_its_result_its_uuid_or_its_id(add, delayq, redis, named):
+    add.delay_until(FAR, 2)
     result = add.delay_until(FAR, 1)
+    one = named(result)
+
+    assert delayq.get(one).id == result.id
+    assert delayq.reschedule(one, FAR + 1)
+    assert delayq.get(one).due == from_ms((FAR + 1) * 1000)
+    assert delayq.state(one) is State.SCHEDULED
+    assert delayq.cancel(one)
+    assert delayq.cancel(one) is Outcome.NOT_FOUND
+    assert delayq.counts().scheduled == 1
+    gone = named(add.delay_until(LONG_AGO, 1))
+    delayq.hand_over()
+    assert delayq.handed_over(gone)
+
+
+def test_a_group_is_named_by_its_result(add, delayq):
+    result = delayq.schedule(group(add.s(1), add.s(2)), at=FAR)
+
+    assert delayq.get(result).id == result.id
+    assert delayq.cancel(result)
+
+
+def test_what_has_the_id_of_a_task_is_no_name_of_it(add, delayq):
+    add.delay_until(FAR, 1)
+    [task] = delayq.tasks()
 
     for step in (delayq.cancel, delayq.get, delayq.state, lambda one: delayq.reschedule(one, FAR)):
-        with pytest.raises(
-            InvalidOption, match=r"expected text of 1 to 512 bytes; .* result, \.id$"
-        ):
-            step(result)
+        with pytest.raises(InvalidOption, match=r"512 bytes, a UUID, or a result; pass its \.id$"):
+            step(task)
 
-    assert delayq.get(result.id)
+    assert delayq.get(task.id)
 
 
 def test_an_id_of_two_lines_is_one_line_of_the_log(app, delayq, redis, caplog):

@@ -159,6 +159,7 @@ OPERATIONS = (
         changes=False,
         face={
             "get": lambda delayq, task_id: delayq.get(task_id),
+            "result": lambda delayq, task_id: delayq.result(task_id),
             "state": lambda delayq, task_id: delayq.state(task_id),
             "handed_over": lambda delayq, task_id: delayq.handed_over(task_id),
         },

@@ -47,7 +47,9 @@ class Shelf:
     tasks: dict[str, Task] = field(default_factory=dict)
     handed_over: set[str] = field(default_factory=set)
     answers: dict[bytes, object] = field(default_factory=dict)  # what a call was answered
-    fences: dict[str, int] = field(default_factory=dict)  # id -> when a call left none of it, us
+    fences: dict[str, int] = field(
+        default_factory=dict
+    )  # id -> before when a schedule is stale, us
     queues: dict[str, list[str]] = field(default_factory=dict)
     refusing: set[str] = field(default_factory=set)  # queues whose list cannot be pushed to
     numbers: int = 0
@@ -101,7 +103,7 @@ class Shelf:
         return Outcome.UNCERTAIN if task.uncertain or task.place == LEASED else Outcome.DONE
 
     def _leave(self, task_id):
-        del self.tasks[task_id]
+        self.fences[task_id] = self.tasks.pop(task_id).changed_us
         self.handed_over.add(task_id)
 
     def cancel(self, task_id) -> Outcome:

@@ -31,11 +31,11 @@ def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]
     """Whatever can happen next."""
     for who, client in enumerate(world.clients):
         if client.end is not None:
-            yield from _waits(world, scenario, protocol, who)
+            yield from waits(world, scenario, protocol, who)
         elif client.call in scenario.calls[who]:
             kind = scenario.kinds[client.call]
-            yield f"{'AB'[who]} sends {kind}", _sent(world, who, kind)
-    then = _later(world, protocol) if scenario.fine else world
+            yield f"{'AB'[who]} sends {kind}", sent(world, who, kind)
+    then = later(world, protocol, {world.store.owner}) if scenario.fine else world
     for request in then.wire:
         yield from _arrives(then, protocol, request)
     if scenario.claims:
@@ -47,32 +47,32 @@ def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]
     for ticks in () if world.jumped else scenario.jumps:
         yield f"Redis's clock is set by {ticks:+}", _clock_set(world, ticks)
     if not scenario.still:
-        yield "time passes", _later(world, protocol)
+        yield "time passes", later(world, protocol, {world.store.owner})
 
 
-def _sent(world: World, who: int, kind: str) -> World:
+def sent(world: World, who: int, kind: str) -> World:
     client = world.clients[who]
     known = NOW - client.lag
-    ended = frozenset(call for call, each in enumerate(world.calls) if each.told and each != OVER)
+    over = frozenset(call for call, each in enumerate(world.calls) if each.told and each != OVER)
     return (
         world.with_client(who, end=NOW + TIMEOUT)
-        .with_call(client.call, after=ended)
+        .with_call(client.call, after=over)
         ._replace(wire=world.wire | {Request(client.call, kind, known, known + TIMEOUT)})
     )
 
 
-def _waits(world: World, scenario: Scenario, protocol: Ordered, who: int) -> Iterator[Step]:
+def waits(world: World, scenario: Scenario, protocol: Ordered, who: int) -> Iterator[Step]:
     name, client = "AB"[who], world.clients[who]
     if client.end <= NOW:
-        yield f"{name} gives up", _ended(world, who, "given up")
+        yield f"{name} gives up", ended(world, who, "given up")
     elif client.call in scenario.interrupted:
-        yield f"{name} is interrupted", _ended(world, who, "interrupted")
+        yield f"{name} is interrupted", ended(world, who, "interrupted")
     if protocol.repeats:
         again = {each._replace(again=True) for each in world.wire if each.call == client.call}
         yield f"{name} repeats its call", world._replace(wire=world.wire | again)
 
 
-def _ended(world: World, who: int, told: str) -> World:
+def ended(world: World, who: int, told: str) -> World:
     call = world.clients[who].call
     return world.with_client(who, call=call + 1, end=None).with_call(call, told=told)
 
@@ -83,7 +83,7 @@ def _arrives(world: World, protocol: Ordered, request: Request) -> Iterator[Step
     who = world.caller_of(request.call)
     if answer in REFUSALS:
         if who is not None and world.clients[who].end > NOW:
-            yield name, _issued_anew(world, who, request)
+            yield name, issued_anew(world, who, request)
         return
     after = _written(world, store, request, answer)
     if after is not world:
@@ -91,10 +91,10 @@ def _arrives(world: World, protocol: Ordered, request: Request) -> Iterator[Step
     if who is not None:
         if answer != after.calls[request.call].first:
             after = after._replace(wrong="a repetition had another answer")
-        yield name, _ended(after.with_client(who, lag=0), who, answer)
+        yield name, ended(after.with_client(who, lag=0), who, answer)
 
 
-def _issued_anew(world: World, who: int, request: Request) -> World:
+def issued_anew(world: World, who: int, request: Request) -> World:
     anew = request._replace(issued=NOW, deadline=world.clients[who].end, again=True)
     return world.with_client(who, lag=0)._replace(wire=world.wire | {anew})
 
@@ -130,8 +130,12 @@ def _handed_over(world: World, scenario: Scenario, protocol: Ordered) -> World:
     return after._replace(store=store)
 
 
-def _later(world: World, protocol: Ordered) -> World:
-    """A tick later, without what nobody can see any more."""
+def later(world: World, protocol: Ordered, owners: set[int | None]) -> World:
+    """A tick later, without what nobody can see any more.
+
+    Args:
+        owners: The calls whose entries are held.
+    """
     later = (_one_tick_older(each) for each in world.wire)
     wire = frozenset(
         each
@@ -143,7 +147,7 @@ def _later(world: World, protocol: Ordered) -> World:
         for each in world.clients
     )
     held_by = {scanner.owner for scanner in world.scanners if scanner}
-    running = {each.call for each in wire} | {world.store.owner} | held_by
+    running = {each.call for each in wire} | owners | held_by
     calls = tuple(
         OVER
         if each.told and call not in running
@@ -222,11 +226,11 @@ def search(
             names.add(name)
             for wrong in broken(after, scenario):
                 if until in wrong and not wrong.startswith(ignoring):
-                    return _found(wrong, way_to(after, came_from), came_from, names)
+                    return found(wrong, way_to(after, came_from), came_from, names)
             queue.append(after)
-    return _found("", [], came_from, names)
+    return found("", [], came_from, names)
 
 
-def _found(wrong: str, way: list[str], came_from: dict, names: set[str]) -> Found:
+def found(wrong: str, way: list[str], came_from: dict, names: set[str]) -> Found:
     answers = {name.partition(": ")[2].partition(",")[0] for name in names}
     return Found(wrong, way, len(came_from), answers - {""})

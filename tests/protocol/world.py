@@ -64,6 +64,7 @@ class Call(NamedTuple):
     versions: frozenset[int] = NOBODY  # which these were
     lowest: int = 0  # version that it may be delivered in
     cancelled: bool = False  # for certain
+    revoked: int = 0  # replaced, or kept
 
 
 OVER = Call(told="over")

@@ -141,6 +141,18 @@ def test_a_task_that_is_put_off_runs_at_its_new_time(house, receiver):
     assert (receiver.ran, receiver.dropped) == ([1, 2], [])
 
 
+def test_a_task_that_is_put_off_and_back_again_is_handed_over_anew(house, receiver):
+    house.due_now(task_id="a")
+    [first] = attempts_at(house.delayq, "a", 1, ack=False)
+    send(house, receiver, first)
+    for due in (LONG_AGO + 1, LONG_AGO):
+        assert house.delayq.reschedule("a", due) is Outcome.UNCERTAIN
+    house.relay_once()
+    receiver.receive(1)
+
+    assert (receiver.ran, receiver.dropped) == ([1, 2], [])
+
+
 def test_other_tasks_are_other_hand_overs(house, receiver):
     for task_id in ("a", "b"):
         house.due_now(task_id=task_id)
@@ -158,7 +170,7 @@ def test_each_way_of_publishing_names_the_hand_over(house):
     names = [message.headers["delayq_hand_over"] for message in house.take(count=2)]
 
     number = int.from_bytes(copies[0].member[:6], "big")
-    assert names == [f"{number}.{LONG_AGO}000"] * 2
+    assert names == [f"{number}.{copies[0].record.changed_us}"] * 2
 
 
 @pytest.mark.parametrize(

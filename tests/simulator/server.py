@@ -9,7 +9,7 @@ import redis
 from celery_delayq.store.connection import packed
 from tests.simulator.network import Request
 from tests.simulator.world import SECOND, World
-from tests.store.support import CLOCK, INDEXES, Store
+from tests.store.support import CLOCK, INDEXES, LANE, Store
 
 START_US = 1_800_000_000 * SECOND  # what Redis's clock shows when the world begins
 QUEUE = "celery"
@@ -149,7 +149,7 @@ class Server:
             raw[task_id.decode()] = [record]
         for index, rows in zip(INDEXES, places, strict=True):
             for member, score in zip(rows[::2], rows[1::2], strict=True):
-                raw.setdefault(member[6:].decode(), [None]).append((index, score))
+                raw.setdefault(_id_in(index, member), [None]).append((index, score))
         # Only what has changed is read; the record itself is the package's own affair.
         views = {
             task_id: self.sight.views[task_id]
@@ -166,6 +166,10 @@ class Server:
 
 def _text(*command: Any) -> bytes:
     return b"*%d\r\n%s" % (len(command), b"".join(packed(command)))
+
+
+def _id_in(index: str, member: bytes) -> str:
+    return member[LANE + 6 if index == "parked" else 6 :].decode()
 
 
 def name_in(message: bytes) -> str:

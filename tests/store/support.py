@@ -234,8 +234,8 @@ class Store:
         for member in self.raw.zrange(self.keys["leased"], 0, -1):
             self.raw.zadd(self.keys["leased"], {member: 0})
 
-    def check(self, *, ghosts=False) -> None:
-        """What must hold after every step; with *ghosts*, after one that was stopped half-way."""
+    def check(self) -> None:
+        """What must hold after every step."""
         names = (
             *INDEXES,
             "records",
@@ -259,23 +259,22 @@ class Store:
         assert set(counted.values()) <= {1}, "an id is in two places"
         assert counted.keys() == held, "an index and the records differ"
         assert found["errors"].keys() == places["dead"] | places["refused"]
-        self._check_extras(found, held - places["leased"] - places["dead"], ghosts)
+        self._check_extras(found, held - places["leased"] - places["dead"])
         assert places["leased"] <= found["claims"].keys() <= held
         shared_by = Counter(filter(None, map(template_of, found["records"].values())))
         assert {name: int(count) for name, count in found["template_uses"].items()} == shared_by
         assert found["templates"].keys() == shared_by.keys()
 
-    def _check_extras(self, found, waiting, ghosts) -> None:
-        """No ghost in the indexes of keys and tags, unless there may be, and nothing missing."""
+    def _check_extras(self, found, waiting) -> None:
+        """No ghost in the indexes of keys and tags, and nothing missing there."""
         extras, tags = {}, set()
         for task_id, text in found["records"].items():
             record = Record(text, text.index(b":") + 1 + int(text[2 : text.index(b":")]))
             one = extras[task_id] = record.extras
             member = text[record.header_end : record.header_end + 6] + task_id
             tags |= {tag.encode() + b"\0" + member for tag in one.tags}
-        assert set(found["tags"]) >= tags
-        assert ghosts or set(found["tags"]) == tags
-        for key, task_id in () if ghosts else found["holders"].items():
+        assert set(found["tags"]) == tags
+        for key, task_id in found["holders"].items():
             assert extras[task_id].key == key.decode(), "somebody holds a key that is not its own"
         for task_id in waiting:
             key = extras[task_id].key

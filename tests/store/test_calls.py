@@ -213,6 +213,32 @@ def test_a_clock_that_is_set_all_the_time_does_not_keep_a_caller(call):
     assert TIMEOUT <= world.now < TIMEOUT + 0.6
 
 
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [
+        (b"late", "its requests came when the call had ended by Redis's clock"),
+        (b"join", "its clock is being set, or its keys are being deleted"),
+        (b"stale", "others change the same task all the while"),
+        (b"templates", "templates that it was sent are being deleted"),
+    ],
+)
+def test_a_call_that_is_told_the_same_to_its_end_says_so_and_does_not_spin(call, verdict, why):
+    world = World(*itertools.repeat([verdict], 100))
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world, whole=dict)
+    assert str(caught.value) == f"cancel failed: {why}"
+    assert not caught.value.may_have_run
+    assert world.at[:50] == pytest.approx([0, *(AGAIN * count for count in range(49))])
+    assert len(world.at) <= 52
+    assert world.now == pytest.approx(TIMEOUT)
+
+
+def test_verdicts_of_other_kinds_are_asked_again_at_once(call):
+    world = World([b"join"], [b"stale"], [b"late"], DONE)
+    assert call(world) == [b"done"]
+    assert world.now == 0
+
+
 def test_templates_that_are_missing_are_sent_along_by_the_same_call(call):
     world = World(lost(), [b"templates"], lost(), DONE)
     call(world, entries=["short"], whole=lambda: {"entries": ["long"]})

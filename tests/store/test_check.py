@@ -1,6 +1,5 @@
 """What does not fit together is found, by its kind; what is under way is not."""
 
-import contextlib
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,11 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Entries
+from celery_delayq.store import Entries, NewEntry
 from celery_delayq.store.checking import SENTENCES
+from celery_delayq.store.record import Extras, destination_for
 from tests.operations.table import prepare
-from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, template_of
+from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
+
+EXTRAS = Extras("k1", ("t1", "t2"))
+PARKED = b"*" * 7 + b"\0" * 7 + b"L"  # what stands before a member that is parked
 
 
 def key(store, name):
@@ -35,6 +37,16 @@ def set_uses(uses):
     return lambda store: store.raw.hset(key(store, "template_uses"), template(store), uses)
 
 
+def member_in(store, name):
+    record = store.record(name)
+    number = record.index(b":celery") + len(b":celery")
+    return record[number : number + 6] + name.encode()
+
+
+def tagged(store, tag):
+    return tag + b"\0" + member_in(store, "tagged")
+
+
 SPOIL = {
     "record_without_place": lambda store: store.raw.delete(key(store, "due")),
     "place_without_record": lambda store: store.raw.zadd(key(store, "due"), {b"......x": 1}),
@@ -45,10 +57,30 @@ SPOIL = {
     "lease_without_claim": lambda store: store.raw.delete(key(store, "claims")),
     "stale_lease": lambda store: store.set_ms(NOW_MS + 3_600_000),
     "claim_without_record": lambda store: store.raw.hset(key(store, "claims"), "x", "1:0:0:1:"),
-    "reason_without_dead": lambda store: store.raw.hset(key(store, "errors"), "list", "?"),
+    "error_without_record": lambda store: store.raw.hset(key(store, "errors"), "x", "?"),
+    "key_without_entry": lambda store: store.raw.hset(key(store, "holders"), "k", "x"),
+    "tag_without_entry": lambda store: store.raw.zadd(key(store, "tags"), {b"t\0......x": 0}),
+    "entry_without_tag": lambda store: store.raw.zrem(key(store, "tags"), tagged(store, b"t2")),
     "template_without_count": lambda store: store.raw.hset(key(store, "templates"), "x", "text"),
     "count_too_low": set_uses(3),
     "count_too_high": set_uses(5),
+}
+
+
+def spoil_tag(store, tag):
+    store.raw.zadd(key(store, "tags"), {tagged(store, tag): 0})
+
+
+# The same kind, of what is there, or nearly so.
+ALSO = {
+    "key_without_entry": lambda store: store.raw.hset(key(store, "holders"), "other", "tagged"),
+    "tag_without_entry": lambda store: store.raw.zadd(
+        key(store, "tags"), {tagged(store, b"t3"): 0}
+    ),
+    "place_without_record": lambda store: store.raw.zadd(key(store, "parked"), {PARKED + b"x": 0}),
+    "second_place": lambda store: store.raw.zadd(
+        key(store, "parked"), {PARKED + member_in(store, "tagged"): 0}
+    ),
 }
 
 
@@ -63,11 +95,35 @@ def test_every_kind_has_a_sentence_and_is_tried():
 @pytest.mark.parametrize("kind", SPOIL)
 def test_it_is_found_and_nothing_is_changed(store, kind):
     prepare(store)
+    store.schedule("tagged", FAR_MS, extras=EXTRAS)
     assert kinds(store) == set()
     SPOIL[kind](store)
     before = store.contents()
     assert kind in kinds(store)
     assert store.contents() == before
+
+
+@pytest.mark.parametrize("kind", ALSO)
+def test_so_is_what_nearly_fits(store, kind):
+    store.schedule("tagged", FAR_MS, extras=EXTRAS)
+    store.schedule("plain", FAR_MS)
+    ALSO[kind](store)
+    assert kinds(store) == {kind}
+
+
+@pytest.mark.parametrize("extras", [EXTRAS, Extras(tags=("t1",)), Extras(key="k")])
+@pytest.mark.parametrize("relayed", [False, True])
+def test_of_what_has_extras_nothing_is_left(store, extras, relayed):
+    schedule = store.schedule_relayed if relayed else store.schedule
+    schedule("gone", extras=extras)
+    schedule("cancelled", FAR_MS, extras=Extras("other", ("t1",)))
+    assert kinds(store) == set()
+    store.engine().hand_over()
+    engine = store.engine()
+    engine.ack(engine.claim(5)[0])
+    store.entries.cancel("cancelled")
+    assert kinds(store) == set()
+    assert not store.raw.exists(key(store, "holders"), key(store, "tags"), key(store, "records"))
 
 
 def test_a_finding_comes_once_in_a_large_store(store):
@@ -105,9 +161,11 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
         scripts.connection.close()
 
     def again(entries, task_id, dice):
-        new = store.schedule_relayed if dice.random() < 0.5 else store.schedule
-        with contextlib.suppress(AlreadyScheduled):
-            new(task_id, NOW_MS + dice.randrange(2) * 1000, share=True)
+        to = destination_for(*(("R", ROUTE) if dice.random() < 0.5 else ("L", "celery")))
+        extras = Extras(dice.choice(("", "k1", "k2")), dice.choice(((), ("t1",), ("t1", "t2"))))
+        record = new_record(task_id, to, share=True).with_extras(extras)
+        when = When("at", NOW_MS + dice.randrange(2) * 1000)
+        entries.schedule([NewEntry(task_id, when, record, dice.choice(("", "keep", "replace")))])
 
     with ThreadPoolExecutor(3) as pool:
         changes = [pool.submit(change, number) for number in range(3)]
@@ -118,4 +176,3 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
         for each in changes:
             each.result(30)
     assert found == []
-    store.check()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq import clock
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from celery_delayq.store import Endpoint, Entries, Membership, PooledConnection, calls
 from celery_delayq.store.calls import Member
@@ -160,6 +161,21 @@ def test_after_flushall_a_process_joins_anew_and_its_call_goes_on(store):
     store.raw.flushall()
     store.set_ms(NOW_MS)
     assert store.entries.cancel("b")[0].value == "not_found"
+
+
+def test_after_flushall_a_scanner_joins_with_its_next_heartbeat(store, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    engine = store.engine(alive=15.0)
+    engine.hand_over()
+    store.raw.flushall()
+    store.set_ms(NOW_MS)
+    now = 2.4
+    engine.hand_over()
+    assert meta(store, "timeout") is None
+    now = 2.6
+    engine.hand_over()
+    assert int(meta(store, "timeout")) == 5000
 
 
 @pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])

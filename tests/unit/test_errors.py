@@ -19,6 +19,7 @@ from celery_delayq.errors import (
     InvalidDueTime,
     InvalidOption,
     InvalidSetting,
+    ItemsRefused,
     LibraryChanged,
     MessageTooLarge,
     NoDelayQ,
@@ -86,6 +87,11 @@ SENTENCES = [
         InFlight("a"),
         "task 'a' is being published this moment; try again shortly",
         (AlreadyScheduled,),
+    ),
+    (
+        ItemsRefused(2, 450, 17, "task 'a' is already scheduled"),
+        "2 of 450 items were refused; the first is number 17: task 'a' is already scheduled",
+        (DelayQError,),
     ),
     (
         MessageTooLarge("a", 1_000_001, 1_000_000),

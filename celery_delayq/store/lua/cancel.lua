@@ -49,7 +49,7 @@ if not call then
 end
 local id, name = meant_by(target, holders)
 local entry, answer = entry_of(id, name, places, keys)
-if entry and is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then return stale(call) end
+if entry and is_late_for(call, entry, name, issued, fences, fences_old) then return stale(call) end
 if not entry then
   allow_when_full(tombstones)
   if is_gone(answer) then

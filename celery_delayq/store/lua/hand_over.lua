@@ -31,7 +31,8 @@ ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
 
 Returns  {now in us, handed over, heads of due, relay and leased in ms or -1, 1 if the caller is to be up
          for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused by
-         their lists, to be tried again}
+         their lists, to be tried again}; or {now in us} alone, at a heartbeat: nothing was done, as
+         the store knows no process; the caller has to join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due` or in its list, never in both, never in neither
 ]]
@@ -45,6 +46,7 @@ local now = math.floor(now_us / 1000)
 
 allow_when_full(records)
 if alive_ms > 0 then
+  if redis.call('HEXISTS', meta, 'timeout') == 0 then return {now_us} end
   -- Scanners silent for an hour are forgotten; until then `status` can tell of them.
   redis.call('ZREMRANGEBYSCORE', scanners, '-inf', whole(now - 3600000))
   redis.call('ZADD', scanners, whole(now + alive_ms), scanner)

@@ -1,11 +1,15 @@
 --[[ nack: give claimed entries back, or declare them dead.
 
-KEYS[1]  relay         ZSET  member -> due time, ms
-KEYS[2]  leased        ZSET  member -> lease deadline, ms
-KEYS[3]  dead          ZSET  member -> since when, ms
-KEYS[4]  records       HASH  id -> record
-KEYS[5]  claims        HASH  id -> claim
-KEYS[6]  errors  HASH  id -> what went wrong with it last
+KEYS[1]   due      ZSET  member -> due time, ms
+KEYS[2]   relay    ZSET  member -> due time, ms
+KEYS[3]   leased   ZSET  member -> lease deadline, ms
+KEYS[4]   dead     ZSET  member -> since when, ms
+KEYS[5]   refused  ZSET  member -> next try, ms
+KEYS[6]   parked   ZSET  lane, due time, kind, member -> 0
+KEYS[7]   records  HASH  id -> record
+KEYS[8]   holders  HASH  key -> id of the entry that has it
+KEYS[9]   claims   HASH  id -> claim
+KEYS[10]  errors   HASH  id -> what went wrong with it last
 
 ARGV[1]     token      the claim's fencing token
 ARGV[2]     verdict    unsent: it never left, nothing is counted
@@ -26,7 +30,8 @@ local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
-check_types({relay, leased, dead}, {records, claims, errors})
+local places = {due, relay, leased, dead, refused, parked = parked}
+check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims, errors})
 allow_when_full(errors)
 
 local function give_back(member)
@@ -43,8 +48,10 @@ local function give_back(member)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
     redis.call('ZREM', leased, member)
   else
-    local due = verdict == 'refused' and whole(now + wait_ms) or due_as_before(records, id, now)
-    put_back(relay, due, leased, member, claims, claim)
+    local when, _, record, header_end = due_as_before(records, id, now)
+    if verdict == 'refused' then when = whole(now + wait_ms) end
+    put_back(relay, when, leased, member, claims, claim)
+    if header_end then take_key(record, header_end, id, places, keys) end
   end
   returned = returned + 1
 end

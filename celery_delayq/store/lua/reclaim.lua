@@ -1,9 +1,14 @@
 --[[ reclaim: take back entries whose lease ran out; their scanner died or hung.
 
-KEYS[1]  relay    ZSET  member -> due time, ms
-KEYS[2]  leased   ZSET  member -> lease deadline, ms
-KEYS[3]  records  HASH  id -> record
-KEYS[4]  claims   HASH  id -> claim
+KEYS[1]  due      ZSET  member -> due time, ms
+KEYS[2]  relay    ZSET  member -> due time, ms
+KEYS[3]  leased   ZSET  member -> lease deadline, ms
+KEYS[4]  dead     ZSET  member -> since when, ms
+KEYS[5]  refused  ZSET  member -> next try, ms
+KEYS[6]  parked   ZSET  lane, due time, kind, member -> 0
+KEYS[7]  records  HASH  id -> record
+KEYS[8]  holders  HASH  key -> id of the entry that has it
+KEYS[9]  claims   HASH  id -> claim
 
 ARGV[1]  limit      most entries to take back, 1..1000
 ARGV[2]  max_bytes  stop after the entry that reaches so many bytes, > 0
@@ -16,15 +21,17 @@ local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)
 local reclaimed, bytes = {}, 0
-check_types({relay, leased}, {records, claims})
+local places = {due, relay, leased, dead, refused, parked = parked}
+check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims})
 allow_when_full(claims)
 
 local function take_back(member, claim)
   local id = id_of(member)
   claim.attempts, claim.uncertain = claim.attempts + 1, true
-  local due, read = due_as_before(records, id, now)
+  local when, read, record, header_end = due_as_before(records, id, now)
   bytes = bytes + read
-  put_back(relay, due, leased, member, claims, claim)
+  put_back(relay, when, leased, member, claims, claim)
+  if header_end then take_key(record, header_end, id, places, keys) end
   reclaimed[#reclaimed + 1] = id
 end
 

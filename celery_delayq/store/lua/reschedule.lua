@@ -48,7 +48,7 @@ end
 
 local id, name = meant_by(target, holders)
 local entry, why = entry_of(id, name, places, keys)
-if entry and is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then return stale(call) end
+if entry and is_late_for(call, entry, name, issued, fences, fences_old) then return stale(call) end
 if not entry then
   allow_when_full(records)
   if is_gone(why) then fence(call, name, fences) end
@@ -71,7 +71,7 @@ local promise = promise_of(timer)
 allow_when_full(records)
 if when > latest then return answered('too_late') end
 redis.call('HSET', records, id, with_due(record, header_end, text, call.now_us))
-take_key(record, header_end, id, holders)
+take_key(record, header_end, id, places, keys)
 put_back(index, text, entry.place, entry.member, claims, entry.claim, entry.there)
 if entry.failed then redis.call('HDEL', errors, id) end
 wake_for(when, math.floor(call.now_us / 1000), wake, timer, promise)

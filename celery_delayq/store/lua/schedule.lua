@@ -47,7 +47,7 @@ ARGV[8...] entries    of each entry, one after the other:
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; {now in us, 'templates'}:
          all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
-         the first request {id, c or u, now in us, message, why, ...} of whom REVOKED is to be stored for. The text has a
+         the first request {id, c or u, when (us), message, why, ...} of whom REVOKED is to be stored for. The text has a
          word of each entry: its due time; or, where it is not written: -1, the id is scheduled already; -2,
          due past `latest`; -3, an entry of its id is leased; -4, ask again; k and a due time, that one stays.
          Behind it, each after a colon, the ids of who has the key (-1), was replaced, or stays (k).
@@ -57,7 +57,7 @@ Keeps    an id has one record and one place, a key has one entry that waits; a r
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local latest, supersede = tonumber(ARGV[4]), ARGV[5] == '1'
 local owes, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
-local CONFLICT, LATE, IN_FLIGHT, AGAIN = '-1', '-2', '-3', '-4'
+local CONFLICT, LATE, AGAIN = '-1', '-2', '-4'
 local FIRST, FIELDS = 8, 7 -- of an entry
 local count = (#ARGV - FIRST + 1) / FIELDS
 
@@ -95,11 +95,12 @@ end
 local places = {due, relay, leased, dead, refused, parked = parked}
 local now, rounded_up = math.floor(call.now_us / 1000), math.ceil(call.now_us / 1000)
 local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
+local step = {
+  call = call, issued = issued, now = now, created = created_now, keys = keys, places = places, owes = owes,
+  brought = brought, leftovers = leftovers, bytes = 0, owed = {}, asked = {}, cache = {},
+}
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local earliest = math.huge -- due time of what was written
-local bytes = 0 -- of what was in the way
-local owed = {} -- id, how, when, message, why: whose REVOKED is to be stored
-local cache = {}
 local seq -- last insertion number used
 
 -- Count a use of a template before it is made, and with the first those of all that may follow: a
@@ -120,132 +121,28 @@ local function next_order(size)
   return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
 end
 
--- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
-local function present(id)
-  local record = redis.call('HGET', records, id)
-  if not record then return nil end
-  bytes = bytes + #record
-  local header_end = header_end_of(record)
-  local entry = {id = id, record = record, header_end = header_end}
-  if not header_end then return entry end
-  entry.member = member_of(record, header_end, id)
-  entry.place, entry.score, entry.there = place_of(places, entry.member, record, header_end)
-  entry.claim = entry.place ~= due and parse_claim(redis.call('HGET', claims, id))
-  if entry.place == leased then
-    entry.state = tonumber(entry.score) > now and 'leased' or 'waiting'
-    entry.claim.uncertain = true
-  else
-    entry.state = (entry.place == dead or not entry.place) and 'dead' or 'waiting'
-  end
-  return entry
-end
-
--- Whether the running task may be a copy of this entry. What has not left is another task.
-local function may_be_delivered(entry)
-  return entry.header_end and (not entry.place or entry.claim and entry.claim.uncertain)
-end
-
--- The entry that waits under a key, other than that of an id.
-local function holder_of(key, id)
-  local holder = redis.call('HGET', holders, key)
-  if not holder or holder == id then return nil end
-  local entry = present(holder)
-  local extras = entry and entry.state == 'waiting' and entry.place ~= leased
-    and extras_of(entry.record, entry.header_end)
-  return extras and extras.key == key and entry
-end
-
--- An id, in a word.
-local function quoted(id)
-  return ':' .. string.gsub(id, '[%c%s:%%]', function(one) return string.format('%%%02X', string.byte(one)) end)
-end
-
--- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
-local function owe_one(id, how, message, why)
-  for _, word in ipairs({id, how, whole(call.now_us), message, why}) do owed[#owed + 1] = word end
-  if owes > 0 then owe(outbox, outbox_messages, call, id, how, message, why) end
-end
-
--- That entry stays, and the new one is not written.
-local function keep(entry, at, text)
-  if owes == 2 and entry.id ~= ARGV[at] then
-    local name = name_in(ARGV[at + 4])
-    if name and brought[name] then cache[name] = split_lines(brought[name]) end
-    local record = record_of(ARGV[at + 3], six_bytes(0), text, created_now, changed_now, ARGV[at + 4])
-    local header_end = #ARGV[at + 3] + 1
-    local line = lines_for(record, header_end, templates, cache)
-    local message = line ~= nil and message_of(record, header_end, ARGV[at], line) or ''
-    owe_one(ARGV[at], 'c', message, 'kept ' .. entry.id)
-  end
-  return 'k' .. whole(due_of(entry.record, entry.header_end)) .. quoted(entry.id)
-end
-
--- What the caller wants of what is in the way: an answer, or nil: that goes, and the new entry is written, from
--- when it is due, and since when it is scheduled.
-local function settle(ways, own, at, when, conflict)
-  local created = created_now
-  local policy, max_wait = string.match(conflict, '^(%l+) ?(%d*)$')
-  if own and own.state == 'leased' then
-    if policy ~= 'keep' and policy ~= 'earliest' then return IN_FLIGHT end
-    return keep(own, at, whole(when))
-  end
-  for _, entry in ipairs(ways) do
-    local its_due = due_of(entry.record, entry.header_end)
-    if entry.state == 'dead' then
-      -- It gives way.
-    elseif is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then
-      return AGAIN
-    elseif policy == 'keep' or (policy == 'earliest' and its_due <= when) or (policy == 'latest' and its_due >= when) then
-      return keep(entry, at, whole(when))
-    elseif policy == 'debounce' then
-      local since = sub(entry.record, entry.header_end + 20, entry.header_end + 35)
-      if since < created then created = since end
-    end
-  end
-  if policy == 'debounce' and max_wait ~= '' then
-    when = math.min(when, math.ceil(tonumber(created) / 1000) + tonumber(max_wait))
-  end
-  return nil, when, created
-end
-
--- An entry that was in the way departs. Of its own id nothing is owed: a new task has it.
-local function displace(entry, id, kept_key)
-  local leaving = {
-    ids = {entry.id}, place = entry.place, members = {entry.there}, claimed = entry.claim, failed = leftovers,
-    shared = {}, kept_key = entry.id == id and kept_key,
-  }
-  local name = template_of(entry.record, entry.header_end)
-  if name then leaving.shared[name] = 1 end
-  note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
-  if entry.id == id then return depart(leaving, nil, nil, keys) end
-  local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
-  local line = lines_for(entry.record, entry.header_end, templates, cache)
-  local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
-  owe_one(entry.id, how, message, 'replaced by ' .. id)
-  fence(call, entry.id, fences)
-  depart(leaving, how, now, keys)
-end
-
 local function schedule(at)
   local id, mode, ms, destination, body, conflict =
     ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 6]
-  if bytes >= max_bytes then return AGAIN end
+  if step.bytes >= max_bytes then return AGAIN end
   local when = mode == 'after' and rounded_up + ms or tonumber(ms)
   if when > latest then return LATE end
 
   local extras = extras_of_body(body)
   local key = extras and extras.key
-  local own = redis.call('HEXISTS', records, id) == 1 and present(id)
+  local new = {id = id, key = key, destination = destination, body = body}
+  local own = redis.call('HEXISTS', records, id) == 1 and present(step, id)
   local superseded = own and supersede and may_be_delivered(own)
   if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
-  local holder = key and holder_of(key, id)
+  local named = key and named_by(step, key, id)
+  local holder = named and named.state == 'waiting' and named.place ~= leased and named or nil
   if holder and conflict == '' then return CONFLICT .. quoted(holder.id) end
-  if key and has_fences and is_fenced(call, name_of_key(key), issued, fences, fences_old) then return AGAIN end
+  if own and not superseded and is_newer(step, own) or key and is_late_under(step, key, named) then return AGAIN end
 
-  local ways, answer, created = {holder or nil}, nil, created_now
+  local ways, answer, created = {holder}, nil, created_now
   if own and not superseded then ways[#ways + 1] = own end
   if #ways > 0 then
-    answer, when, created = settle(ways, not superseded and own, at, when, conflict)
+    answer, when, created = settle(step, ways, not superseded and own, new, when, conflict)
     if answer then return answer end
   end
 
@@ -278,8 +175,8 @@ local function schedule(at)
     redis.call('HDEL', outbox_messages, id)
     redis.call('ZREM', outbox, id)
   end
-  if own then displace(own, id, key) end
-  if holder then displace(holder, id) end
+  if own then displace(step, own, new) end
+  if holder then displace(step, holder, new) end
   earliest = math.min(earliest, when)
   return text .. (holder and quoted(holder.id) or '')
 end
@@ -300,4 +197,4 @@ if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
 if not seq then allow_when_full(templates) end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
 return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta,
-  #owed > 0 and {owed} or nil)
+  #step.owed > 0 and {step.owed} or nil)

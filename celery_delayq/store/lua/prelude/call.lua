@@ -51,6 +51,12 @@ local function is_fenced(call, id, issued, fences, fences_old)
   return since and is_overtaken(call, issued, number_in(since, 1, 7))
 end
 
+-- The same of a key, by its name_of_key. The later of its two fences may be the older generation's: what left
+-- may have been changed before something was done under its key.
+local function is_key_fenced(call, name, issued, fences, fences_old)
+  return is_fenced(call, name, issued, fences, fences_old) or is_fenced(call, name, issued, fences_old, fences)
+end
+
 -- Refuse what was asked for this id before now.
 local function fence(call, id, fences)
   redis.call('HSET', fences, id, seven_bytes(call.now_us))

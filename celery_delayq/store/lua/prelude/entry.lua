@@ -55,11 +55,11 @@ local function put_back(index, due, place, member, claims, claim, there)
 end
 
 -- When an entry is due that goes back as it came; at once, where its record cannot be read. And how
--- many bytes it took to find out.
+-- many bytes it took to find out; and its record, and header_end.
 local function due_as_before(records, id, now)
   local record = redis.call('HGET', records, id)
   local header_end = header_end_of(record)
-  return whole(header_end and due_of(record, header_end) or now), #(record or '')
+  return whole(header_end and due_of(record, header_end) or now), #(record or ''), record, header_end
 end
 
 -- Who is meant by 'i' and an id, 'k' and a key, or 'm' and a member. Returns the id, if there is one, the name
@@ -103,6 +103,25 @@ local function entry_of(id, name, places, keys)
   if claim then claim.refusals = 0 end
   entry.claim = claim
   return entry
+end
+
+-- Whether a request was made before the last change of the entry that it is about, or, by key, before what was
+-- done under that: what comes back has the key, and may have been changed before.
+local function is_late_for(call, entry, name, issued, fences, fences_old)
+  if is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then return true end
+  return name ~= entry.id and is_key_fenced(call, name, issued, fences, fences_old)
+end
+
+-- An entry comes back to wait: it has its key again, unless another one waits under it. One that is leased
+-- or dead may be named there, and does not hold it.
+local function take_key(record, header_end, id, places, keys)
+  if string.byte(record, header_end + 43) % 2 == 0 then return end
+  local key = extras_of(record, header_end).key
+  local holder = redis.call('HGET', keys.holders, key)
+  local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
+  local its_end = header_end_of(other)
+  local place = its_end and place_of(places, member_of(other, its_end, holder), other, its_end)
+  if not place or place == keys.leased or place == keys.dead then redis.call('HSET', keys.holders, key, id) end
 end
 
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.

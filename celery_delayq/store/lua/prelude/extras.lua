@@ -48,13 +48,6 @@ local function index_extras(extras, id, member, holders, tags)
   for _, tag in ipairs(extras.tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
 end
 
--- An entry comes back to wait: it has its key again, if nobody else took that.
-local function take_key(record, header_end, id, holders)
-  if string.byte(record, header_end + 43) % 2 == 1 then
-    redis.call('HSETNX', holders, extras_of(record, header_end).key, id)
-  end
-end
-
 -- Note what leads to an entry that leaves. Of many they are let go of together.
 local function note_extras(leaving, id, member, record, header_end)
   local extras = extras_of(record, header_end)

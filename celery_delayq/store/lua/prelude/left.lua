@@ -48,13 +48,21 @@ local function note_young(young, recent, id, record, header_end)
     local changed = sub(record, header_end + 36, header_end + 42)
     young[#young + 1], young[#young + 2] = id, changed
     local extras = extras_of(record, header_end)
-    if extras and extras.key then young[#young + 1], young[#young + 2] = name_of_key(extras.key), changed end
+    if extras and extras.key then
+      young.keyed = young.keyed or {}
+      young.keyed[name_of_key(extras.key)] = changed
+    end
   end
 end
 
 -- Refuse what was asked for the young ones before their last change; before they leave, as that cannot fail.
+-- Under its key something newer may have been done than to the entry that leaves: that fence stays.
 local function fence_young(young, fences)
   if #young > 0 then redis.call('HSET', fences, unpack(young)) end
+  for name, changed in pairs(young.keyed or {}) do
+    local since = redis.call('HGET', fences, name)
+    if not since or since < changed then redis.call('HSET', fences, name, changed) end
+  end
 end
 
 -- Whether this generation of `tombstones` ends with the `count` entries that leave now. (Then it also

@@ -1,0 +1,45 @@
+"""Who is meant: a task, by its result, its UUID or its id; or whoever waits under a unique key."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+from uuid import UUID
+
+from celery.result import AsyncResult, GroupResult
+
+from .. import store
+from ..errors import InvalidOption
+
+#: What names a task.
+Named = Union[str, UUID, "AsyncResult[Any]", GroupResult]
+
+_EXPECTED = "text of 1 to 512 bytes, a UUID, or a result"
+
+
+def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
+    """Who is meant, as the store takes it; exactly one of the two is given.
+
+    Raises:
+        InvalidOption: none or both of them, or one that can be no id, or no key.
+    """
+    if task_id is not None and key is not None:
+        raise InvalidOption("key", key, "a task's id or a key, not both")
+    if key is not None:
+        return store.target_of_key(store.checked_name("key", key))
+    return store.target_of(id_of(task_id))
+
+
+def id_of(given: Any) -> str:
+    """The id of whatever names a task.
+
+    Raises:
+        InvalidOption: it names none.
+    """
+    if isinstance(given, (AsyncResult, GroupResult)):
+        given = given.id
+    elif isinstance(given, UUID):
+        given = str(given)
+    if not isinstance(given, str):
+        has_id = isinstance(getattr(given, "id", None), str)
+        raise InvalidOption("task_id", given, _EXPECTED + ("; pass its .id" if has_id else ""))
+    return store.checked_id(given)

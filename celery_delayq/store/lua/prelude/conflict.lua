@@ -1,0 +1,121 @@
+--[[ Conflicts: what becomes of a new entry where another has its id, or waits under its key.
+
+What the functions share is `step`: the call, and since when it was issued; keys, places; owes and brought, as
+schedule.lua has them; and what they note in it: bytes that were read, owed, asked, templates in cache.
+]]
+-- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
+local function present(step, id)
+  local record = redis.call('HGET', step.keys.records, id)
+  if not record then return nil end
+  step.bytes = step.bytes + #record
+  local header_end = header_end_of(record)
+  local entry = {id = id, record = record, header_end = header_end}
+  if not header_end then return entry end
+  entry.member = member_of(record, header_end, id)
+  entry.place, entry.score, entry.there = place_of(step.places, entry.member, record, header_end)
+  entry.claim = entry.place ~= step.keys.due and parse_claim(redis.call('HGET', step.keys.claims, id))
+  if entry.place == step.keys.leased then
+    entry.state = tonumber(entry.score) > step.now and 'leased' or 'waiting'
+    entry.claim.uncertain = true
+  else
+    entry.state = (entry.place == step.keys.dead or not entry.place) and 'dead' or 'waiting'
+  end
+  return entry
+end
+
+-- Whether the running task may be a copy of this entry. What has not left is another task.
+local function may_be_delivered(entry)
+  return entry.header_end and (not entry.place or entry.claim and entry.claim.uncertain)
+end
+
+-- Whether an entry, wherever it is, was changed after this request was made.
+local function is_newer(step, entry)
+  return entry.header_end and is_overtaken(step.call, step.issued, changed_of(entry.record, entry.header_end))
+end
+
+-- What has a key, other than an id, wherever it is; or nil.
+local function named_by(step, key, id)
+  local holder = redis.call('HGET', step.keys.holders, key)
+  local entry = holder and holder ~= id and present(step, holder)
+  local extras = entry and entry.header_end and extras_of(entry.record, entry.header_end)
+  return extras and extras.key == key and entry or nil
+end
+
+-- Whether something under a key is newer than this request. What an entry of this very call did is not.
+local function is_late_under(step, key, named)
+  if step.asked[key] then return false end
+  if is_key_fenced(step.call, name_of_key(key), step.issued, step.keys.fences, step.keys.fences_old) then return true end
+  step.asked[key] = not (named and is_newer(step, named))
+  return not step.asked[key]
+end
+
+-- An id, in a word.
+local function quoted(id)
+  return ':' .. string.gsub(id, '[%c%s:%%]', function(one) return string.format('%%%02X', string.byte(one)) end)
+end
+
+-- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
+local function owe_one(step, id, how, message, why)
+  for _, word in ipairs({id, how, whole(step.call.now_us), message, why}) do step.owed[#step.owed + 1] = word end
+  if step.owes > 0 then owe(step.keys.outbox, step.keys.outbox_messages, step.call, id, how, message, why) end
+end
+
+-- That entry stays, and the new one is not written. Where its id is that of an entry, `own`, it is no other task.
+local function keep(step, entry, new, when, own)
+  if new.key then fence(step.call, name_of_key(new.key), step.keys.fences) end
+  if step.owes == 2 and not own then
+    local name, cache = name_in(new.body), step.cache
+    if name and step.brought[name] then cache[name] = split_lines(step.brought[name]) end
+    local now_us = seven_bytes(step.call.now_us)
+    local record = record_of(new.destination, six_bytes(0), whole(when), step.created, now_us, new.body)
+    local header_end = #new.destination + 1
+    local line = lines_for(record, header_end, step.keys.templates, cache)
+    local message = line ~= nil and message_of(record, header_end, new.id, line) or ''
+    owe_one(step, new.id, 'c', message, 'kept ' .. entry.id)
+  end
+  return 'k' .. whole(due_of(entry.record, entry.header_end)) .. quoted(entry.id)
+end
+
+-- What the caller wants of what is in the way: an answer, or nil: that goes, and the new entry is written, from
+-- when it is due, and since when it is scheduled.
+local function settle(step, ways, own, new, when, conflict)
+  local created = step.created
+  local policy, max_wait = string.match(conflict, '^(%l+) ?(%d*)$')
+  if own and own.state == 'leased' then
+    if policy ~= 'keep' and policy ~= 'earliest' then return '-3' end
+    return keep(step, own, new, when, own)
+  end
+  for _, entry in ipairs(ways) do
+    local its_due = due_of(entry.record, entry.header_end)
+    if entry.state == 'dead' then
+      -- It gives way.
+    elseif policy == 'keep' or (policy == 'earliest' and its_due <= when) or (policy == 'latest' and its_due >= when) then
+      return keep(step, entry, new, when, own)
+    elseif policy == 'debounce' then
+      local since = sub(entry.record, entry.header_end + 20, entry.header_end + 35)
+      if since < created then created = since end
+    end
+  end
+  if policy == 'debounce' and max_wait ~= '' then
+    when = math.min(when, math.ceil(tonumber(created) / 1000) + tonumber(max_wait))
+  end
+  return nil, when, created
+end
+
+-- An entry that was in the way departs. Of its own id nothing is owed: a new task has it.
+local function displace(step, entry, new)
+  local leaving = {
+    ids = {entry.id}, place = entry.place, members = {entry.there}, claimed = entry.claim, failed = step.leftovers,
+    shared = {}, kept_key = entry.id == new.id and new.key,
+  }
+  local name = template_of(entry.record, entry.header_end)
+  if name then leaving.shared[name] = 1 end
+  note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
+  if entry.id == new.id then return depart(leaving, nil, nil, step.keys) end
+  local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
+  local line = lines_for(entry.record, entry.header_end, step.keys.templates, step.cache)
+  local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
+  owe_one(step, entry.id, how, message, 'replaced by ' .. new.id)
+  fence(step.call, entry.id, step.keys.fences)
+  depart(leaving, how, step.now, step.keys)
+end

@@ -1,0 +1,300 @@
+"""`app.AsyncResult(id)` and `delayq.result(id)` know what the store holds."""
+
+import copy
+import logging
+import pickle
+
+import pytest
+from celery import Celery, chain, chord, group
+from celery.result import AsyncResult, GroupResult, result_from_tuple
+from kombu import Exchange, Queue
+
+from celery_delayq import DelayQ, Outcome, ScheduledResult, State
+from celery_delayq.clock import from_ms
+from celery_delayq.integration.held import word_of
+from celery_delayq.store import ShardedEntries
+from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
+from tests.support.ports import free_port
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+@pytest.fixture
+def unasked(monkeypatch):
+    """The store must not be asked."""
+
+    def asked(*_):
+        pytest.fail("the store was asked")
+
+    monkeypatch.setattr(ShardedEntries, "state", asked)
+
+
+class Own(AsyncResult):
+    """A class of an app's own."""
+
+    def ready(self):
+        return "own"
+
+
+class OwnApp(Celery):
+    AsyncResult = Own
+
+
+# The state of any result.
+
+
+@pytest.mark.parametrize("of", ["app", "task", "signature", "tuple"])
+def test_the_state_of_what_waits_is_scheduled_until_it_is_handed_over(app, add, delayq, of):
+    task_id = add.delay_until(LONG_AGO, 1).id
+    result = {
+        "app": lambda: app.AsyncResult(task_id),
+        "task": lambda: add.AsyncResult(task_id),
+        "signature": lambda: add.s().AsyncResult(task_id),
+        "tuple": lambda: result_from_tuple(((task_id, None), None), app),
+    }[of]()
+    assert (result.state, result.status) == ("SCHEDULED", "SCHEDULED")
+
+    delayq.hand_over()
+    assert (result.state, result.status) == ("PENDING", "PENDING")
+
+    app.backend.store_result(task_id, 5, "SUCCESS")
+    assert (result.state, result.get(timeout=5)) == ("SUCCESS", 5)
+
+
+def test_the_state_of_a_plain_call_is_pending(add):
+    assert add.delay(1).state == "PENDING"
+
+
+def test_the_state_of_what_is_being_published_is_scheduled(app, delayq):
+    topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
+    app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
+    claim(delayq)
+
+    assert delayq.state("a") is State.IN_FLIGHT
+    assert app.AsyncResult("a").state == "SCHEDULED"
+
+
+def test_the_state_of_what_is_dead_is_dead(app, delayq, redis):
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
+    hand_over_until_dead(delayq, redis)
+
+    assert app.AsyncResult("a").state == "DEAD"
+
+
+def test_each_state_of_the_store_has_a_word():
+    assert {state: word_of(state) for state in State} == {
+        State.SCHEDULED: "SCHEDULED",
+        State.PAUSED: "PAUSED",
+        State.IN_FLIGHT: "SCHEDULED",
+        State.DEAD: "DEAD",
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("STARTED", None), ("RETRY", ValueError("x")), ("REVOKED", ValueError("x")), ("SUCCESS", 5)],
+)
+def test_what_the_backend_knows_stands_and_the_store_is_not_asked(app, add, unasked, word, value):
+    result = add.delay_until(FAR, 1)
+    app.backend.store_result(result.id, value, word)
+
+    assert app.AsyncResult(result.id).state == word
+
+
+@pytest.mark.parametrize("way", ["ready", "successful", "failed"])
+def test_whether_it_has_run_is_asked_of_the_backend_alone(app, add, unasked, way):
+    expected = {"SUCCESS": way != "failed", "FAILURE": way != "successful"}
+    for word, so in expected.items():
+        result = app.AsyncResult(add.delay_until(FAR, 1).id)
+        assert getattr(result, way)() is False
+        app.backend.store_result(result.id, None if word == "SUCCESS" else ValueError("x"), word)
+        assert getattr(result, way)() is so
+
+
+def test_a_group_of_pending_results_does_not_ask_for_each(app, add, unasked):
+    members = [add.delay(number) for number in range(3)]
+    result = app.GroupResult("g", members)
+
+    assert (result.ready(), result.completed_count()) == (False, 0)
+
+
+@pytest.mark.parametrize("task_id", ["a", "a" * 10_000])
+def test_where_the_store_cannot_tell_it_is_pending(
+    delayq_app, redis_server, redis, caplog, task_id
+):
+    away = f"redis://127.0.0.1:{free_port()}/0"
+    app = delayq_app(redis_server.url(), redis_server.url(1), delayq_url=away)
+    caplog.set_level(logging.DEBUG)
+
+    assert app.AsyncResult(task_id).state == "PENDING"
+
+    [line] = [one for one in caplog.records if one.name == "celery_delayq.integration.held"]
+    assert line.levelno == logging.DEBUG
+    assert "the store does not tell its state: " in line.getMessage()
+
+
+def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, url):
+    app = delayq_app(url)
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    result = app.AsyncResult("a")
+    assert result.state == "SCHEDULED"
+
+    app.delayq.hand_over()
+
+    with pytest.raises(Exception, match="DisabledBackend") as plain:
+        _ = AsyncResult("a", app=app).state
+    with pytest.raises(type(plain.value)):
+        _ = result.state
+
+
+# Apps and results that are copied, pickled, or of a class of their own.
+
+
+def test_the_results_of_a_pickled_app_know_it_too(app, add):
+    task_id = add.delay_until(FAR, 1).id
+
+    read = pickle.loads(pickle.dumps(app))
+
+    assert read is not app
+    assert read.AsyncResult(task_id).state == "SCHEDULED"
+    read.delayq.close()
+
+
+@pytest.mark.parametrize(
+    "passed", [copy.copy, lambda result: pickle.loads(pickle.dumps(result))], ids=["copy", "pickle"]
+)
+def test_a_result_that_is_copied_or_pickled_knows_it_too(app, add, passed):
+    app.set_current()
+    result = app.AsyncResult(add.delay_until(FAR, 1).id)
+
+    other = passed(result)
+
+    assert (other.state, other) == ("SCHEDULED", result)
+
+
+def test_a_result_reads_as_celery_s_where_there_is_no_delayq(app, make_app, redis_server):
+    made = pickle.dumps(app.AsyncResult("a"))
+    plain = make_app(redis_server.url(), redis_server.url(1))
+    plain.set_current()
+
+    assert type(pickle.loads(made)) is plain.AsyncResult
+    assert pickle.loads(made).state == "PENDING"
+
+
+@pytest.fixture
+def own_app(redis_server, redis):
+    app = OwnApp("own", broker=redis_server.url(), backend=redis_server.url(1), set_as_current=True)
+    delayq = DelayQ(app)
+    yield app
+    delayq.close()
+
+
+def test_a_result_class_of_the_app_s_own_stays_what_it_is(own_app):
+    own_app.send_task("t", task_id="a", delayq_at=FAR)
+
+    result = own_app.AsyncResult("a")
+
+    assert isinstance(result, Own)
+    assert (result.state, result.ready()) == ("SCHEDULED", "own")
+    read = pickle.loads(pickle.dumps(result))
+    assert (type(read), read.id) == (Own, "a")
+
+
+def test_what_is_no_class_of_results_stays_what_it_is(make_app, url):
+    app = make_app(url)
+    app.AsyncResult = str
+
+    DelayQ(app)
+
+    assert app.AsyncResult is str
+
+
+# The result of what is held.
+
+
+def test_the_result_of_an_id_is_what_its_call_returned(add, delayq):
+    first = add.delay_until(FAR, 1)
+
+    result = delayq.result(first.id)
+
+    assert isinstance(result, ScheduledResult)
+    assert isinstance(result, AsyncResult)
+    assert (result, result.due, result.state) == (first, first.due, "SCHEDULED")
+    assert result.reschedule(by=1)
+    assert delayq.get(first.id).due == result.due == from_ms((FAR + 1) * 1000)
+    assert result.cancel()
+    assert result.cancel() is Outcome.NOT_FOUND
+
+
+def test_it_waits_for_the_task_s_result(app, add, delayq):
+    result = delayq.result(add.delay_until(LONG_AGO, 1).id)
+
+    delayq.hand_over()
+    app.backend.store_result(result.id, 7, "SUCCESS")
+
+    assert result.get(timeout=5) == 7
+
+
+def test_what_is_not_held_has_no_result(add, delayq):
+    result = add.delay_until(LONG_AGO, 1)
+    delayq.hand_over()
+
+    assert delayq.result(result) is None
+    assert delayq.result("none") is None
+
+
+@pytest.mark.parametrize("ignore", [False, True])
+def test_the_result_of_a_task_that_ignores_results_says_so(app, add, delayq, ignore):
+    first = add.apply_async((1,), ignore_result=ignore, delayq_at=FAR)
+
+    assert delayq.result(first).ignored is ignore
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_the_result_of_a_group_has_its_members(add, delayq, members):
+    first = delayq.schedule(group(add.s(number) for number in range(members)), at=FAR)
+
+    result = delayq.result(first.id)
+
+    assert isinstance(result, GroupResult)
+    assert (result, result.results, result.due) == (first, first.results, first.due)
+    assert result.state == "SCHEDULED"
+    assert result.cancel()
+
+
+@pytest.mark.parametrize(
+    "canvas",
+    [
+        lambda add: chain(add.s(1), add.s(2)),
+        lambda add: chord([add.s(1), add.s(2)], add.s(3)),
+    ],
+    ids=["chain", "chord"],
+)
+def test_the_result_of_a_chain_or_a_chord_is_its_last_task_s(add, delayq, canvas):
+    first = delayq.schedule(canvas(add), at=FAR)
+
+    result = delayq.result(first.id)
+
+    assert isinstance(result, AsyncResult)
+    assert (result, result.due) == (first, first.due)
+    assert result.cancel()
+
+
+def test_of_what_cannot_be_read_it_is_the_task_s(delayq_app, url):
+    app = delayq_app(url, task_serializer="pickle", accept_content=["json", "pickle"])
+
+    @app.task(name="add")
+    def add(x):
+        return x
+
+    first = app.delayq.schedule(group(add.s(1), add.s(2)), at=FAR)
+    app.conf.accept_content = ["json"]
+
+    result = app.delayq.result(first.id)
+
+    assert (result.id, result.due) == (first.id, first.due)
+    assert result.cancel()

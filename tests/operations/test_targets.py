@@ -1,0 +1,48 @@
+"""Who is meant: a task or a key, one of them; what can be neither is told what can."""
+
+from uuid import UUID
+
+import pytest
+
+from celery_delayq.errors import InvalidOption
+from celery_delayq.operations.targets import target_of
+
+ONE = UUID("6a1d1d9e-62a5-4f8e-9b6c-1f2e3d4c5b6a")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"task_id": "a"}, b"ia"),
+        ({"task_id": "k\u00e9y"}, b"ik\xc3\xa9y"),
+        ({"task_id": ONE}, b"i6a1d1d9e-62a5-4f8e-9b6c-1f2e3d4c5b6a"),
+        ({"key": "i:1"}, b"ki:1"),
+        ({"key": "\u00e9" * 127 + "x"}, b"k" + b"\xc3\xa9" * 127 + b"x"),
+    ],
+)
+def test_an_id_or_a_key_is_a_target(given, expected):
+    assert target_of(**given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "task_id is None; expected text of 1 to 512 bytes, a UUID, or a result"),
+        ({"task_id": "a", "key": "b"}, "key is 'b'; expected a task's id or a key, not both"),
+        ({"task_id": ""}, "task_id is ''; expected text of 1 to 512 bytes"),
+        ({"key": ""}, "key is ''; expected text of 1 to 255 bytes, without NUL"),
+        ({"key": "a\0b"}, r"key is 'a\x00b'; expected text of 1 to 255 bytes, without NUL"),
+        ({"key": "\udcff"}, r"key is '\udcff'; expected text of 1 to 255 bytes, without NUL"),
+        ({"key": b"a"}, "key is b'a'; expected text of 1 to 255 bytes, without NUL"),
+    ],
+)
+def test_what_is_neither_is_refused_in_a_sentence(given, sentence):
+    with pytest.raises(InvalidOption) as caught:
+        target_of(**given)
+    assert str(caught.value) == sentence
+
+
+def test_a_key_of_ten_thousand_bytes_is_refused_in_a_short_sentence():
+    with pytest.raises(InvalidOption, match="expected text of 1 to 255 bytes") as caught:
+        target_of(key="k" * 10_000)
+    assert len(str(caught.value)) < 700
