@@ -71,12 +71,14 @@ class Hooks:
         rescheduled: The same.
         cancelled: With the task id and its message.
         dead: With the task id and the reason.
+        skipped: The same, of a task that was too late to leave.
     """
 
     scheduled: Hook = _nobody
     rescheduled: Hook = _nobody
     cancelled: Hook = _nobody
     dead: Hook = _nobody
+    skipped: Hook = _nobody
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -158,10 +160,13 @@ class Services:
         """What a worker asks when it is given a relayed task."""
         return self._configured().copies
 
-    def engines(self) -> list[Engine]:
-        """What a scanner does with each shard, over a connection of its own."""
+    def engines(self, *, owes: bool = False) -> list[Engine]:
+        """What a scanner does with each shard, over a connection of its own.
+
+        With *owes*, it notes that ``REVOKED`` is to be stored for what is too late.
+        """
         connection, name = self.connect(), new_name()
-        return [self.engine(Scripts(connection, keys), name) for keys in self._keys()]
+        return [self.engine(Scripts(connection, keys), name, owes=owes) for keys in self._keys()]
 
     def _keys(self) -> list[Keys]:
         # First where processes meet that differ in the number of shards: one that is refused there
@@ -169,7 +174,7 @@ class Services:
         keys = [one.keys for one in self.scripts]
         return sorted(keys, key=lambda one: not one.is_meeting_place)
 
-    def engine(self, scripts: Scripts, name: str | None = None) -> Engine:
+    def engine(self, scripts: Scripts, name: str | None = None, *, owes: bool = False) -> Engine:
         """What a scanner of that name does with these keys."""
         settings = self.settings
         return Engine(
@@ -179,6 +184,8 @@ class Services:
             lease=settings.lease,
             alive=settings.safety_interval * GONE_AFTER,
             name=name,
+            catch_up=settings.catch_up,
+            owes=owes,
         )
 
     def wakeup(self, scanner: str) -> Wakeup:

@@ -153,6 +153,14 @@ SETTINGS: tuple[Setting, ...] = (
         _number(0, 86400),
     ),
     Setting(
+        "catch_up",
+        None,
+        "tasks a second",
+        "a number of tasks a second from 0.1 to 1000000, or None",
+        "How many overdue tasks are handed over a second at most; all at once by default.",
+        lambda value: value is None or _number(0.1, 1_000_000)(value),
+    ),
+    Setting(
         "once",
         False,
         "true or false",
@@ -187,6 +195,7 @@ class Settings:
     max_message: int
     capture_eta: bool
     min_delay: float
+    catch_up: float | None
     once: bool
     shards: int
 

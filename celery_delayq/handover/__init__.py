@@ -31,7 +31,7 @@ PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a le
 
 def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
     """A scanner with connections of its own; *mark* stores ``REVOKED`` for one cancelled task."""
-    relays = new_relays(services)
+    relays = new_relays(services, owes=mark is not None)
     settings = services.settings
     return Scanner(
         relays,
@@ -43,22 +43,25 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
     )
 
 
-def new_relays(services: Services) -> list[Relay]:
+def new_relays(services: Services, *, owes: bool = False) -> list[Relay]:
     """A relay for each shard, with connections of their own, to the store and to the broker."""
     lease = services.settings.lease
     link = Link(services.app.connection_for_write, timeout=min(PUBLISH_TIMEOUT, lease * 0.3))
-    return [Relay(engine, link, lease=lease, hooks=services.hooks) for engine in services.engines()]
+    engines = services.engines(owes=owes)
+    return [Relay(engine, link, lease=lease, hooks=services.hooks) for engine in engines]
 
 
-def hand_over(services: Services) -> int:
+def hand_over(services: Services, *, owes: bool = False) -> int:
     """Hand over all that is due, once; returns how many tasks went.
+
+    With *owes*, it is noted that ``REVOKED`` is to be stored for what was too late.
 
     Raises:
         BrokerDown: the broker cannot be reached; what goes through it waits on.
         StoreError: a step failed.
     """
     went, away = 0, None
-    for relay in new_relays(services):
+    for relay in new_relays(services, owes=owes):
         try:
             went += _hand_over_shard(relay, services.hooks)
         except BrokerDown as error:
@@ -94,9 +97,9 @@ def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
     while more:
         seen = engine.hand_over()
         report(hooks, seen)
-        went, more = went + seen.handed_over, seen.is_past(seen.due)
+        went, more = went + seen.handed_over, seen.is_past(seen.due) or seen.is_past(seen.back)
     more = seen.is_past(seen.relay)
     while more:
         batch = relay.batch(lambda: False)
-        went, more = went + batch.sent, batch.claimed + batch.dead > 0
+        went, more = went + batch.sent, batch.claimed + batch.others > 0
     return went

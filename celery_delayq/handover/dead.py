@@ -1,4 +1,4 @@
-"""Saying what could not be handed over: tasks that became dead letters, lists that refuse."""
+"""Saying what was not handed over: dead letters, lists that refuse, what was too late."""
 
 from __future__ import annotations
 
@@ -18,8 +18,16 @@ def tell(hooks: Hooks, dead: Iterable[tuple[str, str]]) -> None:
         hooks.dead(task_id, reason)
 
 
+def tell_skipped(hooks: Hooks, skipped: Iterable[tuple[str, str]]) -> None:
+    """Log each (task id, why) that was too late to leave, and tell whoever listens."""
+    for task_id, why in skipped:
+        logger.info("task %s: %s", task_id, why)
+        hooks.skipped(task_id, why)
+
+
 def report(hooks: Hooks, seen: Seen) -> None:
     """Say what a direct hand-over could not do."""
     for reason, count in seen.refused:
         logger.warning("%d tasks were refused by their list, and wait: %s", count, reason)
     tell(hooks, seen.dead)
+    tell_skipped(hooks, seen.skipped)

@@ -36,6 +36,7 @@ class Outbox:
         self._engines = engines
         self._mark = mark
         self._stopping = threading.Event()
+        self._wanted = threading.Event()
         self._thread = threading.Thread(target=self.run, name="delayq-outbox", daemon=True)
 
     def start(self) -> None:
@@ -44,12 +45,21 @@ class Outbox:
     def stop(self, timeout: float) -> None:
         """End after the task at hand; waits at most *timeout* seconds."""
         self._stopping.set()
+        self.look()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
+    def look(self) -> None:
+        """Look at once: something has just come to be owed."""
+        self._wanted.set()
+
     def run(self) -> None:
         """Store what is owed until :meth:`stop`."""
-        while not self._stopping.wait(INTERVAL * random.uniform(0.8, 1.0)):
+        while True:
+            self._wanted.wait(INTERVAL * random.uniform(0.8, 1.0))
+            self._wanted.clear()
+            if self._stopping.is_set():
+                break
             try:
                 while self.drain():
                     pass

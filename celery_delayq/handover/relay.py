@@ -17,7 +17,7 @@ from ..logs import logger_of
 from ..services import Hooks
 from ..store import Engine, LeasedEntry
 from ..store.engine import LONGEST_WAIT, MAX_REFUSALS
-from .dead import tell
+from .dead import tell, tell_skipped
 from .link import Link
 from .publishers import Verdict
 
@@ -28,11 +28,15 @@ LEASE_MARGIN = 0.5  # part of a lease after which nothing more is published unde
 
 
 class Batch(NamedTuple):
-    """How many entries were claimed, how many of them the broker has, and how many are dead."""
+    """How many entries were claimed, and how many of them the broker has.
+
+    ``others``: how many more were due, and are dead, parked, or ``skipped``.
+    """
 
     claimed: int
     sent: int
-    dead: int = 0
+    others: int = 0
+    skipped: int = 0
 
 
 class Relay:
@@ -54,11 +58,13 @@ class Relay:
         self._link.prepare()
         # Before the claim is asked for, so that this clock runs out before Redis's does.
         started = clock.monotonic()
-        claimed, dead = self.engine.claim(BATCH)
-        tell(self._hooks, dead)
+        claimed = self.engine.claim(BATCH)
+        tell(self._hooks, claimed.dead)
+        tell_skipped(self._hooks, claimed.skipped)
         until = started + self._lease * LEASE_MARGIN
-        sent = self._publish_all(claimed, lambda: stopping() or clock.monotonic() > until)
-        return Batch(len(claimed), sent, len(dead))
+        sent = self._publish_all(claimed.entries, lambda: stopping() or clock.monotonic() > until)
+        count = len(claimed.entries)
+        return Batch(count, sent, claimed.met - count, len(claimed.skipped))
 
     def _publish_all(self, claimed: list[LeasedEntry], out_of_time: Callable[[], bool]) -> int:
         verdicts: dict[str, list[tuple[LeasedEntry, Verdict]]] = defaultdict(list)
@@ -100,7 +106,7 @@ class Relay:
             wait,
             reason,
         )
-        self.engine.nack("refused", [entry], wait=wait, uncertain=uncertain)
+        self.engine.nack("refused", [entry], wait=wait, uncertain=uncertain, reason=reason)
 
     def close(self) -> None:
         self._link.close()

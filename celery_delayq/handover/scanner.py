@@ -161,11 +161,16 @@ class Scanner:
         relay_in = max(0.0, self._relay_again - clock.monotonic())
         seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in)
         report(self._hooks, seen)
-        more = seen.is_past(seen.due)
+        self._look_for_owed(len(seen.skipped))
+        more = seen.is_past(seen.due) or seen.is_past(seen.back)
         more = self._take_back(shard, seen) or more
         more = self._relay_due(shard, seen) or more
         if not more:
             shard.up_at = clock.monotonic() + self._idle_for(seen, asleep)
+
+    def _look_for_owed(self, skipped: int) -> None:
+        if skipped and self._outbox is not None:
+            self._outbox.look()
 
     def _take_back(self, shard: _Shard, seen: Seen) -> bool:
         left = seen.seconds_until(seen.leased)
@@ -182,7 +187,7 @@ class Scanner:
         if not seen.is_past(seen.relay) or clock.monotonic() < self._relay_again:
             return False
         try:
-            shard.relay.batch(self._stopping.is_set)
+            self._look_for_owed(shard.relay.batch(self._stopping.is_set).skipped)
         except BrokerDown as error:
             # One that takes some, and then loses a reply, is up: its pauses must not grow.
             if error.sent:
@@ -200,7 +205,8 @@ class Scanner:
             relay = max(relay, self._relay_again - clock.monotonic())
         # Another scanner has its timer set. Should it be dead, this one comes a little later.
         grace = 0.0 if seen.has_timer else GRACE * random.uniform(1.0, 2.0)
-        waits = (seen.seconds_until(seen.due), seen.seconds_until(seen.leased), relay)
+        heads = (seen.due, seen.leased, seen.back)
+        waits = (*map(seen.seconds_until, heads), relay)
         wanted = [max(0.0, wait) + grace for wait in waits if wait is not None]
         return min([asleep - (clock.monotonic() - seen.read_at), *wanted])
 

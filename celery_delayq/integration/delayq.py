@@ -293,7 +293,7 @@ class DelayQ:
             BrokerDown: the broker cannot be reached; what goes through it waits on.
             StoreError: Redis cannot be reached, or refuses a step.
         """
-        return handover.hand_over(self.services)
+        return handover.hand_over(self.services, owes=has_backend(self.app))
 
     def scanner(self) -> Scanner:
         """A scanner of one's own; the caller starts and stops it."""

@@ -20,7 +20,15 @@ MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
 
 @dataclass(frozen=True)
 class ScheduledTask:
-    """One entry of the store."""
+    """One entry of the store.
+
+    Attributes:
+        reason: Why it is dead, or why its message cannot be read.
+        attempts: How often it was sent, or may have been.
+        error: What went wrong with it last, of one that was refused, or is dead.
+        next_try: When one that was refused is tried again.
+        dead_since: Since when it is dead.
+    """
 
     id: str
     task: str
@@ -29,6 +37,10 @@ class ScheduledTask:
     created: datetime
     state: State
     reason: str = ""
+    attempts: int = 0
+    error: str = ""
+    next_try: datetime | None = None
+    dead_since: datetime | None = None
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _app: Celery | None = field(default=None, repr=False, compare=False)
 
@@ -42,7 +54,11 @@ class ScheduledTask:
             due=from_ms(entry.due_ms),
             created=from_ms(entry.created_ms),
             state=entry.state,
-            reason=entry.reason,
+            reason=entry.reason if entry.state is State.DEAD else "",
+            attempts=entry.attempts,
+            error=entry.reason,
+            next_try=None if entry.next_try_ms is None else from_ms(entry.next_try_ms),
+            dead_since=None if entry.since_ms is None else from_ms(entry.since_ms),
             _app=app,
         )
         try:
@@ -55,7 +71,7 @@ class ScheduledTask:
             )
         except Exception as error:  # what is not JSON fails in many ways, RecursionError among them
             why = f"its message cannot be read: {error!r}"
-            return replace(made, reason=f"{entry.reason}; {why}" if entry.reason else why)
+            return replace(made, reason=f"{made.reason}; {why}" if made.reason else why)
         # Protocol 1 keeps the task's name with its arguments.
         return made if made.task else replace(made, task=made._call.get("task", ""))
 

@@ -16,7 +16,7 @@ from .entries import settle
 from .outcome import Outcome
 from .record import Record
 from .scripts import Scripts
-from .values import Cancelled, LeasedEntry, Seen
+from .values import Cancelled, Claimed, LeasedEntry, Seen
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
@@ -37,6 +37,8 @@ class Engine:
         lease: Seconds for which a claim holds.
         alive: Seconds for which a heartbeat counts.
         name: The scanner's; the same for each of its shards.
+        catch_up: How many overdue entries leave a second at most, over all scanners and shards.
+        owes: Whether ``REVOKED`` is to be stored for what is too late to leave.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class Engine:
         lease: float,
         alive: float,
         name: str | None = None,
+        catch_up: float | None = None,
+        owes: bool = False,
     ) -> None:
         self.name = name or new_name()
         self._scripts = scripts
@@ -56,6 +60,7 @@ class Engine:
         self._lease_ms = round(lease * 1000)
         self._alive = alive
         self._joined = False
+        self._late = {"catch_up": (catch_up or 0) / membership.shards, "owes": int(owes)}
         self._beat_again = 0.0
         self._claims = itertools.count(1)
 
@@ -89,24 +94,26 @@ class Engine:
             longest_ms=round(LONGEST_WAIT * 1000),
             asleep_ms=math.ceil(asleep * 1000),
             relay_ms=math.ceil(relay_in * 1000),
+            **self._late,
         )
         if not seen:
             # The store was emptied, or another Redis took over.
             self._joined = False
             return self.hand_over(asleep=asleep, relay_in=relay_in)
-        handed_over, *heads, has_timer, dead, refused = seen
+        handed_over, *heads, has_timer, dead, refused, skipped = seen
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
         # make every wait late by half a round trip, which is most of a scanner's lateness.
         read_at = (asked + clock.monotonic()) / 2
-        due, relay, leased = (None if head < 0 else head for head in heads)
+        due, relay, leased, back = (None if head < 0 else head for head in heads)
         return Seen(
             now_us,
             handed_over,
             due,
             relay,
             leased,
+            back,
             bool(has_timer),
             _pairs(dead),
             read_at,
@@ -114,31 +121,35 @@ class Engine:
                 (reason.decode(errors="replace"), count)
                 for reason, count in zip(refused[::2], refused[1::2], strict=True)
             ],
+            _pairs(skipped),
         )
 
-    def claim(self, limit: int) -> tuple[list[LeasedEntry], list[tuple[str, str]]]:
-        """Lease up to *limit* due entries; returns them, and what became dead, with reasons."""
-        claimed: list[LeasedEntry] = []
-        dead: list[tuple[str, str]] = []
-        while len(claimed) < limit:
-            wanted = min(CHUNK, limit - len(claimed))
+    def claim(self, limit: int) -> Claimed:
+        """Deal with up to *limit* due entries: lease them, unless something is in the way."""
+        claimed = Claimed([], [], [], 0)
+        while claimed.met < limit:
+            wanted = min(CHUNK, limit - claimed.met)
             try:
-                some, buried = self._claim(wanted)
+                some = self._claim(wanted)
             except StoreUnavailable:
-                if not claimed:
+                if not claimed.met:
                     raise
                 break
-            claimed += some
-            dead += buried
-            if len(some) + len(buried) < wanted:
+            claimed = Claimed(*(one + more for one, more in zip(claimed, some, strict=True)))
+            if some.met < wanted:
                 break
-        return claimed, dead
+        return claimed
 
-    def _claim(self, limit: int) -> tuple[list[LeasedEntry], list[tuple[str, str]]]:
+    def _claim(self, limit: int) -> Claimed:
         asker = f"{self.name}:{next(self._claims)}"
         asked = clock.monotonic()
-        now_us, flat, known, shared, dead = self._scripts.call(
-            "claim", asker=asker, lease_ms=self._lease_ms, limit=limit, max_bytes=MAX_BYTES
+        now_us, flat, known, shared, dead, skipped, parked = self._scripts.call(
+            "claim",
+            asker=asker,
+            lease_ms=self._lease_ms,
+            limit=limit,
+            max_bytes=MAX_BYTES,
+            **self._late,
         )
         ahead = now_us / 1_000_000 - (asked + clock.monotonic()) / 2
         token = f"{asker}:{now_us}"
@@ -150,7 +161,7 @@ class Engine:
             counts = next(numbers), next(numbers), next(numbers)
             template = templates.get(record.name)
             claimed.append(LeasedEntry(token, member, record, template, *counts, ahead))
-        return claimed, _pairs(dead)
+        return Claimed(claimed, _pairs(dead), _pairs(skipped), parked)
 
     def ack(self, claimed: Iterable[LeasedEntry]) -> int:
         """Forget what the broker confirmed; returns how many were still ours."""
@@ -174,7 +185,7 @@ class Engine:
             verdict: See ``nack.lua``.
             wait: Seconds until the next attempt, where it was refused.
             uncertain: Whether some queue may have it although it was refused.
-            reason: Why, where it is dead.
+            reason: Why, where it is refused or dead.
         """
         return sum(
             self._scripts.call(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -116,14 +117,15 @@ class Entries:
         found = self._look(who)
         if not found:
             return None
-        state, task_id, whole, header_end, template, reason = found
-        record = Record(whole, header_end)
-        return _entry(
-            task_id.decode(errors="replace"),
-            _state(state),
-            record,
-            template,
-            reason.decode(errors="replace"),
+        state, task_id, whole, header_end, template, reason, attempts, next_try, since = found
+        return replace(
+            _entry(
+                task_id.decode(errors="replace"), _state(state), Record(whole, header_end), template
+            ),
+            reason=reason.decode(errors="replace"),
+            attempts=attempts,
+            next_try_ms=_time(next_try),
+            since_ms=_time(since),
         )
 
     def state(self, who: Target) -> State | None:
@@ -193,11 +195,9 @@ class Entries:
 
     def counts(self) -> Counts:
         """All counts at one instant."""
-        now_us, scheduled, in_flight, dead, scanners, *heads = self._scripts.call("counts")
-        known = [head for head in heads if head >= 0]
-        return Counts(
-            scheduled, in_flight, dead, scanners, min(known) if known else None, now_us // 1000
-        )
+        now_us, *numbers, due, relay = self._scripts.call("counts")
+        known = [head for head in (due, relay) if head >= 0]
+        return Counts(*numbers, min(known, default=None), now_us // 1000)
 
 
 def readable(rows: Iterable[Row]) -> Iterator[Entry]:
@@ -218,9 +218,7 @@ def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
     scripts.call("settle", stored=stored)
 
 
-def _entry(
-    task_id: str, state: State, record: Record, template: bytes | None, reason: str = ""
-) -> Entry:
+def _entry(task_id: str, state: State, record: Record, template: bytes | None) -> Entry:
     try:
         message = record.message(task_id.encode(), template)
         return Entry(
@@ -229,9 +227,8 @@ def _entry(
             record.due_ms,
             record.created_ms,
             message,
-            reason,
-            record.changed_us,
-            record.extras,
+            changed_us=record.changed_us,
+            extras=record.extras,
         )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
@@ -242,6 +239,10 @@ def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
     word, _, rest = answer.partition(b" ")
     _refuse_unreadable(who, word, rest)
     return Outcome(word.decode()), rest
+
+
+def _time(ms: int) -> int | None:
+    return None if ms < 0 else ms
 
 
 def _state(word: bytes) -> State:

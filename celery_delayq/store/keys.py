@@ -24,6 +24,7 @@ KEYS: dict[str, str] = {
     "leased": "ZSET  member -> lease deadline in ms, of entries being published",
     "refused": "ZSET  member -> next try in ms, of entries whose last attempt was refused",
     "parked": "ZSET  lane, due time, kind, member -> 0, of entries that fell due while paused",
+    "paused": "HASH  lane -> what is paused, since when, and how it comes back; < -> lanes that do",
     "dead": "ZSET  member -> since when it is dead, ms",
     "records": "HASH  id -> record",
     "holders": "HASH  key -> id of the entry that has it; it holds it while it waits",

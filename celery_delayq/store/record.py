@@ -54,6 +54,7 @@ LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that e
 LINES = 10
 NO_FLAGS = b"0"
 LABEL_BYTES = 6
+EVERYTHING = b"*" * (1 + LABEL_BYTES)  # the lane of all
 FORM = 55  # where its letter stands, behind the header
 DIFFERING = 6  # what belongs between them, ids and due time apart
 HAS_KEY, HAS_TAGS, HAS_POLICY, RUN_NOW = 1, 2, 4, 8  # flags
@@ -148,6 +149,14 @@ def labels_for(task: str, queue: str) -> bytes:
     return NO_FLAGS + b"".join(
         _sha1(one.encode(errors="surrogatepass"))[:LABEL_BYTES] for one in (task, queue)
     )
+
+
+def lane_for(queue: str | None = None, task: str | None = None) -> bytes:
+    """What is paused together: a queue's entries, a task's, or all."""
+    if queue is None and task is None:
+        return EVERYTHING
+    kind, name = (b"t", task) if queue is None else (b"q", queue)
+    return kind + _sha1((name or "").encode(errors="surrogatepass"))[:LABEL_BYTES]
 
 
 def whole(destination: bytes, labels: bytes, message: str) -> NewRecord:

@@ -107,6 +107,9 @@ class ShardedEntries:
             sum(one.in_flight for one in counts),
             sum(one.dead for one in counts),
             max(one.scanners for one in counts),
+            sum(one.overdue for one in counts),
+            sum(one.paused for one in counts),
+            sum(one.refused for one in counts),
             min(heads, default=None),
             max(one.now_ms for one in counts),
         )

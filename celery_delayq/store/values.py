@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from typing import NamedTuple
 
 from .. import clock
 from ..clock import EPOCH, When
@@ -23,7 +24,12 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry as read from the store."""
+    """An entry as read from the store.
+
+    ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
+    ``attempts``: how often it was sent, or may have been.
+    ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
+    """
 
     task_id: str
     state: State
@@ -33,18 +39,51 @@ class Entry:
     reason: str = ""
     changed_us: int = 0
     extras: Extras = field(default_factory=Extras)
+    attempts: int = 0
+    next_try_ms: int | None = None
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many entries are in which state; the next due time; how many scanners are alive."""
+    """How many entries are in which state; the next due time; how many scanners are alive.
+
+    ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
+    and wait for their next try, which are overdue. ``paused`` fell due while they were.
+    """
 
     scheduled: int
     in_flight: int
     dead: int
     scanners: int
+    overdue: int
+    paused: int
+    refused: int
     next_due_ms: int | None
     now_ms: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What is paused: a queue, a task, or neither, which is everything.
+
+    Attributes:
+        queue: The queue that is paused, or ``None``.
+        task: The name of the task that is paused, or ``None``.
+        since: When it was.
+        late: Whether it counts as lateness for entries with a late policy.
+        parked: How many entries fell due meanwhile, and are still here.
+        resumed: Whether they are coming back.
+        rate: How many of them come back a second at most; ``None``: as fast as it goes.
+    """
+
+    queue: str | None
+    task: str | None
+    since: datetime
+    late: bool
+    parked: int
+    resumed: bool
+    rate: float | None
 
 
 @dataclass(frozen=True)
@@ -90,9 +129,11 @@ class Receipt:
 class Seen:
     """What one call of ``hand_over`` did and saw; times in ms, ``None`` where there is no head.
 
+    ``back``: when an entry comes back to wait that waits for another reason than its due time.
     ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
     ``dead``: (task id, reason) of each that became a dead letter.
     ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
+    ``skipped``: (task id, why) of each that was too late to leave.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -101,10 +142,12 @@ class Seen:
     due: int | None
     relay: int | None
     leased: int | None
+    back: int | None
     has_timer: bool
     dead: list[tuple[str, str]]
     read_at: float
     refused: list[tuple[str, int]] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
     def seconds_until(self, head: int | None) -> float | None:
         """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
@@ -168,3 +211,21 @@ class LeasedEntry:
     def is_first(self) -> bool:
         """Whether no attempt was made at it before."""
         return not self.attempts
+
+
+class Claimed(NamedTuple):
+    """What one claim did.
+
+    ``entries`` are leased; ``dead``: (task id, reason) of each that became a dead letter;
+    ``skipped``: (task id, why) of each that was too late to leave; so many ``parked``, as paused.
+    """
+
+    entries: list[LeasedEntry]
+    dead: list[tuple[str, str]]
+    skipped: list[tuple[str, str]]
+    parked: int
+
+    @property
+    def met(self) -> int:
+        """How many due entries it dealt with."""
+        return sum(map(len, self[:3])) + self.parked

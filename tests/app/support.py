@@ -17,7 +17,7 @@ def claim(delayq):
     claimed, dead = [], []
     for engine in delayq.services.engines():
         with contextlib.closing(engine):
-            some, buried = engine.claim(100)
+            some, buried, *_ = engine.claim(100)
         claimed, dead = claimed + some, dead + buried
     return claimed, dead
 
@@ -72,9 +72,7 @@ def hand_over_until_dead(delayq, redis):
     """Hand over what a list refuses until it is dead, without the waits in between."""
     for _ in range(MAX_REFUSALS):
         delayq.hand_over()
-        for due, claims in zip(each("due"), each("claims"), strict=True):
-            refused = redis.hkeys(claims)
-            for member in redis.zrange(due, 0, -1):
-                if member[6:] in refused:
-                    redis.zadd(due, {member: 0})
+        for refused in each("refused"):
+            for member in redis.zrange(refused, 0, -1):
+                redis.zadd(refused, {member: 0})
     assert delayq.counts().dead

@@ -62,7 +62,7 @@ def prepare(store: Store) -> Prepared:
     engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
     store.schedule_relayed("claimed", share=True, extras=extras("claimed"))
     store.schedule_relayed("waiting", NOW_MS + 1, share=True, extras=extras("waiting"))
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     store.set_ms(NOW_MS + 2000)
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel_owing("revoked")

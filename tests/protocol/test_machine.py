@@ -214,7 +214,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.ready("relay", 1))
     @rule(target=batches, who=st.integers(0, 1), limit=st.integers(1, BATCH))
     def claim(self, who, limit):
-        claimed, aside = self.engines[who].claim(limit)
+        claimed, aside, *_ = self.engines[who].claim(limit)
         holder = object()
         expected = self.model.claim(limit, holder)
         counts = [(each.attempts, each.refusals, bool(each.uncertain)) for each in claimed]

@@ -39,7 +39,7 @@ class Played:
         store.schedule_relayed("a", 0, share=True)
 
     def claim(self, who):
-        claimed, _ = self.engines[who].claim(1)
+        claimed, *_ = self.engines[who].claim(1)
         if not claimed:
             return None
         self.batches[who] = claimed

@@ -58,6 +58,7 @@ class House:
     def relay_once(self) -> int:
         relay = self.relay()
         try:
+            relay.engine.hand_over()
             return relay.batch(lambda: False).claimed
         finally:
             relay.close()

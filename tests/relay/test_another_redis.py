@@ -186,7 +186,7 @@ def test_each_attempt_has_a_delivery_tag_of_its_own(other_redis, earlier):
     other_redis.due_now(mine, task_id="a", headers=mine)
     for verdict in ("unknown", "unknown", "sent"):
         relay = other_redis.relay()
-        [claimed], _ = relay.engine.claim(1)
+        [claimed], *_ = relay.engine.claim(1)
         assert bool(claimed.template) == bool(earlier)
         relay._link.prepare()
         [(_, sent)] = relay._link.publish([claimed], lambda: False)

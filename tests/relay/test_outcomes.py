@@ -23,7 +23,7 @@ def claimed(house):
     """An entry under a lease: the engine that holds it, and its claim."""
     engine = house.relay().engine
     house.due_now(task_id="a")
-    [claim], _ = engine.claim(10)
+    [claim], *_ = engine.claim(10)
     return engine, claim
 
 
@@ -96,7 +96,7 @@ def test_a_late_ack_leaves_what_another_scanner_claimed(house, claimed):
     run_out(house)
     second = house.relay().engine
     assert second.reclaim() == ["a"]
-    [again], _ = second.claim(10)
+    [again], *_ = second.claim(10)
     first, claim = claimed
     assert again.uncertain
     assert first.ack([claim]) == 0

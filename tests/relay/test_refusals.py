@@ -165,11 +165,12 @@ def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, spo
     claim = relay.engine.claim
 
     def claiming(limit):
-        claimed, aside = claim(limit)
-        return [
+        claimed = claim(limit)
+        entries = [
             replace(one, record=spoil(one.record)) if one.task_id == "bad" else one
-            for one in claimed
-        ], aside
+            for one in claimed.entries
+        ]
+        return claimed._replace(entries=entries)
 
     def spoil(record):
         return replace(record, text=record.text[: record.header_end + FORM] + b"I" + spoilt)

@@ -67,7 +67,7 @@ class FakeEngine:
     def __init__(self, world, batch_size):
         self._world = world
         self._batch_size = batch_size
-        self.due, self.relay, self.leased = [], [], []
+        self.due, self.relay, self.leased, self.back = [], [], [], []
         self.moved = []
         self.lateness = []
         self.dead = []
@@ -94,6 +94,7 @@ class FakeEngine:
             due=min(self.due, default=None),
             relay=min(self.relay, default=None),
             leased=min(self.leased, default=None),
+            back=min(self.back, default=None),
             has_timer=self.has_timer,
             dead=dead,
             read_at=self._world.monotonic(),

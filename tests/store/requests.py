@@ -10,6 +10,7 @@ from typing import Any
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.store import NewEntry
 from celery_delayq.store.calls import OPERATION_BYTES, Member
+from celery_delayq.store.ids import target_of
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.schedule import MAX_BYTES, _arguments
 from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, new_record
@@ -87,8 +88,10 @@ def schedule(
 
 
 def cancel(store: Store, task_id: str) -> Request:
-    return request(store, "cancel", target=f"i{task_id}", owes=0)
+    return request(store, "cancel", target=target_of(task_id), owes=0)
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
-    return request(store, "reschedule", target=f"i{task_id}", mode=mode, ms=ms, latest=MAX_DUE_MS)
+    return request(
+        store, "reschedule", target=target_of(task_id), mode=mode, ms=ms, latest=MAX_DUE_MS
+    )

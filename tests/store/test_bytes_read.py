@@ -148,9 +148,9 @@ def test_what_is_claimed_acknowledged_and_given_back(metered):
     engine = metered.engine()
 
     def relay():
-        claimed, _ = engine.claim(20)
+        claimed, *_ = engine.claim(20)
         engine.nack("unsent", claimed)
-        claimed, _ = engine.claim(20)
+        claimed, *_ = engine.claim(20)
         return engine.ack(claimed)
 
     read = most_of(until_empty(relay))

@@ -57,7 +57,7 @@ def test_what_was_moved_is_handed_over(store):
 def test_what_was_acked_is_handed_over(store):
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.ack(claimed)
     assert store.entries.cancel("a") == (Outcome.HANDED_OVER, None)
 
@@ -83,7 +83,7 @@ def test_what_was_scheduled_anew_after_the_hand_over_is_what_a_cancel_means(stor
 def test_what_a_scanner_holds_is_in_flight_and_stays(store):
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     before = store.snapshot()
     assert store.entries.cancel("a") == (Outcome.IN_FLIGHT, None)
     assert store.snapshot() == before
@@ -106,7 +106,7 @@ def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
 def test_an_attempt_that_certainly_failed_leaves_the_answer_certain(store, verdict):
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack(verdict, claimed, wait=60)
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.raw.exists(store.keys["claims"]) == 0
@@ -115,7 +115,7 @@ def test_an_attempt_that_certainly_failed_leaves_the_answer_certain(store, verdi
 def test_an_attempt_without_an_answer_makes_the_cancel_uncertain(store):
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack("unknown", claimed)
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
@@ -143,7 +143,7 @@ def test_what_is_dead_can_be_cancelled(store, before, outcome):
     store.schedule_relayed("a")
     engine = store.engine()
     for verdict in (before, "dead"):
-        claimed, _ = engine.claim(1)
+        claimed, *_ = engine.claim(1)
         engine.nack(verdict, claimed, reason="NO_ROUTE")
     assert store.entries.cancel("a")[0] is Outcome[outcome]
     names = ("dead", "errors", "records", "claims")

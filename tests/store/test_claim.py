@@ -17,7 +17,7 @@ LEASE_MS = 30_000
 @pytest.mark.parametrize("share", [False, True])
 def test_a_claim_brings_all_that_publishing_takes(store, share):
     store.schedule_relayed("a", NOW_MS - 5, payload="x", share=share)
-    (entry,), aside = store.engine().claim(1)
+    (entry,), aside, *_ = store.engine().claim(1)
     assert aside == []
     assert (entry.task_id, entry.destination) == ("a", ROUTE)
     assert tally(entry) == (0, 0, False)
@@ -38,14 +38,14 @@ def test_an_entry_is_not_claimed_one_microsecond_early(store):
 def test_what_is_claimed_counts_by_redis_clock(store):
     store.schedule_relayed("a", NOW_MS)
     store.set_ms(NOW_MS + 86_400_000)
-    (entry,), _ = store.engine().claim(1)
+    (entry,), *_ = store.engine().claim(1)
     assert entry.seconds_until(from_ms(NOW_MS + 86_460_000)) == pytest.approx(60, abs=5)
 
 
 def test_claims_follow_due_time_and_equal_times_insertion(store):
     for task_id, due_ms in (("c", 3), ("b1", 2), ("b2", 2), ("a", 1)):
         store.schedule_relayed(task_id, due_ms)
-    claimed, _ = store.engine().claim(3)
+    claimed, *_ = store.engine().claim(3)
     assert [entry.task_id for entry in claimed] == ["a", "b1", "b2"]
     assert store.places("c") == ["relay"]
 
@@ -53,8 +53,8 @@ def test_claims_follow_due_time_and_equal_times_insertion(store):
 def test_two_scanners_never_claim_the_same_entry(store):
     for step in range(10):
         store.schedule_relayed(f"a{step}")
-    first, _ = store.engine().claim(6)
-    second, _ = store.engine().claim(6)
+    first, *_ = store.engine().claim(6)
+    second, *_ = store.engine().claim(6)
     assert [entry.task_id for entry in first + second] == [f"a{step}" for step in range(10)]
 
 
@@ -92,7 +92,7 @@ def test_an_ack_that_comes_late_takes_nothing_of_a_claim_that_arrives_twice(stor
     )
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     request = asked[-1]
     assert engine.ack(claimed) == 1
     store.schedule_relayed("a")
@@ -110,7 +110,7 @@ def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds
     for step in range(35):
         store.schedule_relayed(f"a{step}")
     engine = store.engine()
-    claimed, _ = engine.claim(25)
+    claimed, *_ = engine.claim(25)
     assert [entry.task_id for entry in claimed] == [f"a{step}" for step in range(25)]
     assert [sum(1 for _ in group) for _, group in groupby(entry.token for entry in claimed)] == [
         10,
@@ -137,7 +137,7 @@ def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(store, monkeyp
         return call(*args, **arguments)
 
     monkeypatch.setattr(engine._scripts, "call", fails_the_second_time)
-    claimed, _ = engine.claim(20)
+    claimed, *_ = engine.claim(20)
     assert [entry.task_id for entry in claimed] == [f"a{step}" for step in range(10)]
 
 
@@ -147,6 +147,6 @@ def test_what_is_no_utf8_is_claimed_all_the_same(store):
     header_end = record.index(b":") + 1 + len(ROUTE)
     store.raw.hset(store.keys["records"], b"\xff", b"1R2:\xfe\xff" + record[header_end:])
     store.raw.zadd(store.keys["relay"], {record[header_end : header_end + 6] + b"\xff": NOW_MS})
-    claimed, _ = store.engine().claim(2)
+    claimed, *_ = store.engine().claim(2)
     assert sorted(one.task_id for one in claimed) == ["a", "\ufffd"]
     assert sorted(one.destination for one in claimed) == [ROUTE, "\ufffd\ufffd"]

@@ -71,7 +71,7 @@ def test_what_is_due_is_claimed_and_settled(store, verdict):
     store.schedule_relayed("a", share=True)
     fill(store)
     engine = store.engine()
-    claimed, _ = engine.claim(5)
+    claimed, *_ = engine.claim(5)
     assert [entry.task_id for entry in claimed] == ["a"]
     if verdict == "ack":
         assert engine.ack(claimed) == 1
@@ -92,7 +92,7 @@ def test_a_relayed_entry_can_be_cancelled_and_rescheduled(store):
 def test_what_is_dead_can_be_brought_back(store):
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack("dead", claimed, reason="NO_ROUTE")
     fill(store)
     assert store.entries.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE

@@ -80,7 +80,7 @@ def test_a_template_that_is_not_what_its_name_says_is_not_used(store, spoilt):
     engine = store.engine()
     assert engine.hand_over().dead == [("list", "template is damaged")]
     assert store.raw.llen("celery") == 0
-    [claimed], _ = engine.claim(1)
+    [claimed], *_ = engine.claim(1)
     with pytest.raises(ValueError, match="template is damaged"):
         _ = claimed.message
 
@@ -90,7 +90,7 @@ def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
     message = store.entries.find("a").message
     assert [one.message for one in store.entries.waiting(0, MAX_DUE_MS)] == [message]
     engine = store.engine(lease=1)
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     assert [one.message for one in claimed] == [message]
     engine.nack("unsent", claimed)
     assert store.entries.cancel("a") == (Outcome.DONE, message)

@@ -167,7 +167,7 @@ def change(store):
 
 def relay(engine, published):
     """Claim, publish and ack what is due; what cannot be put together is dead."""
-    claimed, _ = engine.claim(100)
+    claimed, *_ = engine.claim(100)
     for entry in claimed:
         try:
             published.append(json.loads(entry.message)["headers"]["id"])

@@ -43,7 +43,7 @@ def test_with_an_append_only_file_a_kill_loses_and_doubles_nothing(start_redis, 
         store.schedule_relayed(f"r{step}", 1)
     engine = store.engine(batch_size=15)
     assert engine.hand_over().handed_over == 15
-    claimed, _ = engine.claim(30)
+    claimed, *_ = engine.claim(30)
     engine.ack(claimed[:10])
     store.entries.cancel("a39")
     before = store.contents()

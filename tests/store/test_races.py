@@ -154,7 +154,7 @@ def test_a_late_ack_and_a_change_of_mind_at_once_agree_on_who_won(store, late):
     for number in range(ROUNDS):
         task_id = f"a{number}"
         store.schedule_relayed(task_id)
-        claimed, _ = engine.claim(1)
+        claimed, *_ = engine.claim(1)
         store.lease_out()
         change = {
             "cancel": lambda: store.entries.cancel(task_id)[0],  # noqa: B023

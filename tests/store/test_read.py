@@ -46,7 +46,7 @@ def test_every_state_is_told(store):
     for task_id in ("dead", "flying"):
         store.schedule_relayed(task_id)
     engine = store.engine()
-    (dead, _), _ = engine.claim(2)
+    (dead, _), *_ = engine.claim(2)
     engine.nack("dead", [dead], reason="NO_ROUTE")
     states = {task_id: store.entries.state(task_id) for task_id in ("scheduled", "dead", "flying")}
     assert states == {
@@ -195,7 +195,7 @@ def test_a_listing_reads_no_further_than_it_is_asked(store, monkeypatch):
 def test_a_refused_entry_is_listed_with_its_own_due_time(store):
     store.schedule_relayed("a", NOW_MS - 5)
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack("refused", claimed, wait=60)
     (entry,) = store.entries.waiting(*ALL)
     assert entry.due_ms == NOW_MS - 5
@@ -214,7 +214,7 @@ def test_counts_by_state_are_exact(store):
         store.schedule_relayed(f"relay{step}", NOW_MS + step)
     engine = store.engine()
     store.set_ms(NOW_MS + 2)
-    claimed, _ = engine.claim(3)
+    claimed, *_ = engine.claim(3)
     engine.nack("dead", claimed[:1], reason="NO_ROUTE")
     counts = store.entries.counts()
     assert (counts.scheduled, counts.in_flight, counts.dead) == (4, 2, 1)

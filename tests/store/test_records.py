@@ -63,7 +63,7 @@ def pass_over(store, put):
     if put == "schedule":
         seen = engine.hand_over()
         return seen.dead, store.arrived()
-    claimed, aside = engine.claim(100)
+    claimed, aside, *_ = engine.claim(100)
     return aside, [entry.task_id for entry in claimed]
 
 

@@ -48,7 +48,7 @@ def test_a_repetition_after_the_hand_over(store, share):
 def test_a_repetition_during_and_after_a_relay(store):
     call, engine = schedule(store, "a", when=AT_ONCE, to=None), store.engine()
     first = call.answer()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     assert is_told_the_same(store, call, first)
     assert store.places("a") == ["leased"]
     engine.ack(claimed)

@@ -111,7 +111,7 @@ def test_what_is_not_scheduled_any_more_is_not_brought_back(store, gone, when):
     if gone == "moved":
         engine.hand_over()
     elif gone == "acked":
-        claimed, _ = engine.claim(1)
+        claimed, *_ = engine.claim(1)
         engine.ack(claimed)
     elif gone == "cancelled":
         store.entries.cancel("a")
@@ -124,7 +124,7 @@ def test_what_is_not_scheduled_any_more_is_not_brought_back(store, gone, when):
 def test_what_a_scanner_holds_is_in_flight_and_stays(store):
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     before = store.snapshot()
     assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.IN_FLIGHT, None)
     assert store.snapshot() == before
@@ -134,7 +134,7 @@ def test_what_a_scanner_holds_is_in_flight_and_stays(store):
 def test_after_a_lease_ran_out_a_reschedule_is_uncertain_and_done(store):
     store.schedule_relayed("a")
     engine = store.engine(lease=30)
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     store.set_ms(NOW_MS + 30_000)
     assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
     # The loss that a token is there for: a late ack must not remove the new version.
@@ -146,7 +146,7 @@ def test_after_a_lease_ran_out_a_reschedule_is_uncertain_and_done(store):
 def test_uncertainty_goes_with_the_entry_into_its_next_attempt(store):
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack("unknown", claimed)
     assert store.entries.reschedule("a", When("at", 7)) == (Outcome.UNCERTAIN, 7)
     assert store.entries.reschedule("a", When("at", 8)) == (Outcome.UNCERTAIN, 8)
@@ -158,7 +158,7 @@ def test_refusals_are_forgotten_though_uncertainty_is_not(store):
     store.schedule_relayed("a")
     engine = store.engine()
     for verdict in ("unknown", "refused"):
-        claimed, _ = engine.claim(1)
+        claimed, *_ = engine.claim(1)
         engine.nack(verdict, claimed, wait=60)
     assert store.entries.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
     (again,) = engine.claim(1)[0]
@@ -171,7 +171,7 @@ def test_uncertainty_outlives_a_claim_that_was_given_back(store):
     engine.claim(1)
     store.lease_out()
     assert store.entries.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     assert (claimed[0].attempts, bool(claimed[0].uncertain)) == (1, True)
     engine.nack("unsent", claimed)
     assert engine.claim(1)[0][0].uncertain
@@ -182,7 +182,7 @@ def test_uncertainty_outlives_a_claim_that_was_given_back(store):
 def test_a_refused_entry_starts_anew_at_its_new_time(store):
     store.schedule_relayed("a", NOW_MS - 5)
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack("refused", claimed, wait=60)
     assert store.entries.reschedule("a", When("by", 1)) == (Outcome.DONE, NOW_MS - 4)
     (again,) = engine.claim(1)[0]
@@ -192,7 +192,7 @@ def test_a_refused_entry_starts_anew_at_its_new_time(store):
 def test_what_is_dead_can_be_brought_back(store):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack("dead", claimed, reason="NO_ROUTE")
     assert store.entries.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
     entry = store.entries.find("a")

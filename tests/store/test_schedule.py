@@ -86,7 +86,7 @@ def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(s
 def test_an_id_in_flight_or_dead_is_taken_as_well(store, place):
     engine = store.engine()
     store.schedule_relayed("a")
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     if place == "dead":
         engine.nack("dead", claimed, reason="NO_ROUTE")
     assert store.places("a") == [place]
@@ -118,7 +118,7 @@ def test_an_id_that_was_handed_over_can_be_scheduled_again(store):
 def test_a_running_task_that_retries_replaces_an_entry_of_its_own(store, put):
     store.schedule_relayed("a", payload="old")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     getattr(store, put)("a", FAR_MS, payload="new", supersede=True)
     store.check()
     assert b'"new"' in store.entries.find("a").message

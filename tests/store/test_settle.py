@@ -18,7 +18,7 @@ def claimed_by_other(store):
     """An entry that another scanner claimed after the first lease ran out; the first's token."""
     first, second = store.engine(), store.engine()
     store.schedule_relayed("a", share=True)
-    claimed, _ = first.claim(1)
+    claimed, *_ = first.claim(1)
     store.set_ms(NOW_MS + LEASE_MS)
     assert first.reclaim() == ["a"]
     assert len(second.claim(1)[0]) == 1
@@ -28,7 +28,7 @@ def claimed_by_other(store):
 def test_an_ack_leaves_nothing_but_the_trace(store):
     store.schedule_relayed("a", share=True)
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     assert engine.ack(claimed) == 1
     names = ("relay", "leased", "records", "templates", "template_uses", "claims")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
@@ -38,7 +38,7 @@ def test_an_ack_leaves_nothing_but_the_trace(store):
 def test_a_second_ack_does_nothing(store):
     store.schedule_relayed("a")
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.ack(claimed)
     before = store.snapshot()
     assert engine.ack(claimed) == 0
@@ -49,7 +49,7 @@ def test_the_tombstones_of_what_was_relayed_are_bounded(store):
     for task_id in ("a", "b", "c"):
         store.schedule_relayed(task_id)
     engine = store.engine()
-    claimed, _ = engine.claim(3)
+    claimed, *_ = engine.claim(3)
     store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(9_998)})
     for one, kept in zip(claimed, ([9_999, 0], [10_000, 0], [1, 10_000]), strict=True):
         engine.ack([one])
@@ -60,7 +60,7 @@ def test_the_tombstones_of_what_was_relayed_are_bounded(store):
 
 def test_the_end_of_a_token_is_not_the_token(store):
     store.schedule_relayed("a")
-    claimed, _ = store.engine().claim(1)
+    claimed, *_ = store.engine().claim(1)
     shorter = [replace(claimed[0], token=claimed[0].token[1:])]
     assert store.engine().ack(shorter) == store.engine().nack("unsent", shorter) == 0
     assert store.entries.state("a") is State.IN_FLIGHT
@@ -88,7 +88,7 @@ def test_a_late_step_with_an_old_token_does_nothing(store, claimed_by_other, ste
 def test_a_late_step_does_nothing_to_what_became_of_the_entry(store, step, meanwhile):
     engine = store.engine()
     store.schedule_relayed("a")
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     store.lease_out()
     if meanwhile == "reclaimed":
         engine.reclaim()
@@ -108,7 +108,7 @@ def test_a_late_step_does_nothing_to_what_became_of_the_entry(store, step, meanw
 def test_a_step_after_the_lease_ran_out_still_counts_while_nobody_took_the_entry(store, step):
     engine = store.engine()
     store.schedule_relayed("a")
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     store.set_ms(NOW_MS + 2 * LEASE_MS)
     done = engine.ack(claimed) if step == "ack" else engine.nack(step, claimed)
     assert done == 1
@@ -119,7 +119,7 @@ def test_what_was_not_sent_goes_back_as_if_nothing_had_been(store):
     store.schedule_relayed("a", NOW_MS - 5)
     before = store.snapshot()
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     assert engine.nack("unsent", claimed) == 1
     assert store.snapshot() == before
 
@@ -128,10 +128,10 @@ def test_an_unknown_outcome_goes_back_at_once_and_every_later_attempt_says_so(st
     store.schedule_relayed("a", NOW_MS - 5)
     engine = store.engine()
     for verdict in ("unknown", "unsent", "refused"):
-        store.set_ms(NOW_MS)
-        claimed, _ = engine.claim(1)
+        claimed, *_ = engine.claim(1)
         assert bool(claimed[0].uncertain) is (verdict != "unknown")
         engine.nack(verdict, claimed)
+        engine.hand_over()
     assert engine.claim(1)[0][0].uncertain
     assert store.entries.find("a").due_ms == NOW_MS - 5
 
@@ -139,14 +139,19 @@ def test_an_unknown_outcome_goes_back_at_once_and_every_later_attempt_says_so(st
 def test_a_refusal_is_counted_and_waits_and_the_due_time_stays(store):
     store.schedule_relayed("a", NOW_MS - 5)
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack("refused", claimed, wait=1.5)
-    assert store.score("relay", "a") == NOW_MS + 1500
+    assert store.score("refused", "a") == NOW_MS + 1500
     entry = store.entries.find("a")
     assert (entry.due_ms, entry.state) == (NOW_MS - 5, State.SCHEDULED)
+    store.set_ms(NOW_MS + 1499)
+    assert engine.hand_over().back == NOW_MS + 1500
     assert engine.claim(1)[0] == []
     store.set_ms(NOW_MS + 1500)
-    (again,), _ = engine.claim(1)
+    assert engine.hand_over().back is None
+    assert store.score("relay", "a") == NOW_MS - 5
+    store.check()
+    (again,), *_ = engine.claim(1)
     assert tally(again) == (1, 1, False)
     assert json.loads(again.message)["headers"]["delayq_due"] == NOW_MS - 5
 
@@ -155,16 +160,17 @@ def test_attempts_and_refusals_are_counted_and_what_was_not_sent_is_neither(stor
     store.schedule_relayed("a")
     engine, tallies = store.engine(), []
     for verdict in ("refused", "unsent", "unknown", "refused", "dead"):
-        claimed, _ = engine.claim(1)
+        claimed, *_ = engine.claim(1)
         tallies.append(tally(*claimed))
         engine.nack(verdict, claimed, wait=0)
+        engine.hand_over()
     assert tallies == [(0, 0, False), (1, 1, False), (1, 1, False), (2, 1, True), (3, 2, True)]
 
 
 def test_the_last_refusal_sets_aside_with_the_reason(store):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
     engine = store.engine()
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     assert engine.nack("dead", claimed, reason="é: NO_ROUTE") == 1
     entry = store.entries.find("a")
     assert (entry.state, entry.reason, entry.due_ms) == (State.DEAD, "é: NO_ROUTE", NOW_MS - 5)
@@ -177,7 +183,7 @@ def test_a_step_touches_only_the_entries_it_names(store):
     for task_id in "abc":
         store.schedule_relayed(task_id)
     engine = store.engine()
-    (a, b, c), _ = engine.claim(3)
+    (a, b, c), *_ = engine.claim(3)
     assert engine.ack([b]) == 1
     assert engine.nack("unsent", [a, b]) == 1
     assert (store.places("a"), store.places("b"), store.places("c")) == (["relay"], [], ["leased"])

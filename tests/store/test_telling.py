@@ -192,7 +192,7 @@ def test_moving_the_head_to_earlier_tells_it_and_to_later_does_not(store, listen
 def test_bringing_back_what_is_dead_tells_it(store, listen, scanner):
     ears, engine = listen("a"), store.engine()
     store.schedule_relayed("x")
-    claimed, _ = engine.claim(1)
+    claimed, *_ = engine.claim(1)
     engine.nack("dead", claimed, reason="NO_ROUTE")
     scanner("a")
     ears.heard()

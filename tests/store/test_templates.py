@@ -22,14 +22,14 @@ def ends(store):
         engine.hand_over()
 
     def ack(_):
-        claimed, _ = engine.claim(1)
+        claimed, *_ = engine.claim(1)
         engine.ack(claimed)
 
     def cancel(task_id):
         store.entries.cancel(task_id)
 
     def cancel_of_dead(task_id):
-        claimed, _ = engine.claim(1)
+        claimed, *_ = engine.claim(1)
         engine.nack("dead", claimed, reason="NO_ROUTE")
         store.entries.cancel(task_id)
 

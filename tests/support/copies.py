@@ -26,7 +26,7 @@ def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -
     with closing(delayq.services.engine(scripts)) as engine:
         engine._lease_ms = AT_ONCE
         for number in range(1, count + 1):
-            claimed, _ = engine.claim(100)
+            claimed, *_ = engine.claim(100)
             (entry,) = (one for one in claimed if one.task_id == task_id)
             made.append(entry)
             if ack and number == count:

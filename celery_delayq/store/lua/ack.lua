@@ -7,10 +7,11 @@ KEYS[4]   tags            ZSET  tag, NUL, member -> 0
 KEYS[5]   templates       HASH  name -> template
 KEYS[6]   template_uses   HASH  name -> how many records share the template
 KEYS[7]   claims          HASH  id -> claim
-KEYS[8]   tombstones      HASH  id -> tombstone of what left
-KEYS[9]   tombstones_old  HASH  the same, older
-KEYS[10]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[11]  meta            HASH  timeout -> longest call, ms
+KEYS[8]   errors          HASH  id -> what went wrong with it last
+KEYS[9]   tombstones      HASH  id -> tombstone of what left
+KEYS[10]  tombstones_old  HASH  the same, older
+KEYS[11]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[12]  meta            HASH  timeout -> longest call, ms
 
 ARGV[1]     token    the claim's fencing token
 ARGV[2...]  members  what was confirmed
@@ -27,6 +28,7 @@ local ids, mine, shared, young = {}, {}, {}, {}
 local leaving = {ids = ids, place = leased, members = mine, claimed = true, shared = shared}
 local recent = recent_of(now_us, meta)
 check_types({leased, tags}, {holders, records, templates, template_uses, claims, tombstones, tombstones_old, fences})
+leaving.failed = redis.call('HLEN', errors) > 0
 
 local function forget(member, claim, record)
   if not is_claimed(claim, token) then return end

@@ -1,31 +1,42 @@
 --[[ claim: lease due entries to a scanner that publishes them through the broker.
 
-KEYS[1]   relay           ZSET  member -> due time, ms
-KEYS[2]   leased          ZSET  member -> lease deadline, ms
-KEYS[3]   dead            ZSET  member -> since when, ms
-KEYS[4]   refused         ZSET  member -> next try, ms
-KEYS[5]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[6]   records         HASH  id -> record
-KEYS[7]   templates       HASH  name -> template
-KEYS[8]   claims          HASH  id -> claim
-KEYS[9]   errors          HASH  id -> what went wrong with it last
-KEYS[10]  tombstones      HASH  id -> tombstone of what left
-KEYS[11]  tombstones_old  HASH  the same, older
-KEYS[12]  due             ZSET  member -> due time, ms
+KEYS[1]   relay            ZSET  member -> due time, ms
+KEYS[2]   due              ZSET  member -> due time, ms
+KEYS[3]   leased           ZSET  member -> lease deadline, ms
+KEYS[4]   dead             ZSET  member -> since when, ms
+KEYS[5]   refused          ZSET  member -> next try, ms
+KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
+KEYS[7]   paused           HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records          HASH  id -> record
+KEYS[9]   holders          HASH  key -> id of the entry that has it
+KEYS[10]  tags             ZSET  tag, NUL, member -> 0
+KEYS[11]  templates        HASH  name -> template
+KEYS[12]  template_uses    HASH  name -> how many records share the template
+KEYS[13]  claims           HASH  id -> claim
+KEYS[14]  errors           HASH  id -> what went wrong with it last
+KEYS[15]  tombstones       HASH  id -> tombstone of what left
+KEYS[16]  tombstones_old   HASH  the same, older
+KEYS[17]  fences           HASH  id -> when a call left no entry under it, us
+KEYS[18]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[19]  outbox_messages  HASH  id -> what is owed for it
+KEYS[20]  meta             HASH  timeout -> longest call, ms; caught_up, see prelude/pace.lua
 
 ARGV[1]  asker      who claims, and its number; never used before. With now in us after it, the fencing
                     token: a claim that arrives twice has two
 ARGV[2]  lease_ms   how long the caller may hold what it claims, > 0
 ARGV[3]  limit      most entries to claim, 1..1000
 ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
+ARGV[5]  catch_up   how many overdue entries may leave a second; 0: as many as there are
+ARGV[6]  owes       1: REVOKED is to be stored for what is too late to leave; or 0
 
 Returns  {now in us, {member, record, ...}, a text of what else is known of each: header_end, attempts made,
-         refusals and uncertain 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} dead}
+         refusals and uncertain 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} dead,
+         {id, why, ...} skipped, as they were too late, how many are paused, and so parked}
 Cost     O(log N + M log N), M <= limit
-Keeps    an entry is in `relay` or in `leased`, never in both
+Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]
 local asker, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local max_bytes = tonumber(ARGV[4])
+local max_bytes, catch_up, owes = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
 local places = {due, relay, leased, dead, refused, parked = parked}
 
 local now_us = clock_us()
@@ -34,10 +45,13 @@ local token = asker .. ':' .. whole(now_us)
 check_types({relay, leased, dead}, {records, templates, claims, errors, tombstones, tombstones_old})
 allow_when_full(errors)
 
-local members, fresh = due_members(relay, now, limit)
+local pace = pace_of(catch_up, now_us, meta)
+local members, fresh = (pace and paced_members or due_members)(relay, now, limit, pace)
+local has_pauses = redis.call('HLEN', paused) > 0
 local claimed, known, brought, killed = {}, {}, {}, {}
+local lanes, parking, skips = {}, {}, new_skips()
 local ids, leases, attempts = {}, {}, {} -- what HMGET, ZADD and HSET take, once for all
-local taken, bytes = 0, 0
+local taken, bytes, spent = 0, 0, 0
 local until_ms = whole(now + lease_ms)
 local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, token = token})
 
@@ -46,6 +60,23 @@ local function die(member, id, reason)
   killed[#killed + 1], killed[#killed + 2] = id, reason
 end
 
+local function park(lane, member, record, header_end)
+  if #parking == 0 then check_types({parked}, {}) end
+  parking[#parking + 1], parking[#parking + 2] = 0, parked_as(lane, record, header_end, member)
+end
+
+-- Whether an entry is too late to leave; then it is skipped.
+local function is_skipped(member, id, record, header_end)
+  local ms = too_late_by(record, header_end, now)
+  if not ms then return false end
+  local line = lines_for(record, header_end, templates, {})
+  local message = line ~= nil and message_of(record, header_end, id, line) or ''
+  local how = parse_claim(redis.call('HGET', claims, id)).uncertain and 'u' or 'c'
+  note_skip(skips, member, record, header_end, message, ms, how, now_us, keys)
+  return true
+end
+
+-- Deal with an entry; whether it is claimed.
 local function take(member)
   local id = id_of(member)
   local record = redis.call('HGET', records, id)
@@ -53,6 +84,9 @@ local function take(member)
   bytes = bytes + #(record or '')
   if is_leftover(member, record, header_end, places, tombstones, tombstones_old) then return end
   if not header_end then return die(member, id, defect) end
+  local lane = has_pauses and paused_lane(record, header_end, paused, lanes)
+  if lane then return park(lane, member, record, header_end) end
+  if is_skipped(member, id, record, header_end) then return end
   local shared = bring(templates, template_of(record, header_end), brought)
   if not shared then return die(member, id, 'template is gone') end
   bytes = bytes + shared
@@ -61,6 +95,7 @@ local function take(member)
   leases[at + 1], leases[at + 2] = until_ms, member
   known[#known + 1] = header_end
   ids[#ids + 1] = id
+  return true
 end
 
 -- Most are claimed for the first time: nothing is known of those.
@@ -76,14 +111,18 @@ local function lease(at, text)
   attempts[at * 2 - 1], attempts[at * 2] = ids[at], text or first
 end
 
-while taken < #members and bytes < max_bytes do
+while taken < #members and bytes < max_bytes and not (pace and taken >= fresh and spent >= pace.left) do
   taken = taken + 1
-  take(members[taken])
+  if take(members[taken]) and taken > fresh then spent = spent + 1 end
 end
+if pace then spend(pace, spent, meta) end
 if #ids > 0 then
   for at, text in ipairs(redis.call('HMGET', claims, unpack(ids))) do lease(at, text) end
   redis.call('ZADD', leased, unpack(leases))
   redis.call('HSET', claims, unpack(attempts))
 end
+leave_skipped(skips, owes, now_us, keys)
+if #skips.ids > 0 and is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
+if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
 remove_taken(relay, members, fresh, taken)
-return {now_us, claimed, table.concat(known, ' '), brought, killed}
+return {now_us, claimed, table.concat(known, ' '), brought, killed, skips.told, #parking / 2}

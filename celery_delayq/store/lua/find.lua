@@ -5,16 +5,19 @@ KEYS[2]   relay           ZSET  member -> due time, ms
 KEYS[3]   leased          ZSET  member -> lease deadline, ms
 KEYS[4]   refused         ZSET  member -> next try, ms
 KEYS[5]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[6]   records         HASH  id -> record
-KEYS[7]   holders         HASH  key -> id of the entry that has it
-KEYS[8]   templates       HASH  name -> template
-KEYS[9]   errors          HASH  id -> what went wrong with it last
-KEYS[10]  tombstones      HASH  id -> tombstone of what left
-KEYS[11]  tombstones_old  HASH  the same, older
+KEYS[6]   dead            ZSET  member -> since when, ms
+KEYS[7]   records         HASH  id -> record
+KEYS[8]   holders         HASH  key -> id of the entry that has it
+KEYS[9]   templates       HASH  name -> template
+KEYS[10]  claims          HASH  id -> claim
+KEYS[11]  errors          HASH  id -> what went wrong with it last
+KEYS[12]  tombstones      HASH  id -> tombstone of what left
+KEYS[13]  tombstones_old  HASH  the same, older
 
 ARGV[1]  target  who is meant: see prelude/entry.lua
 
-Returns  {state, id, record, its header_end, the template that it shares or '', reason or ''}, state one of
+Returns  {state, id, record, its header_end, the template that it shares or '', what went wrong with it last or '',
+         attempts made, next try in ms or -1, since when it is dead in ms or -1}, state one of
          scheduled | paused | in_flight | dead; {'unreadable', why}; {'handed_over', when in ms};
          {'cancelled', how many ms ago}, if no copy of it can have been delivered; or {}
 Cost     O(log N)
@@ -23,7 +26,7 @@ Keeps    changes nothing
 local target = ARGV[1]
 
 local id, name = meant_by(target, holders)
-local places = {due, relay, leased, refused, parked = parked}
+local places = {due, relay, leased, refused, dead, parked = parked}
 
 local record = id and redis.call('HGET', records, id)
 if not record then
@@ -39,6 +42,14 @@ if not header_end then return {'unreadable', defect} end
 local shared = template_of(record, header_end)
 local template = shared and redis.call('HGET', templates, shared)
 
-local place = place_of(places, member_of(record, header_end, id), record, header_end)
-local state = place == leased and 'in_flight' or place == parked and 'paused' or place and 'scheduled' or 'dead'
-return {state, id, record, header_end, template or '', state == 'dead' and redis.call('HGET', errors, id) or ''}
+local place, score = place_of(places, member_of(record, header_end, id), record, header_end)
+local state = ({[leased] = 'in_flight', [parked] = 'paused', [dead] = 'dead'})[place or dead] or 'scheduled'
+local failed, attempts = '', 0
+if place ~= due then
+  failed = redis.call('HGET', errors, id) or ''
+  attempts = parse_claim(redis.call('HGET', claims, id)).attempts
+end
+return {
+  state, id, record, header_end, template or '', failed, attempts,
+  place == refused and tonumber(score) or -1, place == dead and tonumber(score) or -1,
+}

@@ -1,24 +1,27 @@
 --[[ hand_over: hand over what is due and bound for lists in this Redis, at most one batch.
 
-KEYS[1]   due             ZSET  member -> due time, ms
-KEYS[2]   relay           ZSET  member -> due time, ms
-KEYS[3]   leased          ZSET  member -> lease deadline, ms
-KEYS[4]   dead            ZSET  member -> since when, ms
-KEYS[5]   refused         ZSET  member -> next try, ms
-KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records         HASH  id -> record
-KEYS[8]   holders         HASH  key -> id of the entry that has it
-KEYS[9]   tags            ZSET  tag, NUL, member -> 0
-KEYS[10]  templates       HASH  name -> template
-KEYS[11]  template_uses   HASH  name -> how many records share the template
-KEYS[12]  claims          HASH  id -> claim; of these entries, how often their list refused them
-KEYS[13]  errors          HASH  id -> what went wrong with it last
-KEYS[14]  tombstones      HASH  id -> tombstone of what left
-KEYS[15]  tombstones_old  HASH  the same, older
-KEYS[16]  scanners        ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[17]  timer           STRING  which scanner is up next, and when
-KEYS[18]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[19]  meta            HASH  timeout -> longest call, ms
+KEYS[1]   due              ZSET  member -> due time, ms
+KEYS[2]   relay            ZSET  member -> due time, ms
+KEYS[3]   leased           ZSET  member -> lease deadline, ms
+KEYS[4]   dead             ZSET  member -> since when, ms
+KEYS[5]   refused          ZSET  member -> next try, ms
+KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
+KEYS[7]   paused           HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records          HASH  id -> record
+KEYS[9]   holders          HASH  key -> id of the entry that has it
+KEYS[10]  tags             ZSET  tag, NUL, member -> 0
+KEYS[11]  templates        HASH  name -> template
+KEYS[12]  template_uses    HASH  name -> how many records share the template
+KEYS[13]  claims           HASH  id -> claim; of these entries, how often their list refused them
+KEYS[14]  errors           HASH  id -> what went wrong with it last
+KEYS[15]  tombstones       HASH  id -> tombstone of what left
+KEYS[16]  tombstones_old   HASH  the same, older
+KEYS[17]  scanners         ZSET  scanner -> ms until which its last heartbeat counts
+KEYS[18]  timer            STRING  which scanner is up next, and when
+KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
+KEYS[20]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[21]  outbox_messages  HASH  id -> what is owed for it
+KEYS[22]  meta             HASH  timeout -> longest call, ms; caught_up, see prelude/pace.lua
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -28,18 +31,21 @@ ARGV[5]  max_refusals  refusals of its list after which an entry is dead, > 0
 ARGV[6]  longest_ms    longest wait between two attempts at an entry that was refused, > 0
 ARGV[7]  asleep_ms     for how long the caller sleeps at most, before it asks again; 0: it may not ask again
 ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
+ARGV[9]  catch_up      how many overdue entries may leave a second; 0: as many as there are
+ARGV[10] owes          1: REVOKED is to be stored for what is too late to leave; or 0
 
-Returns  {now in us, handed over, heads of due, relay and leased in ms or -1, 1 if the caller is to be up
-         for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused by
-         their lists, to be tried again}; or {now in us} alone, at a heartbeat: nothing was done, as
-         the store knows no process; the caller has to join
+Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
+         is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
+         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late; or
+         {now in us} alone, at a heartbeat: nothing was done, as the store knows no process; the caller has
+         to join
 Cost     O(log N + M log N), M <= limit
-Keeps    an entry is in `due` or in its list, never in both, never in neither
+Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
-local LATER = 9999999999999 -- ms: who promises this is up for what it is told of, and for nothing else
+local catch_up, owes = tonumber(ARGV[9]), ARGV[10] == '1'
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
@@ -52,9 +58,16 @@ if alive_ms > 0 then
   redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
 end
 
-local members, fresh = due_members(due, now, limit)
-local lists, cache, killed, turned_down = {}, {}, {}, {}
-local taken, bytes = 0, 0
+-- First comes back what waited for something else.
+local bytes, returning, tried = 0, -1, head_of(refused)
+local has_pauses = redis.call('HLEN', paused) > 0
+if has_pauses then returning, bytes = come_back(now_us, max_bytes, keys) end
+if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes, keys) end
+
+local pace = pace_of(catch_up, now_us, meta)
+local members, fresh = (pace and paced_members or due_members)(due, now, limit, pace)
+local lists, cache, killed, turned_down, parking, skips = {}, {}, {}, {}, {}, new_skips()
+local taken, spent = 0, 0
 
 local function die(member, reason)
   bury(dead, errors, now, member, reason)
@@ -76,6 +89,7 @@ local places = {due, relay, leased, dead, refused, parked = parked}
 -- the name of the template.
 local prefix, labels, header_end = false, false, 0
 local list, line, name, has_extras
+local lane, lanes = false, {} -- the paused one that holds them up; what was asked of others
 local messages, ids, its_members -- of that list
 local recent = {}
 
@@ -93,11 +107,26 @@ local function look_at(member, record)
   prefix, header_end = sub(record, 1, found), found
   labels = sub(record, found + 43, found + 68)
   has_extras = string.byte(labels) % EXTRAS > 0
+  lane = has_pauses and paused_lane(record, found, paused, lanes)
   list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
   messages, ids, its_members = list.messages, list.ids, list.members
   return true
 end
 
+local function park(member, record)
+  if #parking == 0 then check_types({parked}, {}) end
+  parking[#parking + 1], parking[#parking + 2] = 0, parked_as(lane, record, header_end, member)
+  bytes = bytes + #record
+end
+
+-- Whether an entry is too late to leave; then it is skipped.
+local function is_skipped(member, record, message)
+  local ms = too_late_by(record, header_end, now)
+  if ms then note_skip(skips, member, record, header_end, message, ms, 'c', now_us, keys) end
+  return ms
+end
+
+-- Deal with an entry; whether it goes to its list.
 local function take(member, id, record)
   if not record or sub(record, 1, header_end) ~= prefix or sub(record, header_end + 43, header_end + 68) ~= labels
     or string.match(record, TIMES, header_end + 7) ~= header_end + 36 then
@@ -106,15 +135,18 @@ local function take(member, id, record)
     and is_leftover(member, record, header_end, places, tombstones, tombstones_old) then
     return
   end
+  if lane then return park(member, record) end
   local message, defect = message_of(record, header_end, id, line)
   if not message then return die(member, defect) end
   bytes = bytes + #message
+  if has_extras and is_skipped(member, record, message) then return end
   local at = list.size + 1
   list.size = at
   messages[at], ids[at], its_members[at] = message, id, member
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
   if has_extras then note_extras(list.leaving, id, member, record, header_end) end
+  return true
 end
 
 -- Records are read many at a time, which is less work than one by one, and no more than fit: what is read
@@ -132,10 +164,9 @@ local function read_ahead()
 end
 
 -- A list that cannot be pushed to (it is of another type, a right is missing) does not make dead what
--- is bound for it: that waits in `due`, under a later score, and longer each time.
-local waits = {} -- members that this was done to
+-- is bound for it: that waits for its next try, and longer each time.
 local function put_off(list, reason)
-  local again, counted, ids = {}, {}, {}
+  local again, counted, failed = {}, {}, {}
   for at, text in ipairs(redis.call('HMGET', claims, unpack(list.ids))) do
     local claim, member = parse_claim(text), list.members[at]
     claim.attempts, claim.refusals = claim.attempts + 1, claim.refusals + 1
@@ -145,19 +176,21 @@ local function put_off(list, reason)
     else
       again[#again + 1] = whole(now + math.min(longest_ms, 1000 * 2 ^ claim.refusals))
       again[#again + 1] = member
-      waits[member] = true
+      failed[#failed + 1], failed[#failed + 2] = list.ids[at], reason
     end
   end
   redis.call('HSET', claims, unpack(counted))
   if #again == 0 then return end
-  redis.call('ZADD', due, unpack(again))
+  redis.call('HSET', errors, unpack(failed))
+  redis.call('ZADD', refused, unpack(again))
   turned_down[#turned_down + 1], turned_down[#turned_down + 2] = reason, #again / 2
 end
 
 local rotates = false
-local known = false -- whether anything may be known of these entries from an earlier attempt
+local known, failed = false, false -- whether there may be claims, and errors, of an earlier attempt
 if #members > 0 then
   known = redis.call('HLEN', claims) > 0
+  failed = known and redis.call('HLEN', errors) > 0
   rotates = is_full(tombstones, tombstones_old, #members)
   recent = recent_of(now_us, meta)
   check_types({dead, tags}, {template_uses, errors, fences, holders})
@@ -168,14 +201,18 @@ if #members > 0 then
   redis.call('HDEL', tombstones, '')
 end
 
-while taken < #members and bytes < max_bytes do
+local is_over = false -- the batch: no more bytes, or the next one is overdue, and as many of those go as may
+while taken < #members and not is_over do
   local ids, found = read_ahead()
   for at = 1, #ids do
-    if bytes >= max_bytes then break end
+    is_over = bytes >= max_bytes or pace and taken >= fresh and spent >= pace.left
+    if is_over then break end
     taken = taken + 1
-    take(members[taken], ids[at], found[at])
+    if take(members[taken], ids[at], found[at]) and taken > fresh then spent = spent + 1 end
   end
+  is_over = is_over or bytes >= max_bytes
 end
+if pace then spend(pace, spent, meta) end
 
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
 -- rolled back, and must not lose what it pushed.
@@ -188,42 +225,19 @@ for _, full in ipairs(lists) do
   elseif pushed then
     handed_over = handed_over + full.size
     local leaving = full.leaving
-    leaving.ids, leaving.claimed, leaving.shared = full.ids, known, full.shared
+    leaving.ids, leaving.claimed, leaving.failed, leaving.shared = full.ids, known, failed, full.shared
     depart(leaving, 'h', now, keys)
   end
 end
-if #turned_down == 0 then
-  remove_taken(due, members, fresh, taken)
-else
-  -- By name: what waits has another rank by now.
-  local gone = {}
-  for at = 1, taken do
-    if not waits[members[at]] then gone[#gone + 1] = members[at] end
-  end
-  if #gone > 0 then redis.call('ZREM', due, unpack(gone)) end
-end
+leave_skipped(skips, owes, now_us, keys)
+if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
+remove_taken(due, members, fresh, taken)
 if rotates then rotate(tombstones, tombstones_old) end
 
-local heads = {head_of(due), head_of(relay), head_of(leased)}
+if tried >= 0 or #turned_down > 0 then tried = head_of(refused) end
+local heads = {
+  paced_head(due, now, pace), paced_head(relay, now, pace), head_of(leased), earlier_head(tried, returning),
+}
 
--- One scanner is up for what comes next; were it all of them, a hundred scanners would call a hundred
--- times for each due time. Another takes its place where that one was to be up later, or is overdue.
-local function promised()
-  local waits, next_up = {0, relay_ms, 0}, math.huge
-  for at, head in ipairs(heads) do
-    if head >= 0 then next_up = math.min(next_up, math.max(head, now + waits[at])) end
-  end
-  local promise = promise_of(timer)
-  local mine = not promise or promise.by == scanner or promise.by == ''
-  if not mine and promise.at <= next_up and not is_overdue(promise, now) then return 0 end
-  local by, at = scanner, math.min(next_up, now + asleep_ms)
-  if heads[2] >= 0 and heads[2] <= now and relay_ms == 0 then
-    -- It goes to publish now, and for how long is not known; what comes meanwhile, another is told.
-    by, at = stand_in(scanners, scanner, now) or scanner, LATER
-  end
-  redis.call('SET', timer, whole(at) .. ':' .. by)
-  return at < LATER and 1 or 0
-end
-
-local has_timer = asleep_ms > 0 and promised() or 0
-return {now_us, handed_over, heads[1], heads[2], heads[3], has_timer, killed, turned_down}
+local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now, keys) or 0
+return {now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, killed, turned_down, skips.told}

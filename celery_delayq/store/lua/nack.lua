@@ -18,19 +18,18 @@ ARGV[2]     verdict    unsent: it never left, nothing is counted
                        dead: refused for the last time
 ARGV[3]     wait_ms    refused: how long until the next attempt, >= 0
 ARGV[4]     uncertain  1: a copy may be in some queue, although it was refused; or 0
-ARGV[5]     reason     dead: why
+ARGV[5]     reason     refused, dead: why
 ARGV[6...]  members    the entries
 
 Returns  how many were still leased under this token
 Cost     O(M log N)
-Keeps    an entry is in exactly one of `relay`, `leased` and `dead`
+Keeps    an entry is in exactly one of `relay`, `refused`, `leased` and `dead`
 ]]
 local token, verdict, wait_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
-local places = {due, relay, leased, dead, refused, parked = parked}
 check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims, errors})
 allow_when_full(errors)
 
@@ -48,10 +47,12 @@ local function give_back(member)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
     redis.call('ZREM', leased, member)
   else
-    local when, _, record, header_end = due_as_before(records, id, now)
-    if verdict == 'refused' then when = whole(now + wait_ms) end
-    put_back(relay, when, leased, member, claims, claim)
-    if header_end then take_key(record, header_end, id, places, keys) end
+    local index, due = welcome(member, now, keys)
+    if verdict == 'refused' then
+      index, due = refused, whole(now + wait_ms)
+      redis.call('HSET', errors, id, reason)
+    end
+    put_back(index, due, leased, member, claims, claim)
   end
   returned = returned + 1
 end

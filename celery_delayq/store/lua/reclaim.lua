@@ -21,18 +21,15 @@ local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)
 local reclaimed, bytes = {}, 0
-local places = {due, relay, leased, dead, refused, parked = parked}
 check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims})
 allow_when_full(claims)
 
 local function take_back(member, claim)
-  local id = id_of(member)
   claim.attempts, claim.uncertain = claim.attempts + 1, true
-  local when, read, record, header_end = due_as_before(records, id, now)
+  local index, due, read = welcome(member, now, keys)
   bytes = bytes + read
-  put_back(relay, when, leased, member, claims, claim)
-  if header_end then take_key(record, header_end, id, places, keys) end
-  reclaimed[#reclaimed + 1] = id
+  put_back(index, due, leased, member, claims, claim)
+  reclaimed[#reclaimed + 1] = id_of(member)
 end
 
 -- First those that ended. Then any whose deadline is further off than its lease was long: Redis's

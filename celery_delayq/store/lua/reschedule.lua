@@ -71,7 +71,7 @@ local promise = promise_of(timer)
 allow_when_full(records)
 if when > latest then return answered('too_late') end
 redis.call('HSET', records, id, with_due(record, header_end, text, call.now_us))
-take_key(record, header_end, id, places, keys)
+take_key(record, header_end, id, keys)
 put_back(index, text, entry.place, entry.member, claims, entry.claim, entry.there)
 if entry.failed then redis.call('HDEL', errors, id) end
 wake_for(when, math.floor(call.now_us / 1000), wake, timer, promise)

@@ -13,7 +13,7 @@ local function present(step, id)
   if not header_end then return entry end
   entry.member = member_of(record, header_end, id)
   entry.place, entry.score, entry.there = place_of(step.places, entry.member, record, header_end)
-  entry.claim = entry.place ~= step.keys.due and parse_claim(redis.call('HGET', step.keys.claims, id))
+  entry.claim = (entry.place ~= step.keys.due or step.leftovers) and parse_claim(redis.call('HGET', step.keys.claims, id))
   if entry.place == step.keys.leased then
     entry.state = tonumber(entry.score) > step.now and 'leased' or 'waiting'
     entry.claim.uncertain = true

@@ -1,10 +1,17 @@
 --[[ What is due, and who is to wake for it. ]]
 local FRESH = 20 -- ms for which what fell due counts as fresh, see due_members
+local LATER = 9999999999999 -- ms: who promises this is up for what it is told of, and for nothing else
 local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
 
 local function head_of(index)
   local head = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
   return head[2] and tonumber(head[2]) or -1
+end
+
+-- The earlier of two heads, or the one that there is.
+local function earlier_head(one, other)
+  if one < 0 or other < 0 then return math.max(one, other) end
+  return math.min(one, other)
 end
 
 -- What to take next of an index: members that are due, in due order, at most `limit`. Where more than
@@ -72,4 +79,25 @@ local function stand_in(scanners, scanner, now)
   for at = 1, #rows, 2 do
     if rows[at] ~= scanner and tonumber(rows[at + 1]) > now then return rows[at] end
   end
+end
+
+-- One scanner is up for what comes next; were it all of them, a hundred scanners would call a hundred times for each
+-- due time. Another takes its place where that one was to be up later, or is overdue. `heads`: of due, relay, leased,
+-- and of what comes back. Returns 1 where it is the caller, which sleeps for asleep_ms at most, and will not look
+-- at `relay` for relay_ms; or 0.
+local function promise_next(heads, relay_ms, asleep_ms, scanner, now, keys)
+  local waits, next_up = {0, relay_ms, 0, 0}, math.huge
+  for at, head in ipairs(heads) do
+    if head >= 0 then next_up = math.min(next_up, math.max(head, now + waits[at])) end
+  end
+  local promise = promise_of(keys.timer)
+  local mine = not promise or promise.by == scanner or promise.by == ''
+  if not mine and promise.at <= next_up and not is_overdue(promise, now) then return 0 end
+  local by, at = scanner, math.min(next_up, now + asleep_ms)
+  if heads[2] >= 0 and heads[2] <= now and relay_ms == 0 then
+    -- It goes to publish now, and for how long is not known; what comes meanwhile, another is told.
+    by, at = stand_in(keys.scanners, scanner, now) or scanner, LATER
+  end
+  redis.call('SET', keys.timer, whole(at) .. ':' .. by)
+  return at < LATER and 1 or 0
 end

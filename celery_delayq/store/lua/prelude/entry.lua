@@ -8,6 +8,7 @@ kind    L or R, as the record has it; in lower case where it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all
 local LATE_POLICY = 4 -- flag
+local RUN_NOW = 8 -- flag
 
 -- The lanes in which an entry can be.
 local function lanes_of(record, header_end)
@@ -54,12 +55,41 @@ local function put_back(index, due, place, member, claims, claim, there)
   if place and place ~= index then redis.call('ZREM', place, there or member) end
 end
 
--- When an entry is due that goes back as it came; at once, where its record cannot be read. And how
--- many bytes it took to find out; and its record, and header_end.
-local function due_as_before(records, id, now)
-  local record = redis.call('HGET', records, id)
+-- An entry comes back to wait: it has its key again, unless another one waits under it. One that is leased
+-- or dead may be named there, and does not hold it.
+local function take_key(record, header_end, id, keys)
+  if string.byte(record, header_end + 43) % 2 == 0 then return end
+  local key = extras_of(record, header_end).key
+  local holder = redis.call('HGET', keys.holders, key)
+  local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
+  local its_end = header_end_of(other)
+  local places = {keys.due, keys.relay, keys.refused, parked = keys.parked}
+  local waits = its_end and place_of(places, member_of(other, its_end, holder), other, its_end)
+  if not waits then redis.call('HSET', keys.holders, key, id) end
+end
+
+-- An entry comes back to wait: it has its key again, if nobody else took that. Returns the index of its kind, the
+-- text of its own due time there (now, where its record cannot be read), and how many bytes it took to find out.
+local function welcome(member, now, keys)
+  local id = id_of(member)
+  local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
-  return whole(header_end and due_of(record, header_end) or now), #(record or ''), record, header_end
+  local index = record and sub(record, 2, 2) == 'L' and keys.due or keys.relay
+  if not header_end then return index, whole(now), #(record or '') end
+  take_key(record, header_end, id, keys)
+  return index, whole(due_of(record, header_end)), #record
+end
+
+-- What was refused and is up again goes back to wait under its own due time. Returns how many bytes that took.
+local function retry_refused(now, limit, max_bytes, keys)
+  local bytes = 0
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', keys.refused, '-inf', whole(now), 'LIMIT', 0, limit)) do
+    if bytes >= max_bytes then break end
+    local index, due, read = welcome(member, now, keys)
+    put_back(index, due, keys.refused, member)
+    bytes = bytes + read
+  end
+  return bytes
 end
 
 -- Who is meant by 'i' and an id, 'k' and a key, or 'm' and a member. Returns the id, if there is one, the name
@@ -76,7 +106,7 @@ end
 --   id, record, header_end, member
 --   place, score, there   where it is, and what it is there
 --   claim                 what outlives a change, which is what is uncertain
---   failed                whether an error of an earlier attempt may be known
+--   failed                whether an error of an earlier attempt is known
 local function entry_of(id, name, places, keys)
   local record = id and redis.call('HGET', keys.records, id)
   if not record then
@@ -86,12 +116,12 @@ local function entry_of(id, name, places, keys)
   if not header_end then return nil, 'unreadable ' .. defect end
   local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
   entry.place, entry.score, entry.there = place_of(places, entry.member, record, header_end)
-  -- Nobody claims what is in `due`; and what its list refused is there under a later score.
-  if entry.place == keys.due and tonumber(entry.score) == due_of(record, header_end) then return entry end
+  entry.failed = redis.call('HEXISTS', keys.errors, id) == 1
+  -- Nobody claims what is in `due`; what its list has refused has an error.
+  if entry.place == keys.due and not entry.failed then return entry end
   if entry.place == keys.leased and tonumber(entry.score) > math.floor(clock_us() / 1000) then
     return nil, 'in_flight'
   end
-  entry.failed = redis.call('HLEN', keys.errors) > 0
   local text = redis.call('HGET', keys.claims, id)
   local claim = (text or entry.place == keys.leased) and parse_claim(text)
   if entry.place == keys.leased then
@@ -110,18 +140,6 @@ end
 local function is_late_for(call, entry, name, issued, fences, fences_old)
   if is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then return true end
   return name ~= entry.id and is_key_fenced(call, name, issued, fences, fences_old)
-end
-
--- An entry comes back to wait: it has its key again, unless another one waits under it. One that is leased
--- or dead may be named there, and does not hold it.
-local function take_key(record, header_end, id, places, keys)
-  if string.byte(record, header_end + 43) % 2 == 0 then return end
-  local key = extras_of(record, header_end).key
-  local holder = redis.call('HGET', keys.holders, key)
-  local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
-  local its_end = header_end_of(other)
-  local place = its_end and place_of(places, member_of(other, its_end, holder), other, its_end)
-  if not place or place == keys.leased or place == keys.dead then redis.call('HSET', keys.holders, key, id) end
 end
 
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.

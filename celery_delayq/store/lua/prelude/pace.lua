@@ -1,0 +1,46 @@
+--[[ Catching up: what is overdue leaves at a rate, over all scanners; what falls due meanwhile is not held up.
+
+meta  caught_up -> from when on the next overdue entry may leave, us; there only while the setting is on
+]]
+local OVERDUE_BY = 1000 -- ms after its due time from which an entry counts as overdue
+local SAVED_US = 100000 -- for as long what was not used may be made up for
+
+-- How many overdue entries may leave: {left, at in us, us between two}; nil: as many as there are.
+local function pace_of(rate, now_us, meta)
+  if rate == 0 then return nil end
+  local us = 1000000 / rate
+  local at = tonumber(redis.call('HGET', meta, 'caught_up') or '') or 0
+  -- Not too far ahead: Redis's clock may have been set back.
+  at = math.min(math.max(at, now_us - SAVED_US), now_us + us)
+  return {left = at <= now_us and math.floor((now_us - at) / us) + 1 or 0, at = at, us = us}
+end
+
+-- So many of them leave.
+local function spend(pace, count, meta)
+  if count == 0 then return end
+  pace.left, pace.at = pace.left - count, pace.at + count * pace.us
+  redis.call('HSET', meta, 'caught_up', whole(math.ceil(pace.at)))
+end
+
+-- The members of an index that are due: first those that are not overdue, then the others, if some of them may
+-- leave. Returns also how many the first ones are.
+local function paced_members(index, now, limit, pace)
+  local since = whole(now - OVERDUE_BY)
+  local members = redis.call('ZRANGEBYSCORE', index, since, whole(now), 'LIMIT', 0, limit - math.floor(limit / 4))
+  local fresh = #members
+  if pace.left > 0 then
+    local old = redis.call('ZRANGEBYSCORE', index, '-inf', '(' .. since, 'LIMIT', 0, limit - fresh)
+    for at, member in ipairs(old) do members[fresh + at] = member end
+  end
+  return members, fresh
+end
+
+-- When there is something to do about an index, ms, or -1: where its head may not leave yet, that is later.
+local function paced_head(index, now, pace)
+  local head = head_of(index)
+  if not pace or pace.left > 0 or head < 0 or head >= now - OVERDUE_BY then return head end
+  local later = math.max(now, math.ceil(pace.at / 1000))
+  local since = whole(now - OVERDUE_BY)
+  local fresh = redis.call('ZRANGEBYSCORE', index, since, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return fresh[2] and math.min(tonumber(fresh[2]), later) or later
+end

@@ -1,0 +1,47 @@
+--[[ resume: what is parked in a lane comes back, and nothing more is parked there.
+
+KEYS[1]  parked       ZSET     lane, due time, kind, member -> 0
+KEYS[2]  paused       HASH     lane -> what is paused, and how it comes back
+KEYS[3]  wake         CHANNEL  where scanners are told to look
+KEYS[4]  timer        STRING   which scanner is up next, and when
+KEYS[5]  answers      HASH     operation -> answer
+KEYS[6]  answers_old  HASH     the same, older
+KEYS[7]  fences       HASH     name of the lane -> when it was paused or resumed last, us
+KEYS[8]  fences_old   HASH     the same, older
+KEYS[9]  meta         HASH     timeout -> longest call, ms; turned -> when the generations were, ms
+
+ARGV[1]  operation  names the call
+ARGV[2]  issued     when this request was made, us by Redis's clock
+ARGV[3]  deadline   when the call ends, us by Redis's clock
+ARGV[4]  lane       7 bytes, see prelude/entry.lua
+ARGV[5]  rate       how many come back a second; 0: as fast as it goes
+
+Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer',
+         'done' | 'unchanged', where it is not paused, and nothing of it is parked}
+Cost     O(log N), and O(the lanes that come back)
+Keeps    the entries where they are: hand_over lets them come back
+]]
+local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local lane, rate = ARGV[4], tonumber(ARGV[5])
+
+local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+if not call then return ended end
+local fenced_as = name_of_lane(lane)
+if is_fenced(call, fenced_as, issued, fences, fences_old) then return stale(call) end
+
+local pause = parse_pause(redis.call('HGET', paused, lane))
+local has_parked = #parked_in(parked, lane, 1) > 0
+local promise = promise_of(timer)
+allow_when_full(fences)
+fence(call, fenced_as, fences)
+if pause and has_parked then
+  pause.state, pause.rate, pause.next_us = 'b', rate, call.now_us
+  redis.call('HSET', paused, lane, format_pause(pause))
+  local now = math.floor(call.now_us / 1000)
+  note_returning(paused, lane, true)
+  wake_for(now, now, wake, timer, promise)
+elseif pause then
+  note_returning(paused, lane, false)
+  redis.call('HDEL', paused, lane)
+end
+return end_call(call, pause and 'done' or 'unchanged', answers, answers_old, fences, fences_old, meta)
