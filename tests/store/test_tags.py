@@ -111,6 +111,18 @@ def test_reclaimed(store):
     store.check()
 
 
+@pytest.mark.parametrize("kind", ["schedule", "schedule_relayed"])
+def test_too_late_to_leave(store, kind):
+    getattr(store, kind)("a", NOW_MS, extras=Extras("k", TAGGED.tags, 1000))
+    store.set_ms(NOW_MS + 5000)
+    engine = store.engine()
+    engine.hand_over()
+    engine.claim(1)
+    assert store.record("a") is None
+    assert tags(store) == {}
+    store.check()
+
+
 @pytest.mark.usefixtures("direct")
 def test_cancelled(store):
     assert store.entries.cancel("a")[0] is Outcome.DONE
