@@ -1,4 +1,4 @@
-"""Pausing: what falls due in a paused lane is parked, whoever meets it, and comes back when resumed."""
+"""Pausing: what falls due in a paused lane is parked by whoever meets it, until it is resumed."""
 
 from dataclasses import replace
 
