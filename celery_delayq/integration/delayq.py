@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,9 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import changing, checking, pausing, reading
+from ..operations import changing, checking, editing, history, pausing, reading
+from ..operations.editing import KEPT, Changes
+from ..operations.history import Event
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..revoked import has_backend, mark_revoked
@@ -256,6 +258,44 @@ class DelayQ:
         """
         return pausing.resume(self.services, queue=queue, task=task, rate=rate)
 
+    def edit(
+        self,
+        task_id: Named | None = None,
+        *,
+        key: str | None = None,
+        args: Sequence[Any] = KEPT,
+        kwargs: Mapping[str, Any] = KEPT,
+        priority: int | None = KEPT,
+        expires: float | timedelta | datetime | str | None = KEPT,
+        if_revision: int | None = None,
+    ) -> Outcome:
+        """Give a scheduled task other arguments, another priority or expiry; all else stays.
+
+        What is not given stays as it is. The message keeps its serializer, compression, headers
+        and links; it is not routed anew, and no signal of Celery's is sent.
+
+        Args:
+            task_id: What scheduling returned, or its id, as text or a UUID.
+            key: Its unique key, in place of an id.
+            args: All positional arguments. An ``argsrepr`` of the call's own stays.
+            kwargs: All keyword arguments.
+            priority: 0 to 255, as the broker takes it; ``None``: the broker's default.
+            expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
+                text; ``None``: never.
+            if_revision: Only if the task's ``revision`` is still this one.
+
+        Returns:
+            ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
+
+        Raises:
+            InvalidOption: nothing is given, or something that cannot be; the arguments that it has
+                cannot be read; it is a canvas (``NotATask``).
+            TypeError: the arguments do not fit the task.
+            MessageTooLarge: larger than ``delayq_max_message``.
+        """
+        changes = Changes(args, kwargs, priority, expires)
+        return editing.edit(self.services, task_id, changes, key=key, if_revision=if_revision)
+
     # Reading.
 
     def pauses(self) -> list[Pause]:
@@ -310,6 +350,23 @@ class DelayQ:
     def handed_over(self, task_id: Named) -> datetime | None:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
         return reading.handed_over(self.services, task_id)
+
+    def history(self, limit: int | None = None) -> list[Event]:
+        """What happened last: what was scheduled, handed over, cancelled, replaced, skipped, dead.
+
+        It is kept where the setting ``delayq_history`` says how many.
+
+        Args:
+            limit: At most so many.
+
+        Returns:
+            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
+            newest first. Task and queue are empty where this app does not know them.
+
+        Raises:
+            InvalidOption: *limit* is no whole number, or below 0.
+        """
+        return history.history(self.services, limit=limit)
 
     def check(self) -> Iterator[Finding]:
         """What in the store does not fit together, read slice by slice while one iterates.

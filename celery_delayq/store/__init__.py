@@ -20,7 +20,7 @@ from .entries import Entries
 from .ids import Target, checked_id, checked_name, target_of, target_of_key
 from .keys import Keys
 from .outcome import Outcome
-from .record import lane_for
+from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
@@ -29,12 +29,14 @@ from .values import (
     Cancelled,
     Counts,
     Entry,
+    Happened,
     LeasedEntry,
     NewEntry,
     Pause,
     Receipt,
     Seen,
     State,
+    What,
 )
 from .wakeup import Wakeup
 
@@ -48,6 +50,7 @@ __all__ = [
     "Entries",
     "Entry",
     "Finding",
+    "Happened",
     "Keys",
     "LeasedEntry",
     "Membership",
@@ -64,8 +67,10 @@ __all__ = [
     "State",
     "Target",
     "Wakeup",
+    "What",
     "checked_id",
     "checked_name",
+    "label_of",
     "lane_for",
     "new_name",
     "refusal_of",

@@ -16,10 +16,10 @@ from .calls import Calls, Member, Membership
 from .ids import Target, named, target_of
 from .keys import Keys
 from .outcome import Outcome
-from .record import Record
+from .record import NewRecord, Record
 from .schedule import Scheduler, too_late
 from .scripts import Scripts
-from .values import Cancelled, Counts, Entry, NewEntry, Pause, Receipt, State
+from .values import Cancelled, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
 
@@ -108,6 +108,24 @@ class Entries:
         outcome, rest = _outcome(who, answer)
         return outcome, int(rest) if rest else None
 
+    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+        """Give an entry another message; what it is, and when it is due, stays.
+
+        Args:
+            who: The entry.
+            seen_us: Its last change, as *new* was made of it; nothing is done where it is another.
+            new: Made by :meth:`Record.with_message`.
+        """
+        (answer,) = self._calls.call(
+            "edit",
+            target=target_of(who),
+            seen=seen_us,
+            destination=new.destination,
+            body=new.labels + new.body,
+            template=new.template,
+        )
+        return _outcome(who, answer)[0]
+
     def find(self, who: Target) -> Entry | None:
         """The entry, or ``None``.
 
@@ -189,6 +207,14 @@ class Entries:
             if not flat:
                 return
 
+    def history(self, limit: int) -> list[Happened]:
+        """What happened last, the newest first."""
+        events = []
+        for event in self._scripts.call("history", limit=limit):
+            with suppress(ValueError):  # somebody else's
+                events.append(Happened.read(event))
+        return events
+
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
         """Let what falls due in a lane be parked, from when this returns.
 
@@ -256,6 +282,7 @@ def _entry(task_id: str, state: State, record: Record, template: bytes | None) -
             message,
             changed_us=record.changed_us,
             extras=record.extras,
+            record=record,
         )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error

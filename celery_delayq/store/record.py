@@ -146,9 +146,12 @@ def labels_for(task: str, queue: str) -> bytes:
         task: The task's name; empty where it is not known.
         queue: The name of the queue that it was sent with.
     """
-    return NO_FLAGS + b"".join(
-        _sha1(one.encode(errors="surrogatepass"))[:LABEL_BYTES] for one in (task, queue)
-    )
+    return NO_FLAGS + label_of(task) + label_of(queue)
+
+
+def label_of(name: str) -> bytes:
+    """What a record has of the name of a task or queue."""
+    return _sha1(name.encode(errors="surrogatepass"))[:LABEL_BYTES]
 
 
 def lane_for(queue: str | None = None, task: str | None = None) -> bytes:
@@ -232,6 +235,26 @@ class Record:
     def extras(self) -> Extras:
         """Its key, tags and late policy."""
         return Extras.read(self.text[self._end : -LENGTH_DIGITS]) if self._has_extras else Extras()
+
+    @property
+    def is_for_list(self) -> bool:
+        """Whether it is bound for a list in this Redis, and not for a relay."""
+        return self.text[1:2] == b"L"
+
+    @property
+    def expires_ms(self) -> int | None:
+        """How many ms after its due time it expires, where that counts from there."""
+        if self.name is None:
+            return None
+        start = self.header_end + FORM + 1 + NAME_BYTES
+        _, _, expires, *_ = self.text[start:].split(b"\n", DIFFERING - 1)
+        return int(expires) if expires.startswith((b"+", b"-")) else None
+
+    def with_message(self, new: NewRecord) -> NewRecord:
+        """What is written of a new record that has this one's flags, labels and extras."""
+        start = self.header_end + FLAGS
+        labels = self.text[start : start + 1 + 2 * LABEL_BYTES]
+        return replace(new, labels=labels, body=new.body + self.text[self._end :])
 
     @property
     def _has_extras(self) -> bool:

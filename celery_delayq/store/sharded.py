@@ -1,7 +1,7 @@
 """The caller's steps over all shards: an id has one of them, a listing or a count has all.
 
 schedule, cancel, reschedule, find --shard_of(id)--> one shard's Entries
-waiting, counts, check --------------------------->  each shard's, put together
+waiting, counts, history, check ------------------>  each shard's, put together
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ..clock import When
@@ -19,7 +20,8 @@ from .entries import Entries, readable
 from .ids import Target, named
 from .keys import shard_of
 from .outcome import Outcome
-from .values import Cancelled, Counts, Entry, NewEntry, Pause, Receipt, State
+from .record import NewRecord
+from .values import Cancelled, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 
 class ShardedEntries:
@@ -76,6 +78,10 @@ class ShardedEntries:
         self._joined()
         return self._of(who).reschedule(who, when)
 
+    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+        self._joined()
+        return self._of(who).edit(who, seen_us, new)
+
     def find(self, who: Target) -> Entry | None:
         return self._of(who).find(who)
 
@@ -92,6 +98,12 @@ class ShardedEntries:
         """As :meth:`Entries.waiting`; equal due times of two shards in no promised order."""
         rows = (shard.rows(earliest_ms, end_ms) for shard in self._shards)
         return readable(heapq.merge(*rows, key=itemgetter(0, 1)))
+
+    def history(self, limit: int) -> list[Happened]:
+        """As :meth:`Entries.history`, of all shards together."""
+        events = (shard.history(limit) for shard in self._shards)
+        newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
+        return list(islice(newest_first, limit))
 
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
         """As :meth:`Entries.pause`, in each shard."""

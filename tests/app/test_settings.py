@@ -19,6 +19,8 @@ EXPECTED = {
     "delayq_capture_eta": "true or false",
     "delayq_min_delay": "a number of seconds from 0 to 86400",
     "delayq_once": "true or false",
+    "delayq_history": "a whole number of events from 0 to 10000",
+    "delayq_history_repeats": "true or false",
     "delayq_catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
 }
 
@@ -34,6 +36,8 @@ WRONG = [
     ("delayq_capture_eta", "no"),
     ("delayq_min_delay", None),
     ("delayq_once", 1),
+    ("delayq_history", 10_001),
+    ("delayq_history_repeats", 0),
     ("delayq_catch_up", 0),
 ]
 RIGHT = [
@@ -46,6 +50,8 @@ RIGHT = [
     ("delayq_capture_eta", True),
     ("delayq_min_delay", 0),
     ("delayq_once", True),
+    ("delayq_history", 10_000),
+    ("delayq_history_repeats", False),
     ("delayq_catch_up", 100),
 ]
 

@@ -17,6 +17,8 @@ DEFAULTS = {
     "min_delay": 0.0,
     "shards": 1,
     "once": False,
+    "history": 0,
+    "history_repeats": True,
     "catch_up": None,
 }
 EXPECTED = {
@@ -31,6 +33,8 @@ EXPECTED = {
     "min_delay": "a number of seconds from 0 to 86400",
     "shards": "a whole number of shards from 1 to 64",
     "once": "true or false",
+    "history": "a whole number of events from 0 to 10000",
+    "history_repeats": "true or false",
     "catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
 }
 ACCEPTED = [
@@ -45,6 +49,8 @@ ACCEPTED = [
     *(("min_delay", number) for number in (0, 0.5, 86_400)),
     *(("shards", number) for number in (1, 2, 64)),
     *(("once", choice) for choice in (True, False)),
+    *(("history", number) for number in (0, 1, 10_000)),
+    *(("history_repeats", choice) for choice in (True, False)),
     *(("catch_up", number) for number in (None, 0.1, 250, 1_000_000)),
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
@@ -61,6 +67,8 @@ REFUSED = [
     *(("max_message", value) for value in (0, 9_999, 100_000_001, 1e6, *NOT_NUMBERS)),
     *(("capture_eta", value) for value in (0, 1, None, "true", "no")),
     *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
+    *(("history", value) for value in (-1, 10_001, 10.0, *NOT_NUMBERS)),
+    *(("history_repeats", value) for value in (0, 1, None, "true", "no")),
     *(("shards", value) for value in (0, 65, -1, 1.5, *NOT_NUMBERS)),
     *(("once", value) for value in (0, 1, None, "true", "no")),
     *(("catch_up", value) for value in (0, 0.09, 1_000_001, -1, *NOT_NUMBERS[1:])),

@@ -22,6 +22,7 @@ KEYS[19]  fences_old       HASH  the same, older
 KEYS[20]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 KEYS[21]  outbox_messages  HASH  id -> whether it is certain (c or u), when it was cancelled, message
 KEYS[22]  meta             HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[23]  history          LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
@@ -87,6 +88,7 @@ local reply = end_call(call, (how == 'c' and 'done ' or 'uncertain ') .. id, ans
   fences_old, meta, {whole(call.now_us), message})
 if owes then owe(outbox, outbox_messages, call, id, how, message, 'cancelled') end
 depart(leaving, how, now, keys)
+write_history(history)
 -- It is done, and its caller is told so, also where he may not begin another generation; whoever
 -- hands over will.
 if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then
