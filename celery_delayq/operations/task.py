@@ -28,6 +28,7 @@ class ScheduledTask:
         error: What went wrong with it last, of one that was refused, or is dead.
         next_try: When one that was refused is tried again.
         dead_since: Since when it is dead.
+        cursor: Where it stands in the listing that it was read in; another one can go on behind it.
     """
 
     id: str
@@ -41,6 +42,7 @@ class ScheduledTask:
     error: str = ""
     next_try: datetime | None = None
     dead_since: datetime | None = None
+    cursor: str = field(default="", compare=False)
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _app: Celery | None = field(default=None, repr=False, compare=False)
 
@@ -59,6 +61,7 @@ class ScheduledTask:
             error=entry.reason,
             next_try=None if entry.next_try_ms is None else from_ms(entry.next_try_ms),
             dead_since=None if entry.since_ms is None else from_ms(entry.since_ms),
+            cursor=entry.cursor,
             _app=app,
         )
         try:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any
 
 from ..clock import MAX_DUE_MS, When
 from ..errors import DelayQError, UnreadableRecord
-from . import checking
+from . import checking, listing
 from .calls import Calls, Member, Membership
 from .ids import Target, named, target_of
 from .keys import Keys
+from .listing import Row, entry_of
 from .outcome import Outcome
 from .record import Record
 from .schedule import Scheduler, too_late
 from .scripts import Scripts
 from .values import Cancelled, Counts, Entry, Happened, NewEntry, Receipt, State
-
-Row = tuple[float, bytes, Record, bytes | None]
-
-PAGE = 200
-PAGE_BYTES = 4_000_000
 
 
 class Entries:
@@ -119,7 +113,7 @@ class Entries:
             return None
         state, task_id, whole, header_end, template, reason, attempts, next_try, since = found
         return replace(
-            _entry(
+            entry_of(
                 task_id.decode(errors="replace"), _state(state), Record(whole, header_end), template
             ),
             reason=reason.decode(errors="replace"),
@@ -159,35 +153,15 @@ class Entries:
         is rescheduled does not come again: so it ends, whatever is done with what it gives. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
-        return readable(self.rows(earliest_ms, end_ms))
+        return listing.readable(self.rows(0, earliest_ms, end_ms))
 
-    def rows(self, earliest_ms: int, end_ms: int) -> Iterator[Row]:
-        """The same as read: due time in ms, member, record and template; some come twice."""
-        indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
-        return heapq.merge(*indexes, key=itemgetter(0, 1))
+    def rows(self, shard: int, earliest_ms: int, end_ms: int, **options: Any) -> Iterator[Row]:
+        """The same as read; see :func:`listing.rows`."""
+        return listing.rows(self._scripts, shard, earliest_ms, end_ms, **options)
 
-    def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
-        score, order = str(earliest_ms - 1), 2**48
-        while True:
-            flat, known, shared = self._scripts.call(
-                "page",
-                index=name,
-                score=score,
-                order=order,
-                before=end_ms,
-                limit=PAGE,
-                max_bytes=PAGE_BYTES,
-            )
-            templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            words = iter(known.decode().split())
-            for member, text in zip(flat[::2], flat[1::2], strict=True):
-                score, header_end = next(words), int(next(words))
-                order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
-                if text:
-                    record = Record(text, header_end)
-                    yield float(score), member, record, templates.get(record.name)
-            if not flat:
-                return
+    def store(self) -> str:
+        """What tells this store from every other one."""
+        return listing.store_of(self._scripts)
 
     def history(self, limit: int) -> list[Happened]:
         """What happened last, the newest first."""
@@ -208,38 +182,10 @@ class Entries:
         return Counts(*numbers, min(known, default=None), now_us // 1000)
 
 
-def readable(rows: Iterable[Row]) -> Iterator[Entry]:
-    """The entries that *rows* have, each once, without those that cannot be read."""
-    given: set[int] = set()  # hashes, which take less than the members
-    for _, member, record, template in rows:
-        if hash(member) in given:
-            continue
-        given.add(hash(member))
-        task_id = member[6:].decode(errors="replace")
-        with suppress(UnreadableRecord):
-            yield _entry(task_id, State.SCHEDULED, record, template)
-
-
 def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
     """Note that ``REVOKED`` was stored for tasks."""
     stored = [word for one in cancelled for word in (one.task_id, one.when)]
     scripts.call("settle", stored=stored)
-
-
-def _entry(task_id: str, state: State, record: Record, template: bytes | None) -> Entry:
-    try:
-        message = record.message(task_id.encode(), template)
-        return Entry(
-            task_id,
-            state,
-            record.due_ms,
-            record.created_ms,
-            message,
-            changed_us=record.changed_us,
-            extras=record.extras,
-        )
-    except ValueError as error:
-        raise UnreadableRecord(task_id, str(error)) from error
 
 
 def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:

@@ -40,6 +40,7 @@ class Entry:
     ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
     ``attempts``: how often it was sent, or may have been.
     ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
+    ``cursor``: where it stands in a listing, if it was read in one.
     """
 
     task_id: str
@@ -53,6 +54,7 @@ class Entry:
     attempts: int = 0
     next_try_ms: int | None = None
     since_ms: int | None = None
+    cursor: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

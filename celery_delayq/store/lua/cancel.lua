@@ -88,7 +88,7 @@ local reply = end_call(call, (how == 'c' and 'done ' or 'uncertain ') .. id, ans
   fences_old, meta, {whole(call.now_us), message})
 if owes then owe(outbox, outbox_messages, call, id, how, message, 'cancelled') end
 depart(leaving, how, now, keys)
-write_history(history)
+past.write(history)
 -- It is done, and its caller is told so, also where he may not begin another generation; whoever
 -- hands over will.
 if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then
