@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import changing, checking, history, reading
+from ..operations import changing, checking, editing, history, pausing, reading
+from ..operations.editing import KEPT, Changes
 from ..operations.history import Event
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
@@ -26,7 +27,7 @@ from ..scheduling.bulk import Bulk, Item
 from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
-from ..store import Counts, Finding, Outcome, State
+from ..store import Counts, Finding, Outcome, Pause, State
 from . import contract, registry, signals
 from .calls import call_signature
 from .results import ScheduledResult, held
@@ -214,7 +215,92 @@ class DelayQ:
         when = one_of(self.services.timezone, at=at, after=after, by=by)
         return changing.reschedule(self.services, task_id, when)[0]
 
+    def pause(
+        self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
+    ) -> None:
+        """Hand over nothing of a queue, of a task, or at all, until it is resumed.
+
+        It is in force when this returns. What a scanner is publishing this moment still goes. What
+        is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
+
+        Args:
+            queue: The queue: the name that tasks were sent with, or their routing key.
+            task: The task, or its name.
+            late: Whether tasks with a grace count as late for that time.
+
+        Raises:
+            InvalidOption: not a name, or both a queue and a task.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        pausing.pause(self.services, queue=queue, task=task, late=late)
+
+    def resume(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | Task | None = None,
+        rate: float | None = None,
+    ) -> bool:
+        """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
+
+        Args:
+            queue: As for :meth:`pause`.
+            task: As for :meth:`pause`.
+            rate: At how many tasks a second what has fallen due goes, in the order of due times; by
+                default as fast as it can. What falls due from now on goes at once.
+
+        Returns:
+            Whether it was paused, or coming back.
+
+        Raises:
+            InvalidOption: not a name, or not a rate from 0.001 to 1,000,000.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        return pausing.resume(self.services, queue=queue, task=task, rate=rate)
+
+    def edit(
+        self,
+        task_id: Named | None = None,
+        *,
+        key: str | None = None,
+        args: Sequence[Any] = KEPT,
+        kwargs: Mapping[str, Any] = KEPT,
+        priority: int | None = KEPT,
+        expires: float | timedelta | datetime | str | None = KEPT,
+        if_revision: int | None = None,
+    ) -> Outcome:
+        """Give a scheduled task other arguments, another priority or expiry; all else stays.
+
+        What is not given stays as it is. The message keeps its serializer, compression, headers
+        and links; it is not routed anew, and no signal of Celery's is sent.
+
+        Args:
+            task_id: What scheduling returned, or its id, as text or a UUID.
+            key: Its unique key, in place of an id.
+            args: All positional arguments. An ``argsrepr`` of the call's own stays.
+            kwargs: All keyword arguments.
+            priority: 0 to 255, as the broker takes it; ``None``: the broker's default.
+            expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
+                text; ``None``: never.
+            if_revision: Only if the task's ``revision`` is still this one.
+
+        Returns:
+            ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
+
+        Raises:
+            InvalidOption: nothing is given, or something that cannot be; the arguments that it has
+                cannot be read; it is a canvas (``NotATask``).
+            TypeError: the arguments do not fit the task.
+            MessageTooLarge: larger than ``delayq_max_message``.
+        """
+        changes = Changes(args, kwargs, priority, expires)
+        return editing.edit(self.services, task_id, changes, key=key, if_revision=if_revision)
+
     # Reading.
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or coming back, and how many tasks are due there."""
+        return pausing.pauses(self.services)
 
     def get(self, task_id: Named) -> ScheduledTask | None:
         """A scheduled task, or ``None``.

@@ -20,7 +20,7 @@ from .entries import Entries
 from .ids import Target, checked_id, checked_name, target_of, target_of_key
 from .keys import Keys
 from .outcome import Outcome
-from .record import label_of
+from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
@@ -32,6 +32,7 @@ from .values import (
     Happened,
     LeasedEntry,
     NewEntry,
+    Pause,
     Receipt,
     Seen,
     State,
@@ -55,6 +56,7 @@ __all__ = [
     "Membership",
     "NewEntry",
     "Outcome",
+    "Pause",
     "PooledConnection",
     "Receipt",
     "Refusal",
@@ -69,6 +71,7 @@ __all__ = [
     "checked_id",
     "checked_name",
     "label_of",
+    "lane_for",
     "new_name",
     "refusal_of",
     "target_of",

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..clock import MAX_DUE_MS, When
+from ..clock import MAX_DUE_MS, When, from_ms
 from ..errors import DelayQError, UnreadableRecord
 from . import checking, listing
 from .calls import Calls, Member, Membership
@@ -15,10 +15,10 @@ from .ids import Target, named, target_of
 from .keys import Keys
 from .listing import Row, entry_of
 from .outcome import Outcome
-from .record import Record
+from .record import NewRecord, Record
 from .schedule import Scheduler, too_late
 from .scripts import Scripts
-from .values import Cancelled, Counts, Entry, Happened, NewEntry, Receipt, State
+from .values import Cancelled, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 
 class Entries:
@@ -102,6 +102,24 @@ class Entries:
         outcome, rest = _outcome(who, answer)
         return outcome, int(rest) if rest else None
 
+    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+        """Give an entry another message; what it is, and when it is due, stays.
+
+        Args:
+            who: The entry.
+            seen_us: Its last change, as *new* was made of it; nothing is done where it is another.
+            new: Made by :meth:`Record.with_message`.
+        """
+        (answer,) = self._calls.call(
+            "edit",
+            target=target_of(who),
+            seen=seen_us,
+            destination=new.destination,
+            body=new.labels + new.body,
+            template=new.template,
+        )
+        return _outcome(who, answer)[0]
+
     def find(self, who: Target) -> Entry | None:
         """The entry, or ``None``.
 
@@ -171,6 +189,32 @@ class Entries:
                 events.append(Happened.read(event))
         return events
 
+    def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
+        """Let what falls due in a lane be parked, from when this returns.
+
+        Args:
+            lane: As :func:`lane_for` says.
+            name: Of the queue or task, to be shown.
+            late: Whether what is parked counts as late for that time.
+        """
+        self._calls.call("pause", lane=lane, called=name, late=int(late))
+
+    def resume(self, lane: bytes, rate: float | None = None) -> bool:
+        """Let what is parked in a lane come back, *rate* a second; whether it was paused."""
+        (answer,) = self._calls.call("resume", lane=lane, rate=rate or 0)
+        return bool(answer == b"done")
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or comes back."""
+        found: dict[bytes, Pause] = {}
+        cursor: Any = 0
+        while True:
+            cursor, flat = self._scripts.call("pauses", cursor=cursor, count=listing.PAGE)
+            for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
+                found[lane] = _pause(lane, facts)
+            if int(cursor) == 0:
+                return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""
         return checking.check(self._scripts)
@@ -179,7 +223,8 @@ class Entries:
         """All counts at one instant."""
         now_us, *numbers, due, relay = self._scripts.call("counts")
         known = [head for head in (due, relay) if head >= 0]
-        return Counts(*numbers, min(known, default=None), now_us // 1000)
+        numbers += [min(known, default=None), now_us // 1000]
+        return Counts(*numbers)
 
 
 def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
@@ -193,6 +238,20 @@ def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
     word, _, rest = answer.partition(b" ")
     _refuse_unreadable(who, word, rest)
     return Outcome(word.decode()), rest
+
+
+def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
+    name, back, since, late, rate, parked = facts
+    kind, text = lane[:1], name.decode(errors="replace")
+    return Pause(
+        queue=text if kind == b"q" else None,
+        task=text if kind == b"t" else None,
+        since=from_ms(int(since) // 1000),
+        late=bool(late),
+        parked=parked,
+        resumed=bool(back),
+        rate=float(rate) or None,
+    )
 
 
 def _time(ms: int) -> int | None:

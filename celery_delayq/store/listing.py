@@ -197,6 +197,7 @@ def entry_of(task_id: str, state: State, record: Record, template: bytes | None)
             message,
             changed_us=record.changed_us,
             extras=record.extras,
+            record=record,
         )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -11,6 +11,8 @@ from .. import clock
 from ..clock import EPOCH, When
 from .outcome import Outcome
 from .record import Extras, NewRecord, Record
+
+NO_RECORD = Record(b"", 0)
 
 
 class What(str, Enum):
@@ -54,6 +56,7 @@ class Entry:
     attempts: int = 0
     next_try_ms: int | None = None
     since_ms: int | None = None
+    record: Record = field(default=NO_RECORD, repr=False, compare=False)
     cursor: str = field(default="", compare=False)
 
 
@@ -74,6 +77,40 @@ class Counts:
     refused: int
     next_due_ms: int | None
     now_ms: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What is paused: a queue, a task, or neither, which is everything.
+
+    Attributes:
+        queue: The queue that is paused, or ``None``.
+        task: The name of the task that is paused, or ``None``.
+        since: When it was.
+        late: Whether it counts as lateness for entries with a late policy.
+        parked: How many entries fell due meanwhile, and are still here.
+        resumed: Whether they are coming back.
+        rate: How many of them come back a second at most; ``None``: as fast as it goes.
+    """
+
+    queue: str | None
+    task: str | None
+    since: datetime
+    late: bool
+    parked: int
+    resumed: bool
+    rate: float | None
+
+    def and_of(self, other: Pause) -> Pause:
+        """The same of two shards: it comes back where both do."""
+        rates = [one.rate for one in (self, other) if one.rate is not None]
+        return replace(
+            self,
+            since=min(self.since, other.since),
+            parked=self.parked + other.parked,
+            resumed=self.resumed and other.resumed,
+            rate=sum(rates) if rates else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -119,29 +156,6 @@ _WHAT = {
     b"k": What.SKIPPED,
     b"d": What.DEAD,
 }
-
-
-@dataclass(frozen=True)
-class Pause:
-    """What is paused: a queue, a task, or neither, which is everything.
-
-    Attributes:
-        queue: The queue that is paused, or ``None``.
-        task: The name of the task that is paused, or ``None``.
-        since: When it was.
-        late: Whether it counts as lateness for entries with a late policy.
-        parked: How many entries fell due meanwhile, and are still here.
-        resumed: Whether they are coming back.
-        rate: How many of them come back a second at most; ``None``: as fast as it goes.
-    """
-
-    queue: str | None
-    task: str | None
-    since: datetime
-    late: bool
-    parked: int
-    resumed: bool
-    rate: float | None
 
 
 @dataclass(frozen=True)
@@ -286,4 +300,13 @@ class Claimed(NamedTuple):
     @property
     def met(self) -> int:
         """How many due entries it dealt with."""
-        return sum(map(len, self[:3])) + self.parked
+        return len(self.entries) + len(self.dead) + len(self.skipped) + self.parked
+
+    def and_of(self, other: Claimed) -> Claimed:
+        """The same of two claims."""
+        return Claimed(
+            self.entries + other.entries,
+            self.dead + other.dead,
+            self.skipped + other.skipped,
+            self.parked + other.parked,
+        )

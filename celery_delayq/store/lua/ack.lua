@@ -51,7 +51,7 @@ for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
 if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #ids > 0 then
-  fence_young(young, fences)
+  fence_young(young, fences, now_us)
   depart(leaving, 'h', now, keys)
   past.write(history)
 end

@@ -219,7 +219,7 @@ if pace then spend(pace, spent, meta) end
 -- rolled back, and must not lose what it pushed.
 local handed_over = 0
 for _, full in ipairs(lists) do
-  fence_young(full.young, fences)
+  fence_young(full.young, fences, now_us)
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
     put_off(full, full.key .. ': ' .. pushed.err)

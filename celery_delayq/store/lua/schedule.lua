@@ -171,8 +171,9 @@ local function schedule(at)
     redis.call('HDEL', errors, id)
     redis.call('ZREM', dead, RECORDLESS .. id)
   end
-  -- It is no longer revoked.
-  if is_owing then
+  -- It is no longer revoked, be it by an entry of this very call.
+  if is_owing or step.owed[id] then
+    step.owed[id] = nil
     redis.call('HDEL', outbox_messages, id)
     redis.call('ZREM', outbox, id)
   end
@@ -198,6 +199,10 @@ if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
 past.write(history)
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(templates) end
+local revoked = {}
+for _, one in pairs(step.owed) do
+  for _, word in ipairs(one) do revoked[#revoked + 1] = word end
+end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
 return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta,
-  #step.owed > 0 and {step.owed} or nil)
+  #revoked > 0 and {revoked} or nil)

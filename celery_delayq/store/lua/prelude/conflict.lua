@@ -1,7 +1,8 @@
 --[[ Conflicts: what becomes of a new entry where another has its id, or waits under its key.
 
 What the functions share is `step`: the call, and since when it was issued; keys, places; owes and brought, as
-schedule.lua has them; and what they note in it: bytes that were read, owed, asked, templates in cache.
+schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
+templates in cache.
 ]]
 -- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
 local function present(step, id)
@@ -56,7 +57,7 @@ end
 
 -- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
 local function owe_one(step, id, how, message, why)
-  for _, word in ipairs({id, how, whole(step.call.now_us), message, why}) do step.owed[#step.owed + 1] = word end
+  step.owed[id] = {id, how, whole(step.call.now_us), message, why}
   if step.owes > 0 then owe(step.keys.outbox, step.keys.outbox_messages, step.call, id, how, message, why) end
 end
 

@@ -62,12 +62,13 @@ local function note_young(young, recent, id, record, header_end)
 end
 
 -- Refuse what was asked for the young ones before their last change; before they leave, as that cannot fail.
--- Under its key something newer may have been done than to the entry that leaves: that fence stays.
-local function fence_young(young, fences)
+-- Under its key something newer may have been done than to the entry that leaves: that fence stays, unless it is
+-- of a time before Redis's clock was set back.
+local function fence_young(young, fences, now_us)
   if #young > 0 then redis.call('HSET', fences, unpack(young)) end
   for name, changed in pairs(young.keyed or {}) do
     local since = redis.call('HGET', fences, name)
-    if not since or since < changed then redis.call('HSET', fences, name, changed) end
+    if not since or since < changed or since > seven_bytes(now_us) then redis.call('HSET', fences, name, changed) end
   end
 end
 
