@@ -250,16 +250,30 @@ class DelayQ(Changes):
         after_due: TimeInput | None = None,
         before_due: TimeInput | None = None,
         limit: int | None = None,
+        cursor: str | None = None,
     ) -> Iterator[ScheduledTask]:
         """Waiting tasks in due order, read page by page while one iterates.
+
+        What is paused, or was refused and will be tried again, waits as well.
 
         Args:
             after_due: Only tasks due at this time or later.
             before_due: Only tasks due earlier than this.
             limit: At most so many.
+            cursor: Go on behind the task of an earlier list that has this ``cursor``. It can be
+                stored. What comes and goes meanwhile makes no task come twice, or be left out,
+                whose due time stays.
+
+        Raises:
+            InvalidOption: *cursor* is none, or that of another store.
+            InvalidDueTime: *after_due* or *before_due* is no time.
         """
         return reading.waiting(
-            self.services, after_due=after_due, before_due=before_due, limit=limit
+            self.services,
+            after_due=after_due,
+            before_due=before_due,
+            limit=limit,
+            cursor=cursor,
         )
 
     def counts(self) -> Counts:

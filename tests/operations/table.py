@@ -286,6 +286,5 @@ def words(line: str, task_id: str = "a") -> list[str]:
 
 
 def keys_of(operation: Operation) -> list[str]:
-    """Every key that its script may touch; where the caller chooses one, each that it can be."""
-    names = load()[operation.script].keys
-    return [key for name in names for key in (("due", "relay") if name == "index" else (name,))]
+    """Every key that its script may touch."""
+    return list(load()[operation.script].keys)

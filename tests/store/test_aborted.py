@@ -83,8 +83,8 @@ class StoppableScripts(ClockedScripts):
         self.name, self.nth, self.side = name, nth, side
         self._calls.clear()
 
-    def _prepare(self, name, index):
-        call = super()._prepare(name, index)
+    def _prepare(self, name):
+        call = super()._prepare(name)
         if name != self.name:
             return call
         text, _ = sites_of(call.script.text, self.writes)
@@ -92,7 +92,7 @@ class StoppableScripts(ClockedScripts):
         script = replace(call.script, text=text, sha=f"{name}-{self.nth}-{self.side}")
         # Never known by that digest, so it is sent whole each time.
         call = replace(call, script=script, by_sha=packed(["EVALSHA", "0" * 40]))
-        self._calls[name, index] = call
+        self._calls[name] = call
         return call
 
 

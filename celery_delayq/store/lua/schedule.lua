@@ -179,7 +179,7 @@ local function schedule(at)
   end
   if own then displace(step, own, new) end
   if holder then displace(step, holder, new) end
-  if happened then note_event('s', now, told_of(padded(text) .. sub(body, 2, 13), id, key)) end
+  if past.kept then past.note('s', now, past.told_of(padded(text) .. sub(body, 2, 13), id, key)) end
   earliest = math.min(earliest, when)
   return text .. (holder and quoted(holder.id) or '')
 end
@@ -196,7 +196,7 @@ for name, unused in pairs(sharing) do
   if unused > 0 then drop_template(templates, template_uses, name, unused) end
 end
 if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
-write_history(history)
+past.write(history)
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(templates) end
 local revoked = {}

@@ -114,7 +114,7 @@ local function displace(step, entry, new)
   local line = lines_for(entry.record, entry.header_end, step.keys.templates, step.cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
   owe_one(step, entry.id, how, message, 'replaced by ' .. new.id)
-  leaving.what = REPLACED
+  leaving.what = past.REPLACED
   fence(step.call, entry.id, step.keys.fences)
   depart(leaving, how, step.now, step.keys)
 end
