@@ -368,6 +368,18 @@ def up_again(ready):
     ready.store.set_ms(NOW_MS + 6000)
 
 
+def parked(ready):
+    paused(ready)
+    ready.engine.hand_over()
+
+
+def put_off(ready):
+    """Its list refuses what is due; "list" waits for its next try."""
+    ready.store.raw.set("celery", "text")
+    ready.engine.hand_over()
+    ready.store.raw.delete("celery")
+
+
 def too_late(ready):
     """Skipped, and REVOKED is owed for it."""
     ready.engine._owes = 1
@@ -431,6 +443,8 @@ CASES = [
     Case("reschedule", "attempted", _reschedule("claimed"), uncertain),
     Case("edit", "grows", _edit("list", LARGE)),
     Case("edit", "grows when dead", _edit("dead", LARGE)),
+    Case("edit", "grows when refused", _edit("list", LARGE), put_off),
+    Case("edit", "grows when paused", _edit("list", LARGE), parked),
     Case("edit", "claimed", _edit("claimed")),
     Case("edit", "grows when claimed", _edit("claimed", LARGE)),
     Case("edit", "attempted", _edit("claimed", LARGE), uncertain),
