@@ -298,7 +298,7 @@ def _edit(task_id, payload="new", *, share=True, lines=None):
 
 
 def _edit_nothing(ready):
-    ready.store.entries.edit("nobody", 0, NewRecord(b"", b"", b""))
+    ready.store.entries.edit("nobody", None, NewRecord(b"", b"", b""))
 
 
 def extras(ready):
