@@ -252,7 +252,7 @@ class _Configured:
     def take_over(self, earlier: _Configured) -> None:
         """Go on with the store of earlier settings, or close it where it is not the same."""
         mine, theirs = self.settings, earlier.settings
-        same = ("url", "prefix", "timeout", "shards")
+        same = ("url", "prefix", "timeout", "shards", "history", "history_repeats")
         if all(getattr(mine, name) == getattr(theirs, name) for name in same):
             made = ("endpoint", "store_is_broker", "membership", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
@@ -281,7 +281,14 @@ class _Configured:
     @cached_property
     def membership(self) -> Membership:
         broker, settings = self._broker(), self.settings
-        return Membership(settings.timeout, broker.kind, broker.hosts, settings.shards)
+        return Membership(
+            settings.timeout,
+            broker.kind,
+            broker.hosts,
+            settings.shards,
+            settings.history,
+            settings.history_repeats,
+        )
 
     @cached_property
     def entries(self) -> ShardedEntries:

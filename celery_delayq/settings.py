@@ -77,6 +77,7 @@ def _without_secret(pair: str) -> str:
 
 
 MOST_SHARDS = 64
+LONGEST_HISTORY = 10_000
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -168,6 +169,22 @@ SETTINGS: tuple[Setting, ...] = (
         "A worker drops a relayed task of which another copy has been at a worker before.",
         lambda value: isinstance(value, bool),
     ),
+    Setting(
+        "history",
+        0,
+        "events",
+        f"a whole number of events from 0 to {LONGEST_HISTORY}",
+        "How many of the last events `delayq.history()` has; 0: none are kept.",
+        _number(0, LONGEST_HISTORY, whole=True),
+    ),
+    Setting(
+        "history_repeats",
+        True,
+        "true or false",
+        "true or false",
+        "False: an event that equals the one before (same task and key, or id) is left out.",
+        lambda value: isinstance(value, bool),
+    ),
     # Over several nodes of a Redis Cluster, which the store cannot be in yet; on one Redis, more
     # than one shard works, and gains nothing.
     Setting(
@@ -197,6 +214,8 @@ class Settings:
     min_delay: float
     catch_up: float | None
     once: bool
+    history: int
+    history_repeats: bool
     shards: int
 
     @classmethod

@@ -16,7 +16,8 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import checking, reading
+from ..operations import checking, history, reading
+from ..operations.history import Event
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..revoked import has_backend, mark_revoked
@@ -224,6 +225,23 @@ class DelayQ(Changes):
     def handed_over(self, task_id: Named) -> datetime | None:
         """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
         return reading.handed_over(self.services, task_id)
+
+    def history(self, limit: int | None = None) -> list[Event]:
+        """What happened last: what was scheduled, handed over, cancelled, replaced, skipped, dead.
+
+        It is kept where the setting ``delayq_history`` says how many.
+
+        Args:
+            limit: At most so many.
+
+        Returns:
+            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
+            newest first. Task and queue are empty where this app does not know them.
+
+        Raises:
+            InvalidOption: *limit* is no whole number, or below 0.
+        """
+        return history.history(self.services, limit=limit)
 
     def check(self) -> Iterator[Finding]:
         """What in the store does not fit together, read slice by slice while one iterates.

@@ -2,6 +2,7 @@
 
     results, control, CLI, DelayQ ---> reading    find, waiting, counts, state, handed_over
                                   ---> checking   check
+                  ---> history    history
                   ---> changing   cancel, reschedule
                                           |
                                           +-----> revoked: REVOKED in the result backend

@@ -30,8 +30,7 @@ def waiting(
     limit: int | None = None,
 ) -> Iterator[ScheduledTask]:
     """Waiting tasks in due order, read page by page; see :meth:`DelayQ.tasks`."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidOption("limit", limit, "a whole number of tasks from 0")
+    check_limit(limit, "tasks")
     zone = services.timezone
     earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
     end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
@@ -39,6 +38,12 @@ def waiting(
     tasks = (ScheduledTask.of(entry, services.app) for entry in entries)
     # More than islice can count to is more than there can be.
     return islice(tasks, None if limit is None else min(limit, maxsize))
+
+
+def check_limit(limit: int | None, things: str) -> None:
+    """Raise where *limit* cannot be how many *things* one wants at most."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidOption("limit", limit, f"a whole number of {things} from 0")
 
 
 def counts(services: Services) -> Counts:

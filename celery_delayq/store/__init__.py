@@ -21,6 +21,7 @@ from .entries import Entries
 from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
 from .keys import Keys
 from .outcome import Outcome
+from .record import label_of
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
@@ -31,11 +32,13 @@ from .values import (
     Change,
     Counts,
     Entry,
+    Happened,
     LeasedEntry,
     NewEntry,
     Receipt,
     Seen,
     State,
+    What,
 )
 from .wakeup import Wakeup
 
@@ -53,6 +56,7 @@ __all__ = [
     "Entries",
     "Entry",
     "Finding",
+    "Happened",
     "Keys",
     "LeasedEntry",
     "Membership",
@@ -70,8 +74,10 @@ __all__ = [
     "State",
     "Target",
     "Wakeup",
+    "What",
     "checked_id",
     "checked_name",
+    "label_of",
     "new_name",
     "refusal_of",
     "target_of",

@@ -26,7 +26,7 @@ from .scripts import Scripts
 
 AGAIN = 0.1  # seconds between two requests of a call that may have run, or meet the same refusal
 OPERATION_BYTES = 12
-STORE_BYTES = 8  # of a store's name
+STORE_BYTES = 8  # of what tells a store from every other one
 DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
 
 # Why a call ended that had no other answer than this verdict.
@@ -49,12 +49,22 @@ class Membership:
         broker: The broker's transport, virtual host and prefix of keys.
         hosts: Where the broker is; a name may differ from an address, so this is only warned of.
         shards: Over how many shards the entries are spread.
+        history: How many events the history has, at most; 0: there is none. Where processes
+            differ, the last that joined decides.
+        repeats: Whether it has events that equal the one before.
     """
 
     timeout: float
     broker: str = ""
     hosts: str = ""
     shards: int = 1
+    history: int = 0
+    repeats: bool = True
+
+    @property
+    def kept(self) -> str:
+        """What the store is to note of its history; see ``lua/prelude/history.lua``."""
+        return f"{self.history} {int(self.repeats)}" if self.history else ""
 
 
 class RedisTime:
@@ -82,11 +92,15 @@ class Member:
         scripts: The store's.
         membership: What this process has.
         scanner: Whether it hands over; a scanner decides which broker is the store's.
+
+    Attributes:
+        time: Redis's clock.
+        store: What tells the store from every other one, as it was when this process joined.
     """
 
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
         self.time = RedisTime()
-        self.store = ""  # its name, once joined; another one after FLUSHALL
+        self.store = ""
         self._scripts = scripts
         self._ours = membership
         self._scanner = scanner
@@ -115,6 +129,7 @@ class Member:
                 broker=ours.broker,
                 hosts=ours.hosts,
                 scanner=int(self._scanner),
+                kept=ours.kept,
                 store=os.urandom(STORE_BYTES).hex(),
             )
         except StoreUnavailable as error:
@@ -122,14 +137,15 @@ class Member:
             raise StoreUnavailable(step, error.why, False) from error.__cause__
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
-        schema, shards, broker, hosts, store = (word.decode(errors="replace") for word in known)
+        schema, shards, broker, hosts, self.store = (
+            word.decode(errors="replace") for word in known
+        )
         _agree("layout", schema, SCHEMA)
         _agree("number of shards", shards, str(ours.shards))
         if self._scanner:
             _agree("broker", broker, ours.broker)
         self._warn((broker, hosts))
         self.time.learn(now_us)
-        self.store = store
 
     def _warn(self, theirs: tuple[str, str]) -> None:
         ours = self._ours.broker, self._ours.hosts

@@ -7,6 +7,7 @@ import math
 import os
 import socket
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from .. import clock
 from ..errors import StoreUnavailable
@@ -60,7 +61,10 @@ class Engine:
         self._lease_ms = round(lease * 1000)
         self._alive = alive
         self._joined = False
-        self._late = {"catch_up": (catch_up or 0) / membership.shards, "owes": int(owes)}
+        self._late: dict[str, Any] = {
+            "catch_up": (catch_up or 0) / membership.shards,
+            "owes": int(owes),
+        }
         self._beat_again = 0.0
         self._claims = itertools.count(1)
 
@@ -135,7 +139,7 @@ class Engine:
                 if not claimed.met:
                     raise
                 break
-            claimed = Claimed(*(one + more for one, more in zip(claimed, some, strict=True)))
+            claimed = claimed.and_more(some)
             if some.met < wanted:
                 break
         return claimed

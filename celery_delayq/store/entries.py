@@ -21,7 +21,7 @@ from .record import Record
 from .schedule import Scheduler
 from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
-from .values import Cancelled, Change, Counts, Entry, NewEntry, Receipt, State
+from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
 
@@ -225,6 +225,14 @@ class Entries:
                     entry = _entry(task_id, state, seen.record, seen.template)
             yield seen.member, replace(entry, reason=seen.error)
 
+    def history(self, limit: int) -> list[Happened]:
+        """What happened last, the newest first."""
+        events = []
+        for event in self._scripts.call("history", limit=limit):
+            with suppress(ValueError):  # somebody else's
+                events.append(Happened.read(event))
+        return events
+
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""
         return checking.check(self._scripts)
@@ -233,7 +241,8 @@ class Entries:
         """All counts at one instant."""
         now_us, *numbers, due, relay = self._scripts.call("counts")
         known = [head for head in (due, relay) if head >= 0]
-        return Counts(*numbers, min(known, default=None), now_us // 1000)
+        numbers += [min(known, default=None), now_us // 1000]
+        return Counts(*numbers)
 
 
 def readable(rows: Iterable[Row]) -> Iterator[Entry]:

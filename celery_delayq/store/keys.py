@@ -43,6 +43,7 @@ KEYS: dict[str, str] = {
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
     "arrived": "HASH  mark of a hand-over -> attempt that was first; since, last -> when, ms",
     "arrived_old": "HASH  the generation before; see `delayq_once`",
+    "history": "LIST  what happened last, the newest first, if that is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "timer": "STRING  which scanner is up next, and when: it is told of anything due before",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",

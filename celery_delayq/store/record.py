@@ -146,9 +146,12 @@ def labels_for(task: str, queue: str) -> bytes:
         task: The task's name; empty where it is not known.
         queue: The name of the queue that it was sent with.
     """
-    return NO_FLAGS + b"".join(
-        _sha1(one.encode(errors="surrogatepass"))[:LABEL_BYTES] for one in (task, queue)
-    )
+    return NO_FLAGS + label_of(task) + label_of(queue)
+
+
+def label_of(name: str) -> bytes:
+    """What a record has of the name of a task or queue."""
+    return _sha1(name.encode(errors="surrogatepass"))[:LABEL_BYTES]
 
 
 def lane_for(queue: str | None = None, task: str | None = None) -> bytes:

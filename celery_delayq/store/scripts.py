@@ -26,8 +26,8 @@ _KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
-    "record", "extras", "message", "writing", "call", "left", "due", "claims", "entry", "late",
-    "lanes", "pace", "conflict", "targets",
+    "record", "history", "extras", "message", "writing", "call", "left", "due", "claims", "entry",
+    "late", "lanes", "pace", "conflict", "targets",
 )  # fmt: skip
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
@@ -49,7 +49,9 @@ class Script:
         header = source.partition("]]\n")[0]
         arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
         keys = tuple(word for _, word in _KEY.findall(header))
-        text = used_of(prelude, source) + _naming(keys, source) + source
+        # Its own locals are those of a function, as Lua has room for 200 of each.
+        body = f"local function main()\n{_naming(keys, source)}{source}\nend\nreturn main()\n"
+        text = used_of(prelude, source) + body
         return cls(
             name=name,
             text=text,
@@ -91,10 +93,14 @@ def used_of(prelude: str, source: str) -> str:
 
 
 def _naming(keys: Sequence[str], source: str) -> str:
-    """What gives a script its keys by the names in its header; all in `keys`, where it says so."""
-    named = f"local {', '.join(keys)} = unpack(KEYS)\n" if keys else ""
-    if "keys" in _words(source):
-        named += f"local keys = {{{', '.join(f'{key} = {key}' for key in keys)}}}\n"
+    """What gives a script those of its keys that it names; and all, in `keys`, where it says so."""
+    words = _words(source)
+    named = "".join(
+        f"local {key} = KEYS[{place}]\n" for place, key in enumerate(keys, 1) if key in words
+    )
+    if "keys" in words:
+        pairs = ", ".join(f"{key} = KEYS[{place}]" for place, key in enumerate(keys, 1))
+        named += f"local keys = {{{pairs}}}\n"
     return named
 
 

@@ -1,7 +1,7 @@
 """The caller's steps over all shards: an id has one of them, a listing or a count has all.
 
 schedule, cancel, reschedule, find --shard_of(id)--> one shard's Entries
-waiting, counts, check --------------------------->  each shard's, put together
+waiting, counts, history, check ------------------>  each shard's, put together
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ..clock import When
@@ -19,7 +20,7 @@ from .entries import Entries, readable
 from .ids import Target, named
 from .keys import shard_of
 from .outcome import Outcome
-from .values import Cancelled, Change, Counts, Entry, NewEntry, Receipt, State
+from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Receipt, State
 
 
 class ShardedEntries:
@@ -102,6 +103,12 @@ class ShardedEntries:
         """As :meth:`Entries.waiting`; equal due times of two shards in no promised order."""
         rows = (shard.rows(earliest_ms, end_ms) for shard in self._shards)
         return readable(heapq.merge(*rows, key=itemgetter(0, 1)))
+
+    def history(self, limit: int) -> list[Happened]:
+        """As :meth:`Entries.history`, of all shards together."""
+        events = (shard.history(limit) for shard in self._shards)
+        newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
+        return list(islice(newest_first, limit))
 
     def check(self) -> Iterator[Finding]:
         """As :meth:`Entries.check`, shard by shard."""

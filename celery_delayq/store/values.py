@@ -14,6 +14,17 @@ from .outcome import Outcome
 from .record import Extras, NewRecord, Record
 
 
+class What(str, Enum):
+    """What happened to an entry."""
+
+    SCHEDULED = "scheduled"
+    HANDED_OVER = "handed_over"
+    CANCELLED = "cancelled"
+    REPLACED = "replaced"
+    SKIPPED = "skipped"
+    DEAD = "dead"
+
+
 class State(str, Enum):
     """Where an entry stands."""
 
@@ -85,6 +96,51 @@ class Pause:
     parked: int
     resumed: bool
     rate: float | None
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One event of the history; ``lua/prelude/history.lua`` has its layout.
+
+    ``labels``: of task and queue, as in the record; ``None``, as is the due time, where the record
+    could not be read.
+    """
+
+    what: What
+    when_ms: int
+    due_ms: int | None
+    labels: tuple[bytes, bytes] | None
+    task_id: str
+    key: str
+
+    @classmethod
+    def read(cls, event: bytes) -> Happened:
+        """What a script wrote.
+
+        Raises:
+            ValueError: somebody else wrote it.
+        """
+        due, id_end = event[14:27].strip(), 42 + int(event[39:42])
+        if event[:1] not in _WHAT:
+            raise ValueError(f"no event begins with {event[:1]!r}")
+        return cls(
+            _WHAT[event[:1]],
+            int(event[1:14]),
+            int(due) if due else None,
+            (event[27:33], event[33:39]) if due else None,
+            event[42:id_end].decode(errors="replace"),
+            event[id_end:].decode(errors="replace"),
+        )
+
+
+_WHAT = {
+    b"s": What.SCHEDULED,
+    b"h": What.HANDED_OVER,
+    b"c": What.CANCELLED,
+    b"r": What.REPLACED,
+    b"k": What.SKIPPED,
+    b"d": What.DEAD,
+}
 
 
 @dataclass(frozen=True)
@@ -246,4 +302,12 @@ class Claimed(NamedTuple):
     @property
     def met(self) -> int:
         """How many due entries it dealt with."""
-        return sum(map(len, self[:3])) + self.parked
+        return len(self.entries) + len(self.dead) + len(self.skipped) + self.parked
+
+    def and_more(self, more: Claimed) -> Claimed:
+        return Claimed(
+            self.entries + more.entries,
+            self.dead + more.dead,
+            self.skipped + more.skipped,
+            self.parked + more.parked,
+        )

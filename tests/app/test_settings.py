@@ -19,6 +19,8 @@ EXPECTED = {
     "delayq_capture_eta": "true or false",
     "delayq_min_delay": "a number of seconds from 0 to 86400",
     "delayq_once": "true or false",
+    "delayq_history": "a whole number of events from 0 to 10000",
+    "delayq_history_repeats": "true or false",
 }
 
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
@@ -33,6 +35,8 @@ WRONG = [
     ("delayq_capture_eta", "no"),
     ("delayq_min_delay", None),
     ("delayq_once", 1),
+    ("delayq_history", 10_001),
+    ("delayq_history_repeats", 0),
 ]
 RIGHT = [
     ("delayq_prefix", "x" * 64),
@@ -44,6 +48,8 @@ RIGHT = [
     ("delayq_capture_eta", True),
     ("delayq_min_delay", 0),
     ("delayq_once", True),
+    ("delayq_history", 10_000),
+    ("delayq_history_repeats", False),
 ]
 
 

@@ -175,6 +175,15 @@ OPERATIONS = (
         cli=("list", "list --json"),
     ),
     Operation(
+        "history",
+        "caller",
+        lambda ready: ready.store.entries.history(10),
+        [],
+        changes=False,
+        face={"history": lambda delayq, _: delayq.history()},
+        cli=("history", "history --json"),
+    ),
+    Operation(
         "counts",
         "caller",
         _counted,

@@ -12,6 +12,11 @@ RULES = {
     "copies": "of an entry there is one unmarked copy at most",
     "undone": "what was cancelled is not delivered, and what was moved not at its old time",
     "early": "nothing leaves before it is due by Redis's clock",
+    "unique": "one entry waits under a key, but for what came back while it was taken",
+    "kept": "what is told to stay was there, and its due time is a reason",
+    "debounce": "a replacement is due at the latest so long after the first was scheduled",
+    "revoked": "whoever is replaced, or gives way, is revoked, and nobody else",
+    "ghost": "what leads to an entry, its key and tags, comes and goes with it",
     "lost": "what was accepted stays until it is delivered or cancelled",
     "unasked": "nothing comes that nobody asked for",
     "overtime": "a call ends with its time",
@@ -34,13 +39,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a caller was told of an id; a due time where there is one."""
+    """What a caller was told of an id, or of a key; a due time where there is one.
+
+    Attributes:
+        stays: Of what is kept, the id.
+        gone: Who was told to be revoked for it, and whether that is sure.
+    """
 
     word: str
     due_ms: int | None = None
+    stays: str = ""
+    gone: tuple[tuple[str, bool], ...] = ()
 
     def __str__(self) -> str:
-        return self.word if self.due_ms is None else f"{self.word} {self.due_ms}"
+        return " ".join(map(str, filter(None, (self.word, self.stays, self.due_ms))))
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,9 @@ class Call:
 
     name: str
     kind: str  # schedule, cancel, reschedule
-    ids: tuple[str, ...]
+    ids: tuple[str, ...]  # none, of one that names the key
+    key: str
+    conflict: str
     timeout_us: int
     began_us: int
     slept_us: int
@@ -68,13 +82,35 @@ class Call:
     effects: dict[str, "Effect"] = field(default_factory=dict)
     seen: dict[str, set[str]] = field(default_factory=dict)  # where its requests found an id
     dues: set[tuple[str, int]] = field(default_factory=set)  # the due times that they found
+    held: set[tuple[str, int]] = field(default_factory=set)  # what they found under the key
+    displaced: dict[str, "Effect"] = field(default_factory=dict)  # what was in the way, and went
+    about: set[str] = field(default_factory=set)  # the ids and keys that its effects were about
     to_be_interrupted: bool = False
     unchanged: int = 0
+
+    @property
+    def by_key(self) -> bool:
+        return not self.ids
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """What it is answered of: ids, or a key."""
+        return self.ids or (key_of(self.key),)
+
+    @property
+    def subjects(self) -> set[str]:
+        """What it can be in order about."""
+        return {*self.asked, *([key_of(self.key)] if self.key else [])}
 
     def tell_no_change(self) -> bool:
         """Whether the history is to say that a request of it changed nothing; not for ever."""
         self.unchanged += 1
         return self.unchanged <= 3
+
+
+def key_of(key: str) -> str:
+    """A key among ids."""
+    return f"key {key}"
 
 
 @dataclass

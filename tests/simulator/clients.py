@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from celery_delayq import clock
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreUnavailable
-from celery_delayq.scheduling.writing import write
+from celery_delayq.errors import AlreadyScheduled, DelayQError, InFlight, StoreUnavailable
 from celery_delayq.services import Hooks
 from celery_delayq.store import Entries, Membership, NewEntry, Receipt
-from celery_delayq.store.record import Template, destination_for, whole
-from tests.simulator.books import Answer, Call
+from celery_delayq.store.ids import target_of_key
+from celery_delayq.store.outcome import Outcome
+from celery_delayq.store.record import Extras, Template, destination_for, whole
+from tests.simulator.books import Answer, Call, key_of
 from tests.simulator.judge import Judge
 from tests.simulator.network import Interrupted
 from tests.simulator.server import QUEUE, START_US
@@ -21,6 +23,8 @@ from tests.simulator.world import SECOND, Actor
 from tests.store import support
 
 IDS = ("a", "b", "c")
+KEYS, TAGS = ("k", "k", "l"), ("red", "blue")
+POLICIES = ("", "keep", "replace", "replace", "earliest", "latest", "debounce", "debounce 3000")
 KINDS = ("schedule", "schedule", "schedule", "bulk", "cancel", "cancel", "reschedule", "reschedule")
 ROUTE = json.dumps(
     {"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True, "list": None}
@@ -28,7 +32,6 @@ ROUTE = json.dumps(
 TYPE = '{"content-type": "application/json", "content-encoding": "utf-8", '
 LINES = [TYPE + support.LINES[0][1:], *support.LINES[1:]]
 WHOLE = TYPE + '"properties": {}, "body": %(body)s, "headers": {"id": "%(id)s", "delayq_due": '
-POLICY = {"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,15 @@ class Planned:
     relayed: bool = False
     shares: bool = False
     pause_s: float = 0.0
+    key: str = ""
+    conflict: str = ""
+    tags: tuple[str, ...] = ()
 
 
-def planned(dice: random.Random, client: int, number: int, ids: Sequence[str]) -> Planned:
-    """The call of this number of a client, of one of some ids, or of two."""
+def planned(
+    dice: random.Random, client: int, number: int, ids: Sequence[str], *, keyed: bool = False
+) -> Planned:
+    """The call of this number of a client, of one of some ids, or of two; or of a key."""
     kind = dice.choice(KINDS)
     count = min(2, len(ids)) if kind == "bulk" else 1
     soon_ms = dice.choice((0, 500, 2_000, 8_000, 3_600_000)) + dice.randrange(1, 10)
@@ -64,7 +72,15 @@ def planned(dice: random.Random, client: int, number: int, ids: Sequence[str]) -
     pause_s = dice.choice((0, 0, 0.01, 1, 5)) * dice.random()
     relayed, shares = dice.random() < 0.4, dice.random() < 0.7
     chosen = tuple(dice.sample(ids, count))
-    return Planned(f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s)
+    key = dice.choice(KEYS) if keyed and dice.random() < 0.8 else ""
+    conflict = dice.choice(POLICIES) if keyed and kind in ("schedule", "bulk") else ""
+    tags = tuple(tag for tag in TAGS if keyed and dice.random() < 0.4)
+    if kind in ("cancel", "reschedule"):
+        chosen = () if key and dice.random() < 0.6 else chosen
+        key = "" if chosen else key
+    return Planned(
+        f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s, key, conflict, tags
+    )
 
 
 class Client:
@@ -96,12 +112,16 @@ class Client:
         world = actor.world
         kind = "schedule" if one.kind == "bulk" else one.kind
         timeout_us = round(self._membership.timeout * SECOND)
-        call = Call(one.name, kind, one.ids, timeout_us, world.now_us, actor.slept_us)
+        call = Call(
+            *(one.name, kind, one.ids, one.key, one.conflict),
+            *(timeout_us, world.now_us, actor.slept_us),
+        )
         actor.begin(call)
         self._judge.began(call)
         when = f"{one.when.mode} {one.when.ms}" if kind != "cancel" else ""
         by = " (relayed)" * (one.relayed and kind == "schedule")
-        world.say(actor.name, f"{one.name}: {kind} {' '.join(one.ids)} {when}{by}")
+        under = f" {key_of(one.key)} {one.conflict}" if one.key else f" {one.conflict}"
+        world.say(actor.name, f"{one.name}: {kind} {' '.join(one.ids)}{under} {when}{by}")
         if dice := world.decisions.fault("interrupted", one.name):
             call.to_be_interrupted = True
             us = round(
@@ -127,18 +147,26 @@ class Client:
             return "failed", []
 
     def _ask(self, services: Any, one: Planned) -> list[Answer]:
+        who = one.ids[0] if one.ids else target_of_key(one.key)
         if one.kind == "cancel":
-            outcome, _ = services.entries.cancel(one.ids[0])
+            outcome, _ = services.entries.cancel(who)
             return [Answer(outcome.name)]
         if one.kind == "reschedule":
-            outcome, due_ms = services.entries.reschedule(one.ids[0], one.when)
+            outcome, due_ms = services.entries.reschedule(who, one.when)
             return [Answer(outcome.name, due_ms)]
-        return [*map(_answer, write(services, [_new(one, task_id) for task_id in one.ids], POLICY))]
+        until = clock.monotonic() + self._membership.timeout
+        new, pauses = [_new(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
+        return [*map(_answer, services.entries.schedule(new, owes=2, until=until, pauses=pauses))]
 
 
 def _answer(given: Receipt | DelayQError) -> Answer:
     if isinstance(given, Receipt):
-        return Answer("SCHEDULED", given.due_ms)
+        gone = tuple((one.task_id, one.outcome is Outcome.DONE) for one in given.cancelled)
+        if given.existed:
+            return Answer("KEPT", given.due_ms, given.task_id, gone)
+        return Answer("SCHEDULED", given.due_ms, "", gone)
+    if isinstance(given, InFlight):
+        return Answer("IN_FLIGHT")
     if isinstance(given, AlreadyScheduled):
         return Answer("ALREADY_SCHEDULED")
     raise given
@@ -152,4 +180,5 @@ def _new(one: Planned, task_id: str) -> NewEntry:
         record = Template.of(LINES).new_record(destination, support.LABELS, differing)
     else:
         record = whole(destination, support.LABELS, WHOLE % {"id": task_id, "body": body})
-    return NewEntry(task_id, one.when, record)
+    record = record.with_extras(Extras(one.key, one.tags))
+    return NewEntry(task_id, one.when, record, one.conflict)

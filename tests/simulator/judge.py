@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_delayq.message.headers import REDELIVERED_HEADER
-from tests.simulator.books import Answer, Call, Effect, Finding, Life
+from tests.simulator.books import Answer, Call, Effect, Finding, Life, key_of
+from tests.simulator.keys import Keys
 from tests.simulator.network import Request
-from tests.simulator.server import Sight, View, name_in
+from tests.simulator.server import GONE, Sight, View, name_in
 from tests.simulator.world import SECOND
 
-GONE = "gone"  # where an id is that is not in the store
 SLACK_US = SECOND // 10  # that a call may take beyond its time
 
 
@@ -29,6 +29,7 @@ class Judge:
         self.prompt_from_ms: float = math.inf  # the due time from which on nothing waits longer
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
+        self._keys = Keys(self)
 
     def found(self, rule: str, what: str) -> None:
         self._find(Finding(rule, what))
@@ -40,16 +41,24 @@ class Judge:
     # What Redis did.
 
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
-        call = request.call
-        for task_id in call.ids if call else ():
-            call.seen.setdefault(task_id, set()).add(_place(before, task_id))
-            if task_id in before.views:
-                call.dues.add((task_id, before.views[task_id].due_ms))
+        if request.call:
+            self._looked(request.call, before)
+            self._keys.looked(request.call, before, after)
         for message in after.arrived:
             self._pushed(message, before, now_ms)
         for task_id in sorted(before.raw.keys() | after.raw.keys()):
             if before.raw.get(task_id) != after.raw.get(task_id):
                 self._changed(request, task_id, before, after, now_ms)
+        self._keys.ran(request, before, after)
+
+    def _looked(self, call: Call, sight: Sight) -> None:
+        """What a request of a call finds of what it is about."""
+        holder = sight.holders.get(call.key) if call.key else None
+        for asked in call.asked:
+            task_id = holder if call.by_key else asked
+            call.seen.setdefault(asked, set()).add(sight.place(task_id))
+            if task_id in sight.views:
+                call.dues.add((asked, sight.views[task_id].due_ms))
 
     def _changed(
         self, request: Request, task_id: str, before: Sight, after: Sight, now_ms: int
@@ -58,7 +67,7 @@ class Judge:
         if task_id in after.raw and (new is None or len(after.raw[task_id]) != 2):
             self.found("check", f"{task_id} has a record and {after.raw[task_id][1:]}")
         elif old and (new is None or new.name != old.name):
-            self._left(request, task_id, old)
+            self._left(request, task_id, before, after)
         if new is None:
             return
         if old is None or old.name != new.name:
@@ -68,7 +77,7 @@ class Judge:
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
             life.was_due, life.copies_before = False, len(life.copies)
             self._effect(request, "reschedule", life)
-        if _place(after, task_id) == "leased" != _place(before, task_id):
+        if after.place(task_id) == "leased" != before.place(task_id):
             self._is_not_early(self.lives[new.name, task_id], "claimed", now_ms)
 
     def _is_not_early(self, life: Life, what: str, now_ms: int) -> None:
@@ -83,9 +92,13 @@ class Judge:
         life = self.lives.setdefault((new.name, task_id), Life(new.name, task_id, new))
         self._effect(request, "schedule", life)
 
-    def _left(self, request: Request, task_id: str, old: View) -> None:
+    def _left(self, request: Request, task_id: str, before: Sight, after: Sight) -> None:
+        old = before.views[task_id]
         life = self.lives[old.name, task_id]
-        if request.call and request.call.kind == "cancel":
+        if self._keys.displaces(request.call, task_id, before, after):
+            life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
+            request.call.displaced[task_id] = Effect(life, old, len(life.copies))
+        elif request.call and request.call.kind == "cancel":
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             self._effect(request, "cancel", life)
         elif len(life.copies) == life.copies_before:
@@ -95,22 +108,22 @@ class Judge:
         call, task_id = request.call, life.task_id
         if call is None or call.kind != kind:
             self.found("unasked", f"{request.where} {request.step}: {kind} of {task_id}")
-        elif task_id in call.effects:
+        elif task_id in call.effects or (call.by_key and call.effects):
             self.found("twice", f"{call.name}, {kind} {task_id}, takes effect again")
         elif call.how in ("answered", "unavailable"):
             self.found("late", f"{call.name}, {kind} {task_id}, takes effect; it is {call.how}")
         elif call.how == "interrupted":
             self._in_order(call, task_id)
+        self._keys.took_effect(call, task_id, life.view)
         if call is not None:
             call.effects[task_id] = Effect(life, life.view, len(life.copies))
 
     def _in_order(self, call: Call, task_id: str) -> None:
         """No call that began after this one's end has changed the id, or found nothing."""
         for other in self.calls.values():
-            if other.began_us < call.ended_us or task_id not in other.ids or other is call:
+            if other.began_us < call.ended_us or other is call:
                 continue
-            found_nothing = {"NOT_FOUND", "HANDED_OVER"} & {one.word for one in other.answers}
-            if found_nothing or task_id in other.effects:
+            if call.subjects & self._keys.settled_by(other):
                 what = f"{call.name}, {call.kind} {task_id}, takes effect after {other.name}"
                 self.found("order", what)
 
@@ -119,7 +132,7 @@ class Judge:
     def _pushed(self, message: bytes, before: Sight, now_ms: int) -> None:
         headers = json.loads(message)["headers"]
         life = self.lives.get((name_in(message), headers["id"]))
-        if life is None or _place(before, life.task_id) != "due":
+        if life is None or before.place(life.task_id) != "due":
             self.found("unasked", f"{headers['id']} is pushed, and was not there")
         else:
             self._is_not_early(life, "pushed", now_ms)
@@ -156,9 +169,10 @@ class Judge:
         if now_us - call.began_us > call.timeout_us + SLACK_US + slept_us - call.slept_us:
             self.found("overtime", f"{call.name} took {(now_us - call.began_us) / SECOND:.3f} s")
         if how == "answered":
-            for task_id, one in zip(call.ids, answers, strict=True):
-                if not self._is_true(call, task_id, one):
-                    self._untrue(call, task_id, one)
+            for asked, one in zip(call.asked, answers, strict=True):
+                if not self._is_true(call, asked, one):
+                    self._untrue(call, asked, one)
+                self._keys.told(call, asked, one)
 
     def _untrue(self, call: Call, task_id: str, answer: Answer) -> None:
         seen = sorted(call.seen.get(task_id, ()))
@@ -167,25 +181,34 @@ class Judge:
         self.found("answer", what + did)
 
     def _is_true(self, call: Call, task_id: str, answer: Answer) -> bool:
-        effect = call.effects.get(task_id)
+        if call.by_key:
+            effect = next(iter(call.effects.values()), None)
+        else:
+            effect = call.effects.get(task_id)
         if answer.word in ("SCHEDULED", "DONE", "UNCERTAIN"):
             if effect is None:
-                # Moved to where it was already, which nobody can see.
-                return call.kind == "reschedule" and (task_id, answer.due_ms) in call.dues
+                # Moved to where it was already, or replaced in the same step: nobody can see that.
+                moved = call.kind == "reschedule" and (task_id, answer.due_ms) in call.dues
+                return moved or (len(call.ids) > 1 and self._keys.is_revoked(task_id))
             is_due = answer.due_ms in (None, effect.view.due_ms)
-            return is_due and (answer.word != "DONE" or self._is_sure(call, effect))
-        return effect is None and self._is_so(answer.word, task_id, call.seen.get(task_id, set()))
+            return is_due and (answer.word != "DONE" or self.is_sure(call, effect))
+        return effect is None and self._is_so(answer.word, call, task_id)
 
-    def _is_so(self, word: str, task_id: str, seen: set[str]) -> bool:
+    def _is_so(self, word: str, call: Call, asked: str) -> bool:
         """Whether one of a call's requests found what it is told, and the reason why not."""
-        if word == "ALREADY_SCHEDULED":
-            return bool(seen - {GONE})
+        seen = call.seen.get(asked, set())
+        if word in ("ALREADY_SCHEDULED", "KEPT"):
+            return bool(seen - {GONE} or call.held)
         if word == "IN_FLIGHT":
             return "leased" in seen
-        left = any(life.copies for life in self.lives.values() if life.task_id == task_id)
+        left = any(
+            life.copies
+            for life in self.lives.values()
+            if asked in (life.task_id, key_of(life.view.key))
+        )
         return GONE in seen and (word == "NOT_FOUND" or left)
 
-    def _is_sure(self, call: Call, effect: Effect) -> bool:
+    def is_sure(self, call: Call, effect: Effect) -> bool:
         """That there is no copy of what was before a change that says DONE."""
         life = effect.life
         if life.changed_by != call.name:
@@ -205,7 +228,7 @@ class Judge:
         return [
             f"{task_id} of {view.name}"
             for task_id, view in sight.views.items()
-            if view.due_ms <= now_ms and _place(sight, task_id) != "dead"
+            if view.due_ms <= now_ms and sight.place(task_id) != "dead"
         ]
 
     def drained(self, sight: Sight, now_ms: int, findings: list[str]) -> None:
@@ -221,8 +244,3 @@ class Judge:
         for key, life in self.lives.items():
             if key not in held and not life.copies and not life.is_cancelled:
                 self.found("lost", f"{life} is nowhere")
-
-
-def _place(sight: Sight, task_id: str) -> str:
-    parts = sight.raw.get(task_id)
-    return parts[1][0] if parts and len(parts) > 1 else GONE

@@ -13,6 +13,8 @@ from tests.store.support import CLOCK, INDEXES, LANE, Store
 
 START_US = 1_800_000_000 * SECOND  # what Redis's clock shows when the world begins
 QUEUE = "celery"
+GONE = "gone"  # where an id is that is not in the store
+WAITING = ("due", "relay", "refused", "parked")
 NAME = re.compile(rb"call:([\w.]+);")  # in the message: the call that scheduled it
 
 
@@ -22,15 +24,35 @@ class View:
 
     name: str  # of the call that scheduled it
     due_ms: int
+    key: str
+    tags: tuple[str, ...]
+    created_ms: int
 
 
 @dataclass
 class Sight:
-    """What there is: entries by id, and messages that came into the queue since the last look."""
+    """What there is: entries by id, and messages that came into the queue since the last look.
+
+    Attributes:
+        raw: Of each id its record, and its places with their scores.
+        holders: The id that has each key.
+        tagged: Members of the index of tags: tag, and id.
+        owed: The ids whose ``REVOKED`` is still to be stored.
+    """
 
     views: dict[str, View] = field(default_factory=dict)
     raw: dict[str, Any] = field(default_factory=dict)
     arrived: list[bytes] = field(default_factory=list)
+    holders: dict[str, str] = field(default_factory=dict)
+    tagged: list[tuple[str, str]] = field(default_factory=list)
+    owed: set[str] = field(default_factory=set)
+
+    def place(self, task_id: str | None) -> str:
+        parts = self.raw.get(task_id)
+        return parts[1][0] if parts and len(parts) > 1 else GONE
+
+    def waits(self, task_id: str | None) -> bool:
+        return self.place(task_id) in WAITING
 
 
 class Lab:
@@ -136,19 +158,22 @@ class Server:
         self.store.raw.set(CLOCK, self.now_us)
 
     def _look(self) -> list[bytes]:
-        commands = [("HGETALL", self.keys["records"])]
+        commands: list[tuple[Any, ...]] = [("HGETALL", self.keys["records"])]
+        commands.append(("HGETALL", self.keys["holders"]))
+        commands.append(("ZRANGE", self.keys["tags"], 0, -1))
+        commands.append(("HKEYS", self.keys["outbox_messages"]))
         commands += [("ZRANGE", self.keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
         commands.append(("LRANGE", QUEUE, 0, -(self._queued + 1)))
         return [_text(*one) for one in commands]
 
     def _seen(self, answers: list[Any]) -> Sight:
-        records, *places, arrived = answers
+        records, holders, tags, owed, *places, arrived = answers
         self._queued += len(arrived)
         raw: dict[str, Any] = {}
-        for task_id, record in zip(records[::2], records[1::2], strict=True):
+        for task_id, record in _pairs(records):
             raw[task_id.decode()] = [record]
         for index, rows in zip(INDEXES, places, strict=True):
-            for member, score in zip(rows[::2], rows[1::2], strict=True):
+            for member, score in _pairs(rows):
                 raw.setdefault(_id_in(index, member), [None]).append((index, score))
         # Only what has changed is read; the record itself is the package's own affair.
         views = {
@@ -158,14 +183,32 @@ class Server:
             for task_id, parts in raw.items()
             if parts[0] is not None
         }
-        return Sight(views, raw, arrived[::-1])
+        return Sight(
+            views,
+            raw,
+            arrived[::-1],
+            {key.decode(): of.decode() for key, of in _pairs(holders)},
+            [_tag_and_id(member) for member in tags],
+            {task_id.decode() for task_id in owed},
+        )
 
     def _view(self, task_id: str, record: bytes) -> View:
-        return View(name_in(record), self._entries.find(task_id).due_ms)
+        entry = self._entries.find(task_id)
+        extras = entry.extras
+        return View(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms)
 
 
 def _text(*command: Any) -> bytes:
     return b"*%d\r\n%s" % (len(command), b"".join(packed(command)))
+
+
+def _pairs(flat: list[Any]) -> Any:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _tag_and_id(member: bytes) -> tuple[str, str]:
+    tag, _, entry = member.partition(b"\0")
+    return tag.decode(), entry[6:].decode()
 
 
 def _id_in(index: str, member: bytes) -> str:

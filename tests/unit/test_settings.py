@@ -17,6 +17,8 @@ DEFAULTS = {
     "min_delay": 0.0,
     "shards": 1,
     "once": False,
+    "history": 0,
+    "history_repeats": True,
 }
 EXPECTED = {
     "url": "a redis:// or rediss:// URL",
@@ -30,6 +32,8 @@ EXPECTED = {
     "min_delay": "a number of seconds from 0 to 86400",
     "shards": "a whole number of shards from 1 to 64",
     "once": "true or false",
+    "history": "a whole number of events from 0 to 10000",
+    "history_repeats": "true or false",
 }
 ACCEPTED = [
     *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
@@ -43,6 +47,8 @@ ACCEPTED = [
     *(("min_delay", number) for number in (0, 0.5, 86_400)),
     *(("shards", number) for number in (1, 2, 64)),
     *(("once", choice) for choice in (True, False)),
+    *(("history", number) for number in (0, 1, 10_000)),
+    *(("history_repeats", choice) for choice in (True, False)),
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
@@ -58,6 +64,8 @@ REFUSED = [
     *(("max_message", value) for value in (0, 9_999, 100_000_001, 1e6, *NOT_NUMBERS)),
     *(("capture_eta", value) for value in (0, 1, None, "true", "no")),
     *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
+    *(("history", value) for value in (-1, 10_001, 10.0, *NOT_NUMBERS)),
+    *(("history_repeats", value) for value in (0, 1, None, "true", "no")),
     *(("shards", value) for value in (0, 65, -1, 1.5, *NOT_NUMBERS)),
     *(("once", value) for value in (0, 1, None, "true", "no")),
 ]

@@ -12,6 +12,7 @@ KEYS[9]   tombstones      HASH  id -> tombstone of what left
 KEYS[10]  tombstones_old  HASH  the same, older
 KEYS[11]  fences          HASH  id -> when a call left no entry under it, us
 KEYS[12]  meta            HASH  timeout -> longest call, ms
+KEYS[13]  history         LIST  what happened last, see prelude/history.lua
 
 ARGV[1]     token    the claim's fencing token
 ARGV[2...]  members  what was confirmed
@@ -50,7 +51,8 @@ for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
 if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #ids > 0 then
-  fence_young(young, fences)
+  fence_young(young, fences, now_us)
   depart(leaving, 'h', now, keys)
+  write_history(history)
 end
 return #ids

@@ -22,6 +22,7 @@ KEYS[19]  fences_old       HASH  the same, older
 KEYS[20]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 KEYS[21]  outbox_messages  HASH  id -> whether it is certain (c or u), when it was cancelled, message
 KEYS[22]  meta             HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[23]  history          LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
@@ -170,6 +171,7 @@ for _, one in ipairs(owed) do
   owe(outbox, outbox_messages, call, one.id, one.how, one.message, 'cancelled', owes == 2)
 end
 for _, leaving in ipairs(groups) do depart(leaving, leaving.how, math.floor(call.now_us / 1000), keys) end
+write_history(history)
 -- It is done, and its caller is told so, also where he may not begin another generation; whoever
 -- hands over will.
 if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then

@@ -20,6 +20,7 @@ KEYS[17]  fences           HASH  id -> when a call left no entry under it, us
 KEYS[18]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 KEYS[19]  outbox_messages  HASH  id -> what is owed for it
 KEYS[20]  meta             HASH  timeout -> longest call, ms; caught_up, see prelude/pace.lua
+KEYS[21]  history          LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  asker      who claims, and its number; never used before. With now in us after it, the fencing
                     token: a claim that arrives twice has two
@@ -56,7 +57,7 @@ local until_ms = whole(now + lease_ms)
 local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, token = token})
 
 local function die(member, id, reason)
-  bury(dead, errors, now, member, reason)
+  bury(keys, now, member, reason)
   killed[#killed + 1], killed[#killed + 2] = id, reason
 end
 
@@ -125,4 +126,5 @@ leave_skipped(skips, owes, now_us, keys)
 if #skips.ids > 0 and is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
 remove_taken(relay, members, fresh, taken)
+write_history(history)
 return {now_us, claimed, table.concat(known, ' '), brought, killed, skips.told, #parking / 2}

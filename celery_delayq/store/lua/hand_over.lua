@@ -22,6 +22,7 @@ KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
 KEYS[20]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 KEYS[21]  outbox_messages  HASH  id -> what is owed for it
 KEYS[22]  meta             HASH  timeout -> longest call, ms; caught_up, see prelude/pace.lua
+KEYS[23]  history          LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -70,7 +71,7 @@ local lists, cache, killed, turned_down, parking, skips = {}, {}, {}, {}, {}, ne
 local taken, spent = 0, 0
 
 local function die(member, reason)
-  bury(dead, errors, now, member, reason)
+  bury(keys, now, member, reason)
   killed[#killed + 1] = id_of(member)
   killed[#killed + 1] = reason
 end
@@ -145,7 +146,7 @@ local function take(member, id, record)
   messages[at], ids[at], its_members[at] = message, id, member
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
-  if has_extras then note_extras(list.leaving, id, member, record, header_end) end
+  if has_extras or happened then note_extras(list.leaving, id, member, record, header_end) end
   return true
 end
 
@@ -218,7 +219,7 @@ if pace then spend(pace, spent, meta) end
 -- rolled back, and must not lose what it pushed.
 local handed_over = 0
 for _, full in ipairs(lists) do
-  fence_young(full.young, fences)
+  fence_young(full.young, fences, now_us)
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
     put_off(full, full.key .. ': ' .. pushed.err)
@@ -233,6 +234,7 @@ leave_skipped(skips, owes, now_us, keys)
 if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
 remove_taken(due, members, fresh, taken)
 if rotates then rotate(tombstones, tombstones_old) end
+write_history(history)
 
 if tried >= 0 or #turned_down > 0 then tried = head_of(refused) end
 local heads = {

@@ -1,7 +1,9 @@
 --[[ join: a process makes itself known to a store, and learns what time it is there.
 
-KEYS[1]  meta      HASH  schema, shards, broker, hosts, timeout: what the processes of a store agree on; store: its name
+KEYS[1]  meta      HASH  schema, shards, broker, hosts, timeout, history: what the processes of a store agree
+                         on; store: what tells it from every other one
 KEYS[2]  scanners  ZSET  scanner -> ms until which its last heartbeat counts
+KEYS[3]  history   LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  schema   version of the layout that the process knows
 ARGV[2]  shards   how many the process spreads its entries over, > 0
@@ -9,17 +11,20 @@ ARGV[3]  timeout  for how many ms its calls may last, > 0
 ARGV[4]  broker   what broker it has: transport, virtual host, prefix of keys
 ARGV[5]  hosts    where that is
 ARGV[6]  scanner  1: it hands over, through that broker; or 0
-ARGV[7]  store    the store's name from now on, if it has none: no other store has it
+ARGV[7]  kept     what `meta` is to say of the history: see prelude/history.lua; empty: there is none
+ARGV[8]  store    random text: `store`, if it has none
 
 Returns  {now in us, schema, shards, broker, hosts, store}, as the store has them from now on
-Cost     O(log S), S scanners
-Keeps    what is agreed on; the broker is that of the scanners, and another one's only when none is alive
+Cost     O(log S), S scanners; where the history becomes shorter, by so much more
+Keeps    what is agreed on; the broker is that of the scanners, and another one's only when none is alive;
+         the history is as the last one who joined has it
 ]]
 local schema, shards, timeout = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local broker, hosts, scanner, store = ARGV[4], ARGV[5], ARGV[6] == '1', ARGV[7]
+local broker, hosts, scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
+local kept, store = ARGV[7], ARGV[8]
 
 local now_us = clock_us()
-local known = redis.call('HMGET', meta, 'schema', 'shards', 'timeout', 'broker', 'hosts', 'store')
+local known = redis.call('HMGET', meta, 'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history')
 local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
 local theirs = known[4]
@@ -43,11 +48,23 @@ if is_fit and scanner and not theirs then
   set('hosts', hosts)
   known[4], known[5] = broker, hosts
 end
+if is_fit and not known[6] then
+  set('store', store)
+  known[6] = store
+end
+local is_other = is_fit and (known[7] or '') ~= kept
+if is_other and kept ~= '' then set('history', kept) end
 if #changes > 0 then
   allow_when_full(meta)
   redis.call('HSET', meta, unpack(changes))
 end
+if is_other then
+  local length = string.match(kept, '^%d+')
+  if not length then redis.call('HDEL', meta, 'history') end
+  -- What it may not touch, or is somebody else's, stays as it is.
+  redis.pcall('LTRIM', history, length and 0 or 1, length and length - 1 or 0)
+end
 return {
   now_us, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',
-  known[6] or store,
+  known[6] or '',
 }

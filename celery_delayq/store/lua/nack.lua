@@ -10,6 +10,8 @@ KEYS[7]   records  HASH  id -> record
 KEYS[8]   holders  HASH  key -> id of the entry that has it
 KEYS[9]   claims   HASH  id -> claim
 KEYS[10]  errors   HASH  id -> what went wrong with it last
+KEYS[11]  history  LIST  what happened last, see prelude/history.lua
+KEYS[12]  meta     HASH  history -> how much of it there is
 
 ARGV[1]     token      the claim's fencing token
 ARGV[2]     verdict    unsent: it never left, nothing is counted
@@ -42,7 +44,7 @@ local function give_back(member)
   if verdict ~= 'unsent' then claim.attempts = claim.attempts + 1 end
   if verdict == 'refused' or verdict == 'dead' then claim.refusals = claim.refusals + 1 end
   if verdict == 'dead' then
-    bury(dead, errors, now, member, reason)
+    bury(keys, now, member, reason)
     end_claim(claims, id, claim)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
     redis.call('ZREM', leased, member)
@@ -58,4 +60,5 @@ local function give_back(member)
 end
 
 for at = 6, #ARGV do give_back(ARGV[at]) end
+write_history(history)
 return returned

@@ -23,6 +23,7 @@ KEYS[20]  fences_old       HASH  the same, older
 KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 KEYS[22]  outbox_messages  HASH  id -> what is owed for it
 KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
+KEYS[24]  history          LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
@@ -170,13 +171,15 @@ local function schedule(at)
     redis.call('HDEL', errors, id)
     redis.call('ZREM', dead, RECORDLESS .. id)
   end
-  -- It is no longer revoked.
-  if is_owing then
+  -- It is no longer revoked, be it by an entry of this very call.
+  if is_owing or step.owed[id] then
+    step.owed[id] = nil
     redis.call('HDEL', outbox_messages, id)
     redis.call('ZREM', outbox, id)
   end
   if own then displace(step, own, new) end
   if holder then displace(step, holder, new) end
+  if happened then note_event('s', now, told_of(padded(text) .. sub(body, 2, 13), id, key)) end
   earliest = math.min(earliest, when)
   return text .. (holder and quoted(holder.id) or '')
 end
@@ -193,8 +196,13 @@ for name, unused in pairs(sharing) do
   if unused > 0 then drop_template(templates, template_uses, name, unused) end
 end
 if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
+write_history(history)
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(templates) end
+local revoked = {}
+for _, one in pairs(step.owed) do
+  for _, word in ipairs(one) do revoked[#revoked + 1] = word end
+end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
 return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta,
-  #step.owed > 0 and {step.owed} or nil)
+  #revoked > 0 and {revoked} or nil)

@@ -17,7 +17,7 @@ local AHEAD = 250000 -- us by which a request may have been made later than Redi
 -- A call that may run, and nil; or its time, and the reply that ends it here.
 local function begin_call(operation, issued, deadline, answers, answers_old, meta)
   local now_us = clock_us()
-  local known = redis.call('HMGET', meta, 'timeout', 'turned')
+  local known = redis.call('HMGET', meta, 'timeout', 'turned', 'history')
   local timeout = tonumber(known[1])
   -- Unknown to this store, or of a time before its clock was set back.
   if not timeout or deadline > now_us + timeout * 1000 or issued > now_us + AHEAD then
@@ -26,6 +26,7 @@ local function begin_call(operation, issued, deadline, answers, answers_old, met
   if deadline < now_us then return nil, {now_us, 'late'} end
   local answer = redis.call('HGET', answers, operation) or redis.call('HGET', answers_old, operation)
   if answer then return nil, {now_us, 'answer', answer} end
+  begin_history(known[3])
   return {operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2])}
 end
 

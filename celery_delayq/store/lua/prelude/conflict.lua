@@ -1,7 +1,8 @@
 --[[ Conflicts: what becomes of a new entry where another has its id, or waits under its key.
 
 What the functions share is `step`: the call, and since when it was issued; keys, places; owes and brought, as
-schedule.lua has them; and what they note in it: bytes that were read, owed, asked, templates in cache.
+schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
+templates in cache.
 ]]
 -- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
 local function present(step, id)
@@ -51,7 +52,7 @@ end
 
 -- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
 local function owe_one(step, id, how, message, why)
-  for _, word in ipairs({id, how, whole(step.call.now_us), message, why}) do step.owed[#step.owed + 1] = word end
+  step.owed[id] = {id, how, whole(step.call.now_us), message, why}
   if step.owes > 0 then owe(step.keys.outbox, step.keys.outbox_messages, step.call, id, how, message, why) end
 end
 
@@ -106,11 +107,12 @@ local function displace(step, entry, new)
   local name = template_of(entry.record, entry.header_end)
   if name then leaving.shared[name] = 1 end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
-  if entry.id == new.id then return depart(leaving, nil, nil, step.keys) end
+  if entry.id == new.id then return depart(leaving, nil, step.now, step.keys) end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
   local line = lines_for(entry.record, entry.header_end, step.keys.templates, step.cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
   owe_one(step, entry.id, how, message, 'replaced by ' .. new.id)
+  leaving.what = REPLACED
   fence(step.call, entry.id, step.keys.fences)
   depart(leaving, how, step.now, step.keys)
 end

@@ -48,9 +48,13 @@ local function index_extras(extras, id, member, holders, tags)
   for _, tag in ipairs(extras.tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
 end
 
--- Note what leads to an entry that leaves. Of many they are let go of together.
+-- Note what leads to an entry that leaves, and what its history will tell. Of many they are let go of together.
 local function note_extras(leaving, id, member, record, header_end)
   local extras = extras_of(record, header_end)
+  if happened then
+    leaving.events = leaving.events or {}
+    leaving.events[#leaving.events + 1] = told_of(due_and_labels(record, header_end), id, extras and extras.key)
+  end
   if not extras then return end
   leaving.keyed, leaving.tagged = leaving.keyed or {}, leaving.tagged or {}
   local keyed, tagged = leaving.keyed, leaving.tagged

@@ -5,6 +5,8 @@ tombstone  1 byte   h: handed over; c: cancelled; u: cancelled, and a copy may h
            of an entry with a unique key, under name_of_key as well
 ]]
 local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; there are two
+local HAPPENED = {h = 'h', c = 'c', u = 'c', s = 'k'} -- what the history says of an entry with that tombstone
+local REPLACED = 'r'
 
 -- Entries leave: the one way out, for whatever reason, of one or of a batch; what else is kept of an entry
 -- goes here. `how` begins their tombstone; nil: they are replaced, and records under their ids go on.
@@ -13,6 +15,7 @@ local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; the
 --   claimed, failed  whether there may be a claim, or an error of an earlier attempt
 --   shared           name of a template -> how many of them share it
 --   keyed, tagged    their keys and tags, see note_extras; kept_key: what of these stays
+--   events, what     what the history tells of them, see note_extras; and what happened, if `how` does not say it
 -- `keys`: the names of all keys that this touches. The record goes before its place: what Redis stops
 -- half-way leaves a place without a record, which the next hand-over clears.
 local function depart(leaving, how, now, keys)
@@ -27,6 +30,9 @@ local function depart(leaving, how, now, keys)
   if leaving.claimed then redis.call('HDEL', keys.claims, unpack(ids)) end
   if leaving.failed then redis.call('HDEL', keys.errors, unpack(ids)) end
   if leaving.keyed then drop_extras(leaving, stamp, keys) end
+  for _, told in ipairs(leaving.events or {}) do
+    note_event(leaving.what or HAPPENED[how] or REPLACED, now, told)
+  end
   for name, count in pairs(leaving.shared) do
     drop_template(keys.templates, keys.template_uses, name, count)
   end
@@ -34,9 +40,11 @@ end
 
 -- Which records may be younger than a call, by the first 4 of the 7 bytes of their last change: what leaves
 -- younger leaves that as a fence, or a request from before it would be taken for new. (4 bytes are 17 s, and
--- compared faster than read.)
+-- compared faster than read.) Whether there is a history is asked for along with it.
 local function recent_of(now_us, meta)
-  local longest = tonumber(redis.call('HGET', meta, 'timeout') or '') or 60000
+  local known = redis.call('HMGET', meta, 'timeout', 'history')
+  begin_history(known[2])
+  local longest = tonumber(known[1] or '') or 60000
   local recent, step = {}, 2^24
   for us = now_us - longest * 1000, now_us + step, step do recent[sub(seven_bytes(us), 1, 4)] = true end
   return recent
@@ -56,12 +64,13 @@ local function note_young(young, recent, id, record, header_end)
 end
 
 -- Refuse what was asked for the young ones before their last change; before they leave, as that cannot fail.
--- Under its key something newer may have been done than to the entry that leaves: that fence stays.
-local function fence_young(young, fences)
+-- Under its key something newer may have been done than to the entry that leaves: that fence stays, unless it is
+-- of a time before Redis's clock was set back.
+local function fence_young(young, fences, now_us)
   if #young > 0 then redis.call('HSET', fences, unpack(young)) end
   for name, changed in pairs(young.keyed or {}) do
     local since = redis.call('HGET', fences, name)
-    if not since or since < changed then redis.call('HSET', fences, name, changed) end
+    if not since or since < changed or since > seven_bytes(now_us) then redis.call('HSET', fences, name, changed) end
   end
 end
 

@@ -1,0 +1,13 @@
+--[[ history: what happened last, the newest first.
+
+KEYS[1]  history  LIST  what happened last, see prelude/history.lua
+
+ARGV[1]  limit  most events, > 0
+
+Returns  {event, ...}
+Cost     O(M), M <= limit
+Keeps    changes nothing
+]]
+local limit = tonumber(ARGV[1])
+
+return redis.call('LRANGE', history, 0, limit - 1)

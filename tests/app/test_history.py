@@ -1,0 +1,154 @@
+"""`delayq.history()`: what happened last, of as many as the setting says, over all shards."""
+
+import contextlib
+import subprocess
+import sys
+from datetime import timezone
+
+import pytest
+
+from celery_delayq.clock import from_ms
+from celery_delayq.errors import InvalidOption
+from tests.app.support import FAR, LONG_AGO
+from tests.support.shards import SHARDS, each, total, with_one_shard
+
+WRITERS = 8
+TURNS = 40
+LENGTH = 25
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    return delayq_app(url, delayq_history=LENGTH)
+
+
+def told(delayq, **options):
+    return [(event.what, event.id) for event in delayq.history(**options)]
+
+
+@with_one_shard
+def test_it_is_told_the_newest_first(app, add, delayq, redis):
+    app.send_task("add", task_id="a", delayq_at=FAR)
+    app.send_task("add", task_id="b", queue="mail", delayq_at=LONG_AGO)
+    delayq.cancel("a")
+    delayq.hand_over()
+
+    expected = [("handed_over", "b"), ("cancelled", "a"), ("scheduled", "b"), ("scheduled", "a")]
+    assert told(delayq) == expected
+    assert told(delayq, limit=2) == expected[:2]
+    assert told(delayq, limit=0) == []
+
+
+def test_an_event_has_names_and_times(app, add, delayq):
+    before = delayq.counts().now_ms
+    app.send_task("add", task_id="a", queue="celery", delayq_at=FAR)
+
+    [event] = delayq.history()
+
+    assert (event.what, event.id, event.key) == ("scheduled", "a", "")
+    assert (event.task, event.queue) == ("add", "celery")
+    assert from_ms(before) <= event.when <= from_ms(delayq.counts().now_ms)
+    assert event.due.timestamp() == FAR
+    assert event.when.tzinfo is event.due.tzinfo is timezone.utc
+
+
+def test_names_that_this_app_does_not_know_are_empty(app, delayq):
+    app.send_task("nobody's", task_id="a", queue="elsewhere", delayq_at=FAR)
+    app.amqp.queues.pop("elsewhere", None)
+
+    [event] = delayq.history()
+
+    assert (event.id, event.task, event.queue) == ("a", "", "")
+
+
+def test_arguments_are_no_part_of_it(app, delayq, redis):
+    app.send_task("t", ("a secret",), {"k": "another secret"}, delayq_at=FAR)
+
+    assert "secret" not in repr(delayq.history())
+    assert not [
+        one for key in each("history") for one in redis.lrange(key, 0, -1) if b"secret" in one
+    ]
+
+
+def test_by_default_there_is_none(delayq_app, url, redis):
+    app = delayq_app(url)
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    app.delayq.cancel("a")
+
+    assert app.delayq.history() == []
+    assert total(redis.exists, "history") == 0
+
+
+def test_a_setting_that_is_changed_counts_from_the_next_call_on(app, delayq, redis):
+    app.conf.delayq_history = 1
+    for number in range(3):
+        app.send_task("t", task_id=f"a{number}", delayq_at=FAR)
+        assert len(told(delayq)) == 1
+    app.conf.delayq_history = 0
+    for number in range(3, 9):
+        app.send_task("t", task_id=f"a{number}", delayq_at=FAR)
+
+    assert total(redis.exists, "history") == 0
+    assert told(delayq) == []
+
+
+def test_an_event_that_equals_the_one_before_is_left_out_if_that_is_set(app, delayq, redis):
+    app.conf.delayq_history_repeats = False
+    for _ in range(3):
+        app.send_task("t", task_id="a", delayq_at=FAR)
+        for name in ("due", "records"):  # as if Redis had deleted it
+            redis.delete(*each(name))
+    delayq.cancel("a")
+
+    assert told(delayq) == [("scheduled", "a")]
+
+
+@pytest.mark.parametrize("limit", [-1, 1.0, True, "1"])
+def test_a_limit_that_is_none_is_an_error(delayq, limit):
+    with pytest.raises(InvalidOption) as caught:
+        delayq.history(limit)
+    assert str(caught.value) == f"limit is {limit!r}; expected a whole number of events from 0"
+
+
+WRITER = """
+import sys
+from celery import Celery
+from celery_delayq import DelayQ
+
+url, history, shards, writer, turns, far = sys.argv[1:]
+app = Celery(broker=url)
+app.conf.update(delayq_history=int(history), delayq_shards=int(shards))
+delayq = DelayQ(app)
+for turn in range(int(turns)):
+    task_id = f"{writer}.{turn}"
+    app.send_task("t", task_id=task_id, delayq_at=int(far))
+    assert delayq.cancel(task_id)
+"""
+
+
+def test_it_is_never_longer_while_eight_processes_write(delayq, redis, url):
+    facts = [url, LENGTH, SHARDS]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, *map(str, [*facts, writer, TURNS, FAR])])
+        for writer in range(WRITERS)
+    ]
+    lengths = set()
+    while any(one.poll() is None for one in writers):
+        lengths |= {redis.llen(key) for key in each("history")}
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            writers[0].wait(0.002)
+    assert [one.returncode for one in writers] == [0] * WRITERS
+
+    assert max(lengths) == LENGTH
+    assert {redis.llen(key) for key in each("history")} == {LENGTH}
+    events = delayq.history()
+    assert len(events) == LENGTH
+    assert [one.when for one in events] == sorted((one.when for one in events), reverse=True)
+    # Of each task what happened last comes first; of the last of all nothing is missing.
+    known = {}
+    for one in events:
+        known.setdefault(one.id, []).append(one.what)
+    assert {tuple(words) for words in known.values()} <= {
+        ("cancelled", "scheduled"),
+        ("cancelled",),
+    }

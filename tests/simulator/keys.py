@@ -1,0 +1,130 @@
+"""What was promised of unique keys and tags, held against what becomes of them.
+
+Beside what holds of every entry: who has a key, who gives way, and that nothing is left of either.
+"""
+
+from typing import Any
+
+from tests.simulator.books import Answer, Call, key_of
+from tests.simulator.network import Request
+from tests.simulator.server import Sight, View
+
+NOTHING = {"NOT_FOUND", "HANDED_OVER", "KEPT"}  # answers that what comes later may lean on
+
+
+class Keys:
+    """Told, by the judge, of every request that Redis ran, and of every answer."""
+
+    def __init__(self, judge: Any):
+        self._judge = judge
+        self._back: set[str] = set()  # ids that came back while another one waited under their key
+        self._revoked: set[str] = set()  # ids that were replaced, or gave way
+
+    # What Redis did.
+
+    def ran(self, request: Request, before: Sight, after: Sight) -> None:
+        self._came_back(before, after)
+        self._one_has_it(after)
+        self._no_ghosts(after)
+        self._revokes(request.call, before, after)
+
+    def looked(self, call: Call, before: Sight, after: Sight) -> None:
+        """What a call finds under its key; of several entries the second finds the first one."""
+        for sight in (before, after):
+            holder = sight.holders.get(call.key) if call.key else None
+            if holder and sight.waits(holder):
+                call.held.add((holder, sight.views[holder].due_ms))
+
+    def _came_back(self, before: Sight, after: Sight) -> None:
+        for task_id, view in after.views.items():
+            if view.key and after.waits(task_id) and after.holders.get(view.key) == task_id:
+                self._back.discard(task_id)
+            elif view.key and after.waits(task_id) and before.place(task_id) in ("leased", "dead"):
+                others = {one for one, its in before.views.items() if its.key == view.key}
+                if any(before.waits(one) and one not in self._back for one in others - {task_id}):
+                    self._back.add(task_id)
+        self._back.intersection_update(after.views)
+
+    def _one_has_it(self, sight: Sight) -> None:
+        for task_id, view in sight.views.items():
+            if not view.key or not sight.waits(task_id) or task_id in self._back:
+                continue
+            if (holder := sight.holders.get(view.key)) != task_id:
+                self._judge.found("unique", f"{task_id} waits; {holder} has {key_of(view.key)}")
+
+    def _no_ghosts(self, sight: Sight) -> None:
+        for key, task_id in sight.holders.items():
+            if task_id not in sight.views or sight.views[task_id].key != key:
+                self._judge.found("ghost", f"{key_of(key)} is of {task_id}")
+        tagged = sorted((tag, one) for one, view in sight.views.items() for tag in view.tags)
+        if tagged != sorted(sight.tagged):
+            self._judge.found("ghost", f"the index has {sight.tagged}, the entries {tagged}")
+
+    def _revokes(self, call: Call | None, before: Sight, after: Sight) -> None:
+        for task_id in sorted(after.owed - before.owed):
+            if call is None or call.kind != "schedule":
+                self._judge.found("revoked", f"{task_id}, by nobody")
+            elif task_id in self._revoked:
+                self._judge.found("revoked", f"{task_id}, again")
+            self._revoked.add(task_id)
+        self._revoked -= after.views.keys()
+        if both := after.owed & after.views.keys():
+            self._judge.found("revoked", f"{sorted(both)}, which are there")
+
+    def is_revoked(self, task_id: str) -> bool:
+        return task_id in self._revoked
+
+    def displaces(self, call: Call | None, task_id: str, before: Sight, after: Sight) -> bool:
+        """Whether an entry went because a call put another one in its place."""
+        old = before.views[task_id]
+        if call is None or call.kind != "schedule" or not call.conflict:
+            return False
+        if task_id not in call.ids and old.key != call.key:
+            return False
+        if before.place(task_id) != "dead":
+            self._has_a_reason(call, old, after)
+        if task_id not in after.views and task_id not in after.owed:
+            self._judge.found("revoked", f"{task_id} was replaced, and waits for ever")
+        return True
+
+    def _has_a_reason(self, call: Call, old: View, after: Sight) -> None:
+        policy, _, most_ms = call.conflict.partition(" ")
+        news = [view for view in after.views.values() if view.name == call.name]
+        reasons = {
+            "replace": True,
+            "earliest": any(new.due_ms < old.due_ms for new in news),
+            "latest": any(new.due_ms > old.due_ms for new in news),
+            "debounce": any(new.created_ms <= old.created_ms for new in news),
+        }
+        if not reasons.get(policy):
+            self._judge.found("kept", f"{call.name}, {policy}, replaces {old}")
+        last_ms = old.created_ms + int(most_ms or 1e15) + 1
+        if policy == "debounce" and not any(new.due_ms <= last_ms for new in news):
+            self._judge.found("debounce", f"{call.name} is due after {last_ms}")
+
+    def took_effect(self, call: Call | None, task_id: str, view: View) -> None:
+        if call is None:
+            return
+        call.about |= {task_id, *call.displaced}
+        # What is changed by its id, and did not have its key, is no matter of the key.
+        if view.key and task_id not in self._back:
+            call.about.add(key_of(view.key))
+
+    def settled_by(self, call: Call) -> set[str]:
+        """The ids and keys that nothing older may change after this call."""
+        found = {one.word for one in call.answers} & NOTHING
+        if not found:
+            return call.about
+        kept_only = found == {"KEPT"}
+        return call.about | ({key_of(call.key)} if kept_only else call.subjects)
+
+    # What callers were told.
+
+    def told(self, call: Call, asked: str, answer: Answer) -> None:
+        for task_id, is_sure in answer.gone:
+            effect = call.displaced.get(task_id)
+            if effect and is_sure and not self._judge.is_sure(call, effect):
+                self._judge.found("answer", f"{call.name} is told that {task_id} will not run")
+        stays = (answer.stays, answer.due_ms)
+        if answer.word == "KEPT" and answer.stays != asked and stays not in call.held:
+            self._judge.found("kept", f"{call.name}: {answer}; it found {call.held}")

@@ -1,0 +1,281 @@
+"""The history: what happened last, as many as it may have, the newest first."""
+
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Entries, NewEntry, What
+from celery_delayq.store.calls import Member
+from celery_delayq.store.record import Extras, destination_for, label_of
+from tests.operations.restricted import RestrictedStore, documented
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
+
+LIST = destination_for("L", "celery")
+
+
+def with_history(store, length=5, *, repeats=True):
+    """Let the processes of the store have a history."""
+    store.membership = replace(store.membership, history=length, repeats=repeats)
+    store.entries = Entries(store.scripts, store.membership)
+    store.entries.join()
+    return store
+
+
+def told(store, limit=10_000):
+    return [(one.what.value, one.task_id) for one in store.entries.history(limit)]
+
+
+def keyed(store, task_id, key, due_ms=FAR_MS, conflict="replace"):
+    record = new_record(task_id, LIST).with_extras(Extras(key))
+    store.entries.schedule([NewEntry(task_id, When("at", due_ms), record, conflict)])
+
+
+def test_it_has_what_happened_the_newest_first(store):
+    with_history(store, 100)
+    store.schedule("cancelled", FAR_MS)
+    store.schedule("list")
+    store.schedule_relayed("acked")
+    store.schedule_relayed("dead")
+    store.entries.cancel("cancelled")
+    engine = store.engine()
+    engine.hand_over()
+    acked, dead = engine.claim(2)[0]
+    engine.ack([acked])
+    engine.nack("dead", [dead], reason="NO_ROUTE")
+    assert told(store) == [
+        ("dead", "dead"),
+        ("handed_over", "acked"),
+        ("handed_over", "list"),
+        ("cancelled", "cancelled"),
+        ("scheduled", "dead"),
+        ("scheduled", "acked"),
+        ("scheduled", "list"),
+        ("scheduled", "cancelled"),
+    ]
+
+
+def test_an_event_says_when_what_was_due_when_and_whose_it_is(store):
+    with_history(store)
+    keyed(store, "a", "ké")
+    store.set_ms(NOW_MS + 7)
+    store.entries.cancel("a")
+    cancelled, scheduled = store.entries.history(5)
+    labels = (label_of("tests.remind"), label_of("celery"))
+    assert (scheduled.what, scheduled.when_ms, scheduled.due_ms) == (
+        What.SCHEDULED,
+        NOW_MS,
+        FAR_MS,
+    )
+    assert (cancelled.what, cancelled.when_ms, cancelled.due_ms) == (
+        What.CANCELLED,
+        NOW_MS + 7,
+        FAR_MS,
+    )
+    for event in (scheduled, cancelled):
+        assert (event.task_id, event.key, event.labels) == ("a", "ké", labels)
+
+
+def test_what_was_replaced_is_told_before_what_replaced_it(store):
+    with_history(store)
+    keyed(store, "a", "k")
+    keyed(store, "b", "k")
+    keyed(store, "b", "k", FAR_MS + 1)
+    assert told(store) == [
+        ("scheduled", "b"),
+        ("replaced", "b"),
+        ("scheduled", "b"),
+        ("replaced", "a"),
+        ("scheduled", "a"),
+    ]
+
+
+def test_a_refused_call_is_not_told(store):
+    with_history(store)
+    keyed(store, "a", "k")
+    keyed(store, "b", "k", conflict="keep")
+    keyed(store, "c", "k", conflict="")
+    store.entries.cancel("nobody")
+    assert told(store) == [("scheduled", "a")]
+
+
+@pytest.mark.parametrize("to", [LIST, destination_for("R", ROUTE)], ids=["list", "relayed"])
+def test_what_left_too_late_is_told_as_skipped_and_nothing_else_is_forgotten(store, to):
+    with_history(store)
+    for task_id in ("unreadable", "late"):
+        record = new_record(task_id, to).with_extras(Extras(grace_ms=0))
+        store.put(task_id, record, NOW_MS)
+    store.raw.hset(store.keys["records"], "unreadable", "9")
+    store.set_ms(NOW_MS + 1)
+    engine = store.engine()
+    engine.hand_over()
+    engine.claim(5)
+    assert set(told(store)[:2]) == {("skipped", "late"), ("dead", "unreadable")}
+
+
+@pytest.mark.parametrize("kind", ["schedule", "schedule_relayed"])
+def test_what_cannot_be_read_is_told_as_dead(store, kind):
+    with_history(store)
+    getattr(store, kind)("a")
+    store.raw.hset(store.keys["records"], "a", "9")
+    engine = store.engine()
+    engine.hand_over()
+    engine.claim(1)
+    event, _ = store.entries.history(5)
+    assert (event.what, event.task_id, event.due_ms, event.labels) == (What.DEAD, "a", None, None)
+
+
+def test_an_event_that_somebody_else_wrote_is_left_out(store):
+    with_history(store)
+    store.schedule("a", FAR_MS)
+    store.raw.lpush(store.keys["history"], "", "x", "s" + "x" * 60, "é")
+    assert told(store) == [("scheduled", "a")]
+
+
+def test_a_batch_is_one_push_and_one_trim_of_no_more_than_the_history_has(store):
+    with_history(store, 3)
+    for number in range(10):
+        store.schedule(f"a{number}", NOW_MS + number)
+    store.set_ms(NOW_MS + 100)
+    store.raw.config_resetstat()
+    store.engine().hand_over()
+    assert told(store) == [("handed_over", f"a{number}") for number in (9, 8, 7)]
+    called = store.raw.info("commandstats")
+    assert called["cmdstat_ltrim"]["calls"] == 1
+    assert called["cmdstat_lpush"]["calls"] == 2  # the queue's list, and this one
+    assert store.raw.llen(store.keys["history"]) == 3
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_it_is_as_long_as_it_may_be_and_no_longer(store, length):
+    with_history(store, length)
+    for number in range(10):
+        store.schedule(f"a{number}", FAR_MS)
+        assert store.raw.llen(store.keys["history"]) == min(number + 1, length)
+    assert told(store) == [("scheduled", f"a{number}") for number in range(9, 9 - length, -1)]
+    assert told(store, 1) == [("scheduled", "a9")]
+
+
+def test_the_last_one_who_joins_decides_how_long_it_is(store):
+    with_history(store, 9)
+    for number in range(9):
+        store.schedule(f"a{number}", FAR_MS)
+    for length, kept in ((4, 4), (9, 4), (0, 0), (9, 0), (0, 0)):
+        with_history(store, length)
+        assert store.raw.llen(store.keys["history"]) == kept
+    assert store.raw.hget(store.keys["meta"], "history") is None
+    store.schedule("b", FAR_MS)
+    assert told(store) == []
+
+
+def test_whoever_joins_with_the_same_setting_changes_nothing(store):
+    with_history(store, 9)
+    store.schedule("a", FAR_MS)
+    before = store.contents(all_keys=True)
+    Member(store.scripts, store.membership).join()
+    assert store.contents(all_keys=True) == before
+
+
+# Off.
+
+
+def take_every_step(store):
+    store.schedule("list")
+    store.schedule("cancelled", FAR_MS)
+    store.schedule_relayed("acked")
+    store.schedule_relayed("back", NOW_MS + 1)
+    store.set_ms(NOW_MS + 2)
+    store.entries.cancel("cancelled")
+    engine = store.engine()
+    engine.hand_over()
+    acked, back = engine.claim(2)[0]
+    engine.ack([acked])
+    engine.nack("unsent", [back])
+
+
+def calls(store):
+    store.raw.config_resetstat()
+    take_every_step(store)
+    found = store.raw.info("commandstats").items()
+    called = {name.removeprefix("cmdstat_"): one["calls"] for name, one in found}
+    called["evalsha"] += called.pop("eval", 0)
+    return called
+
+
+def test_where_there_is_none_no_step_takes_a_command_more(store):
+    """Each command is as often called as by scripts that know of no history."""
+    store.entries.join()
+    off = calls(store)
+    assert not {"ltrim", "lrange"} & off.keys()
+    assert off["lpush"] == 1  # to the queue
+    assert not store.raw.exists(store.keys["history"])
+    store.raw.flushall()
+    store.set_ms(NOW_MS)
+    with_history(store)
+    on = calls(store)
+    more = {name: on[name] - off.get(name, 0) for name in on if on[name] != off.get(name, 0)}
+    # Four calls of schedule, a cancel, a hand-over and an ack have something to tell.
+    assert more == {"lpush": 7, "ltrim": 7}
+
+
+# No repeats.
+
+
+def test_an_event_that_equals_the_one_before_is_left_out(store):
+    with_history(store, 9, repeats=False)
+    keyed(store, "a", "k", conflict="")
+    store.raw.delete(store.keys["records"], store.keys["holders"], store.keys["due"])
+    keyed(store, "b", "k", conflict="")
+    assert told(store) == [("scheduled", "a")]
+    store.schedule("a", FAR_MS)
+    assert told(store) == [("scheduled", "a"), ("scheduled", "a")], "one without a key is another"
+    store.entries.cancel("a")
+    store.schedule("a", FAR_MS)
+    assert [what for what, _ in told(store)] == ["scheduled", "cancelled", "scheduled", "scheduled"]
+
+
+def test_nor_is_it_twice_in_a_row_within_a_batch(store):
+    with_history(store, 9, repeats=False)
+    new = [
+        NewEntry(task_id, When("at", NOW_MS), new_record(task_id, LIST).with_extras(Extras(key)))
+        for task_id, key in (("a", "k"), ("b", "l"), ("c", ""), ("d", ""))
+    ]
+    store.entries.schedule(new)
+    # As if one had left and another taken its key while both were due.
+    text = store.record("b").replace(b"l\0\0", b"k\0\0")
+    store.raw.hset(store.keys["records"], "b", text)
+    store.engine().hand_over()
+    assert told(store)[:3] == [("handed_over", "d"), ("handed_over", "c"), ("handed_over", "a")]
+
+
+def test_of_another_task_the_same_key_is_another_event(store):
+    with_history(store, 9, repeats=False)
+    keyed(store, "a", "k", conflict="")
+    store.raw.delete(store.keys["records"], store.keys["holders"], store.keys["due"])
+    record = new_record("b", LIST)
+    record = replace(record, labels=record.labels[:1] + b"another task")
+    record = record.with_extras(Extras("k"))
+    store.entries.schedule([NewEntry("b", When("at", FAR_MS), record)])
+    assert told(store) == [("scheduled", "b"), ("scheduled", "a")]
+
+
+# Nothing fails because of it.
+
+
+def test_where_something_foreign_is_in_its_place_the_step_is_done(store):
+    with_history(store)
+    store.raw.set(store.keys["history"], "somebody's")
+    store.schedule("a")
+    assert store.engine().hand_over().handed_over == 1
+    assert store.raw.get(store.keys["history"]) == b"somebody's"
+
+
+@pytest.mark.parametrize(("missing", "length"), [("ltrim", 0), ("lpush", 0), ("lrange", 2)])
+def test_without_a_right_it_gets_no_longer_than_it_may(redis_server, missing, length):
+    redis_server.client().flushall()
+    store = with_history(RestrictedStore(redis_server, documented()), 2, repeats=False)
+    store.allow(f"-{missing}")
+    for number in range(5):
+        store.schedule(f"a{number}", FAR_MS)
+    assert store.raw.llen(store.keys["history"]) == length
+    store.close()

@@ -1,0 +1,290 @@
+"""What is done under a key is in order, whichever entry has it by then, and wherever that is.
+
+Each of these is an accident that the search in ``tests/protocol/test_keys.py`` shows.
+"""
+
+import pytest
+
+from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.store import NewEntry
+from celery_delayq.store.record import Extras, destination_for
+from celery_delayq.store.schedule import MAX_BYTES, _arguments
+from tests.store.requests import Request, now_us, request
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
+
+KEY = b"k"
+
+
+@pytest.fixture
+def engine(store):
+    return store.engine(lease=60)
+
+
+def scheduled(
+    store: Store, *ids: str, conflict="replace", key="k", to=None, owes=0, ms=NOW_MS
+) -> Request:
+    """Of an entry for each id; *to* a list, or ``None``: through a relay."""
+    destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
+    new = [
+        NewEntry(
+            one,
+            When("at", ms),
+            new_record(one, destination).with_extras(Extras(key)),
+            conflict,
+        )
+        for one in ids
+    ]
+    return request(
+        store,
+        "schedule",
+        latest=MAX_DUE_MS,
+        supersede=0,
+        owes=owes,
+        max_bytes=MAX_BYTES,
+        entries=_arguments(new, ()),
+    )
+
+
+def cancelled(store: Store, target: bytes) -> Request:
+    return request(store, "cancel", target=target, owes=0)
+
+
+def moved(store: Store, target: bytes, ms=NOW_MS) -> Request:
+    return request(store, "reschedule", target=target, mode="at", ms=ms, latest=MAX_DUE_MS)
+
+
+def later(store: Store) -> None:
+    """A moment passes."""
+    store.set_us(now_us(store) + 1000)
+
+
+def first(store: Store, task_id="first", **how) -> None:
+    """An entry has the key, and is as young as can be."""
+    assert scheduled(store, task_id, **how).answer() == b"%d" % how.get("ms", NOW_MS)
+    later(store)
+
+
+def late(store: Store) -> Request:
+    """A replacement that is made now, and still on its way."""
+    made = scheduled(store, "late")
+    later(store)
+    return made
+
+
+def holder(store: Store) -> bytes | None:
+    return store.raw.hget(store.keys["holders"], KEY)
+
+
+def is_refused(made: Request) -> bool:
+    """It wrote nothing, and its caller is to ask again, if he is still there."""
+    reply = made.send()
+    return reply == [b"stale"] or reply[1].startswith(b"-4")
+
+
+# Fences.
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        lambda store: cancelled(store, b"kk"),
+        lambda store: cancelled(store, b"ifirst"),
+        lambda store: moved(store, b"kk"),
+        lambda store: moved(store, b"ifirst"),
+        lambda store: scheduled(store, "newer"),
+        lambda store: scheduled(store, "newer", conflict="keep"),
+    ],
+    ids=["cancel by key", "cancel by id", "move by key", "move by id", "replace", "keep"],
+)
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_replacement_that_is_late_changes_nothing(store, engine, newer, leaves):
+    first(store, to="celery")
+    before = late(store)
+    newer(store).answer()
+    if leaves:
+        engine.hand_over()
+        engine.ack(engine.claim(5)[0])
+    after = store.snapshot()
+    assert is_refused(before)
+    assert store.snapshot() == after
+
+
+@pytest.mark.parametrize("newer", [cancelled, moved])
+def test_so_does_one_where_a_call_by_key_found_nothing(store, newer):
+    before = late(store)
+    assert newer(store, b"kk").answer() == b"not_found"
+    assert is_refused(before)
+    assert store.record("late") is None
+
+
+def test_what_is_handed_over_does_not_lower_what_was_kept(store, engine):
+    first(store, to="celery")
+    before = late(store)
+    assert scheduled(store, "kept", conflict="keep").answer().startswith(b"k")
+    engine.hand_over()
+    assert store.arrived() == ["first"]
+    assert is_refused(before)
+
+
+def test_nor_where_that_is_in_the_older_generation(store, engine):
+    first(store, to="celery")
+    before = late(store)
+    scheduled(store, "kept", conflict="keep").answer()
+    store.raw.rename(store.keys["fences"], store.keys["fences_old"])
+    engine.hand_over()
+    assert store.raw.hexists(store.keys["fences"], b"\xff" + KEY)
+    assert is_refused(before)
+
+
+def test_a_fence_of_a_time_before_the_clock_was_set_back_gives_way(store, engine):
+    cancelled(store, b"kk").answer()
+    store.set_ms(NOW_MS - 3_600_000)
+    before = scheduled(store, "late", ms=NOW_MS - 3_600_000)
+    later(store)
+    first(store, to="celery", ms=NOW_MS - 3_600_000)
+    engine.hand_over()
+    assert store.arrived() == ["first"]
+    assert is_refused(before)
+
+
+@pytest.mark.parametrize("sets_aside", [False, True])
+def test_what_is_leased_or_dead_tells_what_is_newer_and_does_not_hold_the_key(
+    store, engine, sets_aside
+):
+    before = late(store)
+    first(store)
+    claimed, _ = engine.claim(5)
+    if sets_aside:
+        engine.nack("dead", claimed, reason="NO_ROUTE")
+    assert is_refused(before)
+    assert scheduled(store, "newer", conflict="").answer() == b"%d" % NOW_MS
+    assert holder(store) == b"newer"
+
+
+def test_a_late_cancel_by_key_spares_what_came_back(store, engine):
+    first(store)
+    before = cancelled(store, b"kk")
+    later(store)
+    claimed, _ = engine.claim(5)
+    scheduled(store, "newer", ms=FAR_MS).answer()
+    later(store)
+    assert cancelled(store, b"kk").answer() == b"done newer"
+    engine.nack("unsent", claimed)
+    assert holder(store) == b"first"
+    assert before.send() == [b"stale"]
+    assert store.places("first") == ["relay"]
+
+
+def test_a_late_move_by_key_does_as_well(store, engine):
+    first(store)
+    before = moved(store, b"kk", FAR_MS)
+    later(store)
+    claimed, _ = engine.claim(5)
+    scheduled(store, "newer", ms=FAR_MS).answer()
+    later(store)
+    cancelled(store, b"kk").answer()
+    engine.nack("unsent", claimed)
+    assert before.send() == [b"stale"]
+
+
+def test_entries_of_one_call_are_not_newer_than_each_other(store):
+    made = scheduled(store, "one", "two", "three", to="celery")
+    later(store)
+    assert made.answer() == b"%d %d:one %d:two" % (NOW_MS, NOW_MS, NOW_MS)
+    made = scheduled(store, "four", "five", conflict="keep")
+    later(store)
+    assert made.answer() == b"k%d:three k%d:three" % (NOW_MS, NOW_MS)
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_a_late_replacement_under_the_same_id_changes_nothing(store, key):
+    first(store, key=key)
+    before = scheduled(store, "first", key=key)
+    later(store)
+    assert moved(store, b"ifirst", FAR_MS).answer() == b"done %d" % FAR_MS
+    assert is_refused(before)
+    assert store.score("relay", "first") == FAR_MS
+
+
+# Coming back.
+
+
+@pytest.mark.parametrize("how", ["unsent", "unknown", "refused", "reclaim"])
+@pytest.mark.parametrize("where", ["leased", "dead", "gone"])
+def test_what_comes_back_takes_the_key_from_what_does_not_wait(store, engine, how, where):
+    first(store)
+    claimed, _ = engine.claim(5)
+    store.lease_out()
+    scheduled(store, "newer").answer()
+    newer, _ = engine.claim(5)
+    if where == "dead":
+        engine.nack("dead", newer, reason="NO_ROUTE")
+    elif where == "gone":
+        store.raw.hdel(store.keys["records"], "newer")
+    if how == "reclaim":
+        assert engine.reclaim() == ["first"]
+    else:
+        engine.nack(how, claimed, wait=1)
+    assert holder(store) == b"first"
+    assert scheduled(store, "third", conflict="").answer() == b"-1:first"
+
+
+@pytest.mark.parametrize("how", ["unsent", "unknown", "refused", "reclaim"])
+def test_it_leaves_the_key_to_what_waits(store, engine, how):
+    first(store)
+    claimed, _ = engine.claim(5)
+    store.lease_out()
+    scheduled(store, "newer", to="celery", ms=FAR_MS).answer()
+    if how == "reclaim":
+        engine.reclaim()
+    else:
+        engine.nack(how, claimed, wait=1)
+    assert holder(store) == b"newer"
+
+
+@pytest.mark.parametrize("newer_waits", [False, True])
+def test_a_dead_letter_that_is_tried_again_has_its_key_if_nothing_waits_under_it(
+    store, engine, newer_waits
+):
+    first(store)
+    engine.nack("dead", engine.claim(5)[0], reason="NO_ROUTE")
+    scheduled(store, "newer").answer()
+    if not newer_waits:
+        engine.claim(5)
+    later(store)
+    assert moved(store, b"ifirst").answer() == b"done %d" % NOW_MS
+    assert holder(store) == (b"newer" if newer_waits else b"first")
+
+
+# Who is revoked.
+
+
+def owed(store) -> set[bytes]:
+    return set(store.raw.hkeys(store.keys["outbox_messages"]))
+
+
+def test_one_that_is_scheduled_again_by_the_same_call_is_not(store):
+    first(store)
+    made = scheduled(store, "second", "first", owes=1)
+    assert made.answer() == b"%d:first %d:second" % (NOW_MS, NOW_MS)
+    assert owed(store) == {b"second"}
+    assert store.places("first") == ["relay"]
+
+
+def test_an_id_that_gives_way_is_revoked(store):
+    first(store)
+    assert scheduled(store, "second", conflict="keep", owes=2).answer() == b"k%d:first" % NOW_MS
+    assert owed(store) == {b"second"}
+
+
+@pytest.mark.parametrize("is_leased", [False, True])
+@pytest.mark.parametrize("other_holds", [False, True])
+def test_it_is_not_where_an_entry_of_that_id_is_there(store, engine, is_leased, other_holds):
+    first(store, key="" if other_holds else "k")
+    if is_leased:
+        engine.claim(5)
+    if other_holds:
+        scheduled(store, "other").answer()
+        later(store)
+    assert scheduled(store, "first", conflict="keep", owes=2).answer().startswith(b"k")
+    assert owed(store) == set()
