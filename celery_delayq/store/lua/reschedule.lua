@@ -80,7 +80,7 @@ local function moved(entry, text)
 end
 
 -- What becomes of a target, in a word; and, where it moves, its new due time.
-local function settle(target, one)
+local function outcome_of(target, one)
   if not one.entry then
     if one.member and is_gone(one.answer) then return SKIPPED end
     local why = string.match(one.answer, '^unreadable (.*)$')
@@ -95,7 +95,7 @@ end
 local words, earliest = {}, math.huge
 allow_when_full(records)
 for at, one in ipairs(looked) do
-  local word, when = settle(targets[at], one)
+  local word, when = outcome_of(targets[at], one)
   if when then
     local entry, text = one.entry, whole(when)
     local index = sub(entry.record, 2, 2) == 'L' and due or relay
