@@ -28,7 +28,7 @@ _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "day
 @click.pass_context
 def cancel(ctx: click.Context, /, ids: Sequence[str], revoke: bool, **_: Any) -> None:
     """Cancel scheduled tasks."""
-    _report(ctx, "cancelled", ids, lambda one: delayq_of(ctx).cancel(one, revoke=revoke))
+    report(ctx, "cancelled", ids, lambda one: delayq_of(ctx).cancel(one, revoke=revoke))
 
 
 @click.command(cls=CeleryCommand)
@@ -43,12 +43,13 @@ def reschedule(ctx: click.Context, /, id: str, when: str, **_: Any) -> None:
     with Said():
         relative = _RELATIVE.fullmatch(when)
         time = {"after": _span(relative)} if relative else {"at": time_of(when)}
-        _report(ctx, "rescheduled", [id], lambda one: delayq_of(ctx).reschedule(one, **time))
+        report(ctx, "rescheduled", [id], lambda one: delayq_of(ctx).reschedule(one, **time))
 
 
-def _report(
+def report(
     ctx: click.Context, done: str, ids: Sequence[str], step: Callable[[str], Outcome]
 ) -> None:
+    """Take a step of each task, say what came of it, and end with 1 where one was refused."""
     refused = 0
     for one in ids:
         try:

@@ -22,6 +22,7 @@ REFUSED = {
     Outcome.IN_FLIGHT: "task {} is being published this moment; try again shortly",
     Outcome.UNCERTAIN: "task {} was taken care of, but an earlier attempt may have delivered it",
     Outcome.NOT_FOUND: "task {} is not scheduled",
+    Outcome.UNCHANGED: "task {} is not as it was said to be; nothing was changed",
 }
 
 json_option = click.option(

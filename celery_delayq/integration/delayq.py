@@ -16,7 +16,7 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import changing, checking, history, reading
+from ..operations import checking, history, pausing, reading
 from ..operations.history import Event
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
@@ -26,9 +26,10 @@ from ..scheduling.bulk import Bulk, Item
 from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
-from ..store import Counts, Finding, Outcome, State
+from ..store import Counts, Finding, Pause, State
 from . import contract, registry, signals
 from .calls import call_signature
+from .changes import Changes
 from .results import ScheduledResult, held
 from .setup import set_up
 
@@ -42,7 +43,7 @@ else:
     R = TypeVar("R")
 
 
-class DelayQ:
+class DelayQ(Changes):
     """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
     Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
@@ -174,47 +175,54 @@ class DelayQ:
             services, signature, items, at=at, after=after, spread=spread, progress=progress
         )
 
-    # Changing one's mind.
+    def pause(
+        self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
+    ) -> None:
+        """Hand over nothing of a queue, of a task, or at all, until it is resumed.
 
-    def cancel(self, task_id: Named, *, revoke: bool = False) -> Outcome:
-        """Remove a scheduled task; its result becomes ``REVOKED``.
-
-        Args:
-            task_id: What scheduling returned, or its id, as text or a UUID.
-            revoke: When it has left already, or may have, tell the workers to drop it, as
-                ``app.control.revoke`` does.
-
-        Returns:
-            ``Outcome.DONE``, the only true one; or why not.
-        """
-        return changing.cancel(self.services, task_id, revoke=revoke)
-
-    def reschedule(
-        self,
-        task_id: Named,
-        at: TimeInput | None = None,
-        *,
-        after: DelayInput | None = None,
-        by: DelayInput | None = None,
-    ) -> Outcome:
-        """Give a scheduled task another due time; its id stays.
+        It is in force when this returns. What a scanner is publishing this moment still goes. What
+        is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
 
         Args:
-            task_id: What scheduling returned, or its id, as text or a UUID.
-            at: As for :meth:`schedule`.
-            after: From now: a timedelta, or seconds.
-            by: From its present due time, negative for earlier: a timedelta, or seconds.
-
-        Returns:
-            ``Outcome.DONE``, the only true one; or why not.
+            queue: The queue: the name that tasks were sent with, or their routing key.
+            task: The task, or its name.
+            late: Whether tasks with a grace count as late for that time.
 
         Raises:
-            InvalidDueTime: not a time, or past 2255-06-05.
+            InvalidOption: not a name, or both a queue and a task.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
         """
-        when = one_of(self.services.timezone, at=at, after=after, by=by)
-        return changing.reschedule(self.services, task_id, when)[0]
+        pausing.pause(self.services, queue=queue, task=task, late=late)
+
+    def resume(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | Task | None = None,
+        rate: float | None = None,
+    ) -> bool:
+        """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
+
+        Args:
+            queue: As for :meth:`pause`.
+            task: As for :meth:`pause`.
+            rate: At how many tasks a second what has fallen due goes, in the order of due times; by
+                default as fast as it can. What falls due from now on goes at once.
+
+        Returns:
+            Whether it was paused, or coming back.
+
+        Raises:
+            InvalidOption: not a name, or not a rate from 0.001 to 1,000,000.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        return pausing.resume(self.services, queue=queue, task=task, rate=rate)
 
     # Reading.
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or coming back, and how many tasks are due there."""
+        return pausing.pauses(self.services)
 
     def get(self, task_id: Named) -> ScheduledTask | None:
         """A scheduled task, or ``None``.

@@ -26,7 +26,7 @@ from .scripts import Scripts
 
 AGAIN = 0.1  # seconds between two requests of a call that may have run, or meet the same refusal
 OPERATION_BYTES = 12
-NAME_BYTES = 8  # of what tells a store from every other one
+STORE_BYTES = 8  # of what tells a store from every other one
 DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
 
 # Why a call ended that had no other answer than this verdict.
@@ -130,7 +130,7 @@ class Member:
                 hosts=ours.hosts,
                 scanner=int(self._scanner),
                 kept=ours.kept,
-                ident=os.urandom(NAME_BYTES).hex(),
+                store=os.urandom(STORE_BYTES).hex(),
             )
         except StoreUnavailable as error:
             # Of the call that it is for, nothing was sent yet.

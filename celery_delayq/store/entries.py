@@ -9,19 +9,24 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from ..clock import MAX_DUE_MS, When
+from ..clock import When, from_ms
 from ..errors import DelayQError, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
-from .ids import Target, named, target_of
+from .changes import Changes, only
+from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .outcome import Outcome
-from .record import Record
-from .schedule import Scheduler, too_late
+from .record import NewRecord, Record
+from .schedule import Scheduler
 from .scripts import Scripts
-from .values import Cancelled, Counts, Entry, Happened, NewEntry, Receipt, State
+from .selecting import Chosen, Place, Sieve
+from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
+
+# What `peek.lua` says where it knows more than users are told.
+_STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -35,6 +40,8 @@ class Entries:
         self._member = Member(scripts, membership)
         self._calls = Calls(scripts, self._member, membership.timeout)
         self._scheduler = Scheduler(self._calls, membership.timeout)
+        self.changes = Changes(self._calls)
+        self.sieve = Sieve(scripts, self._member)
 
     @property
     def keys(self) -> Keys:
@@ -83,30 +90,66 @@ class Entries:
         outcome, cancelled = self.cancel_owing(who, owes=False)
         return outcome, None if cancelled is None else cancelled.message
 
-    def cancel_owing(self, who: Target, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+    def cancel_owing(
+        self, who: Target, *, owes: bool = True, tells: bool = True, remove: bool = False
+    ) -> tuple[Outcome, Cancelled | None]:
         """Remove an entry that has not left.
 
-        With *owes*, it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+        Args:
+            who: The entry.
+            owes: Whether it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+            tells: Whether its message is wanted.
+            remove: Only if it is dead.
         """
-        answer, *rest = self._calls.call("cancel", target=target_of(who), owes=int(owes))
-        outcome, task_id = _outcome(who, answer)
-        if not rest or not rest[1]:
-            return outcome, None
-        return outcome, Cancelled(task_id.decode(errors="replace"), outcome, *rest)
+        asked: dict[str, Any] = {"owes": int(owes), "tells": tells, "remove": remove}
+        try:
+            outcome, change = only(self.changes.cancel([who], **asked))
+        except UnreadableRecord as error:
+            member = self._dead_member(error.task_id) if remove else None
+            if member is None:
+                raise
+            outcome, change = only(self.changes.cancel([target_of_member(member)], **asked))
+        return outcome, change.cancelled
+
+    def _dead_member(self, task_id: str) -> bytes | None:
+        """What is dead under an id whose record cannot be read, so that its number is not known."""
+        dead = Chosen(state=State.DEAD)
+        for page in self.sieve.pages(dead, *self.sieve.start(), Place()):
+            for member in page:
+                if member[6:] == task_id.encode():
+                    return member
+        return None
 
     def settle(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
         settle(self._scripts, [cancelled])
 
-    def reschedule(self, who: Target, when: When) -> tuple[Outcome, int | None]:
+    def reschedule(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, int | None]:
         """Give an entry another due time; returns it, in ms, where that was done."""
+        outcome, change = self.move(who, when, **conditions)
+        return outcome, change.due_ms
+
+    def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
+        """The same, under the *conditions* of :meth:`Changes.reschedule`."""
+        return only(self.changes.reschedule([who], when, **conditions))
+
+    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+        """Give an entry another message; what it is, and when it is due, stays.
+
+        Args:
+            who: The entry.
+            seen_us: Its last change, as *new* was made of it; nothing is done where it is another.
+            new: Made by :meth:`Record.with_message`.
+        """
         (answer,) = self._calls.call(
-            "reschedule", target=target_of(who), mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
+            "edit",
+            target=target_of(who),
+            seen=seen_us,
+            destination=new.destination,
+            body=new.labels + new.body,
+            template=new.template,
         )
-        if answer == b"too_late":
-            raise too_late(when)
-        outcome, rest = _outcome(who, answer)
-        return outcome, int(rest) if rest else None
+        return _outcome(who, answer)[0]
 
     def find(self, who: Target) -> Entry | None:
         """The entry, or ``None``.
@@ -197,6 +240,43 @@ class Entries:
                 events.append(Happened.read(event))
         return events
 
+    def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
+        """Let what falls due in a lane be parked, from when this returns.
+
+        Args:
+            lane: As :func:`lane_for` says.
+            name: Of the queue or task, to be shown.
+            late: Whether what is parked counts as late for that time.
+        """
+        self._calls.call("pause", lane=lane, called=name, late=int(late))
+
+    def resume(self, lane: bytes, rate: float | None = None) -> bool:
+        """Let what is parked in a lane come back, *rate* a second; whether it was paused."""
+        (answer,) = self._calls.call("resume", lane=lane, rate=rate or 0)
+        return bool(answer == b"done")
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or comes back."""
+        found: dict[bytes, Pause] = {}
+        cursor: Any = 0
+        while True:
+            cursor, flat = self._scripts.call("pauses", cursor=cursor, count=PAGE)
+            for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
+                found[lane] = _pause(lane, facts)
+            if int(cursor) == 0:
+                return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+
+    def chosen(self, chosen: Chosen, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
+        """Those of *members* that a selection means, as read; of what cannot be, what is known."""
+        for seen in self.sieve.peek(chosen, members, reads=True):
+            task_id = seen.member[6:].decode(errors="replace")
+            state = _STATES.get(seen.state) or State(seen.state)
+            entry = Entry(task_id, state, seen.due_ms, 0, b"")
+            if seen.record is not None:
+                with suppress(UnreadableRecord):
+                    entry = _entry(task_id, state, seen.record, seen.template)
+            yield seen.member, replace(entry, reason=seen.error)
+
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""
         return checking.check(self._scripts)
@@ -238,6 +318,7 @@ def _entry(task_id: str, state: State, record: Record, template: bytes | None) -
             message,
             changed_us=record.changed_us,
             extras=record.extras,
+            record=record,
         )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
@@ -248,6 +329,20 @@ def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
     word, _, rest = answer.partition(b" ")
     _refuse_unreadable(who, word, rest)
     return Outcome(word.decode()), rest
+
+
+def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
+    name, back, since, late, rate, parked = facts
+    kind, text = lane[:1], name.decode(errors="replace")
+    return Pause(
+        queue=text if kind == b"q" else None,
+        task=text if kind == b"t" else None,
+        since=from_ms(int(since) // 1000),
+        late=bool(late),
+        parked=parked,
+        resumed=bool(back),
+        rate=float(rate) or None,
+    )
 
 
 def _time(ms: int) -> int | None:

@@ -16,11 +16,22 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, StoreUnavailable
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
-from celery_delayq.store.record import Extras, destination_for
+from celery_delayq.store.ids import target_of_key, target_of_member
+from celery_delayq.store.record import Extras, NewRecord, destination_for
 from celery_delayq.store.scripts import load
 from tests.operations.table import OPERATIONS, prepare
-from tests.store.support import FAR_MS, NOW_MS, ClockedScripts, Store, new_record, template_of
+from tests.store.support import (
+    FAR_MS,
+    LINES,
+    NOW_MS,
+    ClockedScripts,
+    Store,
+    new_record,
+    template_of,
+)
 
+LARGE = "x" * 5000  # past what counts as small
+OTHER_LINES = [line.replace("remind", "other") for line in LINES]
 TRACE = "test:trace"
 CALL = re.compile(r"redis\.(p?call)\('(\w+)'")
 STOPPED = """
@@ -104,7 +115,7 @@ class Case:
     name: str
     take: object
     before: object = lambda _: None
-    ends: str = ""
+    ends: str = ""  # ids that go, blanks between
 
 
 def fill_tombstones(ready):
@@ -279,6 +290,43 @@ def _reschedule(task_id, ms=NOW_MS - 1):
     return lambda ready: ready.store.entries.reschedule(task_id, When("at", ms))
 
 
+def _edit(task_id, payload="new", *, share=True, lines=None):
+    def take(ready):
+        ready.store.edit(task_id, payload, share=share, lines=lines)
+
+    return take
+
+
+def _edit_nothing(ready):
+    ready.store.entries.edit("nobody", 0, NewRecord(b"", b"", b""))
+
+
+def extras(ready):
+    """An entry with a key and tags beside the others."""
+    record = new_record("keyed", destination_for("L", "celery"), "", share=True)
+    ready.store.put("keyed", record.with_extras(Extras("key", ("one", "two"))), NOW_MS - 1)
+
+
+def _cancel_many(ready):
+    targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
+    list(ready.store.entries.changes.cancel(targets, owes=1))
+
+
+def _reschedule_many(ready):
+    targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
+    list(ready.store.entries.changes.reschedule(targets, When("at", NOW_MS - 1)))
+
+
+def _remove_unreadable(ready):
+    # As it was scheduled second.
+    member = (4).to_bytes(6, "big") + b"dead"
+    list(ready.store.entries.changes.cancel([target_of_member(member)], remove=True))
+
+
+def _retry(task_id):
+    return lambda ready: ready.store.entries.reschedule(task_id, When("at", 0), mode="retry")
+
+
 def uncertain(ready):
     ready.store.set_ms(NOW_MS)
     ready.engine.nack("unknown", ready.claimed)
@@ -295,6 +343,7 @@ NEVER = {
     "ack": ["HDEL"],
     "hand_over": ["ZREM", "HDEL"],
     "schedule": ["HDEL"],
+    "edit": ["HDEL"],
     "reclaim": ["HDEL"],
 }
 
@@ -325,10 +374,22 @@ CASES = [
     Case("ack", "last", lambda ready: ready.engine.ack(ready.claimed), alone("claimed"), "claimed"),
     Case("cancel", "dead", _cancel("dead"), ends="dead"),
     Case("cancel", "claimed", _cancel("claimed"), ends="claimed"),
+    Case("cancel", "many", _cancel_many, extras, ends="list waiting keyed dead"),
+    Case("cancel", "unreadable", _remove_unreadable, spoil("dead"), ends="dead"),
+    Case("reschedule", "many", _reschedule_many, extras),
+    Case("reschedule", "retry", _retry("dead")),
     Case("reschedule", "earlier", _reschedule("list")),
     Case("reschedule", "dead", _reschedule("dead")),
     Case("reschedule", "claimed", _reschedule("claimed")),
     Case("reschedule", "attempted", _reschedule("claimed"), uncertain),
+    Case("edit", "grows", _edit("list", LARGE)),
+    Case("edit", "grows when dead", _edit("dead", LARGE)),
+    Case("edit", "claimed", _edit("claimed")),
+    Case("edit", "grows when claimed", _edit("claimed", LARGE)),
+    Case("edit", "attempted", _edit("claimed", LARGE), uncertain),
+    Case("edit", "first of a template", _edit("list", lines=OTHER_LINES)),
+    Case("edit", "last of a template", _edit("list", share=False), alone("list")),
+    Case("edit", "nothing", _edit_nothing),
     Case("hand_over", "backlog", _hand_over, backlog),
     Case("hand_over", "full", _hand_over, fill_tombstones),
     Case("hand_over", "damaged", _hand_over, spoil("list")),
@@ -346,6 +407,7 @@ CASES = [
             ("schedule", _schedule_one, ""),
             ("cancel", _cancel("list"), "list"),
             ("reschedule", _reschedule("list"), ""),
+            ("edit", _edit("list"), ""),
         )
     ),
     Case("cancel", "owing", _cancel_owing, ends="list"),
@@ -473,7 +535,8 @@ def one_stop(store, case, nth, side, commands):
     if both:
         store.raw.hdel(store.keys["records"], *both)
     gone = {one for one in before - pushed if not is_kept(store, one)}
-    assert gone <= {case.ends}, f"lost {gone}"
+    ends = set(case.ends.split())
+    assert gone <= ends, f"lost {gone}"
     for task_id in ids_of(store):
         assert store.places(task_id), f"{task_id} has no place"
     assert no_count_is_too_low(store), "a count is too low"
@@ -485,7 +548,7 @@ def one_stop(store, case, nth, side, commands):
     published = drain(ready)
     delivered = Counter([*store.arrived(), *(task_id for task_id, _ in published)])
     dead = {member[6:].decode() for member in store.raw.zrange(store.keys["dead"], 0, -1)}
-    wanted = (before | new) - unreadable - {case.ends}
+    wanted = (before | new) - unreadable - ends
     # What its list refuses waits, longer each time.
     kept = (dead | {"foreign"}) & ids_of(store)
     assert wanted <= {*delivered, *kept}, "lost"

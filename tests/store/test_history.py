@@ -9,7 +9,7 @@ from celery_delayq.store import Entries, NewEntry, What
 from celery_delayq.store.calls import Member
 from celery_delayq.store.record import Extras, destination_for, label_of
 from tests.operations.restricted import RestrictedStore, documented
-from tests.store.support import FAR_MS, NOW_MS, new_record
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 LIST = destination_for("L", "celery")
 
@@ -97,6 +97,20 @@ def test_a_refused_call_is_not_told(store):
     keyed(store, "c", "k", conflict="")
     store.entries.cancel("nobody")
     assert told(store) == [("scheduled", "a")]
+
+
+@pytest.mark.parametrize("to", [LIST, destination_for("R", ROUTE)], ids=["list", "relayed"])
+def test_what_left_too_late_is_told_as_skipped_and_nothing_else_is_forgotten(store, to):
+    with_history(store)
+    for task_id in ("unreadable", "late"):
+        record = new_record(task_id, to).with_extras(Extras(grace_ms=0))
+        store.put(task_id, record, NOW_MS)
+    store.raw.hset(store.keys["records"], "unreadable", "9")
+    store.set_ms(NOW_MS + 1)
+    engine = store.engine()
+    engine.hand_over()
+    engine.claim(5)
+    assert set(told(store)[:2]) == {("skipped", "late"), ("dead", "unreadable")}
 
 
 @pytest.mark.parametrize("kind", ["schedule", "schedule_relayed"])

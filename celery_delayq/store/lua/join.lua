@@ -12,7 +12,7 @@ ARGV[4]  broker   what broker it has: transport, virtual host, prefix of keys
 ARGV[5]  hosts    where that is
 ARGV[6]  scanner  1: it hands over, through that broker; or 0
 ARGV[7]  kept     what `meta` is to say of the history: see prelude/history.lua; empty: there is none
-ARGV[8]  ident    random text: `store`, if it has none
+ARGV[8]  store    random text: `store`, if it has none
 
 Returns  {now in us, schema, shards, broker, hosts, store}, as the store has them from now on
 Cost     O(log S), S scanners; where the history becomes shorter, by so much more
@@ -21,7 +21,7 @@ Keeps    what is agreed on; the broker is that of the scanners, and another one'
 ]]
 local schema, shards, timeout = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local broker, hosts, scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
-local kept, ident = ARGV[7], ARGV[8]
+local kept, store = ARGV[7], ARGV[8]
 
 local now_us = clock_us()
 local known = redis.call('HMGET', meta, 'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history')
@@ -41,6 +41,7 @@ if is_new then
   set('schema', schema)
   set('shards', shards)
 end
+if is_fit and not known[6] then set('store', store) end
 if is_fit and (tonumber(known[3]) or 0) < timeout then set('timeout', whole(timeout)) end
 if is_fit and scanner and not theirs then
   set('broker', broker)
@@ -48,8 +49,8 @@ if is_fit and scanner and not theirs then
   known[4], known[5] = broker, hosts
 end
 if is_fit and not known[6] then
-  set('store', ident)
-  known[6] = ident
+  set('store', store)
+  known[6] = store
 end
 local is_other = is_fit and (known[7] or '') ~= kept
 if is_other and kept ~= '' then set('history', kept) end

@@ -50,11 +50,6 @@ local function is_late_under(step, key, named)
   return not step.asked[key]
 end
 
--- An id, in a word.
-local function quoted(id)
-  return ':' .. string.gsub(id, '[%c%s:%%]', function(one) return string.format('%%%02X', string.byte(one)) end)
-end
-
 -- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
 local function owe_one(step, id, how, message, why)
   step.owed[id] = {id, how, whole(step.call.now_us), message, why}

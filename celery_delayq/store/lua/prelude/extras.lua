@@ -52,8 +52,8 @@ end
 local function note_extras(leaving, id, member, record, header_end)
   local extras = extras_of(record, header_end)
   if happened then
-    leaving.told = leaving.told or {}
-    leaving.told[#leaving.told + 1] = told_of(due_and_labels(record, header_end), id, extras and extras.key)
+    leaving.events = leaving.events or {}
+    leaving.events[#leaving.events + 1] = told_of(due_and_labels(record, header_end), id, extras and extras.key)
   end
   if not extras then return end
   leaving.keyed, leaving.tagged = leaving.keyed or {}, leaving.tagged or {}

@@ -15,8 +15,9 @@ local happened = nil
 local EVENTS = 1000 -- of one command
 local UNKNOWN = string.rep(' ', 25) -- due time and labels
 
--- Whether there is a history, by what `meta` says of it.
+-- Whether there is a history, by what `meta` says of it; asked once a step.
 local function begin_history(setting)
+  if happened ~= nil then return end
   local length, repeats = string.match(type(setting) == 'string' and setting or '', '^(%d+) ([01])$')
   happened = length and {length = tonumber(length), repeats = repeats == '1'} or false
 end

@@ -5,7 +5,7 @@ tombstone  1 byte   h: handed over; c: cancelled; u: cancelled, and a copy may h
            of an entry with a unique key, under name_of_key as well
 ]]
 local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; there are two
-local HAPPENED = {h = 'h', c = 'c', u = 'c'} -- what the history says of an entry with that tombstone
+local HAPPENED = {h = 'h', c = 'c', u = 'c', s = 'k'} -- what the history says of an entry with that tombstone
 local REPLACED = 'r'
 
 -- Entries leave: the one way out, for whatever reason, of one or of a batch; what else is kept of an entry
@@ -15,7 +15,7 @@ local REPLACED = 'r'
 --   claimed, failed  whether there may be a claim, or an error of an earlier attempt
 --   shared           name of a template -> how many of them share it
 --   keyed, tagged    their keys and tags, see note_extras; kept_key: what of these stays
---   told, what       what the history tells of them, see note_extras; and what happened, if `how` does not say it
+--   events, what     what the history tells of them, see note_extras; and what happened, if `how` does not say it
 -- `keys`: the names of all keys that this touches. The record goes before its place: what Redis stops
 -- half-way leaves a place without a record, which the next hand-over clears.
 local function depart(leaving, how, now, keys)
@@ -30,7 +30,7 @@ local function depart(leaving, how, now, keys)
   if leaving.claimed then redis.call('HDEL', keys.claims, unpack(ids)) end
   if leaving.failed then redis.call('HDEL', keys.errors, unpack(ids)) end
   if leaving.keyed then drop_extras(leaving, stamp, keys) end
-  for _, told in ipairs(leaving.told or {}) do
+  for _, told in ipairs(leaving.events or {}) do
     note_event(leaving.what or HAPPENED[how] or REPLACED, now, told)
   end
   for name, count in pairs(leaving.shared) do
@@ -99,14 +99,14 @@ local function was_handed_over(tombstones, tombstones_old, id)
 end
 
 -- The outbox. REVOKED is owed to whoever waits for a cancelled task's result: its canceller stores it, or,
--- where that was not done when his call must have ended, a scanner does. What is owed:
+-- where that was not done when his call must have ended, a scanner does; or a scanner from now on. What is owed:
 --   1        c, or u: a copy of the task may have been delivered
 --   2..17    when, us, 16 digits
 --   18..20   the length of the reason, 3 digits; it; and the task's message
-local function owe(outbox, outbox_messages, call, id, how, message, reason)
+local function owe(outbox, outbox_messages, call, id, how, message, reason, by_scanner)
   local why = string.format('%03d', #reason) .. reason
   redis.call('HSET', outbox_messages, id, how .. whole(call.now_us) .. why .. message)
-  redis.call('ZADD', outbox, whole(math.floor(call.now_us / 1000) + call.timeout), id)
+  redis.call('ZADD', outbox, whole(math.floor(call.now_us / 1000) + (by_scanner and 0 or call.timeout)), id)
 end
 
 -- When that was, in us, the message, how it was, and why, of what is owed.
