@@ -17,6 +17,9 @@ RULES = {
     "debounce": "a replacement is due at the latest so long after the first was scheduled",
     "revoked": "whoever is replaced, or gives way, is revoked, and nobody else",
     "ghost": "what leads to an entry, its key and tags, comes and goes with it",
+    "paused": "nothing leaves that is paused, unless it is told to run now",
+    "skipped": "what has a late policy leaves in time, or is skipped",
+    "count": "a selection counts what it did",
     "lost": "what was accepted stays until it is delivered or cancelled",
     "unasked": "nothing comes that nobody asked for",
     "overtime": "a call ends with its time",
@@ -69,10 +72,11 @@ class Call:
     """What a client does once."""
 
     name: str
-    kind: str  # schedule, cancel, reschedule
-    ids: tuple[str, ...]  # none, of one that names the key
+    kind: str  # schedule, cancel, reschedule, clear, pause, resume
+    ids: tuple[str, ...]  # none, of one that names the key, a tag, or a lane
     key: str
     conflict: str
+    lane: str
     timeout_us: int
     began_us: int
     slept_us: int
@@ -90,12 +94,12 @@ class Call:
 
     @property
     def by_key(self) -> bool:
-        return not self.ids
+        return bool(self.key) and not self.ids
 
     @property
     def asked(self) -> tuple[str, ...]:
         """What it is answered of: ids, or a key."""
-        return self.ids or (key_of(self.key),)
+        return (key_of(self.key),) if self.by_key else self.ids
 
     @property
     def subjects(self) -> set[str]:

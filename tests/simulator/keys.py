@@ -63,7 +63,9 @@ class Keys:
 
     def _revokes(self, call: Call | None, before: Sight, after: Sight) -> None:
         for task_id in sorted(after.owed - before.owed):
-            if call is None or call.kind != "schedule":
+            if task_id in self._judge.skipped:
+                self._judge.skipped.discard(task_id)
+            elif call is None or call.kind != "schedule":
                 self._judge.found("revoked", f"{task_id}, by nobody")
             elif task_id in self._revoked:
                 self._judge.found("revoked", f"{task_id}, again")

@@ -17,6 +17,7 @@ class Sabotage:
         rules: Those that are broken without it.
         rates: How often which faults happen, so that few seeds are enough to find that out.
         keys: If it is about keys and tags, who has them; see `clients.planned`.
+        pauses: Whether it is about pauses and late policies.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Sabotage:
     rules: frozenset[str] = frozenset()
     rates: Mapping[str, float] | None = None
     keys: str = ""
+    pauses: bool = False
 
     def scripts(self, connection: Any, keys: Any) -> ClockedScripts:
         return _Edited(connection, keys, self)
