@@ -205,12 +205,12 @@ class _Edited(ClockedScripts):
         super().__init__(connection, keys)
         self._sabotage = sabotage
 
-    def _prepare(self, name: str, index: str) -> Any:
-        call, sabotage = super()._prepare(name, index), self._sabotage
+    def _prepare(self, name: str) -> Any:
+        call, sabotage = super()._prepare(name), self._sabotage
         if sabotage.old and sabotage.old in call.script.text:
             text = call.script.text.replace(sabotage.old, sabotage.new)
             sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
             script = replace(call.script, text=text, sha=sha)
             call = replace(call, script=script, by_sha=packed(["EVALSHA", sha]))
-            self._calls[name, index] = call
+            self._calls[name] = call
         return call
