@@ -17,7 +17,7 @@ RULES = {
     "debounce": "a replacement is due at the latest so long after the first was scheduled",
     "revoked": "whoever is replaced, or gives way, is revoked, and nobody else",
     "ghost": "what leads to an entry, its key and tags, comes and goes with it",
-    "paused": "nothing leaves that is paused, unless it is told to run now",
+    "paused": "nothing leaves that is paused, but all that is told to run now",
     "skipped": "what has a late policy leaves in time, or is skipped",
     "count": "a selection counts what it did",
     "lost": "what was accepted stays until it is delivered or cancelled",
@@ -104,7 +104,8 @@ class Call:
     @property
     def subjects(self) -> set[str]:
         """What it can be in order about."""
-        return {*self.asked, *([key_of(self.key)] if self.key else [])}
+        key, lane = key_of(self.key), lane_of(self.lane)
+        return {*self.asked, *([key] if self.key else []), *([lane] if self.lane else [])}
 
     def tell_no_change(self) -> bool:
         """Whether the history is to say that a request of it changed nothing; not for ever."""
@@ -115,6 +116,11 @@ class Call:
 def key_of(key: str) -> str:
     """A key among ids."""
     return f"key {key}"
+
+
+def lane_of(lane: str) -> str:
+    """A lane among ids and keys."""
+    return f"lane {lane}"
 
 
 @dataclass

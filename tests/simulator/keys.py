@@ -9,7 +9,8 @@ from tests.simulator.books import Answer, Call, key_of
 from tests.simulator.network import Request
 from tests.simulator.server import Sight, View
 
-NOTHING = {"NOT_FOUND", "HANDED_OVER", "KEPT"}  # answers that what comes later may lean on
+# Answers of calls that changed nothing, and that what comes later may lean on.
+NOTHING = {"NOT_FOUND", "HANDED_OVER", "KEPT", "PAUSED", "RESUMED"}
 
 
 class Keys:

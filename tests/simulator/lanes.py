@@ -2,17 +2,12 @@
 
 from typing import Any
 
-from tests.simulator.books import Answer, Call, Life
+from tests.simulator.books import Answer, Call, Life, lane_of
 from tests.simulator.network import Request
 from tests.simulator.server import Sight, View
 from tests.store.support import LABELS
 
 LANES = {"*": b"*" * 7, "q": b"q" + LABELS[7:13], "t": b"t" + LABELS[1:7]}
-
-
-def lane_of(lane: str) -> str:
-    """A lane among ids and keys."""
-    return f"lane {lane}"
 
 
 class Lanes:
@@ -26,6 +21,9 @@ class Lanes:
         call = request.call
         if call and call.lane:
             call.seen.setdefault(lane_of(call.lane), set()).add(after.paused.get(call.lane, ""))
+        for task_id, view in after.views.items():
+            if view.runs_now and after.place(task_id) == "parked" != before.place(task_id):
+                self._judge.found("paused", f"{task_id} is held up, and was told to run now")
         for lane in sorted(before.paused.keys() | after.paused.keys()):
             old, new = before.paused.get(lane), after.paused.get(lane)
             # That all has come back, a scanner notes.
