@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from .. import clock
 from ..clock import EPOCH, When
+from ..errors import DelayQError
 from .outcome import Outcome
 from .record import Extras, NewRecord, Record
 
@@ -42,6 +43,7 @@ class Entry:
     ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
     ``attempts``: how often it was sent, or may have been.
     ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
+    ``cursor``: where it stands in a listing, if it was read in one.
     """
 
     task_id: str
@@ -56,6 +58,7 @@ class Entry:
     next_try_ms: int | None = None
     since_ms: int | None = None
     record: Record = field(default=NO_RECORD, repr=False, compare=False)
+    cursor: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,23 @@ class Cancelled:
     when: bytes
     message: bytes
     reason: str = "cancelled"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a call made of one target.
+
+    ``outcome``: ``None`` where a selection does not mean it any more, or there is an ``error``.
+    ``task_id``: empty where a key was given, and nothing was done.
+    ``due_ms``: its new due time, where it was moved.
+    ``cancelled``: what there is to tell, where it was removed.
+    """
+
+    outcome: Outcome | None
+    task_id: str
+    due_ms: int | None = None
+    cancelled: Cancelled | None = None
+    error: DelayQError | None = None
 
 
 @dataclass(frozen=True)

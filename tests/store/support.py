@@ -75,11 +75,11 @@ MEMBERSHIP = Membership(5.0)
 class ClockedScripts(Scripts):
     """The scripts, reading the time from a key."""
 
-    def _prepare(self, name, index):
-        call = super()._prepare(name, index)
+    def _prepare(self, name):
+        call = super()._prepare(name)
         script = _clocked(call.script)
         call = replace(call, script=script, by_sha=packed(["EVALSHA", script.sha]))
-        self._calls[name, index] = call
+        self._calls[name] = call
         return call
 
 

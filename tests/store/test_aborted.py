@@ -16,6 +16,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, StoreUnavailable
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
+from celery_delayq.store.ids import target_of_key, target_of_member
 from celery_delayq.store.record import Extras, NewRecord, Template, destination_for, lane_for
 from celery_delayq.store.scripts import load
 from tests.operations.table import MAIL, OPERATIONS, prepare
@@ -84,8 +85,8 @@ class StoppableScripts(ClockedScripts):
         self.name, self.nth, self.side = name, nth, side
         self._calls.clear()
 
-    def _prepare(self, name, index):
-        call = super()._prepare(name, index)
+    def _prepare(self, name):
+        call = super()._prepare(name)
         if name != self.name:
             return call
         text, _ = sites_of(call.script.text, self.writes)
@@ -93,7 +94,7 @@ class StoppableScripts(ClockedScripts):
         script = replace(call.script, text=text, sha=f"{name}-{self.nth}-{self.side}")
         # Never known by that digest, so it is sent whole each time.
         call = replace(call, script=script, by_sha=packed(["EVALSHA", "0" * 40]))
-        self._calls[name, index] = call
+        self._calls[name] = call
         return call
 
 
@@ -116,7 +117,7 @@ class Case:
     name: str
     take: object
     before: object = lambda _: None
-    ends: str = ""
+    ends: str = ""  # ids that go, blanks between
 
 
 def fill_tombstones(ready):
@@ -302,6 +303,32 @@ def _edit_nothing(ready):
     ready.store.entries.edit("nobody", 0, NewRecord(b"", b"", b""))
 
 
+def extras(ready):
+    """An entry with a key and tags beside the others."""
+    record = new_record("keyed", destination_for("L", "celery"), "", share=True)
+    ready.store.put("keyed", record.with_extras(Extras("key", ("one", "two"))), NOW_MS - 1)
+
+
+def _cancel_many(ready):
+    targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
+    list(ready.store.entries.changes.cancel(targets, owes=1))
+
+
+def _reschedule_many(ready):
+    targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
+    list(ready.store.entries.changes.reschedule(targets, When("at", NOW_MS - 1)))
+
+
+def _remove_unreadable(ready):
+    # As it was scheduled second.
+    member = (4).to_bytes(6, "big") + b"dead"
+    list(ready.store.entries.changes.cancel([target_of_member(member)], remove=True))
+
+
+def _retry(task_id):
+    return lambda ready: ready.store.entries.reschedule(task_id, When("at", 0), mode="retry")
+
+
 def uncertain(ready):
     ready.store.set_ms(NOW_MS)
     ready.engine.nack("unknown", ready.claimed)
@@ -411,6 +438,10 @@ CASES = [
     Case("ack", "last", lambda ready: ready.engine.ack(ready.claimed), alone("claimed"), "claimed"),
     Case("cancel", "dead", _cancel("dead"), ends="dead"),
     Case("cancel", "claimed", _cancel("claimed"), ends="claimed"),
+    Case("cancel", "many", _cancel_many, extras, ends="list waiting keyed dead"),
+    Case("cancel", "unreadable", _remove_unreadable, spoil("dead"), ends="dead"),
+    Case("reschedule", "many", _reschedule_many, extras),
+    Case("reschedule", "retry", _retry("dead")),
     Case("reschedule", "earlier", _reschedule("list")),
     Case("reschedule", "dead", _reschedule("dead")),
     Case("reschedule", "claimed", _reschedule("claimed")),
@@ -588,7 +619,8 @@ def one_stop(store, case, nth, side, commands):
     if both:
         store.raw.hdel(store.keys["records"], *both)
     gone = {one for one in before - pushed if not is_kept(store, one)}
-    assert gone <= {case.ends}, f"lost {gone}"
+    ends = set(case.ends.split())
+    assert gone <= ends, f"lost {gone}"
     for task_id in ids_of(store):
         assert store.places(task_id), f"{task_id} has no place"
     assert no_count_is_too_low(store), "a count is too low"
@@ -600,7 +632,7 @@ def one_stop(store, case, nth, side, commands):
     published = drain(ready)
     delivered = Counter([*store.arrived(), *(task_id for task_id, _ in published)])
     dead = {member[6:].decode() for member in store.raw.zrange(store.keys["dead"], 0, -1)}
-    wanted = (before | new) - unreadable - {case.ends}
+    wanted = (before | new) - unreadable - ends
     # What its list refuses waits, longer each time.
     kept = (dead | {"foreign"}) & ids_of(store)
     assert wanted <= {*delivered, *kept}, "lost"

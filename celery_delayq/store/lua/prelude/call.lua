@@ -26,7 +26,7 @@ local function begin_call(operation, issued, deadline, answers, answers_old, met
   if deadline < now_us then return nil, {now_us, 'late'} end
   local answer = redis.call('HGET', answers, operation) or redis.call('HGET', answers_old, operation)
   if answer then return nil, {now_us, 'answer', answer} end
-  begin_history(known[3])
+  past.begin(known[3])
   return {operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2])}
 end
 
@@ -90,4 +90,9 @@ local function end_call(call, answer, answers, answers_old, fences, fences_old, 
   turn(call, answers, answers_old, fences, fences_old, meta)
   redis.call('HSET', answers, call.operation, answer)
   return {call.now_us, 'answer', answer, unpack(more or {})}
+end
+
+-- A part of a word of an answer, behind others: answers about many have a word for each, blanks between.
+local function quoted(text)
+  return ':' .. string.gsub(text, '[%c%s:%%]', function(one) return string.format('%%%02X', string.byte(one)) end)
 end

@@ -8,7 +8,7 @@ kind    L or R, as the record has it; in lower case where it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all
 local LATE_POLICY = 4 -- flag
-local RUN_NOW = 8 -- flag
+local RUN_NOW = 8 -- flag: it passes a pause
 
 -- The lanes in which an entry can be.
 local function lanes_of(record, header_end)
@@ -101,8 +101,8 @@ local function meant_by(target, holders)
   return text, text
 end
 
--- An entry that can still be changed; or nil, and the answer that says why not. All that can fail here comes
--- before the first write: nothing is rolled back. It has
+-- An entry that can still be changed; or nil, the answer that says why not, and one that is in flight. All that
+-- can fail here comes before the first write: nothing is rolled back. It has
 --   id, record, header_end, member
 --   place, score, there   where it is, and what it is there
 --   claim                 what outlives a change, which is what is uncertain
@@ -120,7 +120,7 @@ local function entry_of(id, name, places, keys)
   -- Nobody claims what is in `due`; what its list has refused has an error.
   if entry.place == keys.due and not entry.failed then return entry end
   if entry.place == keys.leased and tonumber(entry.score) > math.floor(clock_us() / 1000) then
-    return nil, 'in_flight'
+    return nil, 'in_flight', entry
   end
   local text = redis.call('HGET', keys.claims, id)
   local claim = (text or entry.place == keys.leased) and parse_claim(text)
@@ -142,19 +142,16 @@ local function is_late_for(call, entry, name, issued, fences, fences_old)
   return name ~= entry.id and is_key_fenced(call, name, issued, fences, fences_old)
 end
 
-local function note_death(now, id, record)
-  local header_end = header_end_of(record)
-  if not header_end then return note_event('d', now, told_of(UNKNOWN, id)) end
-  local extras = extras_of(record, header_end)
-  note_event('d', now, told_of(due_and_labels(record, header_end), id, extras and extras.key))
-end
-
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.
 local function bury(keys, now, member, reason)
   if reason == NO_RECORD then member = RECORDLESS .. id_of(member) end
   local id = id_of(member)
   redis.call('HSET', keys.errors, id, reason)
   redis.call('ZADD', keys.dead, whole(now), member)
-  if happened == nil then begin_history(redis.pcall('HGET', keys.meta, 'history')) end
-  if happened then note_death(now, id, redis.call('HGET', keys.records, id)) end
+  if past.kept == nil then past.begin(redis.pcall('HGET', keys.meta, 'history')) end
+  if not past.kept then return end
+  local record = redis.call('HGET', keys.records, id)
+  local header_end = header_end_of(record)
+  local extras = header_end and extras_of(record, header_end)
+  past.note('d', now, header_end and past.told_by(record, header_end, id, extras and extras.key) or past.told_of(nil, id))
 end
