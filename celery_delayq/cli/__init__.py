@@ -2,7 +2,9 @@
 
     reading   status, list, show ----+
     checking  check -----------------+
+    editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
+    pausing   pause, resume ---------+
     running   scan ------------------+
     bench     bench ----------------------> bench
 
@@ -16,7 +18,7 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from . import bench, changing, checking, reading, running
+from . import bench, changing, checking, editing, pausing, reading, running
 
 
 @click.group(name="delayq")
@@ -27,7 +29,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 
 # Whatever command one of these files defines.
-for _module in (reading, checking, changing, running, bench):
+for _module in (reading, checking, changing, editing, pausing, running, bench):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)

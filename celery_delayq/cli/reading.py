@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +14,9 @@ from ..clock import from_ms
 from ..logs import plain
 from ..operations.history import Event
 from ..operations.task import ScheduledTask
-from ..store import Outcome
+from ..store import Outcome, Pause
 from .common import REFUSED, Said, aligned, delayq_of, json_option, time_of
+from .pausing import line_of
 
 _NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
@@ -26,20 +28,25 @@ _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """Show how many tasks wait, and how many scanners are alive."""
     with Said():
-        counts = delayq_of(ctx).counts()
+        counts, pauses = delayq_of(ctx).counts(), delayq_of(ctx).pauses()
     due = None if counts.next_due_ms is None else from_ms(counts.next_due_ms)
     facts = {
         "scheduled": counts.scheduled,
+        "overdue": counts.overdue,
+        "refused": counts.refused,
+        "paused": counts.paused,
         "in_flight": counts.in_flight,
         "dead": counts.dead,
         "scanners": counts.scanners,
         "next_due": due and due.isoformat(),
     }
     if as_json:
-        ctx.obj.echo(json.dumps(facts))
+        ctx.obj.echo(json.dumps({**facts, "pauses": [_pause_facts(one) for one in pauses]}))
         return
     for name, value in facts.items():
         ctx.obj.echo(f"{name.replace('_', ' '):<10} {'-' if value is None else value}")
+    for pause in pauses:
+        ctx.obj.secho(plain(line_of(pause)), fg="yellow")
     if not counts.scanners:
         ctx.obj.secho(_NO_SCANNER, fg="yellow")
 
@@ -149,9 +156,20 @@ def _facts(task: ScheduledTask) -> dict[str, Any]:
         "queue": task.queue,
         "due": task.due.isoformat(),
         "created": task.created.isoformat(),
+        "changed": task.changed.isoformat(),
+        "revision": task.revision,
+        "host": task.host,
         "state": task.state.value,
         **({"reason": task.reason} if task.reason else {}),
+        **({"error": task.error} if task.error and not task.reason else {}),
+        **({"attempts": task.attempts} if task.attempts else {}),
+        **({"next_try": task.next_try.isoformat()} if task.next_try else {}),
+        **({"dead_since": task.dead_since.isoformat()} if task.dead_since else {}),
     }
+
+
+def _pause_facts(pause: Pause) -> dict[str, Any]:
+    return {**asdict(pause), "since": pause.since.isoformat()}
 
 
 def _short(time: datetime) -> str:

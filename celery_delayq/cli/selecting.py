@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import click
@@ -12,11 +12,10 @@ from celery.bin.base import CeleryOption
 
 from ..errors import DelayQError
 from ..integration.delayq import DelayQ
-from ..logs import plain
 from ..operations.count import Count
 from ..operations.selection import Selection
 from ..store import Outcome, State
-from .common import REFUSED, Said, delayq_of, time_of
+from .common import REFUSED, Said, delayq_of, report, time_of
 
 _GROUP = "Selection"
 _PICKING = ("tag", "task", "queue", "state", "after_due", "before_due", "all")
@@ -64,7 +63,7 @@ class Meant:
 
     def __init__(self, ctx: click.Context, given: dict[str, Any]) -> None:
         self._ctx = ctx
-        self._ones = [{"task_id": one} for one in given.pop("ids")]
+        self._ones: list[dict[str, str]] = [{"task_id": one} for one in given.pop("ids")]
         self._ones += [{"key": one} for one in given.pop("keys")]
         self._dry_run, self._yes = given.pop("dry_run"), given.pop("yes")
         picking = {name: given.pop(name) for name in _PICKING}
@@ -98,31 +97,11 @@ class Meant:
             many: The step of a selection.
             unchanged: What is said where a condition does not hold.
         """
-        if self._picking:
-            is_done = self._change_selection(word, done, many)
-        else:
-            sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
-            outcomes = [self._change_one(named, done, one, sentences) for named in self._ones]
-            is_done = all(outcomes)
-        if not is_done:
+        if not self._picking:
+            steps = [("".join(named.values()), partial(one, **named)) for named in self._ones]
+            report(self._ctx, done, steps, {**REFUSED, Outcome.UNCHANGED: unchanged})
+        elif not self._change_selection(word, done, many):
             self._ctx.exit(1)
-
-    def _change_one(
-        self,
-        named: dict[str, str],
-        done: str,
-        one: Callable[..., Outcome],
-        sentences: dict[Outcome, str],
-    ) -> bool:
-        ((_, name),) = named.items()
-        try:
-            outcome = one(**named)
-            said = f"task {name} {done}" if outcome else sentences[outcome].format(name)
-        except DelayQError as error:
-            outcome, said = None, f"Error: {error}"
-        say = self._ctx.obj.echo if outcome else self._ctx.obj.error
-        say(plain(said))
-        return bool(outcome)
 
     def _change_selection(self, word: str, done: str, many: Callable[..., Count]) -> bool:
         with Said():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput, one_of
-from ..operations import changing
+from ..operations import changing, editing
 from ..operations.changing import Direction
+from ..operations.editing import KEPT, Edit
 from ..operations.selection import Selection, select
 from ..operations.targets import Named
 from ..services import Services
@@ -73,6 +76,44 @@ class Changes:
         return changing.reschedule(self.services, task_id, when, key=key, only=only, if_due=if_due)[
             0
         ]
+
+    def edit(
+        self,
+        task_id: Named | None = None,
+        *,
+        key: str | None = None,
+        args: Sequence[Any] = KEPT,
+        kwargs: Mapping[str, Any] = KEPT,
+        priority: int | None = KEPT,
+        expires: float | timedelta | datetime | str | None = KEPT,
+        if_revision: int | None = None,
+    ) -> Outcome:
+        """Give a scheduled task other arguments, another priority or expiry; all else stays.
+
+        What is not given stays as it is. The message keeps its serializer, compression, headers
+        and links; it is not routed anew, and no signal of Celery's is sent.
+
+        Args:
+            task_id: What scheduling returned, or its id, as text or a UUID.
+            key: Its unique key, in place of an id.
+            args: All positional arguments. An ``argsrepr`` of the call's own stays.
+            kwargs: All keyword arguments.
+            priority: 0 to 255, as the broker takes it; ``None``: the broker's default.
+            expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
+                text; ``None``: never.
+            if_revision: Only if the task's ``revision`` is still this one.
+
+        Returns:
+            ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
+
+        Raises:
+            InvalidOption: nothing is given, or something that cannot be; the arguments that it has
+                cannot be read; it is a canvas (``NotATask``).
+            TypeError: the arguments do not fit the task.
+            MessageTooLarge: larger than ``delayq_max_message``.
+        """
+        changes = Edit(args, kwargs, priority, expires)
+        return editing.edit(self.services, task_id, changes, key=key, if_revision=if_revision)
 
     def run_now(self, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
         """Let a task go at once, also where it is paused, or dead.

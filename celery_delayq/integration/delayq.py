@@ -16,7 +16,7 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import checking, history, reading
+from ..operations import checking, history, pausing, reading
 from ..operations.history import Event
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
@@ -26,7 +26,7 @@ from ..scheduling.bulk import Bulk, Item
 from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
-from ..store import Counts, Finding, State
+from ..store import Counts, Finding, Pause, State
 from . import contract, registry, signals
 from .calls import call_signature
 from .changes import Changes
@@ -175,7 +175,54 @@ class DelayQ(Changes):
             services, signature, items, at=at, after=after, spread=spread, progress=progress
         )
 
+    def pause(
+        self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
+    ) -> None:
+        """Hand over nothing of a queue, of a task, or at all, until it is resumed.
+
+        It is in force when this returns. What a scanner is publishing this moment still goes. What
+        is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
+
+        Args:
+            queue: The queue: the name that tasks were sent with, or their routing key.
+            task: The task, or its name.
+            late: Whether tasks with a grace count as late for that time.
+
+        Raises:
+            InvalidOption: not a name, or both a queue and a task.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        pausing.pause(self.services, queue=queue, task=task, late=late)
+
+    def resume(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | Task | None = None,
+        rate: float | None = None,
+    ) -> bool:
+        """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
+
+        Args:
+            queue: As for :meth:`pause`.
+            task: As for :meth:`pause`.
+            rate: At how many tasks a second what has fallen due goes, in the order of due times; by
+                default as fast as it can. What falls due from now on goes at once.
+
+        Returns:
+            Whether it was paused, or coming back.
+
+        Raises:
+            InvalidOption: not a name, or not a rate from 0.001 to 1,000,000.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        return pausing.resume(self.services, queue=queue, task=task, rate=rate)
+
     # Reading.
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or coming back, and how many tasks are due there."""
+        return pausing.pauses(self.services)
 
     def get(self, task_id: Named) -> ScheduledTask | None:
         """A scheduled task, or ``None``.

@@ -20,8 +20,9 @@ from celery.result import AsyncResult, EagerResult, GroupResult
 from .. import clock
 from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..message import canvas
-from ..operations import changing, reading
+from ..operations import changing, editing, reading
 from ..operations.changing import Direction
+from ..operations.editing import Edit
 from ..operations.task import ScheduledTask
 from ..services import Services
 from ..store import Outcome
@@ -115,6 +116,10 @@ class ScheduledResult(_Result[R_co]):
             self._due_ms = due_ms
         return outcome
 
+    def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:
+        """Give it other arguments, another priority or expiry; see :meth:`DelayQ.edit`."""
+        return editing.edit(self._services, self.id, Edit(**changes), if_revision=if_revision)
+
     def _backend_state(self) -> str:
         raise NotImplementedError
 
@@ -183,6 +188,11 @@ class _HasRun(ScheduledResult[R_co]):
 
     def run_now(self) -> Outcome:
         """Too late, as it has run."""
+        return Outcome.HANDED_OVER
+
+    def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:  # noqa: ARG002
+        """Too late, as it has run; a wrong value is refused all the same."""
+        Edit(**changes)
         return Outcome.HANDED_OVER
 
 

@@ -61,10 +61,7 @@ class OutgoingMessage:
 
     def new_record(self, destination: bytes, *, share: bool) -> NewRecord:
         """The record of this message; *share*: with a template, where the message allows it."""
-        lines, differing = self.shareable() if share else ([], [])
-        if lines:
-            return Template.of(lines).new_record(destination, self.labels, differing)
-        return whole(destination, self.labels, _open_ended(self.message))
+        return record_of(self.message, destination, self.labels, share=share)
 
     @property
     def labels(self) -> bytes:
@@ -81,6 +78,16 @@ class OutgoingMessage:
     def shareable(self) -> tuple[list[str], list[str]]:
         """The lines of a template, and what stands between them; see :func:`_shareable`."""
         return _shareable(self.message)
+
+
+def record_of(
+    message: dict[str, Any], destination: bytes, labels: bytes, *, share: bool
+) -> NewRecord:
+    """The record of a message; *share*: with a template, where the message allows it."""
+    lines, differing = _shareable(message) if share else ([], [])
+    if lines:
+        return Template.of(lines).new_record(destination, labels, differing)
+    return whole(destination, labels, _open_ended(message))
 
 
 # What differs between two calls of one task, and what of it a task's id stands for.

@@ -11,6 +11,7 @@ from celery import Celery
 from celery.utils.saferepr import saferepr
 from kombu.utils.json import loads
 
+from .. import clock
 from ..clock import from_ms
 from ..message.body import body_of
 from ..store import Entry, State
@@ -28,6 +29,9 @@ class ScheduledTask:
         error: What went wrong with it last, of one that was refused, or is dead.
         next_try: When one that was refused is tried again.
         dead_since: Since when it is dead.
+        changed: When it was changed last, by scheduling it or since.
+        revision: The same in us. No two states of an entry have the same one, so that ``edit`` can
+            tell by it what its caller has seen.
     """
 
     id: str
@@ -41,6 +45,8 @@ class ScheduledTask:
     error: str = ""
     next_try: datetime | None = None
     dead_since: datetime | None = None
+    changed: datetime = clock.EPOCH
+    revision: int = 0
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _app: Celery | None = field(default=None, repr=False, compare=False)
 
@@ -59,6 +65,8 @@ class ScheduledTask:
             error=entry.reason,
             next_try=None if entry.next_try_ms is None else from_ms(entry.next_try_ms),
             dead_since=None if entry.since_ms is None else from_ms(entry.since_ms),
+            changed=from_ms(entry.changed_us // 1000),
+            revision=entry.changed_us,
             _app=app,
         )
         try:
@@ -74,6 +82,12 @@ class ScheduledTask:
             return replace(made, reason=f"{made.reason}; {why}" if made.reason else why)
         # Protocol 1 keeps the task's name with its arguments.
         return made if made.task else replace(made, task=made._call.get("task", ""))
+
+    @property
+    def host(self) -> str:
+        """The process that scheduled it, as Celery names it: ``gen123@host``."""
+        origin = self._envelope.get("headers", {}).get("origin")
+        return origin if isinstance(origin, str) else ""
 
     @property
     def args(self) -> tuple[Any, ...] | None:

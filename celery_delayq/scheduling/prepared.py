@@ -24,10 +24,10 @@ from functools import partial
 from typing import Any
 
 import celery.app.amqp
-import celery.app.defaults
 
 from ..clock import When
 from ..message.outgoing import LARGE, OutgoingMessage, dumps, has_plain_id
+from ..message.shown import depth_of
 from ..store import NewEntry
 from ..store.record import NewRecord, Template
 from .request import Ready
@@ -131,10 +131,7 @@ class Preparation:
 
 
 def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
-    # Celery 5.7 has a setting for the depth; before, it was saferepr's default whatever one set.
-    depth = "task_repr_maxlevels"
-    deep = {"maxlevels": app.conf[depth]} if depth in celery.app.defaults.DEFAULTS else {}
-    amqp = app.amqp
+    deep, amqp = depth_of(app), app.amqp
     return (
         partial(_described, maxlen=amqp.argsrepr_maxsize, **deep),
         partial(_described, maxlen=amqp.kwargsrepr_maxsize, **deep),

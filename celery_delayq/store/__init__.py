@@ -21,7 +21,7 @@ from .entries import Entries
 from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
 from .keys import Keys
 from .outcome import Outcome
-from .record import label_of
+from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
@@ -35,6 +35,7 @@ from .values import (
     Happened,
     LeasedEntry,
     NewEntry,
+    Pause,
     Receipt,
     Seen,
     State,
@@ -63,6 +64,7 @@ __all__ = [
     "Met",
     "NewEntry",
     "Outcome",
+    "Pause",
     "Place",
     "PooledConnection",
     "Receipt",
@@ -78,6 +80,7 @@ __all__ = [
     "checked_id",
     "checked_name",
     "label_of",
+    "lane_for",
     "new_name",
     "refusal_of",
     "target_of",

@@ -7,7 +7,6 @@ import math
 import os
 import socket
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from .. import clock
 from ..errors import StoreUnavailable
@@ -60,11 +59,9 @@ class Engine:
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
+        self._catch_up = (catch_up or 0) / membership.shards
+        self._owes = int(owes)
         self._joined = False
-        self._late: dict[str, Any] = {
-            "catch_up": (catch_up or 0) / membership.shards,
-            "owes": int(owes),
-        }
         self._beat_again = 0.0
         self._claims = itertools.count(1)
 
@@ -98,7 +95,8 @@ class Engine:
             longest_ms=round(LONGEST_WAIT * 1000),
             asleep_ms=math.ceil(asleep * 1000),
             relay_ms=math.ceil(relay_in * 1000),
-            **self._late,
+            catch_up=self._catch_up,
+            owes=self._owes,
         )
         if not seen:
             # The store was emptied, or another Redis took over.
@@ -139,7 +137,7 @@ class Engine:
                 if not claimed.met:
                     raise
                 break
-            claimed = claimed.and_more(some)
+            claimed = claimed.and_of(some)
             if some.met < wanted:
                 break
         return claimed
@@ -153,7 +151,8 @@ class Engine:
             lease_ms=self._lease_ms,
             limit=limit,
             max_bytes=MAX_BYTES,
-            **self._late,
+            catch_up=self._catch_up,
+            owes=self._owes,
         )
         ahead = now_us / 1_000_000 - (asked + clock.monotonic()) / 2
         token = f"{asker}:{now_us}"

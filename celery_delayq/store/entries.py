@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from ..clock import When
+from ..clock import When, from_ms
 from ..errors import DelayQError, UnreadableRecord
 from . import checking
 from .calls import Calls, Member, Membership
@@ -17,11 +17,11 @@ from .changes import Changes, only
 from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .outcome import Outcome
-from .record import Record
+from .record import NewRecord, Record
 from .schedule import Scheduler
 from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
-from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Receipt, State
+from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 Row = tuple[float, bytes, Record, bytes | None]
 
@@ -133,6 +133,24 @@ class Entries:
         """The same, under the *conditions* of :meth:`Changes.reschedule`."""
         return only(self.changes.reschedule([who], when, **conditions))
 
+    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+        """Give an entry another message; what it is, and when it is due, stays.
+
+        Args:
+            who: The entry.
+            seen_us: Its last change, as *new* was made of it; nothing is done where it is another.
+            new: Made by :meth:`Record.with_message`.
+        """
+        (answer,) = self._calls.call(
+            "edit",
+            target=target_of(who),
+            seen=seen_us,
+            destination=new.destination,
+            body=new.labels + new.body,
+            template=new.template,
+        )
+        return _outcome(who, answer)[0]
+
     def find(self, who: Target) -> Entry | None:
         """The entry, or ``None``.
 
@@ -214,6 +232,40 @@ class Entries:
             if not flat:
                 return
 
+    def history(self, limit: int) -> list[Happened]:
+        """What happened last, the newest first."""
+        events = []
+        for event in self._scripts.call("history", limit=limit):
+            with suppress(ValueError):  # somebody else's
+                events.append(Happened.read(event))
+        return events
+
+    def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
+        """Let what falls due in a lane be parked, from when this returns.
+
+        Args:
+            lane: As :func:`lane_for` says.
+            name: Of the queue or task, to be shown.
+            late: Whether what is parked counts as late for that time.
+        """
+        self._calls.call("pause", lane=lane, called=name, late=int(late))
+
+    def resume(self, lane: bytes, rate: float | None = None) -> bool:
+        """Let what is parked in a lane come back, *rate* a second; whether it was paused."""
+        (answer,) = self._calls.call("resume", lane=lane, rate=rate or 0)
+        return bool(answer == b"done")
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or comes back."""
+        found: dict[bytes, Pause] = {}
+        cursor: Any = 0
+        while True:
+            cursor, flat = self._scripts.call("pauses", cursor=cursor, count=PAGE)
+            for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
+                found[lane] = _pause(lane, facts)
+            if int(cursor) == 0:
+                return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+
     def chosen(self, chosen: Chosen, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
         """Those of *members* that a selection means, as read; of what cannot be, what is known."""
         for seen in self.sieve.peek(chosen, members, reads=True):
@@ -224,14 +276,6 @@ class Entries:
                 with suppress(UnreadableRecord):
                     entry = _entry(task_id, state, seen.record, seen.template)
             yield seen.member, replace(entry, reason=seen.error)
-
-    def history(self, limit: int) -> list[Happened]:
-        """What happened last, the newest first."""
-        events = []
-        for event in self._scripts.call("history", limit=limit):
-            with suppress(ValueError):  # somebody else's
-                events.append(Happened.read(event))
-        return events
 
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""
@@ -274,9 +318,31 @@ def _entry(task_id: str, state: State, record: Record, template: bytes | None) -
             message,
             changed_us=record.changed_us,
             extras=record.extras,
+            record=record,
         )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
+
+
+def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
+    """An answer's first word as an outcome, and the rest of it."""
+    word, _, rest = answer.partition(b" ")
+    _refuse_unreadable(who, word, rest)
+    return Outcome(word.decode()), rest
+
+
+def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
+    name, back, since, late, rate, parked = facts
+    kind, text = lane[:1], name.decode(errors="replace")
+    return Pause(
+        queue=text if kind == b"q" else None,
+        task=text if kind == b"t" else None,
+        since=from_ms(int(since) // 1000),
+        late=bool(late),
+        parked=parked,
+        resumed=bool(back),
+        rate=float(rate) or None,
+    )
 
 
 def _time(ms: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The truthful answers to what changes an entry."""
+"""The truthful answers to what would change a task that waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """What became of a change; only ``DONE`` is true in an ``if``."""
+    """What became of a cancel, a reschedule, an edit; only ``DONE`` is true in an ``if``."""
 
     #: It was done: the entry had not left, and has not been delivered.
     DONE = "done"
@@ -19,8 +19,8 @@ class Outcome(Enum):
     UNCERTAIN = "uncertain"
     #: No such entry: never scheduled, cancelled before, or handed over too long ago to be known.
     NOT_FOUND = "not_found"
-    #: A condition of the caller's does not hold (``only=``, ``if_due=``; or it is not dead, which
-    #: ``retry`` and ``remove`` ask for); nothing was changed.
+    #: A condition of the caller's does not hold (``only=``, ``if_due=``, ``if_revision=``; or it is
+    #: not dead, which ``retry`` and ``remove`` ask for); nothing was changed.
     UNCHANGED = "unchanged"
 
     def __bool__(self) -> bool:

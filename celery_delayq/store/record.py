@@ -237,6 +237,26 @@ class Record:
         return Extras.read(self.text[self._end : -LENGTH_DIGITS]) if self._has_extras else Extras()
 
     @property
+    def is_for_list(self) -> bool:
+        """Whether it is bound for a list in this Redis, and not for a relay."""
+        return self.text[1:2] == b"L"
+
+    @property
+    def expires_ms(self) -> int | None:
+        """How many ms after its due time it expires, where that counts from there."""
+        if self.name is None:
+            return None
+        start = self.header_end + FORM + 1 + NAME_BYTES
+        _, _, expires, *_ = self.text[start:].split(b"\n", DIFFERING - 1)
+        return int(expires) if expires.startswith((b"+", b"-")) else None
+
+    def with_message(self, new: NewRecord) -> NewRecord:
+        """What is written of a new record that has this one's flags, labels and extras."""
+        start = self.header_end + FLAGS
+        labels = self.text[start : start + 1 + 2 * LABEL_BYTES]
+        return replace(new, labels=labels, body=new.body + self.text[self._end :])
+
+    @property
     def _has_extras(self) -> bool:
         return bool(self.flags % RUN_NOW)
 

@@ -20,7 +20,8 @@ from .entries import Entries, readable
 from .ids import Target, named
 from .keys import shard_of
 from .outcome import Outcome
-from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Receipt, State
+from .record import NewRecord
+from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 
 class ShardedEntries:
@@ -87,6 +88,10 @@ class ShardedEntries:
         self._joined()
         return self._shards
 
+    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+        self._joined()
+        return self._of(who).edit(who, seen_us, new)
+
     def find(self, who: Target) -> Entry | None:
         return self._of(who).find(who)
 
@@ -109,6 +114,28 @@ class ShardedEntries:
         events = (shard.history(limit) for shard in self._shards)
         newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
         return list(islice(newest_first, limit))
+
+    def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
+        """As :meth:`Entries.pause`, in each shard."""
+        self._joined()
+        for shard in self._shards:
+            shard.pause(lane, name, late=late)
+
+    def resume(self, lane: bytes, rate: float | None = None) -> bool:
+        """As :meth:`Entries.resume`, in each shard; they share the rate."""
+        self._joined()
+        part = rate and rate / len(self._shards)
+        # Each of them, whatever the first ones say.
+        return max([shard.resume(lane, part) for shard in self._shards])
+
+    def pauses(self) -> list[Pause]:
+        """As :meth:`Entries.pauses`, all shards' together."""
+        found: dict[tuple[str | None, str | None], Pause] = {}
+        for shard in self._shards:
+            for one in shard.pauses():
+                before = found.get((one.queue, one.task))
+                found[one.queue, one.task] = one if before is None else before.and_of(one)
+        return [*found.values()]
 
     def check(self) -> Iterator[Finding]:
         """As :meth:`Entries.check`, shard by shard."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -12,6 +12,8 @@ from ..clock import EPOCH, When
 from ..errors import DelayQError
 from .outcome import Outcome
 from .record import Extras, NewRecord, Record
+
+NO_RECORD = Record(b"", 0)
 
 
 class What(str, Enum):
@@ -54,6 +56,7 @@ class Entry:
     attempts: int = 0
     next_try_ms: int | None = None
     since_ms: int | None = None
+    record: Record = field(default=NO_RECORD, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,17 @@ class Pause:
     parked: int
     resumed: bool
     rate: float | None
+
+    def and_of(self, other: Pause) -> Pause:
+        """The same of two shards: it comes back where both do."""
+        rates = [one.rate for one in (self, other) if one.rate is not None]
+        return replace(
+            self,
+            since=min(self.since, other.since),
+            parked=self.parked + other.parked,
+            resumed=self.resumed and other.resumed,
+            rate=sum(rates) if rates else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -304,10 +318,11 @@ class Claimed(NamedTuple):
         """How many due entries it dealt with."""
         return len(self.entries) + len(self.dead) + len(self.skipped) + self.parked
 
-    def and_more(self, more: Claimed) -> Claimed:
+    def and_of(self, other: Claimed) -> Claimed:
+        """The same of two claims."""
         return Claimed(
-            self.entries + more.entries,
-            self.dead + more.dead,
-            self.skipped + more.skipped,
-            self.parked + more.parked,
+            self.entries + other.entries,
+            self.dead + other.dead,
+            self.skipped + other.skipped,
+            self.parked + other.parked,
         )

@@ -204,13 +204,14 @@ def test_a_result_class_of_the_app_s_own_stays_what_it_is(own_app):
     assert (type(read), read.id) == (Own, "a")
 
 
-def test_what_is_no_class_of_results_stays_what_it_is(make_app, url):
+@pytest.mark.parametrize("made_by", [str, lambda task_id: task_id], ids=["class", "function"])
+def test_what_is_no_class_of_results_stays_what_it_is(make_app, url, made_by):
     app = make_app(url)
-    app.AsyncResult = str
+    app.AsyncResult = made_by
 
     DelayQ(app)
 
-    assert app.AsyncResult is str
+    assert app.AsyncResult is made_by
 
 
 # The result of what is held.

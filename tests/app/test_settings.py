@@ -21,6 +21,7 @@ EXPECTED = {
     "delayq_once": "true or false",
     "delayq_history": "a whole number of events from 0 to 10000",
     "delayq_history_repeats": "true or false",
+    "delayq_catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
 }
 
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
@@ -37,6 +38,7 @@ WRONG = [
     ("delayq_once", 1),
     ("delayq_history", 10_001),
     ("delayq_history_repeats", 0),
+    ("delayq_catch_up", 0),
 ]
 RIGHT = [
     ("delayq_prefix", "x" * 64),
@@ -50,6 +52,7 @@ RIGHT = [
     ("delayq_once", True),
     ("delayq_history", 10_000),
     ("delayq_history_repeats", False),
+    ("delayq_catch_up", 100),
 ]
 
 

@@ -16,7 +16,7 @@ import pytest
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Cancelled, Chosen, Engine, LeasedEntry, Place
+from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, Place
 from celery_delayq.store.calls import Member, Membership
 from celery_delayq.store.record import Extras
 from celery_delayq.store.scripts import load
@@ -37,14 +37,15 @@ class Prepared:
     """A store where there is something to do for each operation.
 
     "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
-    "dead" is dead. "revoked" was cancelled, which its result backend is still to be told. The
-    scanner gave its heartbeat.
+    "dead" is dead. "revoked" was cancelled, which its result backend is still to be told. "list"
+    was read. The scanner gave its heartbeat.
     """
 
     store: Store
     engine: Engine
     claimed: list[LeasedEntry]
     cancelled: Cancelled
+    read: Entry
 
     ids = ("list", "claimed", "waiting", "dead")
 
@@ -69,7 +70,7 @@ def prepare(store: Store) -> Prepared:
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel_owing("revoked")
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
-    return Prepared(store, engine, claimed, cancelled)
+    return Prepared(store, engine, claimed, cancelled, store.entries.find("list"))
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,15 @@ OPERATIONS = (
             ("waiting", "SCHEDULED"),
         ],
         changes=False,
+    ),
+    Operation(
+        "edit",
+        "caller",
+        lambda ready: ready.store.edit("list", "new", entry=ready.read),
+        Outcome.DONE,
+        refused_when_full=True,
+        face={"edit": lambda delayq, task_id: delayq.edit(task_id, priority=3)},
+        cli=("edit {id} --priority 3",),
     ),
     Operation(
         "find",

@@ -86,7 +86,7 @@ def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
     once = ready.store.contents()
     take_again(operation, ready)
     twice = ready.store.contents()
-    # A second reschedule is one more change, and the record says so.
+    # A second reschedule is one more change, and the record says so. (An edit asks what it is.)
     assert operation.script == "reschedule" or twice == once
 
     ready = prepare_anew()

@@ -112,9 +112,14 @@ class Store:
     def _client(self) -> PooledConnection:
         return PooledConnection(self.endpoint)
 
-    def engine(self, *, batch_size=200, lease=30.0, alive=15.0) -> Engine:
+    def engine(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> Engine:
         engine = Engine(
-            self.new_scripts(), self.membership, batch_size=batch_size, lease=lease, alive=alive
+            self.new_scripts(),
+            self.membership,
+            batch_size=batch_size,
+            lease=lease,
+            alive=alive,
+            **options,
         )
         self._engines.append(engine)
         return engine
@@ -165,6 +170,14 @@ class Store:
             raise answer
         assert answer.task_id == task_id
         return answer.due_ms
+
+    def edit(self, task_id, payload="", *, to="celery", entry=None, **options):
+        """Give an entry another message, as it was read; bound for the list *to*."""
+        entry = entry or self.entries.find(task_id)
+        kind = "L" if entry.record.is_for_list else "R"
+        destination = destination_for(kind, to if kind == "L" else ROUTE)
+        new = new_record(task_id, destination, payload, **{"share": True, **options})
+        return self.entries.edit(task_id, entry.changed_us, entry.record.with_message(new))
 
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy is at a worker; which attempt was there first."""
@@ -311,12 +324,12 @@ class FakeStore(Store):
 
 
 def new_record(
-    task_id: str, destination: bytes, payload="", *, share=False, expires="null"
+    task_id: str, destination: bytes, payload="", *, share=False, expires="null", lines=None
 ) -> NewRecord:
     """A message as Celery's are, in either of a record's forms."""
     if share:
         differing = ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
-        return Template.of(LINES).new_record(destination, LABELS, differing)
+        return Template.of(lines or LINES).new_record(destination, LABELS, differing)
     text = json.dumps({"body": payload, "headers": {"id": task_id, "delayq_due": 0}})
     return whole(destination, LABELS, text.removesuffix("0}}"))
 

@@ -17,11 +17,21 @@ from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, Stor
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
 from celery_delayq.store.ids import target_of_key, target_of_member
-from celery_delayq.store.record import Extras, destination_for
+from celery_delayq.store.record import Extras, NewRecord, destination_for
 from celery_delayq.store.scripts import load
 from tests.operations.table import OPERATIONS, prepare
-from tests.store.support import FAR_MS, NOW_MS, ClockedScripts, Store, new_record, template_of
+from tests.store.support import (
+    FAR_MS,
+    LINES,
+    NOW_MS,
+    ClockedScripts,
+    Store,
+    new_record,
+    template_of,
+)
 
+LARGE = "x" * 5000  # past what counts as small
+OTHER_LINES = [line.replace("remind", "other") for line in LINES]
 TRACE = "test:trace"
 CALL = re.compile(r"redis\.(p?call)\('(\w+)'")
 STOPPED = """
@@ -280,6 +290,17 @@ def _reschedule(task_id, ms=NOW_MS - 1):
     return lambda ready: ready.store.entries.reschedule(task_id, When("at", ms))
 
 
+def _edit(task_id, payload="new", *, share=True, lines=None):
+    def take(ready):
+        ready.store.edit(task_id, payload, share=share, lines=lines)
+
+    return take
+
+
+def _edit_nothing(ready):
+    ready.store.entries.edit("nobody", 0, NewRecord(b"", b"", b""))
+
+
 def extras(ready):
     """An entry with a key and tags beside the others."""
     record = new_record("keyed", destination_for("L", "celery"), "", share=True)
@@ -322,6 +343,7 @@ NEVER = {
     "ack": ["HDEL"],
     "hand_over": ["ZREM", "HDEL"],
     "schedule": ["HDEL"],
+    "edit": ["HDEL"],
     "reclaim": ["HDEL"],
 }
 
@@ -360,6 +382,14 @@ CASES = [
     Case("reschedule", "dead", _reschedule("dead")),
     Case("reschedule", "claimed", _reschedule("claimed")),
     Case("reschedule", "attempted", _reschedule("claimed"), uncertain),
+    Case("edit", "grows", _edit("list", LARGE)),
+    Case("edit", "grows when dead", _edit("dead", LARGE)),
+    Case("edit", "claimed", _edit("claimed")),
+    Case("edit", "grows when claimed", _edit("claimed", LARGE)),
+    Case("edit", "attempted", _edit("claimed", LARGE), uncertain),
+    Case("edit", "first of a template", _edit("list", lines=OTHER_LINES)),
+    Case("edit", "last of a template", _edit("list", share=False), alone("list")),
+    Case("edit", "nothing", _edit_nothing),
     Case("hand_over", "backlog", _hand_over, backlog),
     Case("hand_over", "full", _hand_over, fill_tombstones),
     Case("hand_over", "damaged", _hand_over, spoil("list")),
@@ -377,6 +407,7 @@ CASES = [
             ("schedule", _schedule_one, ""),
             ("cancel", _cancel("list"), "list"),
             ("reschedule", _reschedule("list"), ""),
+            ("edit", _edit("list"), ""),
         )
     ),
     Case("cancel", "owing", _cancel_owing, ends="list"),

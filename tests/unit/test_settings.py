@@ -19,6 +19,7 @@ DEFAULTS = {
     "once": False,
     "history": 0,
     "history_repeats": True,
+    "catch_up": None,
 }
 EXPECTED = {
     "url": "a redis:// or rediss:// URL",
@@ -34,6 +35,7 @@ EXPECTED = {
     "once": "true or false",
     "history": "a whole number of events from 0 to 10000",
     "history_repeats": "true or false",
+    "catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
 }
 ACCEPTED = [
     *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
@@ -49,6 +51,7 @@ ACCEPTED = [
     *(("once", choice) for choice in (True, False)),
     *(("history", number) for number in (0, 1, 10_000)),
     *(("history_repeats", choice) for choice in (True, False)),
+    *(("catch_up", number) for number in (None, 0.1, 250, 1_000_000)),
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
@@ -68,6 +71,7 @@ REFUSED = [
     *(("history_repeats", value) for value in (0, 1, None, "true", "no")),
     *(("shards", value) for value in (0, 65, -1, 1.5, *NOT_NUMBERS)),
     *(("once", value) for value in (0, 1, None, "true", "no")),
+    *(("catch_up", value) for value in (0, 0.09, 1_000_001, -1, *NOT_NUMBERS[1:])),
 ]
 
 

@@ -11,7 +11,7 @@ ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
 ARGV[3]  deadline   when the call ends, us by Redis's clock
 ARGV[4]  lane       7 bytes, see prelude/entry.lua
-ARGV[5]  name       of the queue or task; empty for the lane of all
+ARGV[5]  called     the name of the queue or task; empty for the lane of all
 ARGV[6]  late       1: what is parked counts as late for that time; or 0
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', 'done'}
@@ -19,7 +19,7 @@ Cost     O(1), and O(the lanes that come back)
 Keeps    what is parked there; what came back meanwhile, and has not left, is parked again when it is met
 ]]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local lane, name, late = ARGV[4], ARGV[5], ARGV[6]
+local lane, called, late = ARGV[4], ARGV[5], ARGV[6]
 
 local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then return ended end
@@ -31,7 +31,7 @@ local since = before and before.state == 'p' and before.since or whole(call.now_
 allow_when_full(fences)
 fence(call, fenced_as, fences)
 redis.call('HSET', paused, lane, format_pause({
-  state = 'p', late = late, since = since, rate = 0, next_us = 0, name = name,
+  state = 'p', late = late, since = since, rate = 0, next_us = 0, name = called,
 }))
 note_returning(paused, lane, false)
 return end_call(call, 'done', answers, answers_old, fences, fences_old, meta)

@@ -1,0 +1,68 @@
+"""The commands that hold back what falls due: ``pause`` and ``resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+from celery.bin.base import CeleryCommand, CeleryOption
+
+from ..logs import plain
+from ..store import Pause
+from .common import Said, delayq_of
+
+
+def _of(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say what is meant."""
+    for name, text in (("task", "Only tasks of this name."), ("queue", "Only of this queue.")):
+        option = click.option(
+            f"--{name}", cls=CeleryOption, help_group="What", metavar=name.upper(), help=text
+        )
+        command = option(command)
+    return command
+
+
+@click.command(cls=CeleryCommand)
+@_of
+@click.option(
+    "--late", is_flag=True, cls=CeleryOption, help_group="Pausing",
+    help="Count the pause as lateness for tasks with a grace.",
+)  # fmt: skip
+@click.pass_context
+def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool, **_: Any) -> None:
+    """Hand over nothing until it is resumed; without options, nothing at all."""
+    with Said():
+        delayq_of(ctx).pause(queue=queue, task=task, late=late)
+    ctx.obj.echo(plain(f"{_named(queue, task)} is paused"))
+
+
+@click.command(cls=CeleryCommand)
+@_of
+@click.option(
+    "--rate", type=float, cls=CeleryOption, help_group="Resuming", metavar="N",
+    help="Hand over what has fallen due meanwhile at so many a second.",
+)  # fmt: skip
+@click.pass_context
+def resume(
+    ctx: click.Context, /, queue: str | None, task: str | None, rate: float | None, **_: Any
+) -> None:
+    """Hand over again what was paused."""
+    with Said():
+        was_paused = delayq_of(ctx).resume(queue=queue, task=task, rate=rate)
+    if not was_paused:
+        raise click.ClickException(plain(f"{_named(queue, task)} is not paused"))
+    ctx.obj.echo(plain(f"{_named(queue, task)} is resumed"))
+
+
+def _named(queue: str | None, task: str | None) -> str:
+    if queue is None and task is None:
+        return "everything"
+    return f"task {task}" if queue is None else f"queue {queue}"
+
+
+def line_of(pause: Pause) -> str:
+    """A pause, as ``status`` shows it."""
+    rate = "" if pause.rate is None else f" at {pause.rate:g} a second"
+    state = f"comes back{rate}" if pause.resumed else f"is paused since {pause.since:%F %T}"
+    return f"{_named(pause.queue, pause.task)} {state}; {pause.parked} due"

@@ -1,0 +1,148 @@
+"""A message that waits, to be given other arguments, another priority or expiry.
+
+    message --> arguments --changed--> serialised, compressed and encoded as they were
+            --> priority  --changed--> another list
+            --> all else, as it was
+
+What Celery and kombu made of the call stays: id, headers, links, route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from celery import Celery
+from kombu.compression import compress
+from kombu.serialization import dumps as serialize
+from kombu.serialization import registry
+from kombu.transport import virtual
+from kombu.utils.json import loads
+
+from ..store.record import NewRecord, Record, destination_for
+from .body import body_of
+from .canvas import LAUNCH
+from .headers import EXPIRES_HEADER
+from .outgoing import dumps, list_key, record_of
+from .shown import is_celery_s, shown
+
+
+class Draft:
+    """A message of the store's, as read.
+
+    Args:
+        text: The message.
+        record: The record that it was made of.
+        app: The app.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is no message of Celery's.
+    """
+
+    def __init__(self, text: bytes, record: Record, app: Celery) -> None:
+        self._message = loads(text)
+        self._record = record
+        self._app = app
+        self._headers: dict[str, Any] = self._message["headers"]
+        self._properties: dict[str, Any] = self._message["properties"]
+        self._body = body_of(self._message, app.conf.accept_content)
+        self._has_changed_body = False
+        self._destination = record.destination
+        if record.expires_ms is not None:
+            self._headers[EXPIRES_HEADER] = record.expires_ms
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its arguments can be decoded, and may be."""
+        return isinstance(self._body, dict if self.is_v1 else (list, tuple))
+
+    @property
+    def is_canvas(self) -> bool:
+        return self._headers.get("task") == LAUNCH
+
+    @property
+    def is_v1(self) -> bool:
+        """Whether it is of protocol 1, which keeps the call in the body."""
+        return "task" not in self._headers
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        name: str = (self._body if self.is_v1 else self._headers)["task"]
+        return name
+
+    @property
+    def serializer(self) -> str | None:
+        """What its arguments were serialised with, where that is known here."""
+        name: str | None = registry.type_to_name.get(self._message["content-type"])
+        return name
+
+    @property
+    def arguments(self) -> tuple[Any, Any]:
+        """Positional and keyword arguments, of a readable one."""
+        if self.is_v1:
+            return self._body["args"], self._body["kwargs"]
+        args, kwargs, *_ = self._body
+        return args, kwargs
+
+    def set_arguments(self, args: Any, kwargs: Any) -> None:
+        """Give it other arguments; what a caller of its own shows of them in logs stays."""
+        old, new = shown(self._app, *self.arguments), shown(self._app, args, kwargs)
+        for name, was, says in zip(("argsrepr", "kwargsrepr"), old, new, strict=True):
+            if name in self._headers and is_celery_s(self._headers[name], was):
+                self._headers[name] = says
+        if self.is_v1:
+            self._body.update(args=args, kwargs=kwargs)
+        else:
+            self._body = (args, kwargs, *self._body[2:])
+        self._has_changed_body = True
+
+    def set_expiry(self, moment: datetime | None, after_due_ms: int | None = None) -> None:
+        """Let it expire at a moment, or never; *after_due_ms*: what it follows the due time by."""
+        text = None if moment is None else moment.isoformat()
+        self._headers.pop(EXPIRES_HEADER, None)
+        if self.is_v1:
+            self._body["expires"] = text
+            self._has_changed_body = True
+            return
+        self._headers["expires"] = text
+        if after_due_ms is not None:
+            self._headers[EXPIRES_HEADER] = after_due_ms
+
+    def set_priority(self, priority: int | None, options: Mapping[str, Any]) -> None:
+        """Give it another priority, and with that a list; *options* are the broker's."""
+        channel = virtual.Channel
+        self._properties["priority"] = channel.default_priority if priority is None else priority
+        key = list_key(self._properties["delivery_info"]["routing_key"], priority, options)
+        if self._record.is_for_list:
+            self._destination = options.get("global_keyprefix", "") + key
+            return
+        route = loads(self._destination)
+        if route["list"] is not None:
+            self._destination = dumps({**route, "list": key})
+
+    def new_record(self) -> NewRecord:
+        """What is to be written of it.
+
+        Raises:
+            kombu.exceptions.EncodeError: the serializer cannot take the arguments.
+        """
+        if self._has_changed_body:
+            self._encode()
+        kind = "L" if self._record.is_for_list else "R"
+        share = self._record.name is not None or EXPIRES_HEADER in self._headers
+        new = record_of(self._message, destination_for(kind, self._destination), b"", share=share)
+        return self._record.with_message(new)
+
+    def _encode(self) -> None:
+        content_type, encoding, data = serialize(self._body, serializer=self.serializer)
+        compression = self._headers.get("compression")
+        if compression:
+            data, _ = compress(data, compression)
+        body_encoding = self._properties.get("body_encoding")
+        if body_encoding:
+            data = virtual.Channel.codecs[body_encoding].encode(data)
+        self._message.update({
+            "body": data, "content-type": content_type, "content-encoding": encoding,
+        })  # fmt: skip

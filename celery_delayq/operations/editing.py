@@ -1,0 +1,170 @@
+"""Edit a task that waits: other arguments, another priority or expiry.
+
+read the entry --> make its message anew --> replace it, if it is as it was read
+      ^                                             |
+      +---------- changed meanwhile ----------------+
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from .. import clock
+from ..clock import from_ms
+from ..errors import InvalidOption, MessageTooLarge, NotATask, StoreUnavailable, UnreadableRecord
+from ..message.draft import Draft
+from ..services import Services
+from ..store import Entry, Outcome
+from ..store.record import LAST_MS, NewRecord
+from .targets import Named, target_of
+
+
+class _Kept:
+    """Stands for what is not given, where ``None`` means something."""
+
+    def __repr__(self) -> str:
+        return "as it is"
+
+
+KEPT: Any = _Kept()
+
+MAX_PRIORITY = 255
+
+_PRIORITY = f"a whole number from 0 to {MAX_PRIORITY}, or None"
+_EXPIRES = "seconds after the due time, a timedelta, a time as text or datetime, or None"
+_CANVAS = "a task; a canvas is cancelled, and scheduled anew"
+_READABLE = "a task whose arguments this app accepts, see accept_content"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What an edit gives; :data:`KEPT`: that stays as it is.
+
+    Raises:
+        InvalidOption: none is given, or one that cannot be.
+    """
+
+    args: Any = KEPT
+    kwargs: Any = KEPT
+    priority: Any = KEPT
+    expires: Any = KEPT
+
+    def __post_init__(self) -> None:
+        if all(one is KEPT for one in (self.args, self.kwargs, self.priority, self.expires)):
+            raise InvalidOption("edit", None, "one of args, kwargs, priority, expires")
+        if self.args is not KEPT and not isinstance(self.args, (list, tuple)):
+            raise InvalidOption("args", self.args, "a list or a tuple")
+        if self.kwargs is not KEPT and not isinstance(self.kwargs, Mapping):
+            raise InvalidOption("kwargs", self.kwargs, "a mapping")
+        if self.priority is not KEPT and self.priority is not None:
+            whole = isinstance(self.priority, int) and not isinstance(self.priority, bool)
+            if not whole or not 0 <= self.priority <= MAX_PRIORITY:
+                raise InvalidOption("priority", self.priority, _PRIORITY)
+        if isinstance(self.expires, bool):
+            raise InvalidOption("expires", self.expires, _EXPIRES)
+
+    @property
+    def has_arguments(self) -> bool:
+        return self.args is not KEPT or self.kwargs is not KEPT
+
+
+def edit(
+    services: Services,
+    task_id: Named | None,
+    changes: Edit,
+    *,
+    key: str | None = None,
+    if_revision: int | None = None,
+) -> Outcome:
+    """Give a scheduled task another message; see :meth:`DelayQ.edit`."""
+    who = target_of(task_id, key)
+    until = clock.monotonic() + services.settings.timeout
+    while True:
+        entry = services.entries.find(who)
+        if if_revision is not None and entry and entry.changed_us != if_revision:
+            return Outcome.UNCHANGED
+        if entry is None:
+            # What has left, or comes this moment, the step itself tells; it has seen nothing.
+            outcome = services.entries.edit(who, 0, NewRecord(b"", b"", b""))
+        else:
+            new = _edited(services, entry, changes)
+            outcome = services.entries.edit(who, entry.changed_us, new)
+        if outcome is not Outcome.UNCHANGED or if_revision is not None:
+            return outcome
+        if clock.monotonic() >= until:
+            raise StoreUnavailable("edit", "others change the same task all the while", False)
+
+
+def _edited(services: Services, entry: Entry, changes: Edit) -> NewRecord:
+    draft = _draft_of(services, entry, changes)
+    if changes.has_arguments:
+        _set_arguments(services, draft, changes)
+    if changes.expires is not KEPT:
+        _set_expiry(services, entry, draft, changes.expires)
+    if changes.priority is not KEPT:
+        draft.set_priority(changes.priority, services.broker.options)
+    new = draft.new_record()
+    most = services.settings.max_message
+    if new.size > most:
+        raise MessageTooLarge(entry.task_id, new.size, most)
+    return new
+
+
+def _draft_of(services: Services, entry: Entry, changes: Edit) -> Draft:
+    try:
+        draft = Draft(entry.message, entry.record, services.app)
+    except Exception as error:  # what is not JSON fails in many ways
+        raise UnreadableRecord(entry.task_id, f"its message cannot be read: {error!r}") from error
+    if draft.is_canvas:
+        raise NotATask("task_id", entry.task_id, _CANVAS)
+    in_body = changes.has_arguments or (draft.is_v1 and changes.expires is not KEPT)
+    if in_body and not draft.is_readable:
+        raise InvalidOption("task_id", entry.task_id, _READABLE)
+    return draft
+
+
+def _set_arguments(services: Services, draft: Draft, changes: Edit) -> None:
+    args, kwargs = draft.arguments
+    args = args if changes.args is KEPT else changes.args
+    kwargs = kwargs if changes.kwargs is KEPT else dict(changes.kwargs)
+    draft.set_arguments(*_checked(services, draft, args, kwargs))
+
+
+def _checked(services: Services, draft: Draft, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Arguments as ``apply_async`` takes them.
+
+    Raises:
+        TypeError: they do not fit the task, where this process knows it.
+    """
+    task = services.app.tasks.get(draft.task)
+    # A task that is a class without a function has none.
+    fits = getattr(task, "__header__", None)
+    if task is not None and fits is not None and task.typing:
+        fits(*args, **kwargs)
+    dump = getattr(task, "_dump_pydantic_arguments", None)
+    if dump is None or draft.serializer == "pickle":
+        return args, kwargs
+    dumped: tuple[Any, Any] = dump(args, kwargs)
+    return dumped
+
+
+def _set_expiry(services: Services, entry: Entry, draft: Draft, expires: Any) -> None:
+    if expires is None:
+        draft.set_expiry(None)
+    elif isinstance(expires, (datetime, str)):
+        draft.set_expiry(from_ms(clock.at(expires, services.timezone).ms))
+    else:
+        after_ms = _milliseconds(expires)
+        draft.set_expiry(from_ms(max(0, min(entry.due_ms + after_ms, LAST_MS))), after_ms)
+
+
+def _milliseconds(expires: Any) -> int:
+    if isinstance(expires, timedelta):
+        expires = expires.total_seconds()
+    if not isinstance(expires, (int, float)) or not math.isfinite(expires):
+        raise InvalidOption("expires", expires, _EXPIRES)
+    return round(max(-LAST_MS, min(expires * 1000, LAST_MS)))

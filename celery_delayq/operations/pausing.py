@@ -1,0 +1,63 @@
+"""Pause what falls due of a queue, of a task, or of all, and resume it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from celery.app.task import Task
+
+from ..errors import InvalidOption
+from ..services import Services
+from ..store import Pause, lane_for
+
+MIN_RATE, MAX_RATE = 0.001, 1_000_000.0
+
+
+def pause(
+    services: Services,
+    *,
+    queue: str | None = None,
+    task: str | Task | None = None,
+    late: bool = False,
+) -> None:
+    """Hand over nothing of it until it is resumed; see :meth:`DelayQ.pause`."""
+    queue, name = _which(queue, task)
+    services.entries.pause(lane_for(queue, name), queue or name or "", late=bool(late))
+
+
+def resume(
+    services: Services,
+    *,
+    queue: str | None = None,
+    task: str | Task | None = None,
+    rate: float | None = None,
+) -> bool:
+    """Hand it over again; returns whether it was paused. See :meth:`DelayQ.resume`."""
+    if rate is not None and not _is_rate(rate):
+        raise InvalidOption(
+            "rate", rate, f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
+        )
+    return services.entries.resume(lane_for(*_which(queue, task)), rate)
+
+
+def pauses(services: Services) -> list[Pause]:
+    """What is paused, or is coming back."""
+    return services.entries.pauses()
+
+
+def _is_rate(rate: object) -> bool:
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)):
+        return False
+    return MIN_RATE <= rate <= MAX_RATE and math.isfinite(rate)
+
+
+def _which(queue: Any, task: Any) -> tuple[str | None, str | None]:
+    if queue is not None and task is not None:
+        raise InvalidOption("task", task, "a queue or a task to pause, and not both")
+    name = task.name if isinstance(task, Task) else task
+    if queue is not None and not (isinstance(queue, str) and queue):
+        raise InvalidOption("queue", queue, "the name of a queue")
+    if name is not None and not (isinstance(name, str) and name):
+        raise InvalidOption("task", name, "a task, or the name of one")
+    return queue, name

@@ -1,0 +1,383 @@
+"""Pausing: what falls due in a paused lane is parked by whoever meets it, until it is resumed."""
+
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Outcome, State
+from celery_delayq.store.record import (
+    FLAGS,
+    RUN_NOW,
+    Extras,
+    destination_for,
+    labels_for,
+    lane_for,
+)
+from tests.store import requests
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
+
+ALL = lane_for()
+MAIL = lane_for(queue="mail")
+SLOW = lane_for(task="slow")
+
+
+def put(store, task_id, due_ms=NOW_MS, *, queue="mail", task="t", relayed=False, extras=None):
+    """An entry of a queue and a task; it goes to the list of that name, or is relayed."""
+    where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
+    record = replace(new_record(task_id, where), labels=labels_for(task, queue))
+    store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
+
+
+def drain(engine) -> int:
+    went = 0
+    while True:
+        seen = engine.hand_over()
+        went += seen.handed_over
+        if not (seen.is_past(seen.due) or seen.is_past(seen.back)):
+            return went
+
+
+def state(store, task_id):
+    return store.entries.state(task_id)
+
+
+@pytest.mark.parametrize("lane", [ALL, MAIL, lane_for(task="t")], ids=["all", "queue", "task"])
+def test_what_is_paused_is_parked_when_it_is_due_and_not_before(store, lane):
+    store.entries.pause(lane, "x")
+    put(store, "a")
+    put(store, "later", FAR_MS)
+    assert store.engine().hand_over().handed_over == 0
+    assert (state(store, "a"), state(store, "later")) == (State.PAUSED, State.SCHEDULED)
+    assert store.places("a") == ["parked"]
+    counts = store.entries.counts()
+    assert (counts.scheduled, counts.paused, counts.overdue) == (1, 1, 0)
+    store.check()
+
+
+@pytest.mark.parametrize("lane", [lane_for(queue="other"), lane_for(task="mail"), SLOW])
+def test_what_is_not_meant_goes(store, lane):
+    store.entries.pause(lane, "x")
+    put(store, "a")
+    assert store.engine().hand_over().handed_over == 1
+
+
+def test_neighbours_of_one_list_and_another_task_are_told_apart(store):
+    store.entries.pause(SLOW, "slow")
+    for step in range(9):
+        put(store, f"a{step}", NOW_MS + step // 3, task="slow" if step % 2 else "quick")
+    store.set_ms(NOW_MS + 9)
+    assert store.engine().hand_over().handed_over == 5
+    assert store.arrived("mail") == ["a0", "a2", "a4", "a6", "a8"]
+    assert store.entries.counts().paused == 4
+    store.check()
+
+
+def test_what_is_relayed_is_parked_at_the_claim(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", relayed=True)
+    put(store, "b", queue="other", relayed=True)
+    claimed = store.engine().claim(10)
+    assert [one.task_id for one in claimed.entries] == ["b"]
+    assert (claimed.parked, state(store, "a")) == (1, State.PAUSED)
+    store.check()
+
+
+def test_what_is_leased_is_acknowledged_all_the_same(store):
+    put(store, "a", relayed=True)
+    engine = store.engine()
+    claimed = engine.claim(1).entries
+    store.entries.pause(ALL, "")
+    assert engine.ack(claimed) == 1
+
+
+def test_what_was_told_to_run_now_passes(store):
+    store.entries.pause(ALL, "")
+    for task_id, relayed in (("a", False), ("b", True)):
+        put(store, task_id, relayed=relayed)
+        record = bytearray(store.record(task_id))
+        record[record.index(b":") + 1 + int(record[2 : record.index(b":")]) + FLAGS] += RUN_NOW
+        store.raw.hset(store.keys["records"], task_id, bytes(record))
+    engine = store.engine()
+    assert engine.hand_over().handed_over == 1
+    assert len(engine.claim(1).entries) == 1
+
+
+def test_resumed_it_comes_back_in_the_order_of_due_times(store):
+    store.entries.pause(MAIL, "mail")
+    for step in (3, 1, 2):
+        put(store, f"a{step}", NOW_MS + step)
+    put(store, "b", NOW_MS + 2)
+    store.set_ms(NOW_MS + 5)
+    engine = store.engine()
+    engine.hand_over()
+    before = [store.record(one) for one in ("a1", "a2", "a3")]
+    assert store.entries.resume(MAIL)
+    assert drain(engine) == 4
+    assert store.arrived("mail") == ["a1", "a2", "b", "a3"]
+    assert len(before) == 3
+    assert store.entries.pauses() == []
+    store.check()
+
+
+def test_it_comes_back_with_the_record_and_score_that_it_had(store):
+    put(store, "a", NOW_MS - 7, relayed=True)
+    before = store.snapshot()
+    store.entries.pause(ALL, "")
+    engine = store.engine()
+    engine.claim(1)
+    assert store.places("a") == ["parked"]
+    store.entries.resume(ALL)
+    engine.hand_over()
+    after = store.snapshot()
+    after.pop(store.keys["scanners"].encode())
+    after.pop(store.keys["timer"].encode(), None)
+    before.pop(store.keys["timer"].encode(), None)
+    assert after == before
+    assert [one.task_id for one in engine.claim(1).entries] == ["a"]
+
+
+def test_while_it_comes_back_what_falls_due_goes_at_once(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "old")
+    engine = store.engine()
+    engine.hand_over()
+    store.entries.resume(MAIL, 0.01)
+    engine.hand_over()
+    put(store, "parked", NOW_MS - 1)
+    assert engine.hand_over().handed_over == 1
+
+
+def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store):
+    store.entries.pause(MAIL, "mail")
+    for step in range(50):
+        put(store, f"a{step:02}", NOW_MS - 50 + step)
+    engine = store.engine()
+    engine.hand_over()
+    store.entries.resume(MAIL, 100)
+    times = []
+    while (seen := engine.hand_over(asleep=10)).back is not None:
+        times.append((seen.now_us // 1000 - NOW_MS, seen.handed_over, seen.back - NOW_MS))
+        assert seen.has_timer
+        store.set_ms(seen.back - 1)
+        assert engine.hand_over(asleep=10).handed_over == 0
+        store.set_ms(seen.back)
+    assert times == [(0, 10, 100), (100, 10, 200), (200, 10, 300), (300, 10, 400)]
+    assert seen.handed_over == 10
+    assert store.arrived("mail") == [f"a{step:02}" for step in range(50)]
+
+
+def test_at_a_rate_of_less_than_ten_it_comes_back_one_by_one(store):
+    store.entries.pause(ALL, "")
+    for step in range(3):
+        put(store, f"a{step}")
+    engine = store.engine()
+    engine.hand_over()
+    store.entries.resume(ALL, 0.5)
+    assert engine.hand_over().handed_over == 1
+    store.set_ms(NOW_MS + 1999)
+    assert engine.hand_over().handed_over == 0
+    store.set_ms(NOW_MS + 2000)
+    assert engine.hand_over().handed_over == 1
+
+
+def test_two_scanners_share_the_rate(store):
+    store.entries.pause(ALL, "")
+    for step in range(40):
+        put(store, f"a{step}")
+    engines = store.engine(), store.engine()
+    engines[0].hand_over()
+    store.entries.resume(ALL, 100)
+    assert [engine.hand_over().handed_over for engine in engines] == [10, 0]
+
+
+def test_after_a_time_without_scanners_a_second_s_worth_comes_at_most(store):
+    store.entries.pause(ALL, "")
+    for step in range(300):
+        put(store, f"a{step}")
+    engine = store.engine(batch_size=1000)
+    engine.hand_over()
+    store.entries.resume(ALL, 100)
+    store.set_ms(NOW_MS + 3_600_000)
+    assert engine.hand_over().handed_over == 100
+    assert engine.hand_over().handed_over == 0
+
+
+def test_paused_again_while_it_comes_back_the_rest_stays(store):
+    store.entries.pause(MAIL, "mail")
+    for step in range(30):
+        put(store, f"a{step:02}")
+    engine = store.engine()
+    engine.hand_over()
+    store.entries.resume(MAIL, 100)
+    assert engine.hand_over().handed_over == 10
+    store.entries.pause(MAIL, "mail")
+    store.set_ms(NOW_MS + 60_000)
+    seen = engine.hand_over()
+    assert (seen.handed_over, seen.back) == (0, None)
+    assert store.entries.counts().paused == 20
+    [pause] = store.entries.pauses()
+    assert (pause.queue, pause.resumed, pause.parked) == ("mail", False, 20)
+    store.check()
+
+
+def test_what_another_pause_holds_back_is_parked_there_when_one_is_resumed(store):
+    store.entries.pause(ALL, "")
+    store.entries.pause(MAIL, "mail")
+    put(store, "a")
+    put(store, "b", queue="other")
+    engine = store.engine()
+    engine.hand_over()
+    store.entries.resume(ALL)
+    assert drain(engine) == 1
+    assert store.arrived("other") == ["b"]
+    assert state(store, "a") is State.PAUSED
+    store.entries.resume(MAIL)
+    assert drain(engine) == 1
+    store.check()
+
+
+def test_a_thousand_at_most_come_back_in_a_step(store):
+    store.entries.pause(ALL, "")
+    store.flood(1500)
+    engine = store.engine(batch_size=1000)
+    while engine.hand_over().is_past(store.score("due", "a1499")):
+        pass
+    assert store.entries.counts().paused == 1500
+    store.entries.resume(ALL)
+    seen = engine.hand_over()
+    assert store.entries.counts().paused == 500
+    assert seen.is_past(seen.back)
+    assert seen.handed_over + drain(engine) == 1500
+    store.check()
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_what_is_parked_is_found_cancelled_and_moved(store, relayed):
+    store.entries.pause(MAIL, "mail")
+    for task_id in "abc":
+        put(store, task_id, NOW_MS - 1, relayed=relayed, extras=Extras(tags=("x",)))
+    engine = store.engine()
+    engine.hand_over()
+    engine.claim(9)
+    assert store.entries.find("a").due_ms == NOW_MS - 1
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.reschedule("b", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
+    assert [store.places(one) for one in "abc"] == [
+        [],
+        ["relay" if relayed else "due"],
+        ["parked"],
+    ]
+    store.check()
+
+
+def test_a_parked_one_holds_its_key(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", extras=Extras(key="k"))
+    store.engine().hand_over()
+    with pytest.raises(Exception, match="a"):
+        put(store, "b", extras=Extras(key="k"))
+
+
+def test_resuming_what_is_not_paused_says_so(store):
+    assert store.entries.resume(MAIL) is False
+    store.entries.pause(MAIL, "mail")
+    assert store.entries.resume(MAIL) is True
+    assert store.entries.resume(MAIL) is False
+
+
+def test_pauses_are_told_with_their_names(store):
+    store.entries.pause(MAIL, "mail: a\nb", late=True)
+    store.entries.pause(SLOW, "slow")
+    store.entries.pause(ALL, "")
+    put(store, "a", queue="mail")
+    store.engine().hand_over()
+    store.set_ms(NOW_MS + 5)
+    store.entries.resume(ALL, 5)
+    told = [
+        (one.queue, one.task, one.late, one.parked, one.resumed, one.rate)
+        for one in store.entries.pauses()
+    ]
+    assert told == [
+        (None, None, False, 1, True, 5.0),
+        (None, "slow", False, 0, False, None),
+        ("mail: a\nb", None, True, 0, False, None),
+    ]
+    assert {one.since.timestamp() for one in store.entries.pauses()} == {NOW_MS / 1000}
+
+
+def test_resume_tells_a_scanner(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a")
+    store.engine().hand_over(asleep=10)
+    with store.raw.pubsub() as heard:
+        heard.psubscribe("*")
+        heard.get_message(timeout=1)
+        store.entries.resume(MAIL)
+        assert heard.get_message(timeout=1)["channel"].startswith(store.keys["wake"].encode())
+
+
+# Requests that come late, or twice.
+
+
+def pause_request(store, lane=MAIL):
+    return requests.request(store, "pause", lane=lane, called="mail", late=0)
+
+
+def resume_request(store, lane=MAIL):
+    return requests.request(store, "resume", lane=lane, rate=0)
+
+
+def test_a_pause_from_before_a_newer_resume_is_stale(store):
+    late = pause_request(store)
+    store.set_us(NOW_MS * 1000 + 1)
+    store.entries.pause(MAIL, "mail")
+    store.entries.resume(MAIL)
+    assert late.send() == [b"stale"]
+    assert store.entries.pauses() == []
+    assert late.anew().send()[0] == b"answer"
+
+
+def test_a_resume_from_before_a_newer_pause_is_stale(store):
+    store.entries.pause(MAIL, "mail")
+    late = resume_request(store)
+    store.set_us(NOW_MS * 1000 + 1)
+    store.entries.pause(MAIL, "mail")
+    assert late.send() == [b"stale"]
+    assert len(store.entries.pauses()) == 1
+
+
+def test_another_lane_s_change_overtakes_nothing(store):
+    late = pause_request(store)
+    store.set_us(NOW_MS * 1000 + 1)
+    store.entries.pause(SLOW, "slow")
+    store.entries.resume(ALL)
+    assert late.send() == [b"answer", b"done"]
+
+
+def test_a_repeated_request_is_told_the_same_and_does_nothing(store):
+    first = pause_request(store)
+    assert first.send() == [b"answer", b"done"]
+    store.set_us(NOW_MS * 1000 + 1)
+    store.entries.resume(MAIL)
+    assert first.send() == [b"answer", b"done"]
+    assert store.entries.pauses() == []
+
+
+def test_what_was_refused_comes_back_with_what_is_known_of_it(store):
+    """Parked between two attempts, and taken up to `due` again, it can still be cancelled whole."""
+    store.raw.set("mail", "no list")
+    put(store, "a")
+    engine = store.engine(batch_size=1)
+    engine.hand_over()
+    store.entries.pause(MAIL, "mail")
+    store.set_ms(NOW_MS + 2000)
+    engine.hand_over()
+    assert state(store, "a") is State.PAUSED
+    store.entries.resume(MAIL)
+    put(store, "earlier", NOW_MS - 1, queue="other")
+    engine.hand_over()
+    assert store.places("a") == ["due"]
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    store.check()
+    assert store.raw.hlen(store.keys["claims"]) == 0
