@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -47,34 +47,6 @@ def delayq_of(ctx: click.Context) -> DelayQ:
         registry.services_of(ctx.obj.app)  # says so where there is none
         delayq: DelayQ = ctx.obj.app.delayq
         return delayq
-
-
-def report(
-    ctx: click.Context,
-    done: str,
-    steps: Iterable[tuple[str, Callable[[], Outcome]]],
-    sentences: Mapping[Outcome, str] = REFUSED,
-) -> None:
-    """Take the steps, say what came of each, and end with 1 where one was refused.
-
-    Args:
-        ctx: The command's.
-        done: What was done to a task.
-        steps: Of each task what it is called, and what takes its step.
-        sentences: What is said where it was not done.
-    """
-    refused = False
-    for name, step in steps:
-        try:
-            outcome = step()
-            said = f"task {name} {done}" if outcome else sentences[outcome].format(name)
-        except DelayQError as error:
-            outcome, said = None, f"Error: {error}"
-        say = ctx.obj.echo if outcome else ctx.obj.error
-        say(plain(said))
-        refused |= not outcome
-    if refused:
-        ctx.exit(1)
 
 
 def time_of(text: str | None) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import partial, wraps
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import click
@@ -12,10 +12,11 @@ from celery.bin.base import CeleryOption
 
 from ..errors import DelayQError
 from ..integration.delayq import DelayQ
+from ..logs import plain
 from ..operations.count import Count
 from ..operations.selection import Selection
 from ..store import Outcome, State
-from .common import REFUSED, Said, delayq_of, report, time_of
+from .common import REFUSED, Said, delayq_of, time_of
 
 _GROUP = "Selection"
 _PICKING = ("tag", "task", "queue", "state", "after_due", "before_due", "all")
@@ -63,7 +64,7 @@ class Meant:
 
     def __init__(self, ctx: click.Context, given: dict[str, Any]) -> None:
         self._ctx = ctx
-        self._ones: list[dict[str, str]] = [{"task_id": one} for one in given.pop("ids")]
+        self._ones = [{"task_id": one} for one in given.pop("ids")]
         self._ones += [{"key": one} for one in given.pop("keys")]
         self._dry_run, self._yes = given.pop("dry_run"), given.pop("yes")
         picking = {name: given.pop(name) for name in _PICKING}
@@ -97,10 +98,13 @@ class Meant:
             many: The step of a selection.
             unchanged: What is said where a condition does not hold.
         """
-        if not self._picking:
-            steps = [("".join(named.values()), partial(one, **named)) for named in self._ones]
-            report(self._ctx, done, steps, {**REFUSED, Outcome.UNCHANGED: unchanged})
-        elif not self._change_selection(word, done, many):
+        if self._picking:
+            is_done = self._change_selection(word, done, many)
+        else:
+            sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
+            outcomes = [change_one(self._ctx, done, one, named, sentences) for named in self._ones]
+            is_done = all(outcomes)
+        if not is_done:
             self._ctx.exit(1)
 
     def _change_selection(self, word: str, done: str, many: Callable[..., Count]) -> bool:
@@ -139,6 +143,33 @@ class Meant:
 
     def _say(self, line: str) -> None:
         self._ctx.obj.echo(line)
+
+
+def change_one(
+    ctx: click.Context,
+    done: str,
+    step: Callable[..., Outcome],
+    named: dict[str, str],
+    sentences: Mapping[Outcome, str] = REFUSED,
+) -> bool:
+    """Take a step of one task, and say what came of it; whether it was done.
+
+    Args:
+        ctx: The command's.
+        done: What was done, as in "task a cancelled".
+        step: The step, by ``task_id`` or ``key``.
+        named: The one of the two.
+        sentences: What is said where it was not done.
+    """
+    ((_, name),) = named.items()
+    try:
+        outcome = step(**named)
+        said = f"task {name} {done}" if outcome else sentences[outcome].format(name)
+    except DelayQError as error:
+        outcome, said = None, f"Error: {error}"
+    say = ctx.obj.echo if outcome else ctx.obj.error
+    say(plain(said))
+    return bool(outcome)
 
 
 def _tasks(count: int | None) -> str:

@@ -22,7 +22,7 @@ from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
-from ..scheduling.bulk import Bulk, Item
+from ..scheduling.bulk import Bulk
 from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
@@ -131,7 +131,7 @@ class DelayQ(Changes):
     def schedule_many(
         self,
         signature: Signature[Any] | Task[..., Any],
-        items: Iterable[Item],
+        items: Iterable[tuple[Any, ...]],
         *,
         at: TimeInput | Sequence[TimeInput] | None = None,
         after: DelayInput | Sequence[DelayInput] | None = None,
@@ -146,9 +146,9 @@ class DelayQ(Changes):
 
         Args:
             signature: A task, or a signature with options for all; no canvas.
-            items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. Behind them
-                an item may bring a time of its own (a timedelta is from now, all else is as for
-                *at*), and a task id of its own.
+            items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. An item may
+                bring more of its own, as ``celery_delayq.Item`` says: a time, a task id, and what
+                else :meth:`schedule` takes. What all have in common, the signature has as options.
             at: One time for all, as for :meth:`schedule`; or a list with one for each item.
             after: The same from now. It counts from when an item's slice reaches Redis.
             spread: Two times, or two timedeltas from now: each item gets its own one at random,
@@ -157,9 +157,10 @@ class DelayQ(Changes):
 
         Returns:
             The ids in the order of the items, and which items were refused and why: one that is
-            bad does not spoil the others. It is true where all are scheduled, and its
-            ``raise_for_refused()`` raises where some are not. (With ``task_always_eager`` each task
-            has run.)
+            bad does not spoil the others. ``existed`` has the places of those in whose stead an
+            earlier task was kept; that one's ids are theirs. It is true where none was refused, and
+            its ``raise_for_refused()`` raises where some were. (With ``task_always_eager`` each
+            task has run.)
 
         Raises:
             InvalidOption: the times do not fit the items, or are missing; the signature is a
@@ -249,16 +250,30 @@ class DelayQ(Changes):
         after_due: TimeInput | None = None,
         before_due: TimeInput | None = None,
         limit: int | None = None,
+        cursor: str | None = None,
     ) -> Iterator[ScheduledTask]:
         """Waiting tasks in due order, read page by page while one iterates.
+
+        What is paused, or was refused and will be tried again, waits as well.
 
         Args:
             after_due: Only tasks due at this time or later.
             before_due: Only tasks due earlier than this.
             limit: At most so many.
+            cursor: Go on behind the task of an earlier list that has this ``cursor``. It can be
+                stored. What comes and goes meanwhile makes no task come twice, or be left out,
+                whose due time stays.
+
+        Raises:
+            InvalidOption: *cursor* is none, or that of another store.
+            InvalidDueTime: *after_due* or *before_due* is no time.
         """
         return reading.waiting(
-            self.services, after_due=after_due, before_due=before_due, limit=limit
+            self.services,
+            after_due=after_due,
+            before_due=before_due,
+            limit=limit,
+            cursor=cursor,
         )
 
     def counts(self) -> Counts:

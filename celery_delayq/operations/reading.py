@@ -28,16 +28,29 @@ def waiting(
     after_due: TimeInput | None = None,
     before_due: TimeInput | None = None,
     limit: int | None = None,
+    cursor: str | None = None,
 ) -> Iterator[ScheduledTask]:
     """Waiting tasks in due order, read page by page; see :meth:`DelayQ.tasks`."""
     check_limit(limit, "tasks")
     zone = services.timezone
     earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
     end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
-    entries = services.entries.waiting(earliest_ms, end_ms)
-    tasks = (ScheduledTask.of(entry, services.app) for entry in entries)
     # More than islice can count to is more than there can be.
-    return islice(tasks, None if limit is None else min(limit, maxsize))
+    size = maxsize if limit is None else min(limit, maxsize)
+    try:
+        entries = services.entries.waiting(
+            earliest_ms, end_ms, cursor=checked_cursor(cursor), size=max(1, size)
+        )
+    except ValueError:
+        raise InvalidOption("cursor", cursor, "that of a task in a list of this store") from None
+    return islice((ScheduledTask.of(entry, services.app) for entry in entries), size)
+
+
+def checked_cursor(cursor: str | None) -> str | None:
+    """Raise where *cursor* is no text."""
+    if cursor is not None and not isinstance(cursor, str):
+        raise InvalidOption("cursor", cursor, "that of a task in a list of this store")
+    return cursor
 
 
 def check_limit(limit: int | None, things: str) -> None:

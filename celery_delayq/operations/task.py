@@ -32,6 +32,7 @@ class ScheduledTask:
         changed: When it was changed last, by scheduling it or since.
         revision: The same in us. No two states of an entry have the same one, so that ``edit`` can
             tell by it what its caller has seen.
+        cursor: Where it stands in the listing that it was read in; another one can go on behind it.
     """
 
     id: str
@@ -47,6 +48,7 @@ class ScheduledTask:
     dead_since: datetime | None = None
     changed: datetime = clock.EPOCH
     revision: int = 0
+    cursor: str = field(default="", compare=False)
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _app: Celery | None = field(default=None, repr=False, compare=False)
 
@@ -67,6 +69,7 @@ class ScheduledTask:
             dead_since=None if entry.since_ms is None else from_ms(entry.since_ms),
             changed=from_ms(entry.changed_us // 1000),
             revision=entry.changed_us,
+            cursor=entry.cursor,
             _app=app,
         )
         try:

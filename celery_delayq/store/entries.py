@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any
 
 from ..clock import When, from_ms
 from ..errors import DelayQError, UnreadableRecord
-from . import checking
+from . import checking, listing
 from .calls import Calls, Member, Membership
 from .changes import Changes, only
 from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
+from .listing import Row, entry_of
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .schedule import Scheduler
@@ -23,13 +22,8 @@ from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
 from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
-Row = tuple[float, bytes, Record, bytes | None]
-
 # What `peek.lua` says where it knows more than users are told.
 _STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
-
-PAGE = 200
-PAGE_BYTES = 4_000_000
 
 
 class Entries:
@@ -162,7 +156,7 @@ class Entries:
             return None
         state, task_id, whole, header_end, template, reason, attempts, next_try, since = found
         return replace(
-            _entry(
+            entry_of(
                 task_id.decode(errors="replace"), _state(state), Record(whole, header_end), template
             ),
             reason=reason.decode(errors="replace"),
@@ -202,35 +196,15 @@ class Entries:
         is rescheduled does not come again: so it ends, whatever is done with what it gives. What
         cannot be read is left out; it becomes a dead letter when it falls due.
         """
-        return readable(self.rows(earliest_ms, end_ms))
+        return listing.readable(self.rows(0, earliest_ms, end_ms))
 
-    def rows(self, earliest_ms: int, end_ms: int) -> Iterator[Row]:
-        """The same as read: due time in ms, member, record and template; some come twice."""
-        indexes = (self._index(name, earliest_ms, end_ms) for name in ("due", "relay"))
-        return heapq.merge(*indexes, key=itemgetter(0, 1))
+    def rows(self, shard: int, earliest_ms: int, end_ms: int, **options: Any) -> Iterator[Row]:
+        """The same as read; see :func:`listing.rows`."""
+        return listing.rows(self._scripts, shard, earliest_ms, end_ms, **options)
 
-    def _index(self, name: str, earliest_ms: int, end_ms: int) -> Iterator[Row]:
-        score, order = str(earliest_ms - 1), 2**48
-        while True:
-            flat, known, shared = self._scripts.call(
-                "page",
-                index=name,
-                score=score,
-                order=order,
-                before=end_ms,
-                limit=PAGE,
-                max_bytes=PAGE_BYTES,
-            )
-            templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            words = iter(known.decode().split())
-            for member, text in zip(flat[::2], flat[1::2], strict=True):
-                score, header_end = next(words), int(next(words))
-                order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
-                if text:
-                    record = Record(text, header_end)
-                    yield float(score), member, record, templates.get(record.name)
-            if not flat:
-                return
+    def store(self) -> str:
+        """What tells this store from every other one."""
+        return listing.store_of(self._scripts)
 
     def history(self, limit: int) -> list[Happened]:
         """What happened last, the newest first."""
@@ -260,7 +234,7 @@ class Entries:
         found: dict[bytes, Pause] = {}
         cursor: Any = 0
         while True:
-            cursor, flat = self._scripts.call("pauses", cursor=cursor, count=PAGE)
+            cursor, flat = self._scripts.call("pauses", cursor=cursor, count=listing.PAGE)
             for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
                 found[lane] = _pause(lane, facts)
             if int(cursor) == 0:
@@ -274,7 +248,7 @@ class Entries:
             entry = Entry(task_id, state, seen.due_ms, 0, b"")
             if seen.record is not None:
                 with suppress(UnreadableRecord):
-                    entry = _entry(task_id, state, seen.record, seen.template)
+                    entry = entry_of(task_id, state, seen.record, seen.template)
             yield seen.member, replace(entry, reason=seen.error)
 
     def check(self) -> Iterator[checking.Finding]:
@@ -289,39 +263,10 @@ class Entries:
         return Counts(*numbers)
 
 
-def readable(rows: Iterable[Row]) -> Iterator[Entry]:
-    """The entries that *rows* have, each once, without those that cannot be read."""
-    given: set[int] = set()  # hashes, which take less than the members
-    for _, member, record, template in rows:
-        if hash(member) in given:
-            continue
-        given.add(hash(member))
-        task_id = member[6:].decode(errors="replace")
-        with suppress(UnreadableRecord):
-            yield _entry(task_id, State.SCHEDULED, record, template)
-
-
 def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
     """Note that ``REVOKED`` was stored for tasks."""
     stored = [word for one in cancelled for word in (one.task_id, one.when)]
     scripts.call("settle", stored=stored)
-
-
-def _entry(task_id: str, state: State, record: Record, template: bytes | None) -> Entry:
-    try:
-        message = record.message(task_id.encode(), template)
-        return Entry(
-            task_id,
-            state,
-            record.due_ms,
-            record.created_ms,
-            message,
-            changed_us=record.changed_us,
-            extras=record.extras,
-            record=record,
-        )
-    except ValueError as error:
-        raise UnreadableRecord(task_id, str(error)) from error
 
 
 def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:

@@ -159,7 +159,7 @@ def lane_for(queue: str | None = None, task: str | None = None) -> bytes:
     if queue is None and task is None:
         return EVERYTHING
     kind, name = (b"t", task) if queue is None else (b"q", queue)
-    return kind + _sha1((name or "").encode(errors="surrogatepass"))[:LABEL_BYTES]
+    return kind + label_of(name or "")
 
 
 def whole(destination: bytes, labels: bytes, message: str) -> NewRecord:

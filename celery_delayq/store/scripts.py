@@ -132,17 +132,14 @@ class Scripts:
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self.connection = connection
         self.keys = keys
-        self._calls: dict[tuple[str, str], _Call] = {}
+        self._calls: dict[str, _Call] = {}
         self._sent: set[str] = set()
 
-    def call(
-        self, name: str, *, index: str = "", until: float | None = None, **arguments: Any
-    ) -> Any:
+    def call(self, name: str, *, until: float | None = None, **arguments: Any) -> Any:
         """Run one script; load it first where the server does not know it.
 
         Args:
             name: The file's name without ``.lua``.
-            index: Which key is meant where the script's header says ``index``.
             until: When to give up; as :meth:`Connection.execute`.
             arguments: The script's ARGV, by the names that its header gives them.
 
@@ -150,7 +147,7 @@ class Scripts:
             TypeError: *arguments* are not what the header declares.
             StoreError: as :meth:`Connection.execute`.
         """
-        call = self._calls.get((name, index)) or self._prepare(name, index)
+        call = self._calls.get(name) or self._prepare(name)
         tail = call.keys + packed(call.script.argv(arguments))
         try:
             # Not asked for before: sent whole, which loads it; that saves an answer of NOSCRIPT.
@@ -163,11 +160,11 @@ class Scripts:
         self._sent.add(call.script.sha)
         return answer
 
-    def _prepare(self, name: str, index: str) -> _Call:
+    def _prepare(self, name: str) -> _Call:
         script = load()[name]
-        names = [self.keys[index if key == "index" else key] for key in script.keys]
+        names = [self.keys[key] for key in script.keys]
         call = _Call(script, packed(["EVALSHA", script.sha]), packed([len(names), *names]))
-        self._calls[name, index] = call
+        self._calls[name] = call
         return call
 
 

@@ -10,15 +10,16 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 from ..clock import When
 from ..errors import DelayQError
 from .checking import Finding
-from .entries import Entries, readable
+from .entries import Entries
 from .ids import Target, named
 from .keys import shard_of
+from .listing import MAX_SIZE, Cursor, readable
 from .outcome import Outcome
 from .record import NewRecord
 from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
@@ -104,10 +105,38 @@ class ShardedEntries:
     def cancelled_ms_ago(self, who: Target) -> int | None:
         return self._of(who).cancelled_ms_ago(who)
 
-    def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
-        """As :meth:`Entries.waiting`; equal due times of two shards in no promised order."""
-        rows = (shard.rows(earliest_ms, end_ms) for shard in self._shards)
-        return readable(heapq.merge(*rows, key=itemgetter(0, 1)))
+    def waiting(
+        self,
+        earliest_ms: int,
+        end_ms: int,
+        *,
+        cursor: str | None = None,
+        size: int = MAX_SIZE,
+    ) -> Iterator[Entry]:
+        """As :meth:`Entries.waiting`; equal due times of two shards in no promised order.
+
+        Args:
+            earliest_ms: Only what is due at this time or later.
+            end_ms: Only what is due before this.
+            cursor: Go on behind the entry that has it.
+            size: How many are wanted, if that is known.
+
+        Raises:
+            ValueError: *cursor* is none of this store.
+        """
+        behind = None if cursor is None else self._cursor(cursor)
+        rows = (
+            shard.rows(number, earliest_ms, end_ms, behind=behind, size=size)
+            for number, shard in enumerate(self._shards)
+        )
+        return readable(heapq.merge(*rows, key=attrgetter("place")))
+
+    def _cursor(self, text: str) -> Cursor:
+        cursor = Cursor.read(text)
+        in_range = cursor.shard < len(self._shards)
+        if not in_range or self._shards[cursor.shard].store() != cursor.store:
+            raise ValueError("a cursor of another store")
+        return cursor
 
     def history(self, limit: int) -> list[Happened]:
         """As :meth:`Entries.history`, of all shards together."""

@@ -43,6 +43,7 @@ class Entry:
     ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
     ``attempts``: how often it was sent, or may have been.
     ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
+    ``cursor``: where it stands in a listing, if it was read in one.
     """
 
     task_id: str
@@ -57,6 +58,7 @@ class Entry:
     next_try_ms: int | None = None
     since_ms: int | None = None
     record: Record = field(default=NO_RECORD, repr=False, compare=False)
+    cursor: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

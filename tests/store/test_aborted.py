@@ -17,9 +17,9 @@ from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, Stor
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
 from celery_delayq.store.ids import target_of_key, target_of_member
-from celery_delayq.store.record import Extras, NewRecord, destination_for
+from celery_delayq.store.record import Extras, NewRecord, destination_for, lane_for
 from celery_delayq.store.scripts import load
-from tests.operations.table import OPERATIONS, prepare
+from tests.operations.table import MAIL, OPERATIONS, prepare
 from tests.store.support import (
     FAR_MS,
     LINES,
@@ -83,8 +83,8 @@ class StoppableScripts(ClockedScripts):
         self.name, self.nth, self.side = name, nth, side
         self._calls.clear()
 
-    def _prepare(self, name, index):
-        call = super()._prepare(name, index)
+    def _prepare(self, name):
+        call = super()._prepare(name)
         if name != self.name:
             return call
         text, _ = sites_of(call.script.text, self.writes)
@@ -92,7 +92,7 @@ class StoppableScripts(ClockedScripts):
         script = replace(call.script, text=text, sha=f"{name}-{self.nth}-{self.side}")
         # Never known by that digest, so it is sent whole each time.
         call = replace(call, script=script, by_sha=packed(["EVALSHA", "0" * 40]))
-        self._calls[name, index] = call
+        self._calls[name] = call
         return call
 
 
@@ -337,6 +337,53 @@ def _hand_over(ready):
     return ready.engine.hand_over()
 
 
+def _claim(ready):
+    return ready.engine.claim(5)
+
+
+def paused(ready):
+    ready.store.entries.pause(lane_for(), "")
+
+
+def resumed(ready):
+    """Entries of both ways come back, and one of them is excused."""
+    store = ready.store
+    paused(ready)
+    store.schedule("graced", extras=Extras(grace_ms=FAR_MS))
+    ready.engine.hand_over()
+    ready.engine.claim(5)
+    store.entries.resume(lane_for())
+    store.entries.resume(MAIL, 10)
+
+
+def nothing_parked(ready):
+    resumed(ready)
+    ready.engine.hand_over()
+    paused(ready)
+
+
+def up_again(ready):
+    foreign_list(ready)
+    ready.engine.hand_over()
+    ready.store.set_ms(NOW_MS + 6000)
+
+
+def too_late(ready):
+    """Skipped, and REVOKED is owed for it."""
+    ready.engine._owes = 1
+    ready.store.schedule("late", extras=Extras("key of late", ("all",), 0), share=True)
+
+
+def too_late_to_relay(ready):
+    fill_tombstones(ready)
+    ready.engine._owes = 1
+    ready.store.schedule_relayed("late", extras=Extras("key of late", ("all",), 0), share=True)
+
+
+def paced(ready):
+    ready.engine._catch_up = 10
+
+
 # What `depart` does for other scripts than this one; and, last, what a claim ends with where no
 # attempt was made at it, while these two know of one.
 NEVER = {
@@ -416,6 +463,16 @@ CASES = [
     Case("owed", "nothing", lambda ready: ready.engine.owed(), nothing_owed),
     Case("reschedule", "nothing", _reschedule("nobody")),
     Case("arrive", "generation", lambda ready: ready.store.arrive("new", 1), old_generation),
+    Case("hand_over", "paused", _hand_over, paused),
+    Case("hand_over", "resumed", _hand_over, resumed),
+    Case("hand_over", "up again", _hand_over, up_again),
+    Case("hand_over", "too late", _hand_over, too_late, "late"),
+    Case("hand_over", "paced", _hand_over, paced),
+    Case("claim", "paused", _claim, paused),
+    Case("claim", "too late", _claim, too_late_to_relay, "late"),
+    Case("claim", "paced", _claim, paced),
+    Case("pause", "again", lambda ready: ready.store.entries.pause(MAIL, "mail"), resumed),
+    Case("resume", "all", lambda ready: ready.store.entries.resume(lane_for()), nothing_parked),
     Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),
 ]
 
@@ -469,6 +526,8 @@ def drain(ready):
     engine = store.engine()
     for _ in range(3):
         engine.reclaim()
+        store.entries.resume(lane_for())
+        store.entries.resume(MAIL)
         while (seen := engine.hand_over()).handed_over or seen.is_past(seen.due):
             pass
         for entry in engine.claim(50)[0]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.store import entries as entries_module
+from celery_delayq.store import listing as listing_module
 from celery_delayq.store.connection import packed
 from celery_delayq.store.engine import MAX_BYTES
 from tests.store import support
@@ -44,12 +44,12 @@ class MeteredScripts(ClockedScripts):
 
     most = 0
 
-    def _prepare(self, name, index):
-        call = super()._prepare(name, index)
+    def _prepare(self, name):
+        call = super()._prepare(name)
         text = COUNTING + call.script.text
         script = replace(call.script, text=text, sha=hashlib.sha1(text.encode()).hexdigest())
         call = replace(call, script=script, by_sha=packed(["EVALSHA", script.sha]))
-        self._calls[name, index] = call
+        self._calls[name] = call
         return call
 
     def call(self, name, **arguments):
@@ -181,7 +181,7 @@ def test_what_is_taken_back(metered, clock_ms):
 
 @pytest.mark.parametrize("share", [False, True], ids=["records", "templates"])
 def test_what_is_listed(metered, monkeypatch, large_template, share):
-    monkeypatch.setattr(entries_module, "PAGE_BYTES", MAX_BYTES)
+    monkeypatch.setattr(listing_module, "PAGE_BYTES", MAX_BYTES)
     if share:
         large_template(metered.schedule, 8)
     for at, payload in enumerate(() if share else mixed()):

@@ -13,8 +13,6 @@ SOURCES = {
     path.name: path.read_text("utf-8") for path in FOLDER.iterdir() if path.name.endswith(".lua")
 }
 SCRIPTS = sorted(SOURCES)
-# Declared under a name of its own: the caller says which of two keys it is.
-CHOSEN_BY_CALLER = {("page.lua", "index")}
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",), "STRING": ("GET", "SET")}
 
 LINE = re.compile(r"^(KEYS|ARGV)\[(\d+)(\.\.\.)?\]\s+(\w+)(.*)$", re.MULTILINE)
@@ -148,7 +146,7 @@ def test_every_declared_name_is_used(name):
 @each_script
 def test_keys_have_the_name_and_type_of_the_layout(name):
     for kind, _, _, word, says in LINE.findall(header(name)):
-        if kind == "KEYS" and (name, word) not in CHOSEN_BY_CALLER:
+        if kind == "KEYS":
             assert says.split()[0] == KEYS[word].split()[0], word
 
 

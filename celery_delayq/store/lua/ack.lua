@@ -53,6 +53,6 @@ if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old
 if #ids > 0 then
   fence_young(young, fences, now_us)
   depart(leaving, 'h', now, keys)
-  write_history(history)
+  past.write(history)
 end
 return #ids

@@ -171,7 +171,7 @@ for _, one in ipairs(owed) do
   owe(outbox, outbox_messages, call, one.id, one.how, one.message, 'cancelled', owes == 2)
 end
 for _, leaving in ipairs(groups) do depart(leaving, leaving.how, math.floor(call.now_us / 1000), keys) end
-write_history(history)
+past.write(history)
 -- It is done, and its caller is told so, also where he may not begin another generation; whoever
 -- hands over will.
 if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then

@@ -126,5 +126,5 @@ leave_skipped(skips, owes, now_us, keys)
 if #skips.ids > 0 and is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
 remove_taken(relay, members, fresh, taken)
-write_history(history)
+past.write(history)
 return {now_us, claimed, table.concat(known, ' '), brought, killed, skips.told, #parking / 2}

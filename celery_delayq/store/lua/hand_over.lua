@@ -146,7 +146,7 @@ local function take(member, id, record)
   messages[at], ids[at], its_members[at] = message, id, member
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
-  if has_extras or happened then note_extras(list.leaving, id, member, record, header_end) end
+  if has_extras or past.kept then note_extras(list.leaving, id, member, record, header_end) end
   return true
 end
 
@@ -234,7 +234,7 @@ leave_skipped(skips, owes, now_us, keys)
 if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
 remove_taken(due, members, fresh, taken)
 if rotates then rotate(tombstones, tombstones_old) end
-write_history(history)
+past.write(history)
 
 if tried >= 0 or #turned_down > 0 then tried = head_of(refused) end
 local heads = {

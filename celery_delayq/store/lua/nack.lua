@@ -60,5 +60,5 @@ local function give_back(member)
 end
 
 for at = 6, #ARGV do give_back(ARGV[at]) end
-write_history(history)
+past.write(history)
 return returned

@@ -1,48 +1,141 @@
---[[ page: the next waiting entries of one index, in due order.
+--[[ page: the next waiting entries in due order, wherever they wait.
 
-KEYS[1]  index      ZSET  member -> due time, ms
-KEYS[2]  records    HASH  id -> record
-KEYS[3]  templates  HASH  name -> template
+KEYS[1]  due        ZSET  member -> due time, ms
+KEYS[2]  relay      ZSET  member -> due time, ms
+KEYS[3]  refused    ZSET  member -> next try, ms
+KEYS[4]  parked     ZSET  lane, due time, kind, member -> 0
+KEYS[5]  records    HASH  id -> record
+KEYS[6]  templates  HASH  name -> template
+KEYS[7]  claims     HASH  id -> claim
+KEYS[8]  errors     HASH  id -> what went wrong with it last
+KEYS[9]  meta       HASH  store -> what tells this store from every other one
 
-ARGV[1]  score      continue behind this due time, ms, as the last row had it; -1 for the start
+ARGV[1]  after      continue behind this due time, ms, as the last row had it; -1 for the start
 ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
 ARGV[3]  before     only entries due before this, unix ms
-ARGV[4]  limit      most entries, 1..1000
+ARGV[4]  limit      most entries, 0..1000
 ARGV[5]  max_bytes  stop after the entry that reaches so many bytes, > 0
+ARGV[6]  most       of what was refused, look at no more than at the so many that are tried next, > 0
 
-Returns  {{member, record or '' if it cannot be read, ...}, a text of what else is known of each: score
-         in ms, as Redis prints it, and header_end, blanks between; {name, template, ...} they share}
-Cost     O(log(N)^2 + M)
-Keeps    changes nothing; entries that come and go make it neither skip nor repeat another
+Returns  {what `store` is in meta or '', 1 if that was all, else 0, {member, record or '' if it cannot be read, ...},
+         a text of what else is known of each: due time in ms, as Redis prints it, header_end, S (scheduled) or
+         P (paused), attempts and next try in ms or -1, blanks between; {id, what went wrong with it last, ...} of
+         those that were refused; {name, template, ...} they share}
+Cost     O(log(N)^2 + M) and O(L log N), L lanes with something parked, and O(R), what was refused, at most `most`
+Keeps    changes nothing; all places are looked at in this one step, and each entry's place among the others is told
+         by due time and number alone: so what comes, goes, or moves between places makes it neither skip nor repeat
+         another one
 ]]
-local score, order, before = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local limit, max_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
+local after, order, before = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local limit, max_bytes, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local function order_of(rank)
-  return number_in(redis.call('ZRANGE', index, rank, rank)[1], 1, 6)
+local behind = tonumber(after)
+local rows = {} -- what may be on the page
+
+-- Take a row, if it is behind what the last page ended with.
+local function add(member, score, text, state)
+  local number = number_in(member, 1, 6)
+  if score >= before or score < behind or (score == behind and number <= order) then return end
+  rows[#rows + 1] = {member = member, score = score, text = text, number = number, state = state}
+  return rows[#rows]
 end
 
 -- Among equal due times the members stand in insertion order: halve until the place is found.
 -- (Lua's own comparison of strings follows the locale, so the numbers are compared.)
-local low = redis.call('ZCOUNT', index, '-inf', '(' .. score)
-local high = redis.call('ZCOUNT', index, '-inf', score)
-while low < high do
-  local middle = math.floor((low + high) / 2)
-  if order_of(middle) <= order then low = middle + 1 else high = middle end
+local function look_at(index)
+  local low = redis.call('ZCOUNT', index, '-inf', '(' .. after)
+  local high = redis.call('ZCOUNT', index, '-inf', after)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local number = number_in(redis.call('ZRANGE', index, middle, middle)[1], 1, 6)
+    if number <= order then low = middle + 1 else high = middle end
+  end
+  local found = limit > 0 and redis.call('ZRANGE', index, low, low + limit - 1, 'WITHSCORES') or {}
+  for at = 1, #found, 2 do add(found[at], tonumber(found[at + 1]), found[at + 1], 'S') end
 end
 
-local found, known, brought, bytes = {}, {}, {}, 0
-local rows = redis.call('ZRANGE', index, low, low + limit - 1, 'WITHSCORES')
-for at = 1, #rows, 2 do
-  local member, when = rows[at], tonumber(rows[at + 1])
-  if when >= before or bytes >= max_bytes then break end
-  local id = id_of(member)
+local function look_at_parked(found)
+  for _, one in ipairs(found) do
+    local when = number_in(one, 8, 14)
+    add(sub(one, 16), when, whole(when), 'P')
+  end
+end
+
+-- What is parked in a lane. Of one due time it stands in the order of kinds, and only then of insertion.
+local function look_at_lane(lane)
+  local function of_time(when, first)
+    for kind in string.gmatch('LRlr', '.') do
+      local from = lane .. seven_bytes(when) .. kind
+      local to = lane .. seven_bytes(when) .. string.char(string.byte(kind) + 1)
+      look_at_parked(redis.call('ZRANGEBYLEX', parked, '[' .. from .. six_bytes(first), '(' .. to, 'LIMIT', 0, limit))
+    end
+  end
+  local from = math.max(0, math.floor(behind) + 1)
+  if behind >= 0 and order + 1 < 2^48 then of_time(math.floor(behind), order + 1) end
+  local found = redis.call('ZRANGEBYLEX', parked, '[' .. lane .. seven_bytes(from),
+    '(' .. lane .. seven_bytes(math.ceil(before)), 'LIMIT', 0, limit)
+  local last = #found == limit and found[limit] and number_in(found[limit], 8, 14)
+  while last and #found > 0 and number_in(found[#found], 8, 14) == last do table.remove(found) end
+  look_at_parked(found)
+  if last then of_time(last, 0) end
+end
+
+-- The next lane in which something is parked.
+local function lane_behind(lane)
+  local from = lane and '(' .. lane .. string.rep('\255', 7 + 1 + 6) .. string.rep('\255', 512) or '-'
+  local found = redis.call('ZRANGEBYLEX', parked, from, '+', 'LIMIT', 0, 1)[1]
+  return found and sub(found, 1, 7)
+end
+
+-- What was refused stands in the order of its next tries: all of it is looked at, or as much as may be.
+local function look_at_refused()
+  local found, size = redis.call('ZRANGE', refused, 0, most - 1, 'WITHSCORES'), 0
+  for at = 1, #found, 2 do
+    if size >= max_bytes then return end
+    local record = redis.call('HGET', records, id_of(found[at]))
+    local header_end = header_end_of(record)
+    size = size + #(record or '')
+    local when = header_end and due_of(record, header_end) or tonumber(found[at + 1])
+    local row = add(found[at], when, whole(when), 'S')
+    if row then row.next_try = found[at + 1] end
+  end
+end
+
+if behind < 2^53 and before > 0 then
+  look_at(due)
+  look_at(relay)
+  if redis.call('ZCARD', refused) > 0 then look_at_refused() end
+  local lane = limit > 0 and redis.call('ZCARD', parked) > 0 and lane_behind()
+  while lane do
+    look_at_lane(lane)
+    local other = lane_behind(lane)
+    lane = other ~= lane and other
+  end
+end
+table.sort(rows, function(one, other)
+  if one.score ~= other.score then return one.score < other.score end
+  return one.number < other.number
+end)
+
+local found, known, failed, brought, bytes, taken = {}, {}, {}, {}, 0, 0
+for _, row in ipairs(rows) do
+  if taken >= limit or bytes >= max_bytes then break end
+  taken = taken + 1
+  local id = id_of(row.member)
   local record = redis.call('HGET', records, id)
   local header_end = header_end_of(record)
-  found[#found + 1], found[#found + 2] = member, header_end and record or ''
+  found[#found + 1], found[#found + 2] = row.member, header_end and record or ''
+  local attempts = 0
+  if row.next_try then
+    attempts = parse_claim(redis.call('HGET', claims, id)).attempts
+    failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', errors, id) or ''
+  end
   -- Not as a whole number: behind a rounded score the next page might begin with this row again.
-  known[#known + 1] = rows[at + 1] .. ' ' .. (header_end or 0)
+  known[#known + 1] = table.concat({row.text, header_end or 0, row.state, attempts, row.next_try or -1}, ' ')
   local shared = header_end and bring(templates, template_of(record, header_end), brought)
   bytes = bytes + #(record or '') + (shared or 0)
 end
-return {found, table.concat(known, ' '), brought}
+return {
+  redis.call('HGET', meta, 'store') or '', taken == #rows and taken < limit and 1 or 0, found,
+  table.concat(known, ' '), failed, brought,
+}

@@ -98,7 +98,7 @@ local now, rounded_up = math.floor(call.now_us / 1000), math.ceil(call.now_us / 
 local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local step = {
   call = call, issued = issued, now = now, created = created_now, keys = keys, places = places, owes = owes,
-  brought = brought, leftovers = leftovers, bytes = 0, owed = {}, asked = {}, cache = {},
+  here = here, brought = brought, leftovers = leftovers, bytes = 0, owed = {}, asked = {}, cache = {},
 }
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local earliest = math.huge -- due time of what was written
@@ -179,7 +179,7 @@ local function schedule(at)
   end
   if own then displace(step, own, new) end
   if holder then displace(step, holder, new) end
-  if happened then note_event('s', now, told_of(padded(text) .. sub(body, 2, 13), id, key)) end
+  if past.kept then past.note('s', now, past.told_of(padded(text) .. sub(body, 2, 13), id, key)) end
   earliest = math.min(earliest, when)
   return text .. (holder and quoted(holder.id) or '')
 end
@@ -196,7 +196,7 @@ for name, unused in pairs(sharing) do
   if unused > 0 then drop_template(templates, template_uses, name, unused) end
 end
 if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
-write_history(history)
+past.write(history)
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(templates) end
 local revoked = {}

@@ -26,7 +26,7 @@ local function begin_call(operation, issued, deadline, answers, answers_old, met
   if deadline < now_us then return nil, {now_us, 'late'} end
   local answer = redis.call('HGET', answers, operation) or redis.call('HGET', answers_old, operation)
   if answer then return nil, {now_us, 'answer', answer} end
-  begin_history(known[3])
+  past.begin(known[3])
   return {operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2])}
 end
 

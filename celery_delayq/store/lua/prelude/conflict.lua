@@ -1,7 +1,7 @@
 --[[ Conflicts: what becomes of a new entry where another has its id, or waits under its key.
 
-What the functions share is `step`: the call, and since when it was issued; keys, places; owes and brought, as
-schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
+What the functions share is `step`: the call, and since when it was issued; keys, places; owes, here and brought,
+as schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
 templates in cache.
 ]]
 -- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
@@ -106,13 +106,15 @@ local function displace(step, entry, new)
   }
   local name = template_of(entry.record, entry.header_end)
   if name then leaving.shared[name] = 1 end
+  -- It may be the last that shares its template, and another entry of this call may share that.
+  if name and name ~= name_in(new.body) then step.here[name] = nil end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
   if entry.id == new.id then return depart(leaving, nil, step.now, step.keys) end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
   local line = lines_for(entry.record, entry.header_end, step.keys.templates, step.cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
   owe_one(step, entry.id, how, message, 'replaced by ' .. new.id)
-  leaving.what = REPLACED
+  leaving.what = past.REPLACED
   fence(step.call, entry.id, step.keys.fences)
   depart(leaving, how, step.now, step.keys)
 end

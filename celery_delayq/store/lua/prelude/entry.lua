@@ -142,19 +142,16 @@ local function is_late_for(call, entry, name, issued, fences, fences_old)
   return name ~= entry.id and is_key_fenced(call, name, issued, fences, fences_old)
 end
 
-local function note_death(now, id, record)
-  local header_end = header_end_of(record)
-  if not header_end then return note_event('d', now, told_of(UNKNOWN, id)) end
-  local extras = extras_of(record, header_end)
-  note_event('d', now, told_of(due_and_labels(record, header_end), id, extras and extras.key))
-end
-
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.
 local function bury(keys, now, member, reason)
   if reason == NO_RECORD then member = RECORDLESS .. id_of(member) end
   local id = id_of(member)
   redis.call('HSET', keys.errors, id, reason)
   redis.call('ZADD', keys.dead, whole(now), member)
-  if happened == nil then begin_history(redis.pcall('HGET', keys.meta, 'history')) end
-  if happened then note_death(now, id, redis.call('HGET', keys.records, id)) end
+  if past.kept == nil then past.begin(redis.pcall('HGET', keys.meta, 'history')) end
+  if not past.kept then return end
+  local record = redis.call('HGET', keys.records, id)
+  local header_end = header_end_of(record)
+  local extras = header_end and extras_of(record, header_end)
+  past.note('d', now, header_end and past.told_by(record, header_end, id, extras and extras.key) or past.told_of(nil, id))
 end

@@ -8,41 +8,48 @@ event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipp
        28..39  task and queue, labels as in a record, or blanks
        40..42  length of the id, 3 digits; the id; and the unique key, if it has one
 
-A step notes what happens, and writes it down in the end. `happened` has the events that it noted; false: there
-is no history; nil: nobody has looked yet.
+A step notes what happens, and writes it down in the end. All of that is in one table, as a script may have no more
+than 200 locals.
 ]]
-local happened = nil
-local EVENTS = 1000 -- of one command
-local UNKNOWN = string.rep(' ', 25) -- due time and labels
+-- kept: whether there is a history; nil: nobody has looked yet
+-- events: what this step noted; length, repeats: what `meta` says
+local past = {events = {}, REPLACED = 'r'}
+-- What the history says of an entry that leaves with a tombstone.
+past.LEFT = {h = 'h', c = 'c', u = 'c', s = 'k'}
 
--- Whether there is a history, by what `meta` says of it; asked once a step.
-local function begin_history(setting)
-  if happened ~= nil then return end
+-- Find out whether there is a history, by what `meta` says of it; once a step.
+function past.begin(setting)
+  if past.kept ~= nil then return end
   local length, repeats = string.match(type(setting) == 'string' and setting or '', '^(%d+) ([01])$')
-  happened = length and {length = tonumber(length), repeats = repeats == '1'} or false
+  past.kept, past.length, past.repeats = length ~= nil, tonumber(length or 0), repeats == '1'
 end
 
--- What an event tells of an entry.
-local function told_of(due_and_labels, id, key)
-  return due_and_labels .. string.format('%03d', #id) .. id .. (key or '')
+-- What an event tells of an entry; of its due time and labels nothing, where the record cannot be read.
+function past.told_of(due_and_labels, id, key)
+  return (due_and_labels or string.rep(' ', 25)) .. string.format('%03d', #id) .. id .. (key or '')
 end
 
-local function note_event(what, now, told)
-  happened[#happened + 1] = what .. string.format('%013.0f', now) .. told
+-- The same by its record.
+function past.told_by(record, header_end, id, key)
+  return past.told_of(sub(record, header_end + 7, header_end + 19) .. sub(record, header_end + 44, header_end + 55), id, key)
+end
+
+function past.note(what, now, told)
+  past.events[#past.events + 1] = what .. string.format('%013.0f', now) .. told
 end
 
 -- What two events that follow each other have to differ in: what happened, the task, the key, or else the id.
-local function subject_of(event)
+function past.subject_of(event)
   local id_end = 42 + (tonumber(sub(event, 40, 42)) or 0)
   local key = sub(event, id_end + 1)
   return sub(event, 1, 1) .. sub(event, 28, 33) .. (key == '' and 'i' .. sub(event, 43, id_end) or 'k' .. key)
 end
 
 -- What happened, without what equals the event before it; `last` is the one that was written last.
-local function without_repeats(events, last)
-  local rest, before = {}, last and subject_of(last)
-  for _, event in ipairs(events) do
-    local subject = subject_of(event)
+function past.without_repeats(last)
+  local rest, before = {}, last and past.subject_of(last)
+  for _, event in ipairs(past.events) do
+    local subject = past.subject_of(event)
     if subject ~= before then rest[#rest + 1] = event end
     before = subject
   end
@@ -51,16 +58,14 @@ end
 
 -- Write down what happened, the newest first. Room is made before: the list is never longer than it may be.
 -- Where that is not allowed, or something foreign is there, nothing is written; the step itself is done.
-local function write_history(history)
-  if not happened or #happened == 0 then return end
-  local events, length = happened, happened.length
-  if not happened.repeats then
-    events = without_repeats(events, redis.pcall('LRANGE', history, 0, 0)[1])
-  end
+function past.write(history)
+  local events, length, most = past.events, past.length, 1000
+  if #events == 0 then return end
+  if not past.repeats then events = past.without_repeats(redis.pcall('LRANGE', history, 0, 0)[1]) end
   local first = math.max(1, #events - length + 1)
   local left = length - (#events - first + 1) -- of those that are there
   if first > #events or redis.pcall('LTRIM', history, left > 0 and 0 or 1, math.max(0, left - 1)).err then return end
-  for from = first, #events, EVENTS do
-    redis.pcall('LPUSH', history, unpack(events, from, math.min(from + EVENTS - 1, #events)))
+  for from = first, #events, most do
+    redis.pcall('LPUSH', history, unpack(events, from, math.min(from + most - 1, #events)))
   end
 end

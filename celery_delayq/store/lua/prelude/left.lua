@@ -5,8 +5,6 @@ tombstone  1 byte   h: handed over; c: cancelled; u: cancelled, and a copy may h
            of an entry with a unique key, under name_of_key as well
 ]]
 local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; there are two
-local HAPPENED = {h = 'h', c = 'c', u = 'c', s = 'k'} -- what the history says of an entry with that tombstone
-local REPLACED = 'r'
 
 -- Entries leave: the one way out, for whatever reason, of one or of a batch; what else is kept of an entry
 -- goes here. `how` begins their tombstone; nil: they are replaced, and records under their ids go on.
@@ -31,7 +29,7 @@ local function depart(leaving, how, now, keys)
   if leaving.failed then redis.call('HDEL', keys.errors, unpack(ids)) end
   if leaving.keyed then drop_extras(leaving, stamp, keys) end
   for _, told in ipairs(leaving.events or {}) do
-    note_event(leaving.what or HAPPENED[how] or REPLACED, now, told)
+    past.note(leaving.what or past.LEFT[how] or past.REPLACED, now, told)
   end
   for name, count in pairs(leaving.shared) do
     drop_template(keys.templates, keys.template_uses, name, count)
@@ -43,7 +41,7 @@ end
 -- compared faster than read.) Whether there is a history is asked for along with it.
 local function recent_of(now_us, meta)
   local known = redis.call('HMGET', meta, 'timeout', 'history')
-  begin_history(known[2])
+  past.begin(known[2])
   local longest = tonumber(known[1] or '') or 60000
   local recent, step = {}, 2^24
   for us = now_us - longest * 1000, now_us + step, step do recent[sub(seven_bytes(us), 1, 4)] = true end
@@ -57,8 +55,9 @@ local function note_young(young, recent, id, record, header_end)
     young[#young + 1], young[#young + 2] = id, changed
     local extras = extras_of(record, header_end)
     if extras and extras.key then
-      young.keyed = young.keyed or {}
-      young.keyed[name_of_key(extras.key)] = changed
+      local keyed, name = young.keyed or {}, name_of_key(extras.key)
+      if not keyed[name] or keyed[name] < changed then keyed[name] = changed end
+      young.keyed = keyed
     end
   end
 end

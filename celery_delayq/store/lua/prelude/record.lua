@@ -114,11 +114,6 @@ local function due_of(record, header_end)
   return tonumber(sub(record, header_end + 7, header_end + 19))
 end
 
--- The due time and the labels of task and queue, as the record has them.
-local function due_and_labels(record, header_end)
-  return sub(record, header_end + 7, header_end + 19) .. sub(record, header_end + 44, header_end + 55)
-end
-
 -- A due time as a record has it. (Not by string.format: the text is there as a rule, and printing a
 -- number is slow.)
 local function padded(text)

@@ -1,0 +1,203 @@
+"""What waits, in due order, page by page; and how far a listing has come.
+
+    due, relay, refused, parked --page.lua, at one instant--> rows by (due time, insertion number)
+    rows of each shard ------------------------------merged by (due time, insertion number, shard)
+
+An entry's place in that order depends on nothing that others do, nor on where it waits. So a
+listing that goes on behind a row meets each entry once whose time stays, whatever comes and goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import UnreadableRecord
+from .record import Record
+from .scripts import Scripts
+from .values import Entry, State
+
+PAGE = 200
+PAGE_BYTES = 4_000_000
+MAX_SIZE = 1000
+REFUSED = 1000  # that a page looks at, as their order is not that of their due times
+
+_CURSOR = re.compile(r"([0-9a-f]*):(\d{1,2}):(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?):(\d{1,15})")
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A row of a listing, behind which another one can go on.
+
+    Attributes:
+        store: What tells the store from every other one.
+        shard: In which shard the row is.
+        due: Its due time in ms, as Redis prints it.
+        number: Its insertion number, as in the member.
+    """
+
+    store: str
+    shard: int
+    due: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.store}:{self.shard}:{self.due}:{self.number}"
+
+    @classmethod
+    def read(cls, text: str) -> Cursor:
+        """The cursor that *text* names.
+
+        Raises:
+            ValueError: none.
+        """
+        found = _CURSOR.fullmatch(text)
+        if not found:
+            raise ValueError("no cursor")
+        return cls(found[1], int(found[2]), found[3], int(found[4]))
+
+    def order_in(self, shard: int) -> int:
+        """Behind which insertion number a shard goes on, among what is due at the same time."""
+        return self.number if shard <= self.shard else self.number - 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as read."""
+
+    due: float
+    cursor: Cursor
+    member: bytes
+    record: Record
+    template: bytes | None
+    state: State
+    attempts: int
+    next_try_ms: int | None
+    reason: str
+
+    @property
+    def place(self) -> tuple[float, int, int]:
+        """Where it stands among the rows of all shards."""
+        return self.due, self.cursor.number, self.cursor.shard
+
+    def entry(self) -> Entry:
+        """The entry.
+
+        Raises:
+            UnreadableRecord: it cannot be read.
+        """
+        task_id = self.member[6:].decode(errors="replace")
+        return replace(
+            entry_of(task_id, self.state, self.record, self.template),
+            attempts=self.attempts,
+            next_try_ms=self.next_try_ms,
+            reason=self.reason,
+            cursor=str(self.cursor),
+        )
+
+
+def store_of(scripts: Scripts) -> str:
+    """What tells the store from every other one; empty where no process has joined it."""
+    name: bytes = _page(scripts, "-1", -1, 0, 0)[0]
+    return name.decode(errors="replace")
+
+
+def rows(
+    scripts: Scripts,
+    shard: int,
+    earliest_ms: int,
+    end_ms: int,
+    *,
+    behind: Cursor | None = None,
+    size: int = MAX_SIZE,
+) -> Iterator[Row]:
+    """The rows of a shard that are due from *earliest_ms* to just before *end_ms*.
+
+    Args:
+        scripts: The shard's.
+        shard: Its number.
+        earliest_ms: Only what is due at this time or later.
+        end_ms: Only what is due before this.
+        behind: Only what comes behind this row.
+        size: How many are read at a time, if that is less than a page.
+    """
+    due, order = str(earliest_ms - 1), 2**48
+    if behind is not None and float(behind.due) >= earliest_ms:
+        due, order = behind.due, behind.order_in(shard)
+    while True:
+        name, is_last, flat, known, failed, shared = _page(
+            scripts, due, order, end_ms, min(size, PAGE)
+        )
+        store = name.decode(errors="replace")
+        templates, errors = _pairs(shared), _pairs(failed)
+        words = iter(known.decode().split())
+        for member, text in zip(flat[::2], flat[1::2], strict=True):
+            due, header_end, state, attempts, next_try = (next(words) for _ in range(5))
+            order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
+            if text:
+                record = Record(text, int(header_end))
+                yield Row(
+                    float(due),
+                    Cursor(store, shard, due, order),
+                    member,
+                    record,
+                    templates.get(record.name or b""),
+                    State.PAUSED if state == "P" else State.SCHEDULED,
+                    int(attempts),
+                    None if next_try == "-1" else int(float(next_try)),
+                    errors.get(member[6:], b"").decode(errors="replace"),
+                )
+        if is_last:
+            return
+
+
+def _page(scripts: Scripts, after: str, order: int, before: int, limit: int) -> Any:
+    return scripts.call(
+        "page",
+        after=after,
+        order=order,
+        before=before,
+        limit=limit,
+        max_bytes=PAGE_BYTES,
+        most=REFUSED,
+    )
+
+
+def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def readable(rows: Iterable[Row]) -> Iterator[Entry]:
+    """The entries that *rows* have, each once, without those that cannot be read."""
+    given: set[int] = set()  # hashes, which take less than the members
+    for row in rows:
+        if hash(row.member) in given:
+            continue
+        given.add(hash(row.member))
+        with suppress(UnreadableRecord):
+            yield row.entry()
+
+
+def entry_of(task_id: str, state: State, record: Record, template: bytes | None) -> Entry:
+    """An entry as it is read.
+
+    Raises:
+        UnreadableRecord: it cannot be.
+    """
+    try:
+        message = record.message(task_id.encode(), template)
+        return Entry(
+            task_id,
+            state,
+            record.due_ms,
+            record.created_ms,
+            message,
+            changed_us=record.changed_us,
+            extras=record.extras,
+            record=record,
+        )
+    except ValueError as error:
+        raise UnreadableRecord(task_id, str(error)) from error

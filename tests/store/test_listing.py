@@ -1,0 +1,271 @@
+"""A listing has all that waits, in due order wherever it waits, and goes on behind a cursor."""
+
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.store import State, listing
+from celery_delayq.store.listing import Cursor
+from celery_delayq.store.record import Extras, destination_for, labels_for, lane_for
+from celery_delayq.store.sharded import ShardedEntries
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
+
+END = 2**53
+LATE = Extras(grace_ms=10**9)
+
+
+def ids(entries):
+    return [entry.task_id for entry in entries]
+
+
+def sharded(store):
+    return ShardedEntries([store.entries])
+
+
+def page(store, cursor=None, size=50, earliest=0, end=END):
+    entries = sharded(store).waiting(earliest, end, cursor=cursor, size=size)
+    return list(itertools.islice(entries, size))
+
+
+def paged(store, size):
+    """All that is listed, each page behind the cursor of the last, as text that was stored."""
+    cursor = None
+    while some := page(store, cursor, size):
+        yield from some
+        cursor = some[-1].cursor
+
+
+def put(store, task_id, due_ms=NOW_MS, *, relayed=False, queue="celery", late=False):
+    where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
+    record = replace(new_record(task_id, where), labels=labels_for("t", queue))
+    store.put(task_id, record.with_extras(LATE) if late else record, due_ms)
+
+
+PARKED = list(itertools.product(("mail", "slow"), (False, True), (False, True)))
+
+
+def everywhere(store):
+    """Some entries in each place of those that wait, of few due times; their ids in due order."""
+    expected = []
+
+    def some(name, first_ms, **options):
+        for step in range(7):
+            put(store, f"{name}{step}", first_ms + step % 3, **options)
+            expected.append((first_ms + step % 3, len(expected), f"{name}{step}"))
+
+    engine = store.engine()
+    some("refused", NOW_MS - 5, relayed=True)
+    engine.nack("refused", engine.claim(100)[0], wait=60, reason="NO")
+    for queue in ("mail", "slow"):
+        store.entries.pause(lane_for(queue=queue), queue)
+    for number, (queue, relayed, late) in enumerate(PARKED):
+        some(f"parked{number}.", NOW_MS - 4, queue=queue, relayed=relayed, late=late)
+    engine.hand_over()
+    assert engine.claim(100)[0] == []
+    some("overdue", NOW_MS - 3, relayed=True)
+    some("due", FAR_MS)
+    some("relay", FAR_MS, relayed=True)
+    counts = store.entries.counts()
+    assert (counts.refused, counts.paused, counts.scheduled) == (7, 56, 28)
+    return [task_id for _, _, task_id in sorted(expected)]
+
+
+def test_all_that_waits_is_listed_in_due_order(store):
+    expected = everywhere(store)
+    assert ids(store.entries.waiting(0, END)) == expected
+    waiting_now = ids(store.entries.waiting(0, NOW_MS + 1))
+    assert waiting_now == [one for one in expected if not one.startswith(("due", "relay"))]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 50])
+def test_pages_by_cursor_have_each_once(store, size):
+    expected = everywhere(store)
+    assert ids(paged(store, size)) == expected
+
+
+def test_every_entry_is_where_its_cursor_says(store):
+    expected = everywhere(store)
+    for place, entry in enumerate(page(store, size=200)):
+        assert ids(page(store, entry.cursor, 4)) == expected[place + 1 : place + 5]
+
+
+def test_an_entry_tells_its_state_and_what_went_wrong(store):
+    everywhere(store)
+    found = {entry.task_id: entry for entry in store.entries.waiting(0, END)}
+    for task_id, entry in found.items():
+        assert entry == store.entries.find(task_id)
+    refused, parked = found["refused0"], found["parked0.0"]
+    assert (refused.state, refused.attempts, refused.reason) == (State.SCHEDULED, 1, "NO")
+    assert refused.next_try_ms == NOW_MS + 60_000
+    assert (parked.state, parked.next_try_ms) == (State.PAUSED, None)
+
+
+def test_bounds_hold_beside_a_cursor(store):
+    for step in range(9):
+        put(store, f"a{step}", FAR_MS + step)
+    third = page(store)[2].cursor
+    assert ids(page(store, third, earliest=FAR_MS + 5)) == ["a5", "a6", "a7", "a8"]
+    assert ids(page(store, third, earliest=FAR_MS + 1, end=FAR_MS + 5)) == ["a3", "a4"]
+    assert ids(page(store, third, end=FAR_MS + 2)) == []
+
+
+def test_a_thousand_of_one_due_time_are_paged_while_others_come_and_go(store, monkeypatch):
+    dice = random.Random(1)
+    store.flood(1000, FAR_MS)
+    comers, seen, cursor = itertools.count(), [], None
+    while some := page(store, cursor, 50):
+        cursor = some[-1].cursor
+        seen += ids(some)
+        for _ in range(5):
+            put(store, f"comer{next(comers)}", FAR_MS + dice.choice((-1, 0, 1)), relayed=True)
+        # What the cursor names is gone as well.
+        store.entries.cancel(some[-1].task_id)
+        store.entries.cancel(f"comer{dice.randrange(50)}")
+    stayed = [task_id for task_id in seen if task_id.startswith("a")]
+    assert stayed == [f"a{number}" for number in range(1000)]
+    assert len(seen) == len(set(seen))
+
+
+def test_what_moves_between_places_meanwhile_is_met_once(store):
+    for step in range(30):
+        put(store, f"a{step}", NOW_MS + step // 5, relayed=True, queue="mail")
+    store.set_ms(NOW_MS + 10)
+    engine = store.engine()
+    places = [["relay"]]
+
+    def park():
+        store.entries.pause(lane_for(queue="mail"), "mail")
+        engine.claim(100)
+
+    def come_back():
+        store.entries.resume(lane_for(queue="mail"))
+        engine.hand_over()
+
+    def refuse():
+        engine.nack("refused", engine.claim(100)[0], wait=60, reason="NO")
+
+    def try_again():
+        store.set_ms(NOW_MS + 61_000)
+        engine.hand_over()
+
+    moves, seen, cursor = iter((park, come_back, refuse, try_again)), [], None
+    while some := page(store, cursor, 6):
+        seen += ids(some)
+        cursor = some[-1].cursor
+        next(moves, lambda: None)()
+        places.append(store.places("a29"))
+    assert seen == [f"a{step}" for step in range(30)]
+    assert places == [["relay"], ["parked"], ["relay"], ["refused"], ["relay"], ["relay"]]
+
+
+@pytest.mark.parametrize("moved", [1, -1])
+def test_a_due_time_that_is_no_whole_number_neither_stops_a_listing_nor_repeats(store, moved):
+    for step in range(6):
+        put(store, f"a{step}", FAR_MS)
+        member = store.raw.zrange(store.keys["due"], -1, -1)[0]
+        store.raw.zadd(store.keys["due"], {member: FAR_MS + step * 0.1 * moved})
+    expected = [member[6:].decode() for member in store.raw.zrange(store.keys["due"], 0, -1)]
+    assert ids(paged(store, 2)) == expected
+
+
+def test_of_very_many_refused_ones_those_are_listed_that_are_tried_next(store, monkeypatch):
+    monkeypatch.setattr(listing, "REFUSED", 3)
+    engine = store.engine()
+    for step in range(5):
+        put(store, f"a{step}", NOW_MS, relayed=True)
+        engine.nack("refused", engine.claim(1)[0], wait=60 - step, reason="NO")
+    assert ids(store.entries.waiting(0, END)) == ["a2", "a3", "a4"]
+
+
+def test_a_lane_whose_name_nobody_gave_ends_the_listing_all_the_same(store):
+    put(store, "a", FAR_MS)
+    store.raw.zadd(store.keys["parked"], {b"\xff" * 900: 0, b"": 0, b"q": 0, b"*" * 14: 0})
+    assert ids(store.entries.waiting(0, END)) == ["a"]
+
+
+# Cursors.
+
+
+def test_a_cursor_is_text_that_reads_as_it_was(store):
+    put(store, "a", FAR_MS)
+    [entry] = page(store)
+    cursor = Cursor.read(entry.cursor)
+    assert str(cursor) == entry.cursor
+    assert cursor.store == store.raw.hget(store.keys["meta"], "store").decode()
+    assert cursor.due == str(FAR_MS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        ":",
+        ":::",
+        "ab:0:1",
+        "ab:0:x:1",
+        "ab:0:nan:1",
+        "ab:0:1:-1",
+        "ab:-1:1:1",
+        "ab:0:1:1 ",
+        "ab:0:1:1\n",
+        "ab:0:1:" + "9" * 16,
+        "ab:100:1:1",
+        "\udcff",
+    ],
+)
+def test_what_is_no_cursor_is_an_error_at_the_call(store, text):
+    with pytest.raises(ValueError, match="cursor"):
+        sharded(store).waiting(0, END, cursor=text)
+
+
+def test_a_cursor_of_another_store_is_an_error_at_the_call(store):
+    put(store, "a", FAR_MS)
+    cursor = page(store)[0].cursor
+    store.raw.flushall()
+    store.set_ms(NOW_MS)
+    with pytest.raises(ValueError, match="cursor"):
+        sharded(store).waiting(0, END, cursor=cursor)
+    put(store, "a", FAR_MS)
+    with pytest.raises(ValueError, match="cursor"):
+        sharded(store).waiting(0, END, cursor=cursor)
+
+
+def test_a_cursor_of_a_shard_that_is_not_here_is_an_error(store):
+    put(store, "a", FAR_MS)
+    cursor = replace(Cursor.read(page(store)[0].cursor), shard=1)
+    with pytest.raises(ValueError, match="cursor"):
+        sharded(store).waiting(0, END, cursor=str(cursor))
+
+
+def test_over_shards_a_cursor_goes_on_in_each(redis_server):
+    redis_server.client().flushall()
+    stores = [Store(redis_server, prefix=f"p{shard}") for shard in range(3)]
+    shards = ShardedEntries([one.entries for one in stores])
+    shards._is_joined = True
+    for step in range(30):
+        put(stores[step % 3], f"a{step}", FAR_MS + step // 10)
+    expected = ids(shards.waiting(0, END))
+    assert sorted(expected) == sorted(f"a{step}" for step in range(30))
+    for size in (1, 4):
+        seen, cursor = [], None
+        while some := list(
+            itertools.islice(shards.waiting(0, END, cursor=cursor, size=size), size)
+        ):
+            seen += ids(some)
+            cursor = some[-1].cursor
+        assert seen == expected
+    for one in stores:
+        one.close()
+
+
+def test_listing_takes_one_step_a_page(store):
+    for step in range(20):
+        put(store, f"a{step}", FAR_MS, relayed=bool(step % 2))
+    cursor = page(store, size=10)[-1].cursor
+    store.raw.config_resetstat()
+    assert len(page(store, cursor, 5)) == 5
+    commands = store.raw.info("commandstats")
+    assert commands["cmdstat_evalsha"]["calls"] == 2  # whose cursor it is, and the page
