@@ -25,7 +25,7 @@ PAGE = 500  # members that a step gives, or about as many entries that it looks 
 FIRST = 20  # entries that the first step of a pass looks at: they may be large
 PASS_BYTES = 1_000_000  # that a step of a pass reads, about
 MOST = 100_000  # members that are remembered of a pass
-PEEK = 200  # members that are looked at in a step: some 2 ms
+PEEK, READ = 200, 50  # members that are looked at, or read, in a step: some 2 ms
 PEEK_BYTES = 1_000_000  # of records that are read at a time
 
 
@@ -220,7 +220,7 @@ class Sieve:
         """Those of *members* that are meant, in their order; with their records, if *reads*."""
         left = list(members)
         while left:
-            some = left[:PEEK]
+            some = left[: READ if reads else PEEK]
             now_us, text, flat, shared = self._scripts.call(
                 "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
             )
