@@ -12,6 +12,7 @@ from .integration.delayq import DelayQ
 from .integration.results import ScheduledResult
 from .integration.task import DelayQTask
 from .operations.task import ScheduledTask
+from .scheduling.items import Item
 from .store import Outcome, State
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ __all__ = [
     "DelayQError",
     "DelayQTask",
     "InvalidDueTime",
+    "Item",
     "Outcome",
     "ScheduledResult",
     "ScheduledTask",

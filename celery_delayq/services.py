@@ -48,6 +48,10 @@ def _nobody(*_: object) -> None:
     """What a hook does that nobody has set."""
 
 
+def _always() -> bool:
+    return True
+
+
 def _guarded(hook: Hook) -> Hook:
     """*hook*, whose exceptions are logged: the step that it is told of is done."""
 
@@ -71,6 +75,7 @@ class Hooks:
         rescheduled: The same.
         cancelled: With the task id and its message.
         dead: With the task id and the reason.
+        hears_cancelled: Whether ``cancelled`` does anything at present: it costs the message.
         skipped: The same, of a task that was too late to leave.
     """
 
@@ -78,11 +83,13 @@ class Hooks:
     rescheduled: Hook = _nobody
     cancelled: Hook = _nobody
     dead: Hook = _nobody
+    hears_cancelled: Callable[[], bool] = _always
     skipped: Hook = _nobody
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            object.__setattr__(self, one.name, _guarded(getattr(self, one.name)))
+            if one.name != "hears_cancelled":
+                object.__setattr__(self, one.name, _guarded(getattr(self, one.name)))
 
 
 class Services:

@@ -31,7 +31,7 @@ def _of(command: Callable[..., None]) -> Callable[..., None]:
 )  # fmt: skip
 @click.pass_context
 def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool, **_: Any) -> None:
-    """Hand over nothing until it is resumed; without options, nothing at all."""
+    """Pause a queue, a task, or everything."""
     with Said():
         delayq_of(ctx).pause(queue=queue, task=task, late=late)
     ctx.obj.echo(plain(f"{_named(queue, task)} is paused"))
@@ -47,7 +47,7 @@ def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool
 def resume(
     ctx: click.Context, /, queue: str | None, task: str | None, rate: float | None, **_: Any
 ) -> None:
-    """Hand over again what was paused."""
+    """Resume what is paused."""
     with Said():
         was_paused = delayq_of(ctx).resume(queue=queue, task=task, rate=rate)
     if not was_paused:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,20 @@ from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..message.headers import DUE_HEADER
-from ..operations import changing, checking, editing, history, pausing, reading
-from ..operations.editing import KEPT, Changes
+from ..operations import checking, history, pausing, reading
 from ..operations.history import Event
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
-from ..scheduling.bulk import Bulk, Item
+from ..scheduling.bulk import Bulk
 from ..scheduling.options import Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
-from ..store import Counts, Finding, Outcome, Pause, State
+from ..store import Counts, Finding, Pause, State
 from . import contract, registry, signals
 from .calls import call_signature
+from .changes import Changes
 from .results import ScheduledResult, held
 from .setup import set_up
 
@@ -43,7 +43,7 @@ else:
     R = TypeVar("R")
 
 
-class DelayQ:
+class DelayQ(Changes):
     """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
     Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
@@ -131,7 +131,7 @@ class DelayQ:
     def schedule_many(
         self,
         signature: Signature[Any] | Task[..., Any],
-        items: Iterable[Item],
+        items: Iterable[tuple[Any, ...]],
         *,
         at: TimeInput | Sequence[TimeInput] | None = None,
         after: DelayInput | Sequence[DelayInput] | None = None,
@@ -146,9 +146,9 @@ class DelayQ:
 
         Args:
             signature: A task, or a signature with options for all; no canvas.
-            items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. Behind them
-                an item may bring a time of its own (a timedelta is from now, all else is as for
-                *at*), and a task id of its own.
+            items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. An item may
+                bring more of its own, as ``celery_delayq.Item`` says: a time, a task id, and what
+                else :meth:`schedule` takes. What all have in common, the signature has as options.
             at: One time for all, as for :meth:`schedule`; or a list with one for each item.
             after: The same from now. It counts from when an item's slice reaches Redis.
             spread: Two times, or two timedeltas from now: each item gets its own one at random,
@@ -157,9 +157,10 @@ class DelayQ:
 
         Returns:
             The ids in the order of the items, and which items were refused and why: one that is
-            bad does not spoil the others. It is true where all are scheduled, and its
-            ``raise_for_refused()`` raises where some are not. (With ``task_always_eager`` each task
-            has run.)
+            bad does not spoil the others. ``existed`` has the places of those in whose stead an
+            earlier task was kept; that one's ids are theirs. It is true where none was refused, and
+            its ``raise_for_refused()`` raises where some were. (With ``task_always_eager`` each
+            task has run.)
 
         Raises:
             InvalidOption: the times do not fit the items, or are missing; the signature is a
@@ -174,46 +175,6 @@ class DelayQ:
         return bulk.schedule_many(
             services, signature, items, at=at, after=after, spread=spread, progress=progress
         )
-
-    # Changing one's mind.
-
-    def cancel(self, task_id: Named, *, revoke: bool = False) -> Outcome:
-        """Remove a scheduled task; its result becomes ``REVOKED``.
-
-        Args:
-            task_id: What scheduling returned, or its id, as text or a UUID.
-            revoke: When it has left already, or may have, tell the workers to drop it, as
-                ``app.control.revoke`` does.
-
-        Returns:
-            ``Outcome.DONE``, the only true one; or why not.
-        """
-        return changing.cancel(self.services, task_id, revoke=revoke)
-
-    def reschedule(
-        self,
-        task_id: Named,
-        at: TimeInput | None = None,
-        *,
-        after: DelayInput | None = None,
-        by: DelayInput | None = None,
-    ) -> Outcome:
-        """Give a scheduled task another due time; its id stays.
-
-        Args:
-            task_id: What scheduling returned, or its id, as text or a UUID.
-            at: As for :meth:`schedule`.
-            after: From now: a timedelta, or seconds.
-            by: From its present due time, negative for earlier: a timedelta, or seconds.
-
-        Returns:
-            ``Outcome.DONE``, the only true one; or why not.
-
-        Raises:
-            InvalidDueTime: not a time, or past 2255-06-05.
-        """
-        when = one_of(self.services.timezone, at=at, after=after, by=by)
-        return changing.reschedule(self.services, task_id, when)[0]
 
     def pause(
         self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
@@ -257,44 +218,6 @@ class DelayQ:
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         return pausing.resume(self.services, queue=queue, task=task, rate=rate)
-
-    def edit(
-        self,
-        task_id: Named | None = None,
-        *,
-        key: str | None = None,
-        args: Sequence[Any] = KEPT,
-        kwargs: Mapping[str, Any] = KEPT,
-        priority: int | None = KEPT,
-        expires: float | timedelta | datetime | str | None = KEPT,
-        if_revision: int | None = None,
-    ) -> Outcome:
-        """Give a scheduled task other arguments, another priority or expiry; all else stays.
-
-        What is not given stays as it is. The message keeps its serializer, compression, headers
-        and links; it is not routed anew, and no signal of Celery's is sent.
-
-        Args:
-            task_id: What scheduling returned, or its id, as text or a UUID.
-            key: Its unique key, in place of an id.
-            args: All positional arguments. An ``argsrepr`` of the call's own stays.
-            kwargs: All keyword arguments.
-            priority: 0 to 255, as the broker takes it; ``None``: the broker's default.
-            expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
-                text; ``None``: never.
-            if_revision: Only if the task's ``revision`` is still this one.
-
-        Returns:
-            ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
-
-        Raises:
-            InvalidOption: nothing is given, or something that cannot be; the arguments that it has
-                cannot be read; it is a canvas (``NotATask``).
-            TypeError: the arguments do not fit the task.
-            MessageTooLarge: larger than ``delayq_max_message``.
-        """
-        changes = Changes(args, kwargs, priority, expires)
-        return editing.edit(self.services, task_id, changes, key=key, if_revision=if_revision)
 
     # Reading.
 

@@ -21,7 +21,8 @@ from .. import clock
 from ..clock import DelayInput, TimeInput, from_ms, one_of
 from ..message import canvas
 from ..operations import changing, editing, reading
-from ..operations.editing import Changes
+from ..operations.changing import Direction
+from ..operations.editing import Edit
 from ..operations.task import ScheduledTask
 from ..services import Services
 from ..store import Outcome
@@ -97,17 +98,27 @@ class ScheduledResult(_Result[R_co]):
         *,
         after: DelayInput | None = None,
         by: DelayInput | None = None,
+        only: Direction | None = None,
+        if_due: TimeInput | None = None,
     ) -> Outcome:
         """Give it another due time; see :meth:`DelayQ.reschedule`."""
         when = one_of(self._services.timezone, at=at, after=after, by=by)
-        outcome, due_ms = changing.reschedule(self._services, self.id, when)
+        return self._moved(
+            *changing.reschedule(self._services, self.id, when, only=only, if_due=if_due)
+        )
+
+    def run_now(self) -> Outcome:
+        """Let it go at once, also where it is paused; see :meth:`DelayQ.run_now`."""
+        return self._moved(*changing.run_now(self._services, self.id))
+
+    def _moved(self, outcome: Outcome, due_ms: int | None) -> Outcome:
         if due_ms is not None:
             self._due_ms = due_ms
         return outcome
 
     def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:
         """Give it other arguments, another priority or expiry; see :meth:`DelayQ.edit`."""
-        return editing.edit(self._services, self.id, Changes(**changes), if_revision=if_revision)
+        return editing.edit(self._services, self.id, Edit(**changes), if_revision=if_revision)
 
     def _backend_state(self) -> str:
         raise NotImplementedError
@@ -167,14 +178,21 @@ class _HasRun(ScheduledResult[R_co]):
         *,
         after: DelayInput | None = None,
         by: DelayInput | None = None,
+        only: Direction | None = None,
+        if_due: TimeInput | None = None,
     ) -> Outcome:
-        """Too late, as it has run; a wrong time is refused all the same."""
+        """Too late, as it has run; what is wrong is refused all the same."""
         one_of(self._services.timezone, at=at, after=after, by=by)
+        changing.conditions(self._services, only, if_due)
+        return Outcome.HANDED_OVER
+
+    def run_now(self) -> Outcome:
+        """Too late, as it has run."""
         return Outcome.HANDED_OVER
 
     def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:  # noqa: ARG002
         """Too late, as it has run; a wrong value is refused all the same."""
-        Changes(**changes)
+        Edit(**changes)
         return Outcome.HANDED_OVER
 
 

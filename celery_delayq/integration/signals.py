@@ -25,7 +25,11 @@ _RETRIED, _GAVE_WAY = "delayq_retried", "delayq_gave_way"
 
 def hooks(app: Celery) -> Hooks:
     """What tells the app's handlers: ``task_revoked`` of a scheduled task that is cancelled."""
-    return Hooks(scheduled=partial(_scheduled, app), cancelled=partial(_revoked, app))
+    return Hooks(
+        scheduled=partial(_scheduled, app),
+        cancelled=partial(_revoked, app),
+        hears_cancelled=_hears_revoked,
+    )
 
 
 def listen() -> None:
@@ -74,12 +78,16 @@ def _retried(sender: Task, request: Context, **_: Any) -> None:
         logger.warning("task %s: REVOKED could not be stored", request.id, exc_info=True)
 
 
+def _hears_revoked() -> bool:
+    return bool(task_revoked.receivers)
+
+
 def _revoked(app: Celery, task_id: str, message: bytes) -> None:
     """Send the signal as a worker does; here in the process that cancelled."""
     running = app.current_worker_task
     if running is not None and running.request.id == task_id:
         setattr(running.request, _GAVE_WAY, True)
-    if not task_revoked.receivers:
+    if not _hears_revoked():
         return
     try:
         request = _request_of(app, message)

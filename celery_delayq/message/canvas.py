@@ -102,11 +102,12 @@ def _routing(sig: Signature) -> dict[str, Any]:
 
 def has_ids(sig: Any) -> bool:
     """Whether a signature, or a part of it, was given a task id already."""
-    if isinstance(sig, dict):
-        options = sig.get("options")
-        of_its_own = isinstance(options, dict) and options.get("task_id")
-        return bool(of_its_own) or any(map(has_ids, sig.values()))
-    return isinstance(sig, (list, tuple)) and any(map(has_ids, sig))
+    if not isinstance(sig, dict):
+        return isinstance(sig, (list, tuple)) and any(map(has_ids, sig))
+    if (sig.get("options") or {}).get("task_id"):
+        return True
+    parts = sig["kwargs"] if sig.get("subtask_type") else {}
+    return any(has_ids(parts.get(name)) for name in ("tasks", "header", "body"))
 
 
 def task_ids(body: Any) -> list[str]:

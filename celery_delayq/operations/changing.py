@@ -1,33 +1,58 @@
-"""Cancel and reschedule a task that waits."""
+"""Change a task that waits, or is dead: cancel, reschedule, run now, retry, remove."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
-from ..clock import When
-from ..errors import StoreError
+from .. import clock
+from ..clock import TimeInput, When
+from ..errors import InvalidOption, StoreError
 from ..revoked import has_backend, tell
 from ..services import Services
-from ..store import Outcome
+from ..store import NOW, Outcome
 from .targets import Named, id_of, target_of
 
 #: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
 TOLD = "delayq_told"
 
+#: What a move may do: ``only=`` of a reschedule.
+Direction = Literal["earlier", "later"]
 
-def cancel(services: Services, task_id: Named, *, revoke: bool = False) -> Outcome:
+
+def cancel(
+    services: Services,
+    task_id: Named | None = None,
+    *,
+    key: str | None = None,
+    revoke: bool = False,
+) -> Outcome:
     """Remove a scheduled task; its result becomes ``REVOKED``.
 
     With *revoke*, workers are told to drop it where it has left already, or may have.
     """
-    who = target_of(task_id)
-    owes = has_backend(services.app)
-    outcome, cancelled = services.entries.cancel_owing(who, owes=owes)
-    if cancelled is not None:
-        tell(services, [cancelled], owed=owes)
+    if revoke and key is not None:
+        raise InvalidOption("revoke", revoke, "a task's id with it: workers know no keys")
+    outcome = _remove(services, task_id, key)
     if revoke and not outcome:
         _tell_workers(services, id_of(task_id))
+    return outcome
+
+
+def remove(services: Services, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
+    """Delete a task that is dead; its result becomes ``REVOKED``."""
+    return _remove(services, task_id, key, remove=True)
+
+
+def _remove(
+    services: Services, task_id: Named | None, key: str | None, *, remove: bool = False
+) -> Outcome:
+    owes, hears = has_backend(services.app), services.hooks.hears_cancelled()
+    outcome, cancelled = services.entries.cancel_owing(
+        _who(services, task_id, key), owes=owes, tells=owes or hears, remove=remove
+    )
+    if cancelled is not None:
+        tell(services, [cancelled], owed=owes)
     return outcome
 
 
@@ -39,9 +64,59 @@ def _tell_workers(services: Services, task_id: str) -> None:
     services.app.control.broadcast("revoke", arguments=arguments)
 
 
-def reschedule(services: Services, task_id: Named, when: When) -> tuple[Outcome, int | None]:
+def reschedule(
+    services: Services,
+    task_id: Named | None,
+    when: When,
+    *,
+    key: str | None = None,
+    only: Direction | None = None,
+    if_due: TimeInput | None = None,
+) -> tuple[Outcome, int | None]:
     """Give a scheduled task another due time; also returns it, in ms, where that was done."""
-    outcome, due_ms = services.entries.reschedule(target_of(task_id), when)
-    if due_ms is not None:
-        services.hooks.rescheduled(id_of(task_id), due_ms)
-    return outcome, due_ms
+    return _move(services, task_id, key, when, **conditions(services, only, if_due))
+
+
+def run_now(
+    services: Services, task_id: Named | None = None, *, key: str | None = None
+) -> tuple[Outcome, int | None]:
+    """Let a task go at once, also through a pause."""
+    return _move(services, task_id, key, NOW, mode="now")
+
+
+def retry(
+    services: Services, task_id: Named | None = None, *, key: str | None = None
+) -> tuple[Outcome, int | None]:
+    """Try the hand-over of a dead task again, at once."""
+    return _move(services, task_id, key, NOW, mode="retry")
+
+
+def _move(
+    services: Services, task_id: Named | None, key: str | None, when: When, **how: Any
+) -> tuple[Outcome, int | None]:
+    outcome, change = services.entries.move(_who(services, task_id, key), when, **how)
+    if change.due_ms is not None:
+        services.hooks.rescheduled(change.task_id, change.due_ms)
+    return outcome, change.due_ms
+
+
+def conditions(
+    services: Services, only: Direction | None, if_due: TimeInput | None
+) -> dict[str, Any]:
+    """The conditions of a reschedule, as the store takes them.
+
+    Raises:
+        InvalidOption: *only* is no direction.
+        InvalidDueTime: *if_due* is not a time.
+    """
+    if only not in (None, "earlier", "later"):
+        raise InvalidOption("only", only, "'earlier' or 'later'")
+    if_due_ms = None if if_due is None else clock.at(if_due, services.timezone).ms
+    return {"only": only or "", "if_due_ms": if_due_ms}
+
+
+def _who(services: Services, task_id: Named | None, key: str | None) -> bytes:
+    who = target_of(task_id, key)
+    if key is not None and services.settings.shards > 1:
+        raise InvalidOption("key", key, "a task's id: keys need delayq_shards to be 1")
+    return who

@@ -41,7 +41,7 @@ _READABLE = "a task whose arguments this app accepts, see accept_content"
 
 
 @dataclass(frozen=True)
-class Changes:
+class Edit:
     """What an edit gives; :data:`KEPT`: that stays as it is.
 
     Raises:
@@ -75,7 +75,7 @@ class Changes:
 def edit(
     services: Services,
     task_id: Named | None,
-    changes: Changes,
+    changes: Edit,
     *,
     key: str | None = None,
     if_revision: int | None = None,
@@ -99,7 +99,7 @@ def edit(
             raise StoreUnavailable("edit", "others change the same task all the while", False)
 
 
-def _edited(services: Services, entry: Entry, changes: Changes) -> NewRecord:
+def _edited(services: Services, entry: Entry, changes: Edit) -> NewRecord:
     draft = _draft_of(services, entry, changes)
     if changes.has_arguments:
         _set_arguments(services, draft, changes)
@@ -114,7 +114,7 @@ def _edited(services: Services, entry: Entry, changes: Changes) -> NewRecord:
     return new
 
 
-def _draft_of(services: Services, entry: Entry, changes: Changes) -> Draft:
+def _draft_of(services: Services, entry: Entry, changes: Edit) -> Draft:
     try:
         draft = Draft(entry.message, entry.record, services.app)
     except Exception as error:  # what is not JSON fails in many ways
@@ -127,7 +127,7 @@ def _draft_of(services: Services, entry: Entry, changes: Changes) -> Draft:
     return draft
 
 
-def _set_arguments(services: Services, draft: Draft, changes: Changes) -> None:
+def _set_arguments(services: Services, draft: Draft, changes: Edit) -> None:
     args, kwargs = draft.arguments
     args = args if changes.args is KEPT else changes.args
     kwargs = kwargs if changes.kwargs is KEPT else dict(changes.kwargs)

@@ -11,6 +11,7 @@ from ..errors import InvalidOption
 from ..services import Services
 from ..store import Pause, lane_for
 
+LONGEST_NAME = 512  # bytes
 MIN_RATE, MAX_RATE = 0.001, 1_000_000.0
 
 
@@ -56,8 +57,14 @@ def _which(queue: Any, task: Any) -> tuple[str | None, str | None]:
     if queue is not None and task is not None:
         raise InvalidOption("task", task, "a queue or a task to pause, and not both")
     name = task.name if isinstance(task, Task) else task
-    if queue is not None and not (isinstance(queue, str) and queue):
-        raise InvalidOption("queue", queue, "the name of a queue")
-    if name is not None and not (isinstance(name, str) and name):
-        raise InvalidOption("task", name, "a task, or the name of one")
+    for option, value in (("queue", queue), ("task", name)):
+        if value is not None and not _is_name(value):
+            raise InvalidOption(option, value, f"a name of 1 to {LONGEST_NAME} bytes")
     return queue, name
+
+
+def _is_name(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and 0 < len(value.encode()) <= LONGEST_NAME
+    except UnicodeEncodeError:
+        return False

@@ -25,10 +25,12 @@ from ..errors import (
 from ..logs import logger_of
 from ..message import canvas
 from ..services import Services
-from ..store import NewEntry, checked_id
+from ..store import NewEntry, Receipt, checked_id
 from .calls import refuse_sent
+from .items import Item, item_of
+from .options import NAMES, Terms, terms_of
 from .prepared import Preparation
-from .request import OPTION, Ready, Request, watching
+from .request import OPTION, Ready, Request, options_of_entry, watching
 from .times import Spread, own_time, times_for
 from .untouched import touched
 from .writing import write
@@ -39,11 +41,7 @@ SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
 
 # What an item may bring; anything else that is wrong with an option is the call's fault.
-_BROUGHT = {"task_id", "key", "conflict", "max_wait", "tags", "late", "grace"}
-
-_ITEM = "(args, kwargs), and behind them, if the item has its own, a time and a task id"
-
-Item = tuple[Any, ...]
+_BROUGHT = {"task_id", *NAMES}
 
 
 class Bulk:
@@ -51,23 +49,26 @@ class Bulk:
 
     Attributes:
         ids: Task ids; ``None`` in the place of an item that was refused.
+        existed: Places of items that were not scheduled, as an earlier task was kept: their ids
+            are those of that task.
         refused: Place of an item -> why it was not scheduled.
     """
 
     def __init__(self) -> None:
         self.ids: list[str | None] = []
+        self.existed: set[int] = set()
         self.refused: dict[int, Exception] = {}
 
     @property
     def scheduled(self) -> int:
-        """How many are scheduled."""
-        return len(self.ids) - len(self.refused)
+        """How many were scheduled."""
+        return len(self.ids) - len(self.refused) - len(self.existed)
 
     def raise_for_refused(self) -> None:
-        """Do nothing where all items are scheduled.
+        """Do nothing where no item was refused.
 
         Raises:
-            ItemsRefused: some are not; its ``so_far`` is this bulk.
+            ItemsRefused: some were; its ``so_far`` is this bulk.
         """
         if self.refused:
             place, why = next(iter(self.refused.items()))
@@ -76,17 +77,18 @@ class Bulk:
             raise error from why
 
     def __bool__(self) -> bool:
-        """Whether all items are scheduled."""
+        """Whether no item was refused."""
         return not self.refused
 
     def __repr__(self) -> str:
-        return f"<Bulk: {self.scheduled} scheduled, {len(self.refused)} refused>"
+        existed = f", {len(self.existed)} existed" if self.existed else ""
+        return f"<Bulk: {self.scheduled} scheduled{existed}, {len(self.refused)} refused>"
 
 
 def schedule_many(
     services: Services,
     signature: Signature,
-    items: Iterable[Item],
+    items: Iterable[tuple[Any, ...]],
     *,
     at: TimeInput | Sequence[TimeInput] | None = None,
     after: DelayInput | Sequence[DelayInput] | None = None,
@@ -120,8 +122,11 @@ class Loader:
         self._bytes = 0
         self._largest = 0
         self._policy: Mapping[str, Any] = {}
+        self._options = options_of_entry(signature.options)
+        self._terms = terms_of(self._options, self._task)
+        self._has_own_ids = False
 
-    def load(self, items: Iterable[Item], times: Iterator[When | None]) -> Bulk:
+    def load(self, items: Iterable[tuple[Any, ...]], times: Iterator[When | None]) -> Bulk:
         """Schedule all items; *times* has one for each, ``None`` where the item brings its own."""
         self._look_around()
         try:
@@ -159,7 +164,7 @@ class Loader:
                 type(error).__name__,  # its text may have the item's arguments
             )
 
-    def _outcome(self, item: Item, when: When | None) -> NewEntry | str | Exception:
+    def _outcome(self, item: Any, when: When | None) -> NewEntry | str | Exception:
         """Of one item its entry, the id of a task that has run or was there, or why neither."""
         try:
             return self._new(*self._read(item, when))
@@ -181,19 +186,19 @@ class Loader:
         if not self._slice:
             return
         new = [outcome for outcome in self._slice if isinstance(outcome, NewEntry)]
-        answers = iter(write(self._services, new, self._policy) if new else ())
-        outcomes: list[str | Exception] = []
-        for outcome in self._slice:
-            if isinstance(outcome, NewEntry):
-                answer = next(answers)
-                outcomes.append(answer if isinstance(answer, DelayQError) else outcome.task_id)
-            else:
-                outcomes.append(outcome)
+        answers = iter(self._write(new) if new else ())
+        outcomes: list[Receipt | str | Exception] = [
+            next(answers) if isinstance(one, NewEntry) else one for one in self._slice
+        ]
         self._slice, self._bytes = [], 0
         self._note(outcomes)
         if self._progress:
             self._progress(self.bulk)
         self._look_around()
+
+    def _write(self, new: list[NewEntry]) -> list[Receipt | DelayQError]:
+        # An id that an item brings is known already.
+        return write(self._services, new, self._policy, given_out=self._has_own_ids)
 
     def _look_around(self) -> None:
         """Find out whether a slice's messages may be made of others; it may change in between."""
@@ -205,47 +210,54 @@ class Loader:
         elif self._preparation is None:
             self._preparation = Preparation(self._services.app)
 
-    def _note(self, outcomes: list[str | Exception]) -> None:
+    def _note(self, outcomes: list[Receipt | str | Exception]) -> None:
         first = len(self.bulk.ids)
         refused = {
             place: one for place, one in enumerate(outcomes, first) if isinstance(one, Exception)
         }
+        existed = {
+            place
+            for place, one in enumerate(outcomes, first)
+            if isinstance(one, Receipt) and one.existed
+        }
         # In one go, so that an interruption finds all of a slice, or nothing.
         self.bulk.refused.update(refused)
-        self.bulk.ids += [None if isinstance(one, Exception) else one for one in outcomes]
+        self.bulk.existed |= existed
+        self.bulk.ids += map(_id_of, outcomes)
 
-    def _read(self, item: Item, when: When | None) -> tuple[Any, Any, When, str]:
-        try:
-            args, kwargs, brought, task_id = _item(*item)
-        except TypeError:
-            raise InvalidOption("item", item, _ITEM) from None
-        if not isinstance(args, (list, tuple)) or not isinstance(kwargs, Mapping):
-            raise InvalidOption("item", item, _ITEM)
-        if brought is not None:
-            when = own_time(brought, self._services.timezone)
+    def _read(self, given: Any, when: When | None) -> tuple[Item, When, str]:
+        item = item_of(given)
+        if item.time is not None:
+            when = own_time(item.time, self._services.timezone)
         if when is None:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
-        return args, kwargs, when, uuid() if task_id is None else checked_id(task_id)
+        if item.task_id is None:
+            return item, when, uuid()
+        self._has_own_ids = True
+        return item, when, checked_id(item.task_id)
 
-    def _new(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | str:
-        new = self._filled_in(args, kwargs, when, task_id)
-        return new or self._by_celery(args, kwargs, when, task_id)
+    def _new(self, item: Item, when: When, task_id: str) -> NewEntry | str:
+        return self._filled_in(item, when, task_id) or self._by_celery(item, when, task_id)
 
-    def _filled_in(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | None:
+    def _filled_in(self, item: Item, when: When, task_id: str) -> NewEntry | None:
         message = self._preparation and self._preparation.message
         if not message:
             return None
-        args, kwargs = _merged(self._signature, args, kwargs)
+        args, kwargs = _merged(self._signature, item.args, item.kwargs)
         new = message.new(self._task, args, kwargs, when, task_id)
         if new and new.record.size > self._largest:
             raise MessageTooLarge(task_id, new.record.size, self._largest)
-        return new
+        return new and self._terms_of(item).of(new)
 
-    def _by_celery(self, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | str:
+    def _terms_of(self, item: Item) -> Terms:
+        own = item.options
+        return terms_of({**self._options, **own}, self._task) if own else self._terms
+
+    def _by_celery(self, item: Item, when: When, task_id: str) -> NewEntry | str:
         got: list[Ready] = []
-        options = {OPTION: Request(when, got.append), "add_to_parent": False}
+        options = {OPTION: Request(when, got.append), "add_to_parent": False, **item.options}
         with watching() as sent:
-            result = self._signature.apply_async(args, kwargs, task_id=task_id, **options)
+            result = self._signature.apply_async(item.args, item.kwargs, task_id=task_id, **options)
         if not got:
             if not isinstance(result, EagerResult):
                 refuse_sent(result, sent)
@@ -259,10 +271,10 @@ class Loader:
         return ready.new
 
 
-def _item(
-    args: Any, kwargs: Any, time: Any = None, task_id: str | None = None
-) -> tuple[Any, Any, Any, str | None]:
-    return args, kwargs, time, task_id
+def _id_of(outcome: Receipt | str | Exception) -> str | None:
+    if isinstance(outcome, Receipt):
+        return outcome.task_id
+    return outcome if isinstance(outcome, str) else None
 
 
 def _is_call_s(error: Exception) -> bool:

@@ -32,7 +32,7 @@ Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 
 _TEXT = f"text of 1 to {LONGEST} bytes without NUL"
 _TAGS = f"a list of at most {MOST_TAGS} tags, each {_TEXT}"
-_SPAN = "seconds, or a timedelta, 0 or more"
+_SPAN = f"seconds, or a timedelta, of 0 to {clock.MAX_DUE_MS // 1000} seconds"
 
 
 @dataclass(frozen=True)

@@ -114,13 +114,13 @@ def requested(
 
 
 def options_of_entry(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a call's options that :func:`terms_of` takes.
-
-    Raises:
-        InvalidOption: one that does not exist.
-    """
-    given = _own_options(options)
-    return {name: given[name] for name in NAMES if name in given}
+    """Those of a call's options that :func:`terms_of` takes."""
+    stamps = options.get("stamped_headers") or ()  # the user's own, which travel as options
+    return {
+        name: options[name]
+        for name in NAMES
+        if options.get(name) is not None and name not in stamps
+    }
 
 
 def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:

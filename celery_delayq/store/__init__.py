@@ -11,22 +11,25 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 """
 
 from .calls import Membership
+from .changes import CHUNK, NOW
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
-from .ids import Target, checked_id, checked_name, target_of, target_of_key
+from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
 from .keys import Keys
 from .outcome import Outcome
 from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
+from .selecting import Chosen, Met, Place
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
+    Change,
     Counts,
     Entry,
     Happened,
@@ -41,7 +44,11 @@ from .values import (
 from .wakeup import Wakeup
 
 __all__ = [
+    "CHUNK",
+    "NOW",
     "Cancelled",
+    "Change",
+    "Chosen",
     "Connection",
     "Copies",
     "Counts",
@@ -54,9 +61,11 @@ __all__ = [
     "Keys",
     "LeasedEntry",
     "Membership",
+    "Met",
     "NewEntry",
     "Outcome",
     "Pause",
+    "Place",
     "PooledConnection",
     "Receipt",
     "Refusal",
@@ -76,4 +85,5 @@ __all__ = [
     "refusal_of",
     "target_of",
     "target_of_key",
+    "target_of_member",
 ]

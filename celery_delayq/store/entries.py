@@ -7,18 +7,23 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..clock import MAX_DUE_MS, When, from_ms
+from ..clock import When, from_ms
 from ..errors import DelayQError, UnreadableRecord
 from . import checking, listing
 from .calls import Calls, Member, Membership
-from .ids import Target, named, target_of
+from .changes import Changes, only
+from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .listing import Row, entry_of
 from .outcome import Outcome
 from .record import NewRecord, Record
-from .schedule import Scheduler, too_late
+from .schedule import Scheduler
 from .scripts import Scripts
-from .values import Cancelled, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
+from .selecting import Chosen, Place, Sieve
+from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
+
+# What `peek.lua` says where it knows more than users are told.
+_STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
 
 
 class Entries:
@@ -29,6 +34,8 @@ class Entries:
         self._member = Member(scripts, membership)
         self._calls = Calls(scripts, self._member, membership.timeout)
         self._scheduler = Scheduler(self._calls, membership.timeout)
+        self.changes = Changes(self._calls)
+        self.sieve = Sieve(scripts, self._member)
 
     @property
     def keys(self) -> Keys:
@@ -77,30 +84,48 @@ class Entries:
         outcome, cancelled = self.cancel_owing(who, owes=False)
         return outcome, None if cancelled is None else cancelled.message
 
-    def cancel_owing(self, who: Target, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+    def cancel_owing(
+        self, who: Target, *, owes: bool = True, tells: bool = True, remove: bool = False
+    ) -> tuple[Outcome, Cancelled | None]:
         """Remove an entry that has not left.
 
-        With *owes*, it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+        Args:
+            who: The entry.
+            owes: Whether it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
+            tells: Whether its message is wanted.
+            remove: Only if it is dead.
         """
-        answer, *rest = self._calls.call("cancel", target=target_of(who), owes=int(owes))
-        outcome, task_id = _outcome(who, answer)
-        if not rest or not rest[1]:
-            return outcome, None
-        return outcome, Cancelled(task_id.decode(errors="replace"), outcome, *rest)
+        asked: dict[str, Any] = {"owes": int(owes), "tells": tells, "remove": remove}
+        try:
+            outcome, change = only(self.changes.cancel([who], **asked))
+        except UnreadableRecord as error:
+            member = self._dead_member(error.task_id) if remove else None
+            if member is None:
+                raise
+            outcome, change = only(self.changes.cancel([target_of_member(member)], **asked))
+        return outcome, change.cancelled
+
+    def _dead_member(self, task_id: str) -> bytes | None:
+        """What is dead under an id whose record cannot be read, so that its number is not known."""
+        dead = Chosen(state=State.DEAD)
+        for page in self.sieve.pages(dead, *self.sieve.start(), Place()):
+            for member in page:
+                if member[6:] == task_id.encode():
+                    return member
+        return None
 
     def settle(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
         settle(self._scripts, [cancelled])
 
-    def reschedule(self, who: Target, when: When) -> tuple[Outcome, int | None]:
+    def reschedule(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, int | None]:
         """Give an entry another due time; returns it, in ms, where that was done."""
-        (answer,) = self._calls.call(
-            "reschedule", target=target_of(who), mode=when.mode, ms=when.ms, latest=MAX_DUE_MS
-        )
-        if answer == b"too_late":
-            raise too_late(when)
-        outcome, rest = _outcome(who, answer)
-        return outcome, int(rest) if rest else None
+        outcome, change = self.move(who, when, **conditions)
+        return outcome, change.due_ms
+
+    def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
+        """The same, under the *conditions* of :meth:`Changes.reschedule`."""
+        return only(self.changes.reschedule([who], when, **conditions))
 
     def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
         """Give an entry another message; what it is, and when it is due, stays.
@@ -214,6 +239,17 @@ class Entries:
                 found[lane] = _pause(lane, facts)
             if int(cursor) == 0:
                 return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+
+    def chosen(self, chosen: Chosen, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
+        """Those of *members* that a selection means, as read; of what cannot be, what is known."""
+        for seen in self.sieve.peek(chosen, members, reads=True):
+            task_id = seen.member[6:].decode(errors="replace")
+            state = _STATES.get(seen.state) or State(seen.state)
+            entry = Entry(task_id, state, seen.due_ms, 0, b"")
+            if seen.record is not None:
+                with suppress(UnreadableRecord):
+                    entry = entry_of(task_id, state, seen.record, seen.template)
+            yield seen.member, replace(entry, reason=seen.error)
 
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""

@@ -49,7 +49,7 @@ def _size_of(text: str) -> int:
         return 0
 
 
-# A task id; or what `target_of_key` made.
+# A task id; or what `target_of_key` or `target_of_member` made.
 Target = Union[str, bytes]
 
 
@@ -63,6 +63,13 @@ def target_of_key(key: str) -> bytes:
     return b"k" + key.encode()
 
 
+def target_of_member(member: bytes) -> bytes:
+    """The entry that is this member: of that id, and that insertion number."""
+    return b"m" + member
+
+
 def named(who: Target) -> str:
     """An id or a key, as errors show it."""
-    return who if isinstance(who, str) else who[1:].decode(errors="replace")
+    if isinstance(who, str):
+        return who
+    return who[7 if who.startswith(b"m") else 1 :].decode(errors="replace")

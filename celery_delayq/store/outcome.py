@@ -19,7 +19,8 @@ class Outcome(Enum):
     UNCERTAIN = "uncertain"
     #: No such entry: never scheduled, cancelled before, or handed over too long ago to be known.
     NOT_FOUND = "not_found"
-    #: A condition of the caller's does not hold; nothing was changed.
+    #: A condition of the caller's does not hold (``only=``, ``if_due=``, ``if_revision=``; or it is
+    #: not dead, which ``retry`` and ``remove`` ask for); nothing was changed.
     UNCHANGED = "unchanged"
 
     def __bool__(self) -> bool:

@@ -27,7 +27,7 @@ _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
     "record", "history", "extras", "message", "writing", "call", "left", "due", "claims", "entry",
-    "late", "lanes", "pace", "conflict",
+    "late", "lanes", "pace", "conflict", "targets",
 )  # fmt: skip
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)

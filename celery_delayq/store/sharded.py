@@ -22,7 +22,7 @@ from .keys import shard_of
 from .listing import MAX_SIZE, Cursor, readable
 from .outcome import Outcome
 from .record import NewRecord
-from .values import Cancelled, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
+from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 
 class ShardedEntries:
@@ -68,16 +68,26 @@ class ShardedEntries:
         self._joined()
         return self._of(who).cancel(who)
 
-    def cancel_owing(self, who: Target, *, owes: bool = True) -> tuple[Outcome, Cancelled | None]:
+    def cancel_owing(self, who: Target, **options: Any) -> tuple[Outcome, Cancelled | None]:
         self._joined()
-        return self._of(who).cancel_owing(who, owes=owes)
+        return self._of(who).cancel_owing(who, **options)
 
     def settle(self, cancelled: Cancelled) -> None:
         self._of(cancelled.task_id).settle(cancelled)
 
-    def reschedule(self, who: Target, when: When) -> tuple[Outcome, int | None]:
+    def reschedule(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, int | None]:
         self._joined()
-        return self._of(who).reschedule(who, when)
+        return self._of(who).reschedule(who, when, **conditions)
+
+    def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
+        self._joined()
+        return self._of(who).move(who, when, **conditions)
+
+    @property
+    def each(self) -> Sequence[Entries]:
+        """Each shard's, for what goes through them one after the other."""
+        self._joined()
+        return self._shards
 
     def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
         self._joined()

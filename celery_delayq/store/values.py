@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from .. import clock
 from ..clock import EPOCH, When
+from ..errors import DelayQError
 from .outcome import Outcome
 from .record import Extras, NewRecord, Record
 
@@ -181,6 +182,23 @@ class Cancelled:
     when: bytes
     message: bytes
     reason: str = "cancelled"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a call made of one target.
+
+    ``outcome``: ``None`` where a selection does not mean it any more, or there is an ``error``.
+    ``task_id``: empty where a key was given, and nothing was done.
+    ``due_ms``: its new due time, where it was moved.
+    ``cancelled``: what there is to tell, where it was removed.
+    """
+
+    outcome: Outcome | None
+    task_id: str
+    due_ms: int | None = None
+    cancelled: Cancelled | None = None
+    error: DelayQError | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from celery import Task, chain, chord, group
 from celery.exceptions import SoftTimeLimitExceeded
 
-from celery_delayq import AlreadyScheduled, InvalidDueTime
+from celery_delayq import AlreadyScheduled, InvalidDueTime, Item
 from celery_delayq.errors import InvalidOption, InvalidSetting, NotATask, NotScheduled
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists, templates
@@ -99,7 +99,7 @@ def test_a_large_message_of_a_bulk_is_kept_whole_as_a_single_one_is(remind, dela
 
 BAD = {
     "no pair": (((1,),), InvalidOption, "(args, kwargs), and behind them"),
-    "too long": (((1,), {}, None, "x", 5), InvalidOption, "(args, kwargs), and behind them"),
+    "too long": (((1,), {}, *[None] * 8, 5), InvalidOption, "(args, kwargs), and behind them"),
     "no sequence": (5, InvalidOption, "item is 5; expected (args, kwargs), and behind them"),
     "text": ("ab", InvalidOption, "item is 'ab'; expected"),
     "args are text": (("ab", {}), InvalidOption, "expected (args, kwargs)"),
@@ -114,6 +114,10 @@ BAD = {
     "id is bytes": (((1,), {}, None, b"x"), InvalidOption, "task_id is b'x'; expected text"),
     "id is empty": (((1,), {}, None, ""), InvalidOption, "task_id is ''; expected text of 1"),
     "id is too long": (((1,), {}, None, "x" * 513), InvalidOption, "text of 1 to 512 bytes"),
+    "key is none": (((1,), {}, None, None, 5), InvalidOption, "delayq_key is 5; expected text of"),
+    "policy is none": (((1,), {}, None, "x", "k", "no"), InvalidOption, "delayq_conflict is 'no'"),
+    "tags are text": (Item((1,), {}, tags="a"), InvalidOption, "like ['a']"),
+    "no grace": (Item((1,), {}, late="skip"), InvalidOption, "delayq_grace together"),
     "id is held": (((1,), {}, None, "held"), AlreadyScheduled, "'held' is already scheduled"),
 }
 

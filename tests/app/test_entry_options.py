@@ -106,7 +106,7 @@ LONG = "x" * 256
 TEXT = "text of 1 to 255 bytes without NUL"
 LIST = f"a list of at most 16 tags, each {TEXT}"
 MANY = [str(number) for number in range(17)]
-SPAN = "seconds, or a timedelta, 0 or more"
+SPAN = "seconds, or a timedelta, of 0 to 9007199254 seconds"
 BOTH = "delayq_late='skip' and delayq_grace together"
 POLICIES = "one of reject, keep, replace, earliest, latest, debounce"
 DEBOUNCE = "delayq_conflict='debounce' beside it"

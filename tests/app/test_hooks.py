@@ -5,6 +5,7 @@ import pytest
 from celery_delayq import Outcome
 from celery_delayq.services import Hooks
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.support.shards import with_one_shard
 
 EVENTS = ("scheduled", "rescheduled", "cancelled", "dead")
 
@@ -36,6 +37,18 @@ def test_each_item_of_a_bulk_is_told(add, delayq, told):
     bulk = delayq.schedule_many(add, [((1,), {}), ((2,), {}, "soon"), ((3,), {})], at=FAR)
 
     assert [facts[1] for facts in told] == [bulk.ids[0], bulk.ids[2]]
+
+
+@with_one_shard
+def test_what_is_replaced_is_told_as_cancelled_and_what_is_kept_is_not_told(app, delayq, told):
+    for task_id, conflict in (("a", "keep"), ("b", "replace"), ("b", "keep"), ("c", "keep")):
+        app.send_task("t", task_id=task_id, delayq_at=FAR, delayq_key="k", delayq_conflict=conflict)
+
+    assert [facts[:2] for facts in told] == [
+        ("scheduled", "a"),
+        ("scheduled", "b"),
+        ("cancelled", "a"),
+    ]
 
 
 def test_what_becomes_dead_is_told_with_the_reason(app, delayq, redis, told):

@@ -18,7 +18,8 @@ def one(app):
 
 
 def test_show_says_all_about_a_task(one, said, app):
-    created = app.delayq.get("one").created.isoformat()
+    app.delayq.reschedule("one", by=0)
+    task = app.delayq.get("one")
 
     assert said("show", "one") == [
         "id       one",
@@ -27,7 +28,10 @@ def test_show_says_all_about_a_task(one, said, app):
         "kwargs   {'y': 2}",
         "queue    mail",
         "due      2100-01-01T00:00:00+00:00",
-        f"created  {created}",
+        f"created  {task.created.isoformat()}",
+        f"changed  {task.changed.isoformat()}",
+        f"revision {task.revision}",
+        f"host     {task.host}",
         "state    SCHEDULED",
     ]
 

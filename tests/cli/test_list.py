@@ -67,12 +67,15 @@ def test_a_hundred_come_unless_asked_for_more(app, said):
     assert len(said("list", "-n", "1000")) == 1 + 105
 
 
-def test_json_is_an_object_a_line(three, said):
+def test_json_is_an_object_a_line(three, said, app):
     objects = [json.loads(line) for line in said("list", "--json")]
 
     assert [one["id"] for one in objects] == ["task-0", "task-1", "task-2"]
     created = objects[0].pop("created")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", created)
+    assert objects[0].pop("changed") == created
+    task = app.delayq.get("task-0")
+    assert (objects[0].pop("revision"), objects[0].pop("host")) == (task.revision, task.host)
     assert objects[0] == {
         "id": "task-0",
         "task": "shop.remind",

@@ -18,16 +18,19 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Cancelled, Engine, Entry, LeasedEntry
 from celery_delayq.store.calls import Member, Membership
-from celery_delayq.store.record import Extras
+from celery_delayq.store.record import Extras, lane_for
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store
 
 Call = Callable[[DelayQ, str], object]
 
+MAIL = lane_for(queue="mail")
+
 # Methods of DelayQ that take no step of the store, and commands that are no operation.
 NO_OPERATIONS = {"close", "due_of", "scanner"}
-NO_OPERATION_COMMANDS = ("bench", "bench --json", "scan")
+# `resume` says with status 1 that nothing was paused.
+NO_OPERATION_COMMANDS = ("bench", "bench --json", "scan", "resume")
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class Prepared:
     """A store where there is something to do for each operation.
 
     "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
-    "dead" is dead. "revoked" was cancelled, which its result backend is still to be told. "list"
-    was read. The scanner gave its heartbeat.
+    "dead" is dead; "parked" is parked, as its queue, mail, is paused. "list" was read. "revoked"
+    was cancelled, which its result backend is still to be told. The scanner gave its heartbeat.
     """
 
     store: Store
@@ -57,6 +60,9 @@ def prepare(store: Store) -> Prepared:
     engine = store.engine(lease=1)
     # Names and operations would be others the next time, and so what they leave.
     engine.name = "scanner"
+    engine.hand_over()
+    store.entries.pause(MAIL, "mail")
+    store.schedule("parked", share=True, extras=extras("parked"), queue="mail")
     engine.hand_over()
     store.schedule("list", share=True, extras=extras("list"))
     store.schedule_relayed("dead", share=True, extras=extras("dead"))
@@ -183,6 +189,29 @@ OPERATIONS = (
         changes=False,
         face={"tasks": lambda delayq, _: list(delayq.tasks())},
         cli=("list", "list --json"),
+    ),
+    Operation(
+        "pause",
+        "caller",
+        lambda ready: ready.store.entries.pause(lane_for(queue="post"), "post"),
+        None,
+        face={"pause": lambda delayq, task_id: delayq.pause(queue=task_id)},
+        cli=("pause --queue mail", "pause --task a.b --late"),
+    ),
+    Operation(
+        "resume",
+        "caller",
+        lambda ready: ready.store.entries.resume(MAIL),
+        True,
+        face={"resume": lambda delayq, task_id: delayq.resume(queue=task_id)},
+    ),
+    Operation(
+        "pauses",
+        "caller",
+        lambda ready: [(one.queue, one.parked) for one in ready.store.entries.pauses()],
+        [("mail", 1)],
+        changes=False,
+        face={"pauses": lambda delayq, _: delayq.pauses()},
     ),
     Operation(
         "history",

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,9 +56,14 @@ class Planned:
 
 
 def planned(
-    dice: random.Random, client: int, number: int, ids: Sequence[str], *, keyed: bool = False
+    dice: random.Random, client: int, number: int, ids: Sequence[str], keys: str
 ) -> Planned:
-    """The call of this number of a client, of one of some ids, or of two; or of a key."""
+    """The call of this number of a client, of one of some ids, or of two; or of a key.
+
+    Args:
+        keys: ``""``, nothing has a key; ``"some"``; or ``"one"``, all have the same, and are
+            relayed soon, so that some come back.
+    """
     kind = dice.choice(KINDS)
     count = min(2, len(ids)) if kind == "bulk" else 1
     soon_ms = dice.choice((0, 500, 2_000, 8_000, 3_600_000)) + dice.randrange(1, 10)
@@ -72,15 +77,19 @@ def planned(
     pause_s = dice.choice((0, 0, 0.01, 1, 5)) * dice.random()
     relayed, shares = dice.random() < 0.4, dice.random() < 0.7
     chosen = tuple(dice.sample(ids, count))
-    key = dice.choice(KEYS) if keyed and dice.random() < 0.8 else ""
-    conflict = dice.choice(POLICIES) if keyed and kind in ("schedule", "bulk") else ""
-    tags = tuple(tag for tag in TAGS if keyed and dice.random() < 0.4)
-    if kind in ("cancel", "reschedule"):
-        chosen = () if key and dice.random() < 0.6 else chosen
-        key = "" if chosen else key
-    return Planned(
-        f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s, key, conflict, tags
-    )
+    one = Planned(f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s)
+    return _keyed(dice, one, keys) if keys else one
+
+
+def _keyed(dice: random.Random, one: Planned, keys: str) -> Planned:
+    if keys == "one" and one.kind != "reschedule":
+        soon = When("after", dice.choice((0, 0, 500)))
+        one = replace(one, kind="schedule", ids=one.ids[:1], when=soon, relayed=True)
+    key = "k" if keys == "one" else dice.choice(KEYS) if dice.random() < 0.8 else ""
+    tags = tuple(tag for tag in TAGS if dice.random() < 0.4)
+    if one.kind in ("schedule", "bulk"):
+        return replace(one, key=key, conflict=dice.choice(POLICIES), tags=tags)
+    return replace(one, ids=(), key=key) if key and dice.random() < 0.6 else one
 
 
 class Client:

@@ -123,7 +123,8 @@ class Judge:
         for other in self.calls.values():
             if other.began_us < call.ended_us or other is call:
                 continue
-            if call.subjects & self._keys.settled_by(other):
+            about = {task_id, *([key_of(call.key)] if call.key else [])}
+            if about & self._keys.settled_by(other):
                 what = f"{call.name}, {call.kind} {task_id}, takes effect after {other.name}"
                 self.found("order", what)
 

@@ -36,14 +36,15 @@ class Keys:
                 call.held.add((holder, sight.views[holder].due_ms))
 
     def _came_back(self, before: Sight, after: Sight) -> None:
-        for task_id, view in after.views.items():
-            if view.key and after.waits(task_id) and after.holders.get(view.key) == task_id:
-                self._back.discard(task_id)
-            elif view.key and after.waits(task_id) and before.place(task_id) in ("leased", "dead"):
-                others = {one for one, its in before.views.items() if its.key == view.key}
-                if any(before.waits(one) and one not in self._back for one in others - {task_id}):
-                    self._back.add(task_id)
-        self._back.intersection_update(after.views)
+        waiting = {one: its for one, its in after.views.items() if its.key and after.waits(one)}
+        held = {one for one, its in waiting.items() if after.holders.get(its.key) == one}
+        self._back = (self._back & waiting.keys()) - held
+        for task_id, view in waiting.items():
+            if task_id in held or before.place(task_id) not in ("leased", "dead"):
+                continue
+            others = {one for one, its in waiting.items() if its.key == view.key}
+            if others - self._back - {task_id}:
+                self._back.add(task_id)
 
     def _one_has_it(self, sight: Sight) -> None:
         for task_id, view in sight.views.items():

@@ -16,6 +16,7 @@ class Sabotage:
     Attributes:
         rules: Those that are broken without it.
         rates: How often which faults happen, so that few seeds are enough to find that out.
+        keys: If it is about keys and tags, who has them; see `clients.planned`.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Sabotage:
     new: str = ""
     rules: frozenset[str] = frozenset()
     rates: Mapping[str, float] | None = None
+    keys: str = ""
 
     def scripts(self, connection: Any, keys: Any) -> ClockedScripts:
         return _Edited(connection, keys, self)
@@ -35,6 +37,15 @@ def _of(name: str, old: str, new: str, *rules: str, **rates: float) -> Sabotage:
     named = {kind.replace("_", " "): rate for kind, rate in rates.items()}
     return Sabotage(name, old, new, frozenset(rules), named)
 
+
+def _keyed(
+    name: str, old: str, new: str, *rules: str, keys: str = "some", **rates: float
+) -> Sabotage:
+    return replace(_of(name, old, new, *rules, **rates), keys=keys)
+
+
+LATE = {"interrupted": 0.5, "overtaken": 0.9}
+BACK = {"keys": "one", "dead": 0.5}
 
 SABOTAGES = (
     _of(
@@ -70,8 +81,7 @@ SABOTAGES = (
     ),
     _of(
         "a hand-over leaves no fence",
-        "    young[#young + 1], young[#young + 2] = id, "
-        "sub(record, header_end + 36, header_end + 42)",
+        "    young[#young + 1], young[#young + 2] = id, changed",
         "",
         "order",
         interrupted=0.5,
@@ -79,7 +89,7 @@ SABOTAGES = (
     ),
     _of(
         "the last change is not looked at",
-        "is_overtaken(call, issued, changed_of(record, header_end))",
+        "is_overtaken(call, issued, changed_of(entry.record, entry.header_end))",
         "false",
         "order",
         interrupted=0.5,
@@ -97,6 +107,93 @@ SABOTAGES = (
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now),",
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now + 100),",
         "early",
+    ),
+    _keyed(
+        "fences of keys are not looked at",
+        "return is_fenced(call, name, issued, fences, fences_old) or "
+        "is_fenced(call, name, issued, fences_old, fences)",
+        "return false",
+        "order",
+        **LATE,
+    ),
+    _keyed(
+        "what has the key is not looked at",
+        "step.asked[key] = not (named and is_newer(step, named))",
+        "step.asked[key] = true",
+        "order",
+        **LATE,
+    ),
+    _keyed(
+        "what was kept leaves no fence",
+        "if new.key then fence(step.call, name_of_key(new.key), step.keys.fences) end",
+        "",
+        "order",
+        **LATE,
+    ),
+    _keyed(
+        "a cancel leaves no fence under the key",
+        "for _, one in ipairs(leaving.keyed or {}) do "
+        "fence(call, name_of_key(one.key), fences) end",
+        "",
+        "order",
+        **LATE,
+    ),
+    _keyed(
+        "what waits under a key is not looked for",
+        "local holder = named and named.state == 'waiting' and named.place ~= leased and named "
+        "or nil",
+        "local holder",
+        *("unique", "kept", "answer"),
+    ),
+    _keyed(
+        "what comes back takes the key from what waits",
+        "if not place or place == keys.leased or place == keys.dead then",
+        "if true then",
+        "unique",
+        **BACK,
+    ),
+    _keyed(
+        "what comes back leaves the key to what is leased",
+        "if not place or place == keys.leased or place == keys.dead then",
+        "if not holder then",
+        "unique",
+        **BACK,
+    ),
+    _keyed(
+        "what leaves frees its key, whoever has it",
+        "if one.key ~= leaving.kept_key and redis.call('HGET', keys.holders, one.key) == one.id",
+        "if one.key ~= leaving.kept_key",
+        "unique",
+    ),
+    _keyed(
+        "what leaves does not free its key",
+        "redis.call('HDEL', keys.holders, one.key)",
+        "",
+        "ghost",
+    ),
+    _keyed(
+        "what leaves stays under its tags",
+        "local tagged = leaving.tagged or {}\n  for",
+        "local tagged = {}\n  for",
+        "ghost",
+    ),
+    _keyed(
+        "nobody revokes what was replaced",
+        "if step.owes > 0 then owe(",
+        "if step.owes > 2 then owe(",
+        *("revoked", "answer"),
+    ),
+    _keyed(
+        "a replacement forgets when the first was scheduled",
+        "if since < created then created = since end",
+        "",
+        *("kept", "debounce"),
+    ),
+    _keyed(
+        "no bound is kept of how long a task is put off",
+        "if policy == 'debounce' and max_wait ~= '' then",
+        "if false then",
+        "debounce",
     ),
 )
 

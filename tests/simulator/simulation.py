@@ -50,8 +50,8 @@ class Simulation:
         self._sabotage = sabotage
         # The fewer, the more calls are about the same.
         self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
-        # In half of the histories some have a key, and tags.
-        self._keyed = self.world.decisions.dice("keyed").random() < 0.5
+        keys = self.world.decisions.dice("keys").choice(("", "", "some", "some", "one"))
+        self._keys = sabotage.keys or keys
         self._server = Server(self.world, lab, drift=DRIFT)
         self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
         self._network = Network(self.world, self._serve)
@@ -81,7 +81,7 @@ class Simulation:
     def _start_client(self, number: int) -> None:
         dice, decisions = self.world.decisions.dice(f"plan {number}"), self.world.decisions
         numbers = range(1, CALLS + 1)
-        plan = [planned(dice, number, each, self._ids, keyed=self._keyed) for each in numbers]
+        plan = [planned(dice, number, each, self._ids, self._keys) for each in numbers]
         plan = [one for one in plan if decisions.takes(one.name)]
         membership = Membership(dice.choice(TIMEOUTS))
         client = Client(self._judge, plan, self._scripts, membership)

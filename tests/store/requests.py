@@ -88,10 +88,11 @@ def schedule(
 
 
 def cancel(store: Store, task_id: str) -> Request:
-    return request(store, "cancel", target=target_of(task_id), owes=0)
+    asked = {"mode": "cancel", "owes": 0, "tells": 1, "filter": "", "max_bytes": MAX_BYTES}
+    return request(store, "cancel", **asked, targets=[target_of(task_id)])
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
-    return request(
-        store, "reschedule", target=target_of(task_id), mode=mode, ms=ms, latest=MAX_DUE_MS
-    )
+    asked = {"mode": mode, "ms": ms, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
+    asked |= {"filter": "", "max_bytes": MAX_BYTES}
+    return request(store, "reschedule", **asked, targets=[target_of(task_id)])

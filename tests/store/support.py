@@ -60,7 +60,8 @@ LINES = [
     ', "delayq_due": ',
 ]
 NO_EXTRAS = Extras()
-LABELS = labels_for("tests.remind", "celery")
+TASK = "tests.remind"
+LABELS = labels_for(TASK, "celery")
 ROUTE = json.dumps({"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True})
 
 
@@ -148,11 +149,12 @@ class Store:
         payload="",
         share=False,
         extras=NO_EXTRAS,
+        queue="celery",
         **options,
     ) -> int:
-        """An entry bound for the list *to*; returns its due time in ms."""
+        """An entry bound for the list *to*, sent with *queue*; returns its due time in ms."""
         record = new_record(task_id, destination_for("L", to), payload, share=share)
-        record = record.with_extras(extras)
+        record = replace(record, labels=labels_for(TASK, queue)).with_extras(extras)
         return self.put(task_id, record, due_ms, **options)
 
     def schedule_relayed(

@@ -16,9 +16,10 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, StoreUnavailable
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
-from celery_delayq.store.record import Extras, NewRecord, destination_for
+from celery_delayq.store.ids import target_of_key, target_of_member
+from celery_delayq.store.record import Extras, NewRecord, destination_for, lane_for
 from celery_delayq.store.scripts import load
-from tests.operations.table import OPERATIONS, prepare
+from tests.operations.table import MAIL, OPERATIONS, prepare
 from tests.store.support import (
     FAR_MS,
     LINES,
@@ -114,7 +115,7 @@ class Case:
     name: str
     take: object
     before: object = lambda _: None
-    ends: str = ""
+    ends: str = ""  # ids that go, blanks between
 
 
 def fill_tombstones(ready):
@@ -300,6 +301,32 @@ def _edit_nothing(ready):
     ready.store.entries.edit("nobody", 0, NewRecord(b"", b"", b""))
 
 
+def extras(ready):
+    """An entry with a key and tags beside the others."""
+    record = new_record("keyed", destination_for("L", "celery"), "", share=True)
+    ready.store.put("keyed", record.with_extras(Extras("key", ("one", "two"))), NOW_MS - 1)
+
+
+def _cancel_many(ready):
+    targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
+    list(ready.store.entries.changes.cancel(targets, owes=1))
+
+
+def _reschedule_many(ready):
+    targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
+    list(ready.store.entries.changes.reschedule(targets, When("at", NOW_MS - 1)))
+
+
+def _remove_unreadable(ready):
+    # As it was scheduled second.
+    member = (4).to_bytes(6, "big") + b"dead"
+    list(ready.store.entries.changes.cancel([target_of_member(member)], remove=True))
+
+
+def _retry(task_id):
+    return lambda ready: ready.store.entries.reschedule(task_id, When("at", 0), mode="retry")
+
+
 def uncertain(ready):
     ready.store.set_ms(NOW_MS)
     ready.engine.nack("unknown", ready.claimed)
@@ -308,6 +335,53 @@ def uncertain(ready):
 
 def _hand_over(ready):
     return ready.engine.hand_over()
+
+
+def _claim(ready):
+    return ready.engine.claim(5)
+
+
+def paused(ready):
+    ready.store.entries.pause(lane_for(), "")
+
+
+def resumed(ready):
+    """Entries of both ways come back, and one of them is excused."""
+    store = ready.store
+    paused(ready)
+    store.schedule("graced", extras=Extras(grace_ms=FAR_MS))
+    ready.engine.hand_over()
+    ready.engine.claim(5)
+    store.entries.resume(lane_for())
+    store.entries.resume(MAIL, 10)
+
+
+def nothing_parked(ready):
+    resumed(ready)
+    ready.engine.hand_over()
+    paused(ready)
+
+
+def up_again(ready):
+    foreign_list(ready)
+    ready.engine.hand_over()
+    ready.store.set_ms(NOW_MS + 6000)
+
+
+def too_late(ready):
+    """Skipped, and REVOKED is owed for it."""
+    ready.engine._owes = 1
+    ready.store.schedule("late", extras=Extras("key of late", ("all",), 0), share=True)
+
+
+def too_late_to_relay(ready):
+    fill_tombstones(ready)
+    ready.engine._owes = 1
+    ready.store.schedule_relayed("late", extras=Extras("key of late", ("all",), 0), share=True)
+
+
+def paced(ready):
+    ready.engine._catch_up = 10
 
 
 # What `depart` does for other scripts than this one; and, last, what a claim ends with where no
@@ -347,6 +421,10 @@ CASES = [
     Case("ack", "last", lambda ready: ready.engine.ack(ready.claimed), alone("claimed"), "claimed"),
     Case("cancel", "dead", _cancel("dead"), ends="dead"),
     Case("cancel", "claimed", _cancel("claimed"), ends="claimed"),
+    Case("cancel", "many", _cancel_many, extras, ends="list waiting keyed dead"),
+    Case("cancel", "unreadable", _remove_unreadable, spoil("dead"), ends="dead"),
+    Case("reschedule", "many", _reschedule_many, extras),
+    Case("reschedule", "retry", _retry("dead")),
     Case("reschedule", "earlier", _reschedule("list")),
     Case("reschedule", "dead", _reschedule("dead")),
     Case("reschedule", "claimed", _reschedule("claimed")),
@@ -385,6 +463,16 @@ CASES = [
     Case("owed", "nothing", lambda ready: ready.engine.owed(), nothing_owed),
     Case("reschedule", "nothing", _reschedule("nobody")),
     Case("arrive", "generation", lambda ready: ready.store.arrive("new", 1), old_generation),
+    Case("hand_over", "paused", _hand_over, paused),
+    Case("hand_over", "resumed", _hand_over, resumed),
+    Case("hand_over", "up again", _hand_over, up_again),
+    Case("hand_over", "too late", _hand_over, too_late, "late"),
+    Case("hand_over", "paced", _hand_over, paced),
+    Case("claim", "paused", _claim, paused),
+    Case("claim", "too late", _claim, too_late_to_relay, "late"),
+    Case("claim", "paced", _claim, paced),
+    Case("pause", "again", lambda ready: ready.store.entries.pause(MAIL, "mail"), resumed),
+    Case("resume", "all", lambda ready: ready.store.entries.resume(lane_for()), nothing_parked),
     Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),
 ]
 
@@ -438,6 +526,8 @@ def drain(ready):
     engine = store.engine()
     for _ in range(3):
         engine.reclaim()
+        store.entries.resume(lane_for())
+        store.entries.resume(MAIL)
         while (seen := engine.hand_over()).handed_over or seen.is_past(seen.due):
             pass
         for entry in engine.claim(50)[0]:
@@ -504,7 +594,8 @@ def one_stop(store, case, nth, side, commands):
     if both:
         store.raw.hdel(store.keys["records"], *both)
     gone = {one for one in before - pushed if not is_kept(store, one)}
-    assert gone <= {case.ends}, f"lost {gone}"
+    ends = set(case.ends.split())
+    assert gone <= ends, f"lost {gone}"
     for task_id in ids_of(store):
         assert store.places(task_id), f"{task_id} has no place"
     assert no_count_is_too_low(store), "a count is too low"
@@ -516,7 +607,7 @@ def one_stop(store, case, nth, side, commands):
     published = drain(ready)
     delivered = Counter([*store.arrived(), *(task_id for task_id, _ in published)])
     dead = {member[6:].decode() for member in store.raw.zrange(store.keys["dead"], 0, -1)}
-    wanted = (before | new) - unreadable - {case.ends}
+    wanted = (before | new) - unreadable - ends
     # What its list refuses waits, longer each time.
     kept = (dead | {"foreign"}) & ids_of(store)
     assert wanted <= {*delivered, *kept}, "lost"

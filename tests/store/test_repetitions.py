@@ -162,20 +162,20 @@ def test_a_repetition_of_a_slice_brings_back_nothing_that_left(store):
 def test_a_repetition_of_a_cancel_takes_no_later_entry(store):
     store.schedule("a", FAR_MS)
     call = cancel(store, "a")
-    assert call.answer() == b"done a"
+    assert call.answer() == b"done"
     store.set_ms(NOW_MS + 1)
     store.schedule("a", 7)
-    assert is_told_the_same(store, call, b"done a")
+    assert is_told_the_same(store, call, b"done")
     assert store.score("due", "a") == 7
 
 
 def test_only_the_first_answer_to_a_cancel_has_the_message(store):
     store.schedule("a", FAR_MS, payload="x")
     call = cancel(store, "a")
-    verdict, answer, _, message = call.send()
-    assert (verdict, answer) == (b"answer", b"done a")
+    verdict, answer, (place, when, message) = call.send()
+    assert (verdict, answer, place, int(when)) == (b"answer", b"done", 1, NOW_MS * 1000)
     assert b"x" in message
-    assert call.send() == [b"answer", b"done a"]
+    assert call.send() == [b"answer", b"done", []]
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -209,7 +209,7 @@ def test_a_repetition_of_a_reschedule_by_so_much_moves_it_once(store):
     store.schedule("a", FAR_MS)
     call = reschedule(store, "a", "by", 1000)
     first = call.answer()
-    assert first == b"done %d" % (FAR_MS + 1000)
+    assert first == b"done:%d" % (FAR_MS + 1000)
     assert is_told_the_same(store, call, first)
     assert store.score("due", "a") == FAR_MS + 1000
 

@@ -1,4 +1,4 @@
---[[ cancel: remove an entry that has not left yet.
+--[[ cancel: remove entries that have not left yet.
 
 KEYS[1]   due              ZSET  member -> due time, ms
 KEYS[2]   relay            ZSET  member -> due time, ms
@@ -27,67 +27,150 @@ KEYS[23]  history          LIST  what happened last, see prelude/history.lua
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
 ARGV[3]  deadline   when the call ends, us by Redis's clock
-ARGV[4]  target     who is meant: see prelude/entry.lua
-ARGV[5]  owes       1: REVOKED is to be stored for it, by the caller or else by a scanner; or 0
+ARGV[4]  mode       cancel; or remove: only what is dead, be its record readable or not
+ARGV[5]  owes       REVOKED is to be stored: 0, not at all; 1, by the caller or else by a scanner; 2, by a scanner
+ARGV[6]  tells      1: the caller wants the messages; or 0
+ARGV[7]  filter     what a selection picks by, or empty: see prelude/targets.lua
+ARGV[8]  max_bytes  look at nothing more after so many bytes of records, > 0
+ARGV[9...] targets  who is meant, 1 to 1000: see prelude/entry.lua
 
-Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer',
-         'done' | 'uncertain' and the id | 'in_flight' | 'handed_over' | 'not_found' | 'unreadable' and
-         why}; where it is done, to the first request also when, us, and the message; to others, what is
-         owed of that
-         uncertain: removed, but an earlier attempt may have delivered it
-Cost     O(log N)
+Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text,
+         {place of the target from 1, when it was cancelled in us, message, ...} of what the caller is told}.
+         The text has a word of each target: done | uncertain (removed, but an earlier attempt may have delivered
+         it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (it is not dead) |
+         unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
+Cost     O(log N) a target
 Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local target, owes = ARGV[4], ARGV[5] == '1'
-local places = {due, relay, leased, dead, refused, parked = parked}
+local operation, issued, deadline, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local owes, tells = tonumber(ARGV[5]), ARGV[6] == '1'
+local filter, max_bytes = filter_of(ARGV[7]), tonumber(ARGV[8])
+local targets = {}
+for at = 9, #ARGV do targets[#targets + 1] = ARGV[at] end
+
+-- What is owed of an answer that was given before.
+local function told_again(answer)
+  local told, at = {}, 0
+  for word in string.gmatch(answer, '%S+') do
+    at = at + 1
+    local id = string.match(word, '^done:?(.*)$') or string.match(word, '^uncertain:?(.*)$')
+    if id then
+      id = id == '' and meant_by(targets[at]) or string.gsub(id, '%%(%x%x)', function(two)
+        return string.char(tonumber(two, 16))
+      end)
+      local when, message = parse_owed(redis.call('HGET', outbox_messages, id))
+      if when then told[#told + 1], told[#told + 2], told[#told + 3] = at, when, message end
+    end
+  end
+  return told
+end
 
 local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then
-  local cancelled = ended[3] and (string.match(ended[3], '^done (.*)$') or string.match(ended[3], '^uncertain (.*)$'))
-  if cancelled then ended[4], ended[5] = parse_owed(redis.call('HGET', outbox_messages, cancelled)) end
+  if ended[3] then ended[4] = tells and told_again(ended[3]) or {} end
   return ended
 end
-local id, name = meant_by(target, holders)
-local entry, answer = entry_of(id, name, places, keys)
-if entry and is_late_for(call, entry, name, issued, fences, fences_old) then return stale(call) end
-if not entry then
-  allow_when_full(tombstones)
-  if is_gone(answer) then
-    fence(call, name, fences)
-    if id and redis.call('ZREM', dead, RECORDLESS .. id) == 1 then
-      redis.call('HDEL', errors, id)
-      answer = 'done ' .. id
-    end
+local places = {due, relay, leased, dead, refused, parked = parked}
+local looked = look_for(targets, call, issued, filter, max_bytes, places, keys)
+if not looked then return stale(call) end
+
+local words, told, owed, fenced = {}, {}, {}, {}
+local recordless = {} -- members of what is dead, and has no record
+local groups, by_name, count = {}, {}, 0 -- what leaves, by where it is, and how: c, or u, see tombstones
+local cache = {}
+
+-- Let an entry leave with those that are in the same place, and leave in the same way.
+local function join_group(place, is_uncertain, id, member)
+  local how = is_uncertain and 'u' or 'c'
+  local name = how .. (place or '')
+  local leaving = by_name[name] or {how = how, place = place, ids = {}, members = {}, shared = {}}
+  if not by_name[name] then
+    by_name[name] = leaving
+    groups[#groups + 1] = leaving
   end
-  return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
+  leaving.ids[#leaving.ids + 1], leaving.members[#leaving.members + 1] = id, member
+  count = count + 1
+  return leaving
 end
 
-local now = math.floor(call.now_us / 1000)
-local record, header_end = entry.record, entry.header_end
-local template = template_of(record, header_end)
-local line = lines_for(record, header_end, templates, {})
-local message = line ~= nil and message_of(record, header_end, id, line) or ''
-local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
+local function note_fence(name)
+  fenced[#fenced + 1], fenced[#fenced + 2] = name, seven_bytes(call.now_us)
+end
 
--- Nothing is rolled back: all that can fail comes before the record goes.
-check_types({tags}, {template_uses, fences, holders})
-if owes then check_types({outbox}, {outbox_messages}) end
-local rotates = is_full(tombstones, tombstones_old, 1)
+-- An entry leaves.
+local function take(at, entry)
+  local id, record, header_end = entry.id, entry.record, entry.header_end
+  local is_uncertain = entry.claim and entry.claim.uncertain
+  local leaving = join_group(entry.place, is_uncertain, id, entry.there)
+  leaving.claimed, leaving.failed = leaving.claimed or entry.claim, leaving.failed or entry.failed
+  local name = template_of(record, header_end)
+  if name then leaving.shared[name] = (leaving.shared[name] or 0) + 1 end
+  note_extras(leaving, id, entry.member, record, header_end)
+  note_fence(id)
+  words[at] = (is_uncertain and 'uncertain' or 'done') .. named_in(targets[at], id)
+  if owes == 0 and not tells then return end
+  local line = lines_for(record, header_end, templates, cache)
+  local message = line ~= nil and message_of(record, header_end, id, line)
+  if not message then return end
+  if owes > 0 then owed[#owed + 1] = {id = id, how = leaving.how, message = message} end
+  if tells then told[#told + 1], told[#told + 2], told[#told + 3] = at, whole(call.now_us), message end
+end
+
+-- There is no entry, or none that can be changed.
+local function pass(at, one)
+  words[at] = one.answer
+  if is_gone(one.answer) then
+    local member = one.member or one.id and RECORDLESS .. one.id
+    if member and redis.call('ZSCORE', dead, member) then
+      recordless[#recordless + 1] = member
+      words[at] = 'done' .. named_in(targets[at], one.id)
+    elseif one.member then
+      words[at] = SKIPPED
+      return
+    end
+    note_fence(one.name)
+  elseif string.find(one.answer, '^unreadable ') then
+    if mode == 'remove' and one.member and redis.call('ZSCORE', dead, one.member) then
+      local claim = parse_claim(redis.call('HGET', claims, one.id))
+      local leaving = join_group(dead, claim.uncertain, one.id, one.member)
+      leaving.claimed, leaving.failed = true, true
+      note_fence(one.id)
+      words[at] = claim.uncertain and 'uncertain' or 'done'
+    else
+      words[at] = 'unreadable' .. quoted(sub(one.answer, 12)) .. named_in(targets[at], one.id)
+    end
+  end
+end
+
+for at, one in ipairs(looked) do
+  if not one.entry then
+    pass(at, one)
+  elseif mode == 'remove' and state_of(one.entry.place, keys) ~= 'DEAD' then
+    words[at] = 'unchanged'
+  else
+    take(at, one.entry)
+  end
+end
+
+-- Nothing is rolled back: all that can fail comes before the first record goes.
+check_types({tags, dead}, {template_uses, fences, holders, errors, claims})
+if owes > 0 then check_types({outbox}, {outbox_messages}) end
+local rotates = count > 0 and is_full(tombstones, tombstones_old, count)
 allow_when_full(tombstones)
 redis.call('ZREM', due, '')
-local leaving = {
-  ids = {id}, place = entry.place, members = {entry.there}, claimed = entry.claim, failed = entry.failed,
-  shared = {},
-}
-if template then leaving.shared[template] = 1 end
-note_extras(leaving, id, entry.member, record, header_end)
-fence(call, id, fences)
-for _, one in ipairs(leaving.keyed or {}) do fence(call, name_of_key(one.key), fences) end
-local reply = end_call(call, (how == 'c' and 'done ' or 'uncertain ') .. id, answers, answers_old, fences,
-  fences_old, meta, {whole(call.now_us), message})
-if owes then owe(outbox, outbox_messages, call, id, how, message, 'cancelled') end
-depart(leaving, how, now, keys)
+for _, leaving in ipairs(groups) do
+  for _, one in ipairs(leaving.keyed or {}) do note_fence(name_of_key(one.key)) end
+end
+if #fenced > 0 then redis.call('HSET', fences, unpack(fenced)) end
+for _, member in ipairs(recordless) do
+  redis.call('ZREM', dead, member)
+  redis.call('HDEL', errors, id_of(member))
+end
+local reply = end_call(call, table.concat(words, ' '), answers, answers_old, fences, fences_old, meta, {told})
+for _, one in ipairs(owed) do
+  owe(outbox, outbox_messages, call, one.id, one.how, one.message, 'cancelled', owes == 2)
+end
+for _, leaving in ipairs(groups) do depart(leaving, leaving.how, math.floor(call.now_us / 1000), keys) end
 past.write(history)
 -- It is done, and its caller is told so, also where he may not begin another generation; whoever
 -- hands over will.

@@ -1,4 +1,4 @@
---[[ reschedule: give an entry that has not left yet another due time; its id stays.
+--[[ reschedule: give entries that have not left yet another due time; their ids stay.
 
 KEYS[1]   due             ZSET  member -> due time, ms
 KEYS[2]   relay           ZSET  member -> due time, ms
@@ -20,59 +20,95 @@ KEYS[17]  fences          HASH  id -> when a call left no entry under it, us
 KEYS[18]  fences_old      HASH  the same, older
 KEYS[19]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
 
-ARGV[1]  operation  names the call
-ARGV[2]  issued     when this request was made, us by Redis's clock
-ARGV[3]  deadline   when the call ends, us by Redis's clock
-ARGV[4]  target     who is meant: see prelude/entry.lua
-ARGV[5]  mode       at | after | by: what `ms` counts from (by: the present due time)
-ARGV[6]  ms         unix time, or milliseconds, negative allowed with `by`
-ARGV[7]  latest     greatest due time allowed, unix ms
+ARGV[1]   operation  names the call
+ARGV[2]   issued     when this request was made, us by Redis's clock
+ARGV[3]   deadline   when the call ends, us by Redis's clock
+ARGV[4]   mode       at | after | by: what `ms` counts from (by: the present due time); now: at once, and through a
+                     pause; retry: at once, and only what is dead
+ARGV[5]   ms         unix time, or milliseconds, negative allowed with `by`; 0 with `now` and `retry`
+ARGV[6]   latest     greatest due time allowed, unix ms
+ARGV[7]   only       earlier | later: no other move; or empty
+ARGV[8]   if_due     the due time that it has to have until now, ms; or empty
+ARGV[9]   filter     what a selection picks by, or empty: see prelude/targets.lua
+ARGV[10]  max_bytes  look at nothing more after so many bytes of records, > 0
+ARGV[11...] targets  who is meant, 1 to 1000: see prelude/entry.lua
 
-Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer',
-         'done' | 'uncertain' and the due time | 'too_late' (past `latest`, nothing was written) |
-         'in_flight' | 'handed_over' | 'not_found' | 'unreadable' and why}
-         uncertain: done, but an earlier attempt may have delivered it
-Cost     O(log N + size of the record)
+Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
+         with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
+         the due time, and the id, if a key was given | too_late (past `latest`) | unchanged (`only` or `if_due` does
+         not hold, or it is not dead) | in_flight | handed_over | not_found | unreadable, why, and that id | skipped (the
+         selection does not mean it any more) | again (it was not looked at)
+Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local target, mode, ms, latest = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
-local places = {due, relay, leased, dead, refused, parked = parked}
+local operation, issued, deadline, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local ms, latest, only, if_due = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
+local filter, max_bytes = filter_of(ARGV[9]), tonumber(ARGV[10])
+local targets = {}
+for at = 11, #ARGV do targets[#targets + 1] = ARGV[at] end
 
 local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
 if not call then return ended end
-
-local function answered(answer)
-  return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
-end
-
-local id, name = meant_by(target, holders)
-local entry, why = entry_of(id, name, places, keys)
-if entry and is_late_for(call, entry, name, issued, fences, fences_old) then return stale(call) end
-if not entry then
-  allow_when_full(records)
-  if is_gone(why) then fence(call, name, fences) end
-  return answered(why)
-end
-local record, header_end = entry.record, entry.header_end
-
-local when, text = tonumber(ms), ms
-if mode == 'after' then
-  when = math.ceil(call.now_us / 1000) + when
-  text = whole(when)
-elseif mode == 'by' then
-  when = math.max(0, due_of(record, header_end) + when)
-  text = whole(when)
-end
-
-local index = sub(record, 2, 2) == 'L' and due or relay
+local places = {due, relay, leased, dead, refused, parked = parked}
+local looked = look_for(targets, call, issued, filter, max_bytes, places, keys)
+if not looked then return stale(call) end
 local promise = promise_of(timer)
 
+-- When an entry is to be due, or nil: it stays as it is.
+local function new_due(entry)
+  local before, when = due_of(entry.record, entry.header_end), ms
+  if if_due and before ~= if_due then return nil end
+  if mode == 'retry' and state_of(entry.place, keys) ~= 'DEAD' then return nil end
+  if mode == 'after' then
+    when = math.ceil(call.now_us / 1000) + ms
+  elseif mode == 'by' then
+    when = math.max(0, before + ms)
+  elseif mode == 'now' or mode == 'retry' then
+    when = math.floor(call.now_us / 1000)
+  end
+  if (only == 'earlier' and when >= before) or (only == 'later' and when <= before) then return nil end
+  return when
+end
+
+-- A record with its new due time, and whether it passes a pause.
+local function moved(entry, text)
+  local record = with_due(entry.record, entry.header_end, text, call.now_us)
+  local at = entry.header_end + 43
+  local flags = string.byte(record, at)
+  local wanted = flags - (flags >= 48 + RUN_NOW and RUN_NOW or 0) + (mode == 'now' and RUN_NOW or 0)
+  return flags == wanted and record or sub(record, 1, at - 1) .. string.char(wanted) .. sub(record, at + 1)
+end
+
+-- What becomes of a target, in a word; and, where it moves, its new due time.
+local function settle(target, one)
+  if not one.entry then
+    if one.member and is_gone(one.answer) then return SKIPPED end
+    local why = string.match(one.answer, '^unreadable (.*)$')
+    return why and 'unreadable' .. quoted(why) .. named_in(target, one.id) or one.answer
+  end
+  local when = new_due(one.entry)
+  if not when then return 'unchanged' end
+  if when > latest then return 'too_late' end
+  return one.entry.claim and one.entry.claim.uncertain and 'uncertain' or 'done', when
+end
+
+local words, earliest = {}, math.huge
 allow_when_full(records)
-if when > latest then return answered('too_late') end
-redis.call('HSET', records, id, with_due(record, header_end, text, call.now_us))
-take_key(record, header_end, id, keys)
-put_back(index, text, entry.place, entry.member, claims, entry.claim, entry.there)
-if entry.failed then redis.call('HDEL', errors, id) end
-wake_for(when, math.floor(call.now_us / 1000), wake, timer, promise)
-return answered((entry.claim and entry.claim.uncertain and 'uncertain ' or 'done ') .. text)
+for at, one in ipairs(looked) do
+  local word, when = settle(targets[at], one)
+  if when then
+    local entry, text = one.entry, whole(when)
+    local index = sub(entry.record, 2, 2) == 'L' and due or relay
+    redis.call('HSET', records, entry.id, moved(entry, text))
+    take_key(entry.record, entry.header_end, entry.id, keys)
+    put_back(index, text, entry.place, entry.member, claims, entry.claim, entry.there)
+    if entry.failed then redis.call('HDEL', errors, entry.id) end
+    earliest = math.min(earliest, when)
+    word = word .. ':' .. text .. named_in(targets[at], entry.id)
+  elseif is_gone(word) then
+    fence(call, one.name, fences)
+  end
+  words[at] = word
+end
+if earliest < math.huge then wake_for(earliest, math.floor(call.now_us / 1000), wake, timer, promise) end
+return end_call(call, table.concat(words, ' '), answers, answers_old, fences, fences_old, meta)

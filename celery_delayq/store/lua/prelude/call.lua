@@ -91,3 +91,8 @@ local function end_call(call, answer, answers, answers_old, fences, fences_old, 
   redis.call('HSET', answers, call.operation, answer)
   return {call.now_us, 'answer', answer, unpack(more or {})}
 end
+
+-- A part of a word of an answer, behind others: answers about many have a word for each, blanks between.
+local function quoted(text)
+  return ':' .. string.gsub(text, '[%c%s:%%]', function(one) return string.format('%%%02X', string.byte(one)) end)
+end

@@ -1,7 +1,7 @@
 --[[ Conflicts: what becomes of a new entry where another has its id, or waits under its key.
 
-What the functions share is `step`: the call, and since when it was issued; keys, places; owes and brought, as
-schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
+What the functions share is `step`: the call, and since when it was issued; keys, places; owes, here and brought,
+as schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
 templates in cache.
 ]]
 -- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
@@ -48,11 +48,6 @@ local function is_late_under(step, key, named)
   if is_key_fenced(step.call, name_of_key(key), step.issued, step.keys.fences, step.keys.fences_old) then return true end
   step.asked[key] = not (named and is_newer(step, named))
   return not step.asked[key]
-end
-
--- An id, in a word.
-local function quoted(id)
-  return ':' .. string.gsub(id, '[%c%s:%%]', function(one) return string.format('%%%02X', string.byte(one)) end)
 end
 
 -- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
@@ -111,6 +106,8 @@ local function displace(step, entry, new)
   }
   local name = template_of(entry.record, entry.header_end)
   if name then leaving.shared[name] = 1 end
+  -- It may be the last that shares its template, and another entry of this call may share that.
+  if name and name ~= name_in(new.body) then step.here[name] = nil end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
   if entry.id == new.id then return depart(leaving, nil, step.now, step.keys) end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'

@@ -8,7 +8,7 @@ kind    L or R, as the record has it; in lower case where it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all
 local LATE_POLICY = 4 -- flag
-local RUN_NOW = 8 -- flag
+local RUN_NOW = 8 -- flag: it passes a pause
 
 -- The lanes in which an entry can be.
 local function lanes_of(record, header_end)
@@ -101,8 +101,8 @@ local function meant_by(target, holders)
   return text, text
 end
 
--- An entry that can still be changed; or nil, and the answer that says why not. All that can fail here comes
--- before the first write: nothing is rolled back. It has
+-- An entry that can still be changed; or nil, the answer that says why not, and one that is in flight. All that
+-- can fail here comes before the first write: nothing is rolled back. It has
 --   id, record, header_end, member
 --   place, score, there   where it is, and what it is there
 --   claim                 what outlives a change, which is what is uncertain
@@ -120,7 +120,7 @@ local function entry_of(id, name, places, keys)
   -- Nobody claims what is in `due`; what its list has refused has an error.
   if entry.place == keys.due and not entry.failed then return entry end
   if entry.place == keys.leased and tonumber(entry.score) > math.floor(clock_us() / 1000) then
-    return nil, 'in_flight'
+    return nil, 'in_flight', entry
   end
   local text = redis.call('HGET', keys.claims, id)
   local claim = (text or entry.place == keys.leased) and parse_claim(text)

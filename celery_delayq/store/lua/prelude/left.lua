@@ -55,8 +55,9 @@ local function note_young(young, recent, id, record, header_end)
     young[#young + 1], young[#young + 2] = id, changed
     local extras = extras_of(record, header_end)
     if extras and extras.key then
-      young.keyed = young.keyed or {}
-      young.keyed[name_of_key(extras.key)] = changed
+      local keyed, name = young.keyed or {}, name_of_key(extras.key)
+      if not keyed[name] or keyed[name] < changed then keyed[name] = changed end
+      young.keyed = keyed
     end
   end
 end
@@ -96,14 +97,14 @@ local function was_handed_over(tombstones, tombstones_old, id)
 end
 
 -- The outbox. REVOKED is owed to whoever waits for a cancelled task's result: its canceller stores it, or,
--- where that was not done when his call must have ended, a scanner does. What is owed:
+-- where that was not done when his call must have ended, a scanner does; or a scanner from now on. What is owed:
 --   1        c, or u: a copy of the task may have been delivered
 --   2..17    when, us, 16 digits
 --   18..20   the length of the reason, 3 digits; it; and the task's message
-local function owe(outbox, outbox_messages, call, id, how, message, reason)
+local function owe(outbox, outbox_messages, call, id, how, message, reason, by_scanner)
   local why = string.format('%03d', #reason) .. reason
   redis.call('HSET', outbox_messages, id, how .. whole(call.now_us) .. why .. message)
-  redis.call('ZADD', outbox, whole(math.floor(call.now_us / 1000) + call.timeout), id)
+  redis.call('ZADD', outbox, whole(math.floor(call.now_us / 1000) + (by_scanner and 0 or call.timeout)), id)
 end
 
 -- When that was, in us, the message, how it was, and why, of what is owed.

@@ -1,0 +1,292 @@
+"""Many tasks at once: what a selection is, and what can be done to it.
+
+select --start--> pages of members --CHUNK at a time--> the scripts of one --> Count
+           the order of insertion up to the start; the cursor stands behind what was dealt with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from celery.app.task import Task
+
+from .. import clock
+from ..clock import DelayInput, TimeInput, When, one_of
+from ..errors import DelayQError, InvalidDueTime, InvalidOption
+from ..revoked import has_backend
+from ..services import Services
+from ..store import (
+    CHUNK,
+    NOW,
+    Change,
+    Chosen,
+    Entries,
+    Met,
+    Place,
+    State,
+    checked_name,
+    target_of_member,
+)
+from .changing import Direction, conditions
+from .count import Count, Tally
+from .cursor import Cursor
+from .task import ScheduledTask
+
+Progress = Callable[[Count], object]
+Steps = Callable[[Entries, list[bytes]], Iterator[list[Change]]]
+
+# States that a dry run counts, as `peek.lua` says them.
+WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
+
+
+class Selection:
+    """Tasks that are picked by what they have in common; :meth:`DelayQ.select` makes one.
+
+    It goes in the order in which they were scheduled, up to its start, which is when it was made.
+    What it means all the while is met exactly once; what is scheduled later, never; what leaves or
+    is changed meanwhile, at most once. Every method begins where the selection does, be it at the
+    first task or at the cursor it was given, and none of them holds Redis for long.
+
+    Attributes:
+        cursor: Text that names how far the last method, or iteration, has come. It can be stored,
+            in a URL as well, and given to ``select`` again, in any process.
+    """
+
+    def __init__(self, services: Services, chosen: Chosen, cursor: str | None = None) -> None:
+        self._services = services
+        self._chosen = chosen
+        started = [one.sieve.start() for one in services.entries.each]
+        begun = Cursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
+        self._begun = begun if cursor is None else Cursor.read(cursor, begun)
+        self._names = [name for name, _ in started]
+        self._at = self._begun
+
+    @property
+    def cursor(self) -> str:
+        return self._at.text
+
+    def __iter__(self) -> Iterator[ScheduledTask]:
+        """The tasks, read page by page."""
+        self._at = self._begun
+        for shard, entries, page in self._pages():
+            for member, entry in entries.chosen(self._chosen, page):
+                self._at = self._begun.behind(shard, Place.of(member))
+                yield ScheduledTask.of(entry, self._services.app)
+            self._at = self._begun.behind(shard, Place.of(page[-1]))
+
+    def count(self, *, progress: Progress | None = None) -> Count:
+        """How many tasks it means; nothing is changed."""
+        if self._chosen.is_found_by_way:
+            return self._count(progress)
+        return self._look(lambda _: True, progress)
+
+    def cancel(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
+        """Cancel them; their results become ``REVOKED``, which scanners store.
+
+        Args:
+            dry_run: Only count; then no result is ``uncertain`` but of those whose lease is over.
+            progress: Called after each step with the count so far.
+
+        Raises:
+            StoreError: Redis cannot be reached, or refuses a step. The error's ``so_far`` is the
+                count of what was done, and :attr:`cursor` stands behind that.
+        """
+        return self._remove(WAITING, dry_run, progress)
+
+    def remove(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
+        """Delete those that are dead, also what cannot be read; the rest as :meth:`cancel`."""
+        return self._remove({"DEAD", "UNREADABLE"}, dry_run, progress, remove=True)
+
+    def reschedule(
+        self,
+        at: TimeInput | None = None,
+        *,
+        after: DelayInput | None = None,
+        by: DelayInput | None = None,
+        only: Direction | None = None,
+        if_due: TimeInput | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Count:
+        """Give them another due time; see :meth:`DelayQ.reschedule`, and :meth:`cancel`.
+
+        Raises:
+            InvalidDueTime: not a time, or past 2255-06-05. Where *by* leads there, the error's
+                ``so_far`` counts those that were moved before.
+        """
+        when = one_of(self._services.timezone, at=at, after=after, by=by)
+        asked = conditions(self._services, only, if_due)
+        if dry_run:
+            return self._look(
+                lambda met: met.state in WAITING and _moves(met, when, asked), progress
+            )
+        return self._change(_moving(self._chosen, when, asked), progress)
+
+    def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
+        """Let them go at once, also through a pause; the rest as :meth:`cancel`."""
+        return self._go("now", WAITING, dry_run, progress)
+
+    def retry(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
+        """Try the hand-over of those that are dead again; the rest as :meth:`cancel`."""
+        return self._go("retry", {"DEAD"}, dry_run, progress)
+
+    def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
+        if dry_run:
+            return self._look(lambda met: met.state in states, progress)
+        return self._change(_moving(self._chosen, NOW, {"mode": mode}), progress)
+
+    def _remove(
+        self, states: set[str], dry_run: bool, progress: Progress | None, *, remove: bool = False
+    ) -> Count:
+        if dry_run:
+            return self._look(lambda met: met.state in states, progress)
+        owes = has_backend(self._services.app)
+
+        def steps(entries: Entries, targets: list[bytes]) -> Iterator[list[Change]]:
+            tells = self._services.hooks.hears_cancelled()
+            return entries.changes.cancel(
+                targets, owes=2 * owes, tells=tells, remove=remove, chosen=self._chosen.text
+            )
+
+        return self._change(steps, progress, owes=owes)
+
+    def _pages(self) -> Iterator[tuple[int, Entries, list[bytes]]]:
+        """The members that may be meant, from where it begins: their shard, its entries, a page."""
+        for shard, entries, behind in self._shards():
+            name, start = self._names[shard], self._begun.starts[shard]
+            for page in entries.sieve.pages(self._chosen, name, start, behind):
+                yield shard, entries, page
+
+    def _shards(self) -> Iterator[tuple[int, Entries, Place]]:
+        """Those that it is not through with, and behind what."""
+        for shard, entries in enumerate(self._services.entries.each):
+            behind = self._begun.place_in(shard)
+            if behind is not None:
+                yield shard, entries, behind
+
+    def _count(self, progress: Progress | None) -> Count:
+        tally = Tally()
+        with _telling_so_far(tally):
+            for shard, entries, behind in self._shards():
+                name, start = self._names[shard], self._begun.starts[shard]
+                for found in entries.sieve.counts(self._chosen, name, start, behind):
+                    tally.add(found)
+                    _report(progress, tally)
+        return tally.count
+
+    def _look(self, would: Callable[[Met], bool], progress: Progress | None) -> Count:
+        tally = Tally()
+        with _telling_so_far(tally):
+            for _, entries, page in self._pages():
+                for met in entries.sieve.peek(self._chosen, page):
+                    tally.met(met.state, would=would(met))
+                _report(progress, tally)
+        return tally.count
+
+    def _change(self, steps: Steps, progress: Progress | None, *, owes: bool = False) -> Count:
+        tally, self._at = Tally(owes=owes), self._begun
+        with _telling_so_far(tally):
+            for shard, entries, page in self._pages():
+                for first in range(0, len(page), CHUNK):
+                    some = page[first : first + CHUNK]
+                    for changes in steps(entries, [target_of_member(one) for one in some]):
+                        self._note(tally, changes)
+                        _report(progress, tally)
+                    self._at = self._begun.behind(shard, Place.of(some[-1]))
+        return tally.count
+
+    def _note(self, tally: Tally, changes: Sequence[Change]) -> None:
+        hooks = self._services.hooks
+        for change in changes:
+            tally.changed(change.outcome)
+            if change.cancelled is not None:
+                hooks.cancelled(change.task_id, change.cancelled.message)
+            if change.due_ms is not None:
+                hooks.rescheduled(change.task_id, change.due_ms)
+        for change in changes:
+            # What cannot be read stays as it is, as it would by itself.
+            if isinstance(change.error, InvalidDueTime):
+                raise change.error
+
+
+def _moving(chosen: Chosen, when: When, how: dict[str, Any]) -> Steps:
+    def steps(entries: Entries, targets: list[bytes]) -> Iterator[list[Change]]:
+        return entries.changes.reschedule(targets, when, chosen=chosen.text, **how)
+
+    return steps
+
+
+def _moves(met: Met, when: When, asked: dict[str, Any]) -> bool:
+    """Whether an entry would be moved, as ``reschedule.lua`` decides it."""
+    if asked["if_due_ms"] not in (None, met.due_ms):
+        return False
+    from_ms = {"at": 0, "after": -(-met.now_us // 1000), "by": met.due_ms}
+    new_ms = max(0, from_ms[when.mode] + when.ms)
+    if asked["only"] == "earlier":
+        return new_ms < met.due_ms
+    return asked["only"] != "later" or new_ms > met.due_ms
+
+
+def _report(progress: Progress | None, tally: Tally) -> None:
+    if progress is not None:
+        progress(tally.count)
+
+
+@contextmanager
+def _telling_so_far(tally: Tally) -> Iterator[None]:
+    try:
+        yield
+    except DelayQError as error:
+        error.so_far = tally.count
+        raise
+
+
+def select(
+    services: Services,
+    *,
+    tag: str | None = None,
+    task: Task | str | None = None,
+    queue: str | None = None,
+    state: State | str | None = None,
+    after_due: TimeInput | None = None,
+    before_due: TimeInput | None = None,
+    everything: bool = False,
+    cursor: str | None = None,
+) -> Selection:
+    """Pick tasks; see :meth:`DelayQ.select`."""
+    given = {one for one in (tag, task, queue, state, after_due, before_due) if one is not None}
+    if not given and everything is not True:
+        raise InvalidOption("all", everything, "True, where nothing else is given to select by")
+    zone = services.timezone
+    chosen = Chosen(
+        tag="" if tag is None else checked_name("tag", tag),
+        task="" if task is None else _task_name(task),
+        queue="" if queue is None else _queue_name(queue),
+        state=None if state is None else _state(state),
+        after_ms=None if after_due is None else clock.at(after_due, zone).ms,
+        before_ms=None if before_due is None else clock.at(before_due, zone).ms,
+    )
+    return Selection(services, chosen, cursor)
+
+
+def _task_name(task: Any) -> str:
+    name = task if isinstance(task, str) else getattr(task, "name", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidOption("task", task, "a task, or a task's name")
+    return name
+
+
+def _queue_name(queue: Any) -> str:
+    if not isinstance(queue, str) or not queue:
+        raise InvalidOption("queue", queue, "a queue's name")
+    return queue
+
+
+def _state(state: Any) -> State:
+    try:
+        return State(state.upper() if isinstance(state, str) else state)
+    except ValueError:
+        names = ", ".join(one.value for one in State)
+        raise InvalidOption("state", state, f"a State, or one of {names}") from None

@@ -1,0 +1,63 @@
+"""What ``schedule_many`` takes: the arguments of a call, and what it has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, Union
+
+from ..clock import DelayInput, TimeInput
+from ..errors import InvalidOption
+from .options import NAMES, Tags
+
+_EXPECTED = "(args, kwargs), and behind them, or by their names, what of an Item it has of its own"
+_PLAIN = 4  # fields before those that are options
+
+
+class Item(NamedTuple):
+    """One call of a bulk. A plain tuple of its first fields, two at least, is as good.
+
+    Attributes:
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        time: Its own due time; a timedelta is from now, all else as for ``at``.
+        task_id: Its own id.
+        key: This and what follows: as for ``delayq.schedule``. ``None`` is as the signature says.
+        conflict: One of the policies.
+        max_wait: Seconds, or a timedelta.
+        tags: A list of text.
+        late: ``run`` or ``skip``.
+        grace: Seconds, or a timedelta.
+    """
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    time: Union[TimeInput, timedelta] | None = None
+    task_id: str | None = None
+    key: str | None = None
+    conflict: str | None = None
+    max_wait: DelayInput | None = None
+    tags: Tags | None = None
+    late: str | None = None
+    grace: DelayInput | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it says of its entry, by the names that options of a call have."""
+        given = zip(NAMES, self[_PLAIN:], strict=True)
+        return {name: value for name, value in given if value is not None}
+
+
+def item_of(given: Any) -> Item:
+    """An item as one of them, or a tuple, has it.
+
+    Raises:
+        InvalidOption: it is none.
+    """
+    try:
+        item = Item(*given)
+    except TypeError:
+        raise InvalidOption("item", given, _EXPECTED) from None
+    if not isinstance(item.args, (list, tuple)) or not isinstance(item.kwargs, Mapping):
+        raise InvalidOption("item", given, _EXPECTED)
+    return item

@@ -1,0 +1,173 @@
+"""The steps that change what is there, one entry or many of them.
+
+cancel, remove, reschedule, run now, retry, each as
+
+targets --CHUNK at a time--> the script --a word of each--> changes
+             ^                  |
+             +----- again ------+      more bytes than one call reads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from ..clock import MAX_DUE_MS, When
+from ..errors import UnreadableRecord
+from .calls import Calls
+from .ids import Target, named, target_of
+from .outcome import Outcome
+from .schedule import too_late
+from .values import Cancelled, Change
+
+CHUNK = 100  # targets of one call: some 5 ms of Redis's time
+MAX_BYTES = 1_000_000  # of their records
+
+# What the scripts answer about a target, beside the outcomes.
+_AGAIN, _SKIPPED, _TOO_LATE = [b"again"], [b"skipped"], [b"too_late"]
+_UNREADABLE = b"unreadable"
+_DONE = (b"done", b"uncertain")
+
+NOW = When("at", 0)  # what is given where the mode says it all
+
+
+class Changes:
+    """Changes entries; shared by the threads of a process.
+
+    Every step is given targets, at least one, and yields what each call of its script made of some
+    of them. None is left out; their order is that of the targets, but for those that take too many
+    bytes.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def cancel(
+        self,
+        targets: Sequence[Target],
+        *,
+        owes: int = 0,
+        tells: bool = True,
+        remove: bool = False,
+        chosen: str = "",
+    ) -> Iterator[list[Change]]:
+        """Remove entries that have not left.
+
+        Args:
+            targets: Who is meant.
+            owes: Whether it is noted that ``REVOKED`` is to be stored for them: 1, by the caller,
+                who says so by :meth:`Entries.settle`, or else by a scanner; 2, by a scanner.
+            tells: Whether their messages are wanted.
+            remove: Only those that are dead.
+            chosen: What the selection that met them picks by: none that it does not mean any more.
+        """
+        asked = {"mode": "remove" if remove else "cancel", "owes": owes, "tells": int(tells)}
+        for some, words, (flat,) in self._ask("cancel", targets, {**asked, "filter": chosen}):
+            told = dict(zip(flat[::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
+            changes = (
+                _read(who, word) or _cancelled(who, word, told.get(at))
+                for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
+                if word != _AGAIN
+            )
+            yield list(changes)
+
+    def reschedule(
+        self,
+        targets: Sequence[Target],
+        when: When,
+        *,
+        mode: str = "",
+        only: str = "",
+        if_due_ms: int | None = None,
+        chosen: str = "",
+    ) -> Iterator[list[Change]]:
+        """Give entries that have not left another due time.
+
+        Args:
+            targets: Who is meant.
+            when: The time.
+            mode: In its place: ``"now"``, at once, and through a pause; ``"retry"``, at once, and
+                only those that are dead.
+            only: ``"earlier"`` or ``"later"``: no other move.
+            if_due_ms: Only where that is the due time until now.
+            chosen: As for :meth:`cancel`.
+        """
+        asked = {
+            "mode": mode or when.mode,
+            "ms": when.ms,
+            "latest": MAX_DUE_MS,
+            "only": only,
+            "if_due": "" if if_due_ms is None else if_due_ms,
+            "filter": chosen,
+        }
+        for some, words, _ in self._ask("reschedule", targets, asked):
+            changes = (
+                _read(who, word) or _moved(who, word, when)
+                for who, word in zip(some, words, strict=True)
+                if word != _AGAIN
+            )
+            yield list(changes)
+
+    def _ask(
+        self, script: str, targets: Sequence[Target], asked: dict[str, Any]
+    ) -> Iterator[tuple[list[Target], list[list[bytes]], list[Any]]]:
+        """Of each call who was looked at, the parts of a word of each, and what else it answers."""
+        left = list(targets)
+        while left:
+            some, left = left[:CHUNK], left[CHUNK:]
+            text, *more = self._calls.call(
+                script, **asked, max_bytes=MAX_BYTES, targets=[target_of(one) for one in some]
+            )
+            words = [word.split(b":") for word in text.split(b" ")]
+            # What is told of them goes by the places of all.
+            yield some, words, more
+            left = [one for one, word in zip(some, words, strict=True) if word == _AGAIN] + left
+
+
+def _read(who: Target, word: Sequence[bytes]) -> Change | None:
+    """What is not an outcome, or not one with more to it."""
+    if word == _SKIPPED:
+        return Change(None, _id_of(who))
+    if word[0] == _UNREADABLE:
+        task_id = _id_of(who, *word[2:])
+        return Change(None, task_id, error=UnreadableRecord(task_id, _text(word[1])))
+    if len(word) == 1 and word != _TOO_LATE and word[0] not in _DONE:
+        return Change(Outcome(_text(word[0])), _id_of(who))
+    return None
+
+
+def _cancelled(who: Target, word: Sequence[bytes], told: tuple[bytes, bytes] | None) -> Change:
+    outcome, task_id = Outcome(_text(word[0])), _id_of(who, *word[1:])
+    return Change(outcome, task_id, cancelled=Cancelled(task_id, outcome, *told) if told else None)
+
+
+def _moved(who: Target, word: Sequence[bytes], when: When) -> Change:
+    if word == _TOO_LATE:
+        return Change(None, _id_of(who), error=too_late(when))
+    return Change(Outcome(_text(word[0])), _id_of(who, *word[2:]), int(word[1]))
+
+
+def only(steps: Iterable[list[Change]]) -> tuple[Outcome, Change]:
+    """What became of the only target.
+
+    Raises:
+        UnreadableRecord: its record cannot be read.
+        InvalidDueTime: it would be due too late.
+    """
+    ((change,),) = steps
+    if change.error is not None:
+        raise change.error
+    assert change.outcome is not None  # noqa: S101 - only a selection means what it does not mean
+    return change.outcome, change
+
+
+def _id_of(who: Target, *told: bytes) -> str:
+    """The id of who is meant; of a key, as the answer has it."""
+    if told:
+        return _text(told[0])
+    return "" if isinstance(who, bytes) and who.startswith(b"k") else named(who)
+
+
+def _text(quoted: bytes) -> str:
+    return unquote_to_bytes(quoted).decode(errors="replace")

@@ -1,0 +1,60 @@
+--[[ peek: what a selection means of what it met, and where that stands.
+
+KEYS[1]   due        ZSET  member -> due time, ms
+KEYS[2]   relay      ZSET  member -> due time, ms
+KEYS[3]   leased     ZSET  member -> lease deadline, ms
+KEYS[4]   dead       ZSET  member -> since when, ms
+KEYS[5]   refused    ZSET  member -> next try, ms
+KEYS[6]   parked     ZSET  lane, due time, kind, member -> 0
+KEYS[7]   records    HASH  id -> record
+KEYS[8]   templates  HASH  name -> template
+KEYS[9]   errors     HASH  id -> what went wrong with it last
+
+ARGV[1]  reads      1: the records are wanted; or 0
+ARGV[2]  filter     what the selection picks by: see prelude/targets.lua
+ARGV[3]  max_bytes  look at nothing more after so many bytes, > 0
+ARGV[4...] members  what it met, 1 to 1000
+
+Returns  {now in us, text, {record, error or '', ...} of those that it means, if they are wanted, in their order,
+         {name, template, ...} they share}. The text has a word of each member: SCHEDULED, PAUSED, IN_FLIGHT (its lease
+         lasts), LAPSED (it is over) or DEAD, then the due time, ms, and header_end | UNREADABLE, it is dead, and cannot
+         be read | skipped | again (it was not looked at)
+Cost     O(log N) a member
+Keeps    changes nothing
+]]
+local reads, filter, max_bytes = ARGV[1] == '1', filter_of(ARGV[2]), tonumber(ARGV[3])
+local places = {due, relay, leased, dead, refused, parked = parked}
+local now_us = clock_us()
+local words, found, brought, bytes = {}, {}, {}, 0
+
+-- Whether a selection means what cannot be read: by nothing but that it is dead.
+local asks_for_dead = filter.state == 'DEAD'
+  and not (filter.task or filter.queue or filter.tag or filter.after or filter.before)
+
+local function read(id, record)
+  if not reads then return end
+  found[#found + 1], found[#found + 2] = record or '', redis.call('HGET', errors, id) or ''
+end
+
+local function word_of(member)
+  local id = id_of(member)
+  local record = redis.call('HGET', records, id)
+  bytes = bytes + #(record or '')
+  local header_end = header_end_of(record)
+  if not header_end then
+    if not asks_for_dead or not redis.call('ZSCORE', dead, member) then return SKIPPED end
+    read(id, record)
+    return 'UNREADABLE'
+  end
+  local entry = {record = record, header_end = header_end, member = member_of(record, header_end, id)}
+  entry.place, entry.score = place_of(places, entry.member, record, header_end)
+  if not is_meant(entry, member, filter, keys) then return SKIPPED end
+  read(id, record)
+  if reads then bytes = bytes + (bring(templates, template_of(record, header_end), brought) or 0) end
+  local state = state_of(entry.place, keys)
+  if entry.place == leased and tonumber(entry.score) <= now_us / 1000 then state = 'LAPSED' end
+  return state .. ':' .. whole(due_of(record, header_end)) .. ':' .. header_end
+end
+
+for at = 4, #ARGV do words[#words + 1] = bytes < max_bytes and word_of(ARGV[at]) or 'again' end
+return {now_us, table.concat(words, ' '), found, brought}

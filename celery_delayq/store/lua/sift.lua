@@ -1,0 +1,57 @@
+--[[ sift: a step of the search for what a selection means; whether it still does, is asked when it is dealt with.
+
+KEYS[1]  records  HASH  id -> record
+KEYS[2]  tags     ZSET  tag, NUL, member -> 0
+KEYS[3]  leased   ZSET  member -> lease deadline, ms
+KEYS[4]  dead     ZSET  member -> since when, ms
+KEYS[5]  parked   ZSET  lane, due time, kind, member -> 0
+KEYS[6]  meta     HASH  store -> names this store; seq -> last insertion number
+
+ARGV[1]  way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
+                 records, leased, dead, parked
+ARGV[2]  cursor  of a way without order: 0 to begin, and then what the step before gave
+ARGV[3]  count   about how many entries to look at, 1..1000
+ARGV[4]  after   only those of a later insertion number, -1 for the first
+ARGV[5]  upto    and none of a later one than this
+ARGV[6]  filter  what the selection picks by: see prelude/targets.lua; state and tag are not asked for here
+
+Returns  {name of the store or '', last insertion number, the next cursor, 0 when that was all, how many bytes
+         were read, or the count, {member, ...}}; without order some members come twice; insertion numbers are counted without
+         the last bit, which tells the size
+Cost     O(log N + count)
+Keeps    changes nothing; what is there all the while is found, and by way of `tag` once
+]]
+local way, cursor, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local after, upto, filter = tonumber(ARGV[4]), tonumber(ARGV[5]), filter_of(ARGV[6])
+
+local found, bytes = {}, 0
+
+local function take(member)
+  local serial = serial_of(member)
+  if serial > after and serial <= upto then found[#found + 1] = member end
+  bytes = bytes + #member
+end
+
+local known = redis.call('HMGET', meta, 'store', 'seq')
+if way == 'tag' or way == 'count' then
+  local prefix = filter.tag .. '\0'
+  local first, last = '[' .. prefix .. six_bytes((after + 1) * 2), '(' .. prefix .. six_bytes((upto + 1) * 2)
+  if way == 'count' then return {known[1] or '', 0, '0', redis.call('ZLEXCOUNT', tags, first, last), {}} end
+  local rows = redis.call('ZRANGEBYLEX', tags, first, last, 'LIMIT', 0, count)
+  for _, row in ipairs(rows) do take(sub(row, #prefix + 1)) end
+  cursor = #rows < count and '0' or '1'
+elseif way == 'records' then
+  local step = redis.call('HSCAN', records, cursor, 'COUNT', count)
+  cursor = step[1]
+  for at = 1, #step[2], 2 do
+    local id, record = step[2][at], step[2][at + 1]
+    local header_end = header_end_of(record)
+    if header_end and has_selected(filter, record, header_end) then take(member_of(record, header_end, id)) end
+    bytes = bytes + #record
+  end
+elseif way ~= 'start' then
+  local step = redis.call('ZSCAN', ({leased = leased, dead = dead, parked = parked})[way], cursor, 'COUNT', count)
+  cursor = step[1]
+  for at = 1, #step[2], 2 do take(way == 'parked' and sub(step[2][at], 16) or step[2][at]) end
+end
+return {known[1] or '', tonumber(known[2]) or 0, cursor, bytes, found}

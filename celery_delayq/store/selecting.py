@@ -1,0 +1,256 @@
+"""What a selection means: found step by step, in the order of insertion.
+
+    by tag        pages of `tags`, which is in that order
+    else          passes over `records` (`leased`, `dead`, `parked`, where the state says so), which
+                  have no order: each gives the first MOST entries behind the one before
+
+What is found is asked once more whether it is meant, by the step that deals with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import StoreDiffers
+from .calls import Member
+from .record import LABEL_BYTES, Record, labels_for
+from .scripts import Scripts
+from .values import State
+
+PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
+FIRST = 20  # entries that the first step of a pass looks at: they may be large
+PASS_BYTES = 1_000_000  # that a step of a pass reads, about
+MOST = 100_000  # members that are remembered of a pass
+PEEK_BYTES = 1_000_000  # of records that are read at a time
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a selection picks by; times in ms."""
+
+    tag: str = ""
+    task: str = ""
+    queue: str = ""
+    state: State | None = None
+    after_ms: int | None = None
+    before_ms: int | None = None
+
+    @property
+    def text(self) -> str:
+        """As scripts take it; see ``lua/prelude/targets.lua``."""
+        labels = labels_for(self.task, self.queue)[1:]
+        task = labels[:LABEL_BYTES].hex() if self.task else "-"
+        queue = labels[LABEL_BYTES:].hex() if self.queue else "-"
+        state = self.state.value if self.state else "-"
+        times = ("-" if one is None else str(one) for one in (self.after_ms, self.before_ms))
+        words = (*times, state, task, queue)
+        return " ".join((*words, self.tag) if self.tag else words)
+
+    @property
+    def digest(self) -> str:
+        """Tells it from others."""
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()[:16]
+
+    @property
+    def is_found_by_way(self) -> bool:
+        """Whether all that is found on the way is meant, as far as the tags are in order."""
+        if self.tag:
+            return self == Chosen(tag=self.tag)
+        return self.state is None
+
+    @property
+    def way(self) -> str:
+        """How it is searched for; see ``sift.lua``."""
+        if self.tag:
+            return "tag"
+        ways = {State.IN_FLIGHT: "leased", State.DEAD: "dead", State.PAUSED: "parked"}
+        return ways.get(self.state, "records") if self.state else "records"
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """How far a selection has come: behind this insertion number.
+
+    ``task_id``: only of what lost its record, and its number with it: those have 0.
+    """
+
+    number: int = -1
+    task_id: str = ""
+
+    @classmethod
+    def of(cls, member: bytes) -> Place:
+        # The last bit only tells the size.
+        number = int.from_bytes(member[:6], "big") // 2
+        return cls(number, "" if number else member[6:].decode(errors="replace"))
+
+
+@dataclass(frozen=True)
+class Met:
+    """What a selection met.
+
+    ``state``: as ``peek.lua`` has it; ``record``: empty where it was not asked for, or is gone.
+    """
+
+    member: bytes
+    state: str
+    due_ms: int
+    now_us: int
+    record: Record | None = None
+    template: bytes | None = None
+    error: str = ""
+
+
+class Sieve:
+    """The steps of a selection on one shard, that change nothing."""
+
+    def __init__(self, scripts: Scripts, member: Member) -> None:
+        self._scripts = scripts
+        self._member = member
+
+    def start(self) -> tuple[str, int]:
+        """The store's name, and the last insertion number there is."""
+        store, seq, *_ = self._sift("start")
+        if not store:
+            self._member.join()
+            store, seq, *_ = self._sift("start")
+        return store.decode(), seq
+
+    def pages(self, chosen: Chosen, store: str, start: int, behind: Place) -> Iterator[list[bytes]]:
+        """Members that may be meant, in their order, from *behind* a place up to *start*.
+
+        Raises:
+            StoreDiffers: the store was emptied, and is another one now.
+        """
+        if chosen.way == "tag":
+            return self._tagged(chosen, store, start, behind)
+        return self._passes(chosen, store, start, behind)
+
+    def counts(self, chosen: Chosen, store: str, start: int, behind: Place) -> Iterator[int]:
+        """How many are found, part by part, where :attr:`Chosen.is_found_by_way`."""
+        if chosen.tag:
+            asked = {"after": behind.number, "upto": start, "filter": chosen.text}
+            yield self._step(store, "count", **asked)[1]
+            return
+        met: set[int] = set()  # numbers, which take less than members
+        for members in self._scan(chosen, store, behind, [start]):
+            before = len(met)
+            met.update(Place.of(member).number for member in members)
+            yield len(met) - before
+
+    def _tagged(
+        self, chosen: Chosen, store: str, start: int, behind: Place
+    ) -> Iterator[list[bytes]]:
+        cursor = b"1"
+        while cursor != b"0":
+            cursor, _, found = self._step(
+                store, "tag", count=PAGE, after=behind.number, upto=start, filter=chosen.text
+            )
+            if found:
+                yield _once(found)
+                behind = Place.of(found[-1])
+
+    def _passes(
+        self, chosen: Chosen, store: str, start: int, behind: Place
+    ) -> Iterator[list[bytes]]:
+        for members in self._each_pass(chosen, store, start, behind):
+            for first in range(0, len(members), PAGE):
+                yield members[first : first + PAGE]
+
+    def _each_pass(
+        self, chosen: Chosen, store: str, start: int, behind: Place
+    ) -> Iterator[list[bytes]]:
+        is_full = True
+        while is_full:
+            members = self._pass(chosen, store, start, behind)
+            is_full = len(members) == MOST
+            if members:
+                yield members
+                behind = Place.of(members[-1])
+
+    def _pass(self, chosen: Chosen, store: str, start: int, behind: Place) -> list[bytes]:
+        """The first MOST members behind a place, in their order."""
+        found: dict[Place, bytes] = {}
+        last = [start]
+        for members in self._scan(chosen, store, behind, last):
+            places = ((Place.of(member), member) for member in members)
+            found.update((place, member) for place, member in places if place > behind)
+            if len(found) > 2 * MOST:
+                found = {place: found[place] for place in heapq.nsmallest(MOST, found)}
+                last[0] = max(found).number
+        return [found[place] for place in sorted(found)[:MOST]]
+
+    def _scan(
+        self, chosen: Chosen, store: str, behind: Place, last: Sequence[int]
+    ) -> Iterator[list[bytes]]:
+        """All that is found on a way without order, up to *last*; some of it comes twice."""
+        cursor, count = b"", FIRST
+        while cursor != b"0":
+            cursor, size, members = self._step(
+                store,
+                chosen.way,
+                cursor=cursor or b"0",
+                count=count,
+                # Those without a number share 0, and are told apart by the caller.
+                after=behind.number - (behind.number == 0),
+                upto=last[0],
+                filter=chosen.text,
+            )
+            yield members
+            wanted = min(2 * count, count * PASS_BYTES // max(size, 1))
+            count = max(1, min(PAGE, wanted))
+
+    def _step(self, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
+        name, _, cursor, size, found = self._sift(way, **asked)
+        if name.decode() != store:
+            raise StoreDiffers("name", name.decode(), store)
+        return cursor, size, found
+
+    def _sift(self, way: str, **asked: Any) -> Any:
+        usual = {"cursor": "0", "count": PAGE, "after": -1, "upto": -1, "filter": ""}
+        return self._scripts.call("sift", way=way, **{**usual, **asked})
+
+    def peek(
+        self, chosen: Chosen, members: Sequence[bytes], *, reads: bool = False
+    ) -> Iterator[Met]:
+        """Those of *members* that are meant, in their order; with their records, if *reads*."""
+        left = list(members)
+        while left:
+            now_us, text, flat, shared = self._scripts.call(
+                "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=left
+            )
+            templates = dict(zip(shared[::2], shared[1::2], strict=True))
+            rows = iter(zip(flat[::2], flat[1::2], strict=True))
+            words = text.decode().split()
+            for member, word in zip(left, words, strict=True):
+                if word not in ("skipped", "again"):
+                    read = next(rows) if reads else (b"", b"")
+                    yield _met(member, word, now_us, read, templates)
+            left = left[len(words) - words.count("again") :]
+
+
+def _once(members: Sequence[bytes]) -> list[bytes]:
+    """Each number once: a script that was stopped may have left a member with another last bit."""
+    return list({Place.of(member): member for member in members}.values())
+
+
+def _met(
+    member: bytes,
+    word: str,
+    now_us: int,
+    read: tuple[bytes, bytes],
+    templates: dict[bytes, bytes],
+) -> Met:
+    state, *numbers = word.split(":")
+    error = read[1].decode(errors="replace")
+    if not numbers:
+        return Met(member, state, 0, now_us, error=error)
+    due_ms, header_end = map(int, numbers)
+    if not read[0]:
+        return Met(member, state, due_ms, now_us)
+    record = Record(read[0], header_end)
+    template = templates.get(record.name) if record.name else None
+    return Met(member, state, due_ms, now_us, record, template, error)

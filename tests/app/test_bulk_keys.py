@@ -1,0 +1,190 @@
+"""`schedule_many`: keys, tags and policies of items, in both ways in which it makes messages."""
+
+import pytest
+from celery import states
+
+from celery_delayq import AlreadyScheduled, Item
+from celery_delayq.errors import InvalidOption
+from tests.app.bulk import plain_task
+from tests.app.conflicts import owed, told, waiting
+from tests.app.support import FAR
+from tests.app.test_entry_options import terms
+from tests.support.shards import with_one_shard
+
+pytestmark = with_one_shard
+
+LATER = FAR + 60
+WAYS = ["made of one another", "made by Celery"]
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
+
+
+@pytest.fixture
+def remind(app):
+    return plain_task(app)
+
+
+@pytest.fixture(params=WAYS)
+def signature(request, remind, made_by_celery):
+    """Of one or two bulks; of each all items but two are made of those, or none."""
+    slow = request.param == "made by Celery"
+    yield remind.s().set(argsrepr="hidden") if slow else remind.s()
+    assert (len(made_by_celery) not in (2, 4)) == slow
+
+
+def numbered(count, **own):
+    return [Item((number,), {}, **own) for number in range(count)]
+
+
+OF_ITEMS = [
+    {},
+    {"key": "k1"},
+    {"tags": ["a"]},
+    {"key": "k2", "tags": ["b", "c", "b"], "late": "skip", "grace": 1.5},
+    {"key": "k3", "conflict": "debounce", "max_wait": 5},
+    {"tags": []},
+]
+KINDS = {
+    "by their names": [Item((number,), {}, **own) for number, own in enumerate(OF_ITEMS)],
+    "in their places": [
+        ((number,), {}, *Item((), {}, **own)[2:]) for number, own in enumerate(OF_ITEMS)
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_items_have_what_they_bring_and_else_what_the_signature_has(delayq, signature, kind):
+    bulk = delayq.schedule_many(signature.set(delayq_tags=["all"]), KINDS[kind], at=FAR)
+
+    assert [terms(delayq, one) for one in bulk.ids] == [
+        ("", ("all",), None),
+        ("k1", ("all",), None),
+        ("", ("a",), None),
+        ("k2", ("b", "c"), 1500),
+        ("k3", ("all",), None),
+        ("", (), None),
+    ]
+
+
+def test_a_task_s_attributes_hold_for_items(app, delayq, made_by_celery):
+    task = plain_task(app, delayq_tags=["task"], delayq_late="skip", delayq_grace=5)
+
+    bulk = delayq.schedule_many(task, [*numbered(4), Item((), {}, late="run")], at=FAR)
+
+    assert [terms(delayq, one) for one in bulk.ids] == [
+        *[("", ("task",), 5000)] * 4,
+        ("", ("task",), None),
+    ]
+    assert len(made_by_celery) == 2
+
+
+def test_a_wrong_option_for_all_is_raised_before_anything_is_written(remind, delayq, redis):
+    with pytest.raises(InvalidOption, match="delayq_tags is 'x'"):
+        delayq.schedule_many(remind.s().set(delayq_tags="x"), numbered(3), at=FAR)
+
+    assert redis.keys() == []
+
+
+def test_a_key_that_is_taken_refuses_its_item_alone(delayq, signature):
+    holder = delayq.schedule(signature, at=FAR, key="k")
+    items = [*numbered(3), Item((3,), {}, key="k"), *numbered(3)]
+
+    bulk = delayq.schedule_many(signature, items, at=FAR)
+
+    [(place, error)] = bulk.refused.items()
+    assert (place, type(error), error.holder) == (3, AlreadyScheduled, holder.id)
+    assert bulk.ids[3] is None
+    assert not bulk
+    assert (bulk.scheduled, bulk.existed) == (6, set())
+
+
+def test_where_a_task_is_kept_its_id_stands_in_the_item_s_place(delayq, signature, redis):
+    holder = delayq.schedule(signature, at=FAR, key="k")
+    items = [*numbered(3), Item((3,), {}, key="k", conflict="keep"), *numbered(3)]
+
+    bulk = delayq.schedule_many(signature, items, at=FAR)
+
+    assert bulk.ids[3] == holder.id
+    assert bulk.existed == {3}
+    assert bulk.refused == {}
+    assert bulk
+    assert bulk.scheduled == 6
+    assert repr(bulk) == "<Bulk: 6 scheduled, 1 existed, 0 refused>"
+    assert len(waiting(delayq)) == 7
+    assert redis.info("keyspace").keys() == {"db0"}
+
+
+def test_an_id_that_an_item_brings_is_revoked_where_another_task_is_kept(app, delayq, signature):
+    holder = delayq.schedule(signature, at=FAR, key="k")
+    items = [*numbered(4), Item((4,), {}, task_id="mine", key="k", conflict="keep")]
+
+    bulk = delayq.schedule_many(signature, items, at=FAR)
+
+    assert bulk.ids[4] == holder.id
+    assert told("mine", app) == (states.REVOKED, f"kept {holder.id}")
+
+
+def test_items_of_ids_that_wait_already_are_no_mistake_where_they_are_kept(delayq, signature):
+    items = [Item((number,), {}, task_id=f"id-{number}", conflict="keep") for number in range(5)]
+    delayq.schedule_many(signature, items[:3], at=FAR)
+
+    bulk = delayq.schedule_many(signature, items, at=LATER)
+
+    assert bulk.ids == [f"id-{number}" for number in range(5)]
+    assert bulk.existed == {0, 1, 2}
+    assert all(delayq.result(task_id).state == "SCHEDULED" for task_id in bulk.ids)
+
+
+def test_what_items_replace_is_revoked(app, delayq, signature, redis):
+    items = [Item((number,), {}, key=str(number), conflict="replace") for number in range(5)]
+    first = delayq.schedule_many(signature, items, at=FAR)
+
+    second = delayq.schedule_many(signature, items, at=LATER)
+
+    assert [told(one, app) for one in first.ids] == [
+        (states.REVOKED, f"replaced by {other}") for other in second.ids
+    ]
+    assert waiting(delayq).keys() == set(second.ids)
+    assert owed(redis) == 0
+
+
+@pytest.mark.parametrize("conflict", ["replace", "debounce"])
+def test_of_450_items_under_one_key_the_last_waits(app, delayq, signature, redis, conflict):
+    items = numbered(450, key="k", conflict=conflict)
+
+    bulk = delayq.schedule_many(signature, items, at=FAR)
+
+    assert bulk.scheduled == 450
+    assert waiting(delayq) == {bulk.ids[-1]: (449,)}
+    assert [told(one, app)[1] for one in bulk.ids[:-1]] == [
+        f"replaced by {other}" for other in bulk.ids[1:]
+    ]
+    assert owed(redis) == 0
+    assert redis.hlen("{delayq:0}:records") == redis.zcard("{delayq:0}:due") == 1
+
+
+def test_of_450_items_under_one_key_the_first_waits_where_it_is_kept(delayq, signature):
+    bulk = delayq.schedule_many(signature, numbered(450, key="k", conflict="keep"), at=FAR)
+
+    assert waiting(delayq) == {bulk.ids[0]: (0,)}
+    assert set(bulk.ids) == {bulk.ids[0]}
+    assert bulk.existed == set(range(1, 450))
+
+
+def test_of_450_items_under_one_key_the_first_waits_where_the_others_are_refused(delayq, signature):
+    bulk = delayq.schedule_many(signature, numbered(450, key="k"), at=FAR)
+
+    assert waiting(delayq) == {bulk.ids[0]: (0,)}
+    assert bulk.refused.keys() == set(range(1, 450))
+    assert {error.holder for error in bulk.refused.values()} == {bulk.ids[0]}
+
+
+def test_where_tasks_are_always_eager_none_existed(app, delayq, remind):
+    app.conf.task_always_eager = True
+
+    bulk = delayq.schedule_many(remind, numbered(3, key="k", conflict="keep"), at=FAR)
+
+    assert (bulk.scheduled, bulk.existed) == (3, set())

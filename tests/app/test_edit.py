@@ -1,0 +1,539 @@
+"""`delayq.edit`: what is sent is what a plain call with the new values would have sent."""
+
+import hashlib
+import hmac
+import json
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+from celery import chain, chord, group
+from kombu import Queue, serialization
+from kombu.serialization import registry
+
+from celery_delayq import Outcome, State
+from celery_delayq.errors import InvalidDueTime, InvalidOption, MessageTooLarge, NotATask
+from celery_delayq.message.shown import is_celery_s
+from celery_delayq.store import ShardedEntries
+from tests.app.support import (
+    FAR,
+    LONG_AGO,
+    comparable,
+    envelope,
+    hand_over_until_dead,
+    only_message,
+    templates,
+)
+
+UTC = timezone.utc
+
+
+def sent_plainly(redis, call):
+    """(list, message) of what Celery sends for a call, without what differs each time."""
+    call()
+    key, raw = only_message(redis)
+    redis.delete(key)
+    return key, comparable(raw)
+
+
+def handed_over(delayq, redis):
+    delayq.hand_over()
+    key, raw = only_message(redis)
+    return key, comparable(raw)
+
+
+WAYS = {
+    "plain": {},
+    "compressed": {"compression": "zlib"},
+    "msgpack": {"serializer": "msgpack"},
+    "pickle": {"serializer": "pickle"},
+    "own argsrepr": {"argsrepr": "(***)", "kwargsrepr": "{***}"},
+    "links": {"link": "add", "link_error": "add", "headers": {"mine": 1}},
+    "priority": {"priority": 6},
+    "once": {"delayq_once": True},
+}
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["whole", "template"])
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_sent_is_what_a_call_with_these_arguments_sends(
+    delayq_app, url, redis, *, protocol, way, shared
+):
+    app = delayq_app(
+        url,
+        task_protocol=protocol,
+        accept_content=["json", "msgpack", "pickle"],
+        broker_transport_options={"priority_steps": [0, 3, 6, 9]},
+    )
+
+    @app.task(name="add")
+    def add(x, y=0):
+        return x + y
+
+    options = {**WAYS[way], "task_id": "a"}
+    for link in ("link", "link_error"):
+        if link in options:
+            options[link] = add.s(3)
+    new = (("ü", 2**60, [1, {"x": None}])[:2], {})
+    expected = sent_plainly(redis, lambda: add.apply_async(*new, **options))
+    for _ in range(2 if shared else 1):  # a message is sent for the first time
+        app.delayq.cancel("a")
+        add.apply_async((1,), {"y": 2}, delayq_at=LONG_AGO, **options)
+
+    assert app.delayq.edit("a", args=new[0], kwargs=new[1]) is Outcome.DONE
+
+    assert handed_over(app.delayq, redis) == expected
+    assert templates(redis) == (0, 0)
+
+
+def test_only_what_is_given_changes(app, add, delayq):
+    add.apply_async((1,), {"y": 2}, task_id="a", priority=4, expires=60, delayq_at=FAR)
+    before = envelope(delayq, "a").raw
+    same = json.dumps([[1], {"y": 2}])
+
+    assert delayq.edit("a", args=[5])
+    assert (delayq.get("a").args, delayq.get("a").kwargs) == ((5,), {"y": 2})
+    assert delayq.edit("a", kwargs={})
+    assert (delayq.get("a").args, delayq.get("a").kwargs) == ((5,), {})
+    assert delayq.edit("a", args=[1], kwargs={"y": 2})
+
+    after = envelope(delayq, "a").raw
+    assert json.dumps([delayq.get("a").args, delayq.get("a").kwargs]) == same
+    # A tuple is shown as it was given: as a list now.
+    assert after["headers"].pop("argsrepr") == "[1]"
+    assert before["headers"].pop("argsrepr") == "(1,)"
+    for one in (before, after):
+        one["properties"].pop("delivery_tag")
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("queue", "key"),
+    [("celery", "celery\x06\x163"), ("mail", "mail\x06\x163")],
+)
+def test_a_new_priority_changes_the_list(add, delayq, redis, queue, key):
+    result = add.apply_async((1,), queue=queue, delayq_at=LONG_AGO)
+
+    assert delayq.edit(result, priority=4)
+
+    delayq.hand_over()
+    found, raw = only_message(redis)
+    assert (found.decode(), json.loads(raw)["properties"]["priority"]) == (key, 4)
+
+
+def test_no_priority_is_the_broker_s_default(app, add, delayq, redis):
+    result = add.apply_async((1,), priority=9, delayq_at=LONG_AGO)
+
+    assert delayq.edit(result, priority=None)
+
+    delayq.hand_over()
+    found, raw = only_message(redis)
+    assert (found, json.loads(raw)["properties"]["priority"]) == (b"celery", 0)
+
+
+def test_a_prefix_of_all_keys_stays_in_the_list(delayq_app, url, redis):
+    app = delayq_app(url, broker_transport_options={"global_keyprefix": "p:"})
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+
+    assert app.delayq.edit("a", priority=6)
+
+    app.delayq.hand_over()
+    assert only_message(redis)[0] == b"p:celery\x06\x166"
+
+
+# Expiry.
+
+
+def expiry(delayq, task_id):
+    text = envelope(delayq, task_id).headers["expires"]
+    return None if text is None else datetime.fromisoformat(text)
+
+
+@pytest.mark.parametrize("seconds", [60, 0.5, timedelta(minutes=1), -5, 0])
+@pytest.mark.parametrize("before", [None, 5, datetime(2150, 1, 1, tzinfo=UTC)])
+def test_a_relative_expiry_counts_from_the_due_time_and_follows_it(add, delayq, seconds, before):
+    result = add.apply_async((1,), expires=before, delayq_at=FAR)
+    span = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+
+    assert delayq.edit(result, expires=seconds)
+
+    assert expiry(delayq, result.id) == datetime.fromtimestamp(FAR, UTC) + span
+    delayq.reschedule(result, by=3600)
+    delayq.edit(result, args=[2])
+    assert expiry(delayq, result.id) == datetime.fromtimestamp(FAR + 3600, UTC) + span
+
+
+@pytest.mark.parametrize("given", [datetime(2150, 1, 1, tzinfo=UTC), "2150-01-01T00:00:00Z"])
+@pytest.mark.parametrize("before", [None, 5])
+def test_an_absolute_expiry_stays_where_it_is(add, delayq, given, before):
+    result = add.apply_async((1,), expires=before, delayq_at=FAR)
+
+    assert delayq.edit(result, expires=given)
+
+    delayq.reschedule(result, by=3600)
+    assert expiry(delayq, result.id) == datetime(2150, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("before", [5, datetime(2150, 1, 1, tzinfo=UTC)])
+def test_an_expiry_can_be_taken_away(add, delayq, before):
+    result = add.apply_async((1,), expires=before, delayq_at=FAR)
+
+    assert delayq.edit(result, expires=None)
+
+    assert expiry(delayq, result.id) is None
+
+
+def test_an_expiry_of_protocol_1_stands_in_the_body(delayq_app, url, redis):
+    app = delayq_app(url, task_protocol=1)
+    app.send_task("t", (1,), task_id="a", delayq_at=LONG_AGO)
+
+    assert app.delayq.edit("a", expires=60)
+
+    app.delayq.hand_over()
+    message = json.loads(only_message(redis)[1])
+    body = serialization.loads(
+        __import__("base64").b64decode(message["body"]), "application/json", "utf-8"
+    )
+    assert datetime.fromisoformat(body["expires"]) == datetime.fromtimestamp(LONG_AGO + 60, UTC)
+    assert "delayq_expires_ms" not in message["headers"]
+
+
+def test_a_far_expiry_is_the_last_day_there_is(add, delayq):
+    result = add.apply_async((1,), delayq_at=FAR)
+
+    assert delayq.edit(result, expires=1e300)
+
+    assert expiry(delayq, result.id).year == 9999
+
+
+# What a process shows of arguments.
+
+
+def shown(delayq, task_id):
+    headers = envelope(delayq, task_id).headers
+    return headers["argsrepr"], headers["kwargsrepr"]
+
+
+def test_what_a_caller_hides_stays_hidden(add, delayq):
+    result = add.apply_async(("s3cret",), argsrepr="(***)", delayq_at=FAR)
+
+    delayq.edit(result, args=["n3w"], kwargs={"y": 1})
+
+    assert shown(delayq, result.id) == ("(***)", "{'y': 1}")
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        (1, (2, [3]), {"x": (4,)}),
+        [1],
+        ("a" * 5000, (1,)),
+        [["b" * 2000] * 3, "c" * 900],
+        (Decimal("1.5"), "…", "(,)"),
+    ],
+)
+def test_what_celery_showed_is_shown_anew(add, delayq, old):
+    result = add.apply_async(old[:1] if len(old) == 1 else (list(old),), delayq_at=FAR)
+
+    delayq.edit(result, args=("new",))
+
+    assert shown(delayq, result.id) == ("('new',)", "{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "made", "is_so"),
+    [
+        ("(1,)", "[1]", True),
+        ("(1, (2,))", "[1, [2]]", True),
+        ("(***)", "[1]", False),
+        ("...", "[" + "x" * 500 + "...]", False),
+        ("(...)", "[" + "x" * 500 + "...]", False),
+        ("(" + "x" * 499 + "...)", "[" + "x" * 500 + "...]", True),
+        ("(" + "y" * 499 + "...)", "[" + "x" * 500 + "...]", False),
+        (None, "[1]", False),
+        (5, "[1]", False),
+    ],
+)
+def test_a_text_of_the_caller_s_own_is_told_from_celery_s(text, made, is_so):
+    assert is_celery_s(text, made) is is_so
+
+
+# Arguments that do not fit.
+
+
+@pytest.mark.parametrize(
+    "changes", [{"args": (1, 2, 3)}, {"kwargs": {"z": 1}}, {"args": ()}, {"kwargs": {"x": 1}}]
+)
+def test_arguments_are_checked_against_the_task_as_of_a_call(add, delayq, changes):
+    result = add.delay_until(FAR, 1)
+    before = delayq.get(result)
+
+    with pytest.raises(TypeError, match=r"add\(\) "):
+        delayq.edit(result, **changes)
+
+    assert delayq.get(result) == before
+
+
+def test_a_task_without_typing_is_not_checked(app, delayq):
+    @app.task(name="free", typing=False)
+    def free(x):
+        return x
+
+    result = free.delay_until(FAR, 1)
+    assert delayq.edit(result, args=[1, 2, 3])
+
+
+def test_a_task_that_this_process_does_not_know_is_not_checked(app, delayq):
+    app.send_task("elsewhere", (1,), task_id="a", delayq_at=FAR)
+    assert delayq.edit("a", args=[1, 2, 3])
+
+
+def test_what_no_serializer_takes_is_refused_and_nothing_is_changed(add, delayq):
+    result = add.delay_until(FAR, 1)
+    before = delayq.get(result)
+
+    with pytest.raises(Exception, match="not JSON serializable"):
+        delayq.edit(result, args=[object()])
+
+    assert delayq.get(result) == before
+
+
+BAD = {
+    "nothing": ({}, "edit is None; expected one of args, kwargs, priority, expires"),
+    "args text": ({"args": "ab"}, "args is 'ab'; expected a list or a tuple"),
+    "args none": ({"args": None}, "args is None; expected a list or a tuple"),
+    "kwargs list": ({"kwargs": []}, "kwargs is []; expected a mapping"),
+    "priority low": ({"priority": -1}, "priority is -1; expected a whole number from 0 to 255"),
+    "priority high": ({"priority": 256}, "priority is 256; expected a whole number from 0 to"),
+    "priority true": ({"priority": True}, "priority is True; expected a whole number"),
+    "priority text": ({"priority": "5"}, "priority is '5'; expected a whole number"),
+    "expires true": ({"expires": True}, "expires is True; expected seconds after the due time"),
+    "expires nan": ({"expires": float("nan")}, "expires is nan; expected seconds after the due"),
+    "expires list": ({"expires": [1]}, "expires is [1]; expected seconds after the due time"),
+    "expires bytes": ({"expires": b"1"}, "expires is b'1'; expected seconds after the due time"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_is_refused_in_a_sentence_and_nothing_is_changed(add, delayq, name):
+    changes, words = BAD[name]
+    result = add.delay_until(FAR, 1)
+    before = delayq.get(result)
+
+    for edit in (lambda **given: delayq.edit(result, **given), result.edit):
+        with pytest.raises(InvalidOption) as caught:
+            edit(**changes)
+        assert str(caught.value).startswith(words)
+
+    assert delayq.get(result) == before
+
+
+def test_a_text_that_is_no_time_is_refused(add, delayq):
+    result = add.delay_until(FAR, 1)
+    with pytest.raises(InvalidDueTime, match="'soon' is not a due time"):
+        delayq.edit(result, expires="soon")
+
+
+def test_a_message_that_becomes_too_large_is_refused(delayq_app, url):
+    app = delayq_app(url, delayq_max_message=10_000)
+    app.send_task("t", (1,), task_id="a", delayq_at=FAR)
+
+    with pytest.raises(MessageTooLarge):
+        app.delayq.edit("a", args=["x" * 15_000])
+
+    assert app.delayq.get("a").args == (1,)
+
+
+@pytest.mark.parametrize(
+    "canvas",
+    [
+        lambda add: chain(add.s(1), add.s(2)),
+        lambda add: group(add.s(1), add.s(2)),
+        lambda add: chord([add.s(1), add.s(2)], add.s(3)),
+    ],
+    ids=["chain", "group", "chord"],
+)
+def test_a_canvas_is_refused_in_a_sentence(app_with_results, canvas):
+    app = app_with_results
+
+    @app.task(name="add")
+    def add(x, y=0):
+        return x + y
+
+    result = app.delayq.schedule(canvas(add), at=FAR)
+    before = app.delayq.get(result)
+
+    for edit in (lambda: app.delayq.edit(result, args=[1]), lambda: result.edit(priority=3)):
+        with pytest.raises(NotATask) as caught:
+            edit()
+        assert str(caught.value) == (
+            f"task_id is {result.id!r}; expected a task; a canvas is cancelled, and scheduled anew"
+        )
+    assert app.delayq.get(result) == before
+
+
+# Arguments that may not be read, or are signed.
+
+
+def test_arguments_that_this_app_may_not_read_stay_and_the_rest_can_be_edited(delayq_app, url):
+    app = delayq_app(url, accept_content=["json"])
+    app.send_task("t", (1,), task_id="a", serializer="pickle", delayq_at=FAR)
+    body = envelope(app.delayq, "a").raw["body"]
+
+    with pytest.raises(InvalidOption, match="whose arguments this app accepts"):
+        app.delayq.edit("a", kwargs={})
+
+    assert app.delayq.edit("a", priority=3, expires=5)
+    assert envelope(app.delayq, "a").raw["body"] == body
+
+
+def test_a_signed_message_is_signed_anew(delayq_app, url):
+    key = b"key of this test"
+
+    def sign(data):
+        body = json.dumps(data).encode()
+        return hmac.digest(key, body, hashlib.sha256) + body
+
+    def verify(signed):
+        assert hmac.compare_digest(signed[:32], hmac.digest(key, signed[32:], hashlib.sha256))
+        return json.loads(signed[32:])
+
+    serialization.register("signed", sign, verify, "application/x-signed", "binary")
+    try:
+        app = delayq_app(url, accept_content=["signed"], task_serializer="signed")
+        app.send_task("t", (1,), {"y": 2}, task_id="a", delayq_at=FAR)
+
+        assert app.delayq.edit("a", args=[5])
+
+        task = app.delayq.get("a")
+        assert (task.args, task.kwargs) == ((5,), {"y": 2})
+        assert envelope(app.delayq, "a").raw["content-type"] == "application/x-signed"
+    finally:
+        serialization.unregister("signed")
+        registry._disabled_content_types.discard("application/x-signed")
+
+
+# Revisions, and others who change the task.
+
+
+def test_a_revision_is_of_one_state_and_the_edit_can_ask_for_it(add, delayq):
+    result = add.delay_until(FAR, 1)
+    first = delayq.get(result)
+    assert first.changed == first.created
+
+    assert delayq.edit(result, args=[2], if_revision=first.revision) is Outcome.DONE
+    second = delayq.get(result)
+    assert second.revision > first.revision
+    assert second.changed >= first.changed == second.created
+
+    assert result.edit(args=[3], if_revision=first.revision) is Outcome.UNCHANGED
+    assert not Outcome.UNCHANGED
+    assert delayq.get(result) == second
+    delayq.reschedule(result, by=0)
+    assert delayq.get(result).revision > second.revision
+
+
+def overtaking(monkeypatch, times, change):
+    """Somebody changes the task between an edit's look and its step."""
+    left = iter(range(times))
+
+    def edit(self, who, seen, new, real=ShardedEntries.edit):
+        if next(left, None) is not None:
+            change()
+        return real(self, who, seen, new)
+
+    monkeypatch.setattr(ShardedEntries, "edit", edit)
+
+
+def test_an_edit_that_is_overtaken_is_made_anew_of_what_is_there_now(add, delayq, monkeypatch):
+    result = add.delay_until(FAR, 1, y=2)
+    theirs = iter(range(3))
+    real = ShardedEntries.edit
+
+    def edit(self, who, seen, new):
+        for one in theirs:
+            monkeypatch.setattr(ShardedEntries, "edit", real)
+            delayq.edit(result, kwargs={"y": one})
+            monkeypatch.setattr(ShardedEntries, "edit", edit)
+            break
+        return real(self, who, seen, new)
+
+    monkeypatch.setattr(ShardedEntries, "edit", edit)
+
+    assert delayq.edit(result, args=[5]) is Outcome.DONE
+    assert (delayq.get(result).args, delayq.get(result).kwargs) == ((5,), {"y": 2})
+
+
+def test_with_a_revision_it_is_not_made_anew(add, delayq, monkeypatch):
+    result = add.delay_until(FAR, 1)
+    revision = delayq.get(result).revision
+    overtaking(monkeypatch, 1, lambda: delayq.reschedule(result, by=1))
+
+    assert delayq.edit(result, args=[5], if_revision=revision) is Outcome.UNCHANGED
+    assert delayq.get(result).args == (1,)
+
+
+def test_what_comes_between_look_and_step_is_edited(app, delayq, monkeypatch):
+    overtaking(monkeypatch, 1, lambda: app.send_task("t", (1,), task_id="a", delayq_at=FAR))
+
+    assert delayq.edit("a", args=[5]) is Outcome.DONE
+    assert delayq.get("a").args == (5,)
+
+
+# What came of it.
+
+
+def test_what_has_left_is_told(add, delayq):
+    result = add.delay_until(LONG_AGO, 1)
+    delayq.hand_over()
+
+    assert result.edit(args=[2]) is Outcome.HANDED_OVER
+    assert delayq.edit("none", args=[2]) is Outcome.NOT_FOUND
+
+
+def test_what_is_dead_is_tried_again_as_it_was_edited(app, delayq, redis):
+    redis.set("broken", "not a list")
+    app.send_task("t", (1,), task_id="a", queue="broken", delayq_at=LONG_AGO)
+    hand_over_until_dead(delayq, redis)
+
+    assert delayq.edit("a", args=[2])
+
+    assert delayq.state("a") is State.DEAD
+    redis.delete("broken")
+    delayq.reschedule("a", after=0)
+    delayq.hand_over()
+    assert json.loads(only_message(redis)[1])["headers"]["argsrepr"] == "[2]"
+
+
+def test_what_is_relayed_goes_by_its_new_priority(delayq_app, url, redis_server, redis):
+    app = delayq_app(url, delayq_url=redis_server.url(1))
+    app.send_task("t", (1,), task_id="a", queue=Queue("mail"), delayq_at=LONG_AGO)
+
+    assert app.delayq.edit("a", args=[2], priority=6)
+
+    app.delayq.hand_over()
+    key, raw = only_message(redis)
+    assert (key, json.loads(raw)["properties"]["priority"]) == (b"mail\x06\x166", 6)
+    assert json.loads(raw)["headers"]["argsrepr"] == "[2]"
+
+
+def test_with_task_always_eager_it_is_too_late(delayq_app, url):
+    app = delayq_app(url, task_always_eager=True)
+
+    @app.task(name="add")
+    def add(x):
+        return x
+
+    result = add.delay_until(FAR, 1)
+
+    assert result.edit(args=[2]) is Outcome.HANDED_OVER
+    with pytest.raises(InvalidOption):
+        result.edit(args=5)
+
+
+def test_the_host_that_scheduled_it_is_known(add, delayq):
+    result = add.delay_until(FAR, 1)
+
+    assert delayq.get(result).host == envelope(delayq, result.id).headers["origin"]
+    assert "@" in delayq.get(result).host

@@ -1,0 +1,314 @@
+"""What is done to one task by id or key, to dead letters, and to many while others are at work."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from celery import states
+from celery.signals import task_revoked
+
+from celery_delayq import Outcome, State
+from celery_delayq.errors import InvalidOption, UnreadableRecord
+from celery_delayq.operations.count import Count
+from tests.app.support import FAR, LONG_AGO, claim, lists
+from tests.support.shards import SHARDS, each
+
+DONE, UNCHANGED, GONE = Outcome.DONE, Outcome.UNCHANGED, Outcome.NOT_FOUND
+one_shard = pytest.mark.skipif(SHARDS > 1, reason="keys need one shard")
+
+
+@pytest.fixture
+def add(app):
+    @app.task(name="add")
+    def add(x=0):
+        return x
+
+    return add
+
+
+def records(redis):
+    return [key for key in each("records") if redis.exists(key)]
+
+
+def _task(app):
+    @app.task(name="other")
+    def other():
+        pass
+
+    return other
+
+
+def spoil(redis, task_id):
+    """Make a record that this version cannot read."""
+    for key in records(redis):
+        record = redis.hget(key, task_id)
+        if record:
+            redis.hset(key, task_id, b"9" + record[1:])
+
+
+def lose(redis, task_id):
+    for key in records(redis):
+        redis.hdel(key, task_id)
+
+
+@pytest.fixture
+def dead(delayq, add, redis):
+    """Of "dead" the broker refused the message; "unread" and "lost" cannot be read."""
+    add.apply_async(task_id="waits", delayq_at=FAR, delayq_tags=["all"])
+    add.apply_async(
+        task_id="dead", delayq_at=LONG_AGO, exchange="x", routing_key="x", delayq_tags=["all"]
+    )
+    claimed, _ = claim(delayq)
+    for engine in delayq.services.engines():
+        engine.nack("dead", claimed, reason="NO_ROUTE")
+        engine.close()
+    for task_id, spoilt in (("unread", spoil), ("lost", lose)):
+        add.apply_async(task_id=task_id, delayq_at=LONG_AGO, delayq_tags=["all"])
+        spoilt(redis, task_id)
+    delayq.hand_over()
+    assert delayq.counts().dead == 3
+
+
+def test_dead_letters_are_met_also_those_that_cannot_be_read(dead, delayq):
+    met = {task.id: task.reason for task in delayq.select(state="dead")}
+    assert sorted(met) == ["dead", "lost", "unread"]
+    assert met["dead"] == "NO_ROUTE"
+    assert met["lost"].startswith("no record")
+    assert "format" in met["unread"]
+    assert [task.id for task in delayq.select(tag="all", state=State.DEAD)] == ["dead"]
+
+
+def test_dead_letters_are_retried_if_they_can_be_read(dead, delayq):
+    selection = delayq.select(state="dead")
+    assert selection.retry(dry_run=True) == 1
+    assert selection.retry() == 1
+    assert delayq.state("dead") is State.SCHEDULED
+    assert delayq.counts().dead == 2
+
+
+def test_dead_letters_are_removed_whatever_they_are_like(dead, delayq, redis):
+    selection = delayq.select(state="dead")
+    assert selection.remove(dry_run=True) == 3
+    assert selection.remove() == 3
+    assert delayq.counts().dead == 0
+    assert [task.id for task in delayq.select(all=True)] == ["waits"]
+    assert not any(redis.exists(key) for key in each("errors"))
+
+
+def test_one_dead_letter_is_removed_by_its_id(dead, delayq):
+    assert delayq.remove("waits") is UNCHANGED
+    assert [delayq.remove(one) for one in ("dead", "unread", "lost", "dead")] == [DONE] * 3 + [GONE]
+    assert delayq.counts().dead == 0
+
+
+def test_what_cannot_be_read_and_is_not_dead_yet_is_not_removed(delayq, add, redis):
+    add.apply_async(task_id="a", delayq_at=FAR)
+    spoil(redis, "a")
+    with pytest.raises(UnreadableRecord):
+        delayq.remove("a")
+    assert records(redis)
+
+
+def test_one_dead_letter_is_retried_by_its_id(dead, delayq):
+    assert delayq.retry("waits") is UNCHANGED
+    assert delayq.retry("dead") is DONE
+    assert delayq.retry("dead") is UNCHANGED
+    assert delayq.retry("nobody") is GONE
+    with pytest.raises(UnreadableRecord):
+        delayq.retry("unread")
+
+
+@one_shard
+def test_a_task_is_meant_by_its_key(delayq, add):
+    result = add.apply_async(task_id="a", delayq_at=FAR, delayq_key="order:42")
+    assert delayq.reschedule(key="order:42", at=FAR + 5) is DONE
+    assert delayq.get("a").due.timestamp() == FAR + 5
+    assert delayq.retry(key="order:42") is UNCHANGED
+    assert delayq.remove(key="order:42") is UNCHANGED
+    assert delayq.run_now(key="order:42") is DONE
+    assert delayq.cancel(key="order:42") is DONE
+    assert delayq.cancel(key="order:42") is GONE
+    assert delayq.cancel(result) is GONE
+
+
+@pytest.mark.parametrize("method", ["cancel", "run_now", "retry", "remove"])
+def test_a_task_is_meant_by_an_id_or_a_key(delayq, method):
+    for given in ({}, {"task_id": "a", "key": "k"}, {"key": ""}, {"key": "k" * 256}):
+        with pytest.raises(InvalidOption):
+            getattr(delayq, method)(**given)
+
+
+def test_a_key_is_refused_over_several_shards(delayq_app, url):
+    delayq = delayq_app(url, delayq_shards=2, delayq_prefix="two").delayq
+    with pytest.raises(InvalidOption, match="key is 'k'; expected a task's id"):
+        delayq.cancel(key="k")
+
+
+def test_workers_are_told_to_revoke_an_id_only(delayq):
+    with pytest.raises(InvalidOption, match="revoke is True; expected a task's id with it"):
+        delayq.cancel(key="k", revoke=True)
+
+
+def test_run_now_of_a_result_moves_its_due_time(delayq, add):
+    result = add.delay_until(FAR, 1)
+    assert result.run_now() is DONE
+    assert result.due.timestamp() < FAR
+    assert delayq.hand_over() == 1
+    assert result.run_now() is Outcome.HANDED_OVER
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "all"),
+        ({"all": False}, "all"),
+        ({"all": 1}, "all"),
+        ({"tag": ""}, "tag"),
+        ({"tag": "a\0b"}, "tag"),
+        ({"tag": 5}, "tag"),
+        ({"task": ""}, "task"),
+        ({"task": 5}, "task"),
+        ({"queue": 5}, "queue"),
+        ({"state": "gone"}, "state"),
+        ({"state": 5}, "state"),
+    ],
+)
+def test_a_wrong_selection_is_refused_at_the_call(delayq, given, name):
+    with pytest.raises(InvalidOption, match=f"^{name} is "):
+        delayq.select(**given)
+
+
+def test_all_that_is_given_has_to_be_so(delayq, app, add):
+    other = _task(app)
+    add.apply_async(task_id="a", delayq_at=FAR, delayq_tags=["x", "xy"])
+    add.apply_async(task_id="b", delayq_at=FAR, queue="mail", delayq_tags=["x"])
+    other.apply_async(task_id="c", delayq_at=FAR, queue="mail")
+    other.apply_async(task_id="d", delayq_at=FAR)
+
+    def met(**given):
+        assert delayq.select(**given).count() == len(list(delayq.select(**given)))
+        return "".join(task.id for task in delayq.select(**given))
+
+    assert met(all=True) == "abcd"
+    assert met(task=add) == met(task="add") == "ab"
+    assert met(queue="mail") == "bc"
+    assert met(task=add, queue="mail") == "b"
+    assert (met(tag="x"), met(tag="xy"), met(tag="y")) == ("ab", "a", "")
+    assert met(tag="x", queue="celery", state="SCHEDULED", task=add, before_due=FAR + 1) == "a"
+    assert met(tag="x", state="DEAD") == met(task="others") == ""
+
+
+def test_a_large_task_is_met_beside_others(delayq, add):
+    for number in range(6):
+        add.apply_async(("x" * 400_000 * (number % 2),), task_id=f"{number}", delayq_at=FAR)
+    assert [task.id for task in delayq.select(all=True)] == list("012345")
+    assert delayq.select(task=add).reschedule(by=1) == 6
+
+
+def test_of_a_selection_scanners_store_revoked(app_with_results, redis):
+    add = _task(app_with_results)
+    delayq = app_with_results.delayq
+    results = [add.apply_async(delayq_at=FAR, delayq_tags=["t"]) for _ in range(5)]
+    count = delayq.select(tag="t").cancel()
+    assert (count, count.outstanding) == (5, 5)
+    assert {app_with_results.AsyncResult(one.id).state for one in results} == {states.PENDING}
+    outbox = delayq.scanner()._outbox
+    assert outbox.drain() is True
+    assert outbox.drain() is False
+    assert {app_with_results.AsyncResult(one.id).state for one in results} == {states.REVOKED}
+
+
+def test_who_listens_to_task_revoked_is_told_of_each(delayq, add):
+    told = []
+
+    def listen(sender, request, **_):
+        told.append(request.id)
+
+    for task_id in "abc":
+        add.apply_async(task_id=task_id, delayq_at=FAR, delayq_tags=["t"])
+    task_revoked.connect(listen)
+    try:
+        delayq.select(tag="t").cancel()
+    finally:
+        task_revoked.disconnect(listen)
+    assert told == ["a", "b", "c"]
+
+
+RESUME = """
+import sys
+from celery import Celery
+from celery_delayq import DelayQ
+delayq = DelayQ(Celery("tests", broker=sys.argv[1]))
+print(*(task.id for task in delayq.select(tag="t", cursor=sys.argv[2])))
+"""
+
+
+def test_a_thousand_of_one_due_time_go_on_in_another_process(delayq, add, url):
+    for _ in range(1000):
+        add.apply_async(delayq_at=FAR, delayq_tags=["t"])
+    selection = delayq.select(tag="t")
+    walk = iter(selection)
+    first = [next(walk).id for _ in range(333)]
+    process = subprocess.run(
+        [sys.executable, "-c", RESUME, url, selection.cursor],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    rest = process.stdout.split()
+    assert (len(rest), len({*first, *rest})) == (667, 1000)
+
+
+@pytest.mark.parametrize("given", [{"tag": "t"}, {"task": "add"}, {"state": "SCHEDULED"}])
+def test_beside_others_at_work_each_task_ends_once_and_new_ones_stay(delayq, add, redis, given):
+    """Some are moved, cancelled, handed over and scheduled while a selection is cancelled."""
+    for number in range(400):
+        due = LONG_AGO if number % 4 == 0 else FAR
+        add.apply_async(task_id=f"{number:03}", delayq_at=due, delayq_tags=["t"])
+    selection, begun = delayq.select(**given), threading.Event()
+    cancelled, new = [], []
+
+    def others():
+        begun.wait(30)
+        for number in range(399, 0, -1):
+            delayq.reschedule(f"{number:03}", by=1)
+            if number % 4 == 1:
+                cancelled.append(bool(delayq.cancel(f"{number:03}")))
+            if number % 20 == 0:
+                delayq.hand_over()
+                new.append(add.apply_async(delayq_at=FAR, delayq_tags=["t"]).id)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    count = selection.cancel(progress=lambda _: begun.set())
+    thread.join(30)
+
+    left = sum(map(len, lists(redis).values()))
+    assert count + sum(cancelled) + left == 400
+    assert (count > 0, delayq.select(all=True).count()) == (True, len(new))
+
+
+def test_beside_others_at_work_what_stays_is_read_once(delayq, add):
+    for number in range(300):
+        add.apply_async(task_id=f"{number:03}", delayq_at=FAR, delayq_tags=["t"])
+    done = threading.Event()
+
+    def others():
+        while not done.is_set():
+            for number in range(0, 300, 7):
+                delayq.reschedule(f"{number:03}", by=-1)
+            add.apply_async(task_id=f"new{number}", delayq_at=FAR, delayq_conflict="replace")
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        for given in ({"tag": "t"}, {"task": "add", "before_due": FAR + 1}):
+            met = [task.id for task in delayq.select(**given) if not task.id.startswith("new")]
+            assert met == [f"{number:03}" for number in range(300)]
+    finally:
+        done.set()
+        thread.join(30)
+
+
+def test_a_count_says_more_than_its_number():
+    count = Count(3, uncertain=1, in_flight=2, outstanding=3)
+    assert (count + 0, count.uncertain, count.in_flight, count.outstanding) == (3, 1, 2, 3)

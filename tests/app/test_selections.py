@@ -1,0 +1,256 @@
+"""``delayq.select``: what it means, in what order, and what is done to it."""
+
+import pickle
+
+import pytest
+
+from celery_delayq import State
+from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, StoreUnavailable
+from celery_delayq.store import changes, selecting
+from tests.app.support import FAR, LONG_AGO, claim, lists
+
+pytestmark = pytest.mark.parametrize("way", ["a tag", "a task", "a state", "everything"])
+ORDER = [f"t{number:02}" for number in range(30)]
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch):
+    """So small that a few tasks take several of each."""
+    monkeypatch.setattr(selecting, "PAGE", 7)
+    monkeypatch.setattr(selecting, "MOST", 8)
+    monkeypatch.setattr("celery_delayq.operations.selection.CHUNK", 3)
+
+
+@pytest.fixture
+def fill(delayq, add):
+    """Schedule tasks, in that order: ``fill(ids, delayq_tags=...)``."""
+
+    def put(ids=ORDER, due=FAR, **options):
+        options = {"delayq_tags": ["one", "two"], **options}
+        for task_id in ids:
+            add.apply_async((1,), task_id=task_id, delayq_at=due, **options)
+
+    return put
+
+
+@pytest.fixture
+def select(delayq, way):
+    """A selection of all that `fill` schedules, in one of the ways that there are."""
+
+    def make(**more):
+        chosen = {
+            "a tag": {"tag": "two"},
+            "a task": {"task": "add"},
+            "a state": {"state": "scheduled"},
+            "everything": {"all": True},
+        }
+        return delayq.select(**chosen[way], **more)
+
+    return make
+
+
+def ids(selection):
+    return [one.id for one in selection]
+
+
+def test_it_gives_each_task_once_in_the_order_of_scheduling(fill, select):
+    fill(reversed(ORDER))
+    selection = select()
+    assert ids(selection) == ORDER[::-1]
+    assert ids(selection) == ORDER[::-1]
+    assert selection.count() == 30
+
+
+def test_what_comes_after_its_start_is_not_met(fill, select, delayq):
+    fill(ORDER[:10])
+    selection = select()
+    fill(ORDER[10:20])
+    met = []
+    for task in selection:
+        met.append(task.id)
+        if len(met) == 5:
+            fill(ORDER[20:])
+    assert met == ORDER[:10]
+    assert selection.cancel() == 10
+    assert select().count() == 20
+
+
+def test_what_is_moved_meanwhile_is_met_once(fill, select, delayq):
+    fill()
+    met = []
+    for task in select():
+        met.append(task.id)
+        for task_id in ORDER:
+            delayq.reschedule(task_id, by=-1 if len(met) % 2 else 2)
+    assert met == ORDER
+
+
+def test_what_leaves_meanwhile_is_met_at_most_once_and_the_rest_once(fill, select, delayq):
+    fill()
+    met = []
+    for task in select():
+        met.append(task.id)
+        if len(met) == 4:
+            for task_id in ORDER[1::3]:
+                delayq.cancel(task_id)
+    assert len(met) == len(set(met))
+    assert set(ORDER) - set(ORDER[1::3]) <= set(met)
+    assert met == sorted(met)
+
+
+def test_a_cursor_goes_on_behind_what_was_met_in_another_selection(fill, select):
+    fill()
+    selection = select()
+    walk = iter(selection)
+    first = [next(walk).id for _ in range(11)]
+    fill(["late"])
+    rest = select(cursor=selection.cursor)
+    assert [*first, *ids(rest)] == ORDER
+    assert rest.count() == 19
+    assert select(cursor=rest.cursor).count() == 0
+    assert select(cursor=selection.cursor).cancel() == 19
+    assert ids(select()) == [*first, "late"]
+
+
+def test_cancel_counts_what_it_cancels_and_says_so_step_by_step(fill, select, delayq):
+    fill()
+    told = []
+    assert select().cancel(dry_run=True) == 30
+    count = select().cancel(progress=told.append)
+    assert (count, count.uncertain, count.in_flight, count.outstanding) == (30, 0, 0, 0)
+    assert len(told) > 9
+    assert told == sorted(set(told))
+    assert told[-1] == 30
+    assert select().cancel() == 0
+    assert delayq.counts().scheduled == 0
+
+
+def test_reschedule_moves_them_all(fill, select, delayq):
+    fill()
+    assert select().reschedule(FAR + 5, dry_run=True) == 30
+    assert delayq.get("t00").due.timestamp() == FAR
+    assert select().reschedule(by=-5) == 30
+    assert {task.due.timestamp() for task in select()} == {FAR - 5}
+
+
+@pytest.mark.parametrize(
+    ("time", "conditions", "count"),
+    [
+        ({"at": FAR + 5}, {"only": "later"}, 1),
+        ({"at": FAR + 10}, {"only": "later"}, 1),
+        ({"at": FAR + 5}, {"only": "earlier"}, 2),
+        ({"by": -1}, {"only": "earlier"}, 3),
+        ({"after": 60}, {"only": "earlier"}, 3),
+        ({"after": 60}, {"only": "later"}, 0),
+        ({"at": FAR + 5}, {"if_due": FAR + 10}, 2),
+    ],
+)
+def test_a_dry_run_counts_what_a_conditional_move_moves(fill, select, time, conditions, count):
+    fill(ORDER[:1])
+    fill(ORDER[1:3], due=FAR + 10)
+    assert select().reschedule(**time, **conditions, dry_run=True) == count
+    assert select().reschedule(**time, **conditions) == count
+
+
+def test_run_now_lets_them_go(fill, select, delayq, redis):
+    fill()
+    assert select().run_now(dry_run=True) == 30
+    assert select().run_now() == 30
+    while delayq.hand_over():
+        pass
+    assert sum(map(len, lists(redis).values())) == 30
+
+
+def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
+    fill()
+    selection = select()
+    plain, left = changes.Changes._ask, [4]
+
+    def failing(self, *args):
+        left[0] -= 1
+        if not left[0]:
+            raise StoreUnavailable("cancel", "it is away", False)
+        return plain(self, *args)
+
+    monkeypatch.setattr(changes.Changes, "_ask", failing)
+    with pytest.raises(StoreUnavailable) as failed:
+        selection.cancel()
+    done = failed.value.so_far
+    assert 0 < done < 30
+    assert select(cursor=selection.cursor).cancel() == 30 - done
+    assert select().count() == 0
+
+
+def test_a_count_is_a_number_that_can_be_sent(fill, select):
+    fill(ORDER[:2])
+    count = pickle.loads(pickle.dumps(select().count()))
+    assert (count, count.uncertain, count.in_flight, count.outstanding) == (2, 0, 0, 0)
+
+
+def test_a_cursor_of_another_store_or_selection_is_refused(fill, select, delayq, redis):
+    fill()
+    cursor = select().cursor
+    with pytest.raises(InvalidOption, match="by the same arguments"):
+        delayq.select(queue="other", cursor=cursor)
+    with pytest.raises(InvalidOption, match="by the same arguments"):
+        select(cursor=cursor, before_due=FAR + 1)
+    redis.flushall()
+    with pytest.raises(InvalidOption, match="of this store"):
+        select(cursor=cursor)
+
+
+def test_a_store_that_was_emptied_ends_it(fill, select, redis, delayq):
+    fill()
+    walk = iter(select())
+    next(walk)
+    redis.flushall()
+    fill(["new"])
+    with pytest.raises(StoreDiffers):
+        list(walk)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "AAAA", "e30", "bnVsbA", "WzFd", "ä", "[" * 9, 5, b"x"]
+)
+def test_what_is_no_cursor_is_refused(fill, select, cursor):
+    with pytest.raises(InvalidOption, match=r"^cursor is .*; expected the cursor of a selection"):
+        select(cursor=cursor)
+
+
+def test_due_times_bound_it(fill, select):
+    fill(ORDER[:5])
+    fill(ORDER[5:10], due=FAR + 1)
+    fill(ORDER[10:], due=FAR + 2)
+    assert ids(select(after_due=FAR + 1, before_due=FAR + 2)) == ORDER[5:10]
+    assert select(after_due=FAR + 1).count() == 25
+    assert select(before_due=FAR + 1).cancel() == 5
+    assert select(before_due=FAR).count() == 0
+
+
+def test_a_task_that_is_being_published_is_left_and_counted(fill, select, delayq, way):
+    fill(ORDER[:2])
+    fill(ORDER[2:4], due=LONG_AGO, exchange="news", routing_key="news")
+    claimed, _ = claim(delayq)
+    assert len(claimed) == 2
+    count = select().cancel(dry_run=True)
+    met = 0 if way == "a state" else 2
+    assert (count, count.in_flight) == (2, met)
+    count = select().cancel()
+    assert (count, count.in_flight) == (2, met)
+    assert ids(delayq.select(state=State.IN_FLIGHT)) == ORDER[2:4]
+
+
+def test_retry_and_remove_leave_what_is_not_dead(fill, select):
+    fill(ORDER[:3])
+    for method in ("retry", "remove"):
+        assert getattr(select(), method)(dry_run=True) == 0
+        assert getattr(select(), method)() == 0
+    assert select().count() == 3
+
+
+def test_one_that_would_be_due_too_late_is_an_error_with_what_was_done(fill, select):
+    fill(ORDER[:5])
+    fill(ORDER[5:6], due=9_007_199_254)
+    with pytest.raises(InvalidDueTime) as failed:
+        select().reschedule(by=10)
+    assert failed.value.so_far == 5

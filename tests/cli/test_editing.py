@@ -1,0 +1,98 @@
+"""`delayq edit`: what it takes, what it says, and the status it ends with."""
+
+import json
+
+import pytest
+
+from tests.app.support import FAR, LONG_AGO, envelope
+
+
+@pytest.fixture
+def one(app):
+    app.send_task("t", (1,), {"y": 2}, task_id="one", delayq_at=FAR)
+
+
+def test_arguments_priority_and_expiry_are_changed(one, said, app):
+    assert said(
+        "edit", "one", "--args", '["ü", null]', "--kwargs", "{}", "--priority", "6",
+        "--expires", "60",
+    ) == ["task one edited"]  # fmt: skip
+
+    task, message = app.delayq.get("one"), envelope(app.delayq, "one")
+    assert (task.args, task.kwargs) == (("ü", None), {})
+    assert message.properties["priority"] == 6
+    assert message.headers["expires"] == "2100-01-01T00:01:00.000000+00:00"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("2150-01-01T00:00:00Z", "2150-01-01T00:00:00+00:00"), ("never", None), ("0.5", None)],
+)
+def test_an_expiry_is_a_time_a_span_or_never(one, said, app, given, expected):
+    said("edit", "one", "--expires", "60")
+
+    said("edit", "one", "--expires", given)
+
+    expires = envelope(app.delayq, "one").headers["expires"]
+    assert expires == ("2100-01-01T00:00:00.500000+00:00" if given == "0.5" else expected)
+
+
+def test_what_is_not_given_stays(one, said, app):
+    said("edit", "one", "--args", "[5]")
+
+    assert (app.delayq.get("one").args, app.delayq.get("one").kwargs) == ((5,), {"y": 2})
+
+
+def test_only_the_revision_that_show_showed_is_edited(one, said, run):
+    revision = str(json.loads(said("show", "one", "--json")[0])["revision"])
+
+    assert said("edit", "one", "--args", "[5]", "--if-revision", revision) == ["task one edited"]
+    result = run("edit", "one", "--args", "[6]", "--if-revision", revision)
+
+    assert result.exit_code == 1
+    assert result.output == "task one is not as it was said to be; nothing was changed\n"
+
+
+def test_what_has_left_is_one_line_and_status_1(app, run):
+    app.send_task("t", task_id="one", delayq_at=LONG_AGO)
+    app.delayq.hand_over()
+
+    result = run("edit", "one", "--priority", "3")
+
+    assert (result.exit_code, result.output) == (
+        1,
+        "task one has been handed over to its queue already\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "edit is None; expected one of args, kwargs, priority, expires"),
+        (["--args", "(1,)"], "--args is '(1,)'; expected JSON"),
+        (["--args", "5"], "args is 5; expected a list or a tuple"),
+        (["--kwargs", "[]"], "kwargs is []; expected a mapping"),
+        (["--priority", "256"], "priority is 256; expected a whole number from 0 to 255"),
+        (["--expires", "soon"], "'soon' is not a due time"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_nothing_is_changed(one, app, refused, options, words):
+    before = app.delayq.get("one")
+
+    [said] = refused("edit", "one", *options)
+
+    assert said.startswith(f"Error: {words}")
+    assert app.delayq.get("one") == before
+
+
+def test_arguments_that_do_not_fit_the_task_are_one_line(app, refused):
+    @app.task(name="add")
+    def add(x):
+        return x
+
+    add.apply_async((1,), task_id="one", delayq_at=FAR)
+
+    [said] = refused("edit", "one", "--args", "[1, 2]")
+
+    assert said.startswith("Error: add() takes 1 positional argument")
+    assert app.delayq.get("one").args == (1,)

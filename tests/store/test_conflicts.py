@@ -1,0 +1,287 @@
+"""What becomes of a new entry where another one has its id, or waits under its key."""
+
+from itertools import product
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.errors import AlreadyScheduled, InFlight
+from celery_delayq.store import NewEntry
+from celery_delayq.store.record import EVERYTHING, Extras, Template, destination_for, labels_for
+from tests.store.support import FAR_MS, LINES, NOW_MS, new_record
+
+POLICIES = ["", "keep", "replace", "earliest", "latest", "debounce"]
+KEY = Extras("k")
+DUE_MS = NOW_MS - 1000  # of what is in the way, as it has to be due to come to most places
+
+
+def refused(store):
+    store.raw.set("broken", "no list")
+    store.schedule("old", DUE_MS, to="broken", extras=KEY, share=True)
+    store.engine().hand_over()
+
+
+def parked(store):
+    store.schedule("old", DUE_MS, extras=KEY, share=True)
+    store.raw.hset(store.keys["paused"], EVERYTHING, "p:0:1:0.000000:0:")
+    store.engine().hand_over()
+
+
+def claimed(store):
+    store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
+    return store.engine(lease=1).claim(1)[0]
+
+
+def lapsed(store):
+    claimed(store)
+    store.lease_out()
+
+
+def buried(store):
+    store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
+    engine = store.engine()
+    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+
+
+PLACES = {
+    "due": lambda store: store.schedule("old", DUE_MS, extras=KEY, share=True),
+    "relay": lambda store: store.schedule_relayed("old", DUE_MS, extras=KEY, share=True),
+    "refused": refused,
+    "parked": parked,
+    "leased": claimed,
+    "lapsed": lapsed,
+    "dead": buried,
+}
+WAITING = {"due", "relay", "refused", "parked"}
+
+
+def expected(place, policy, shift, *, same_id):
+    """What a user is told that becomes of the new one."""
+    if same_id and place == "leased":
+        return {"": "refused", "keep": "kept", "earliest": "kept"}.get(policy, "busy")
+    if same_id and policy == "":
+        return "refused"
+    in_the_way = place in WAITING or (same_id and place == "lapsed")
+    if not in_the_way:
+        return "written"
+    if policy == "":
+        return "refused"
+    keeps = {"keep": True, "earliest": shift >= 0, "latest": shift <= 0}.get(policy, False)
+    return "kept" if keeps else "replaced"
+
+
+def became(store, answer, *, same_id):
+    if isinstance(answer, InFlight):
+        return "busy"
+    if isinstance(answer, AlreadyScheduled):
+        assert answer.holder == ("" if same_id else "old")
+        return "refused"
+    if answer.existed:
+        assert (answer.task_id, answer.due_ms) == ("old", DUE_MS)
+        assert answer.cancelled == ()
+        return "kept"
+    new_id = "old" if same_id else "new"
+    assert answer.task_id == new_id
+    assert store.places(new_id) == ["due"]
+    assert b"the new one" in store.entries.find(new_id).message
+    if same_id:
+        assert answer.cancelled == ()
+        return "either"
+    return "replaced" if store.record("old") is None else "written"
+
+
+@pytest.mark.parametrize("same_id", [False, True], ids=["same key", "same id"])
+@pytest.mark.parametrize("place", PLACES)
+def test_who_stays(store, place, same_id):
+    for policy, shift in product(POLICIES, [-1, 0, 1]):
+        store.raw.flushall()
+        store.set_ms(NOW_MS)
+        PLACES[place](store)
+        store.set_ms(NOW_MS + 1)
+        before = store.record("old")
+
+        task_id = "old" if same_id else "new"
+        record = new_record(task_id, destination_for("L", "celery"), "the new one", share=True)
+        new = NewEntry(
+            task_id,
+            When("at", DUE_MS + shift),
+            record.with_extras(Extras() if same_id else KEY),
+            policy,
+        )
+        (answer,) = store.entries.schedule([new], owes=1)
+
+        wanted = expected(place, policy, shift, same_id=same_id)
+        got = became(store, answer, same_id=same_id)
+        assert got == wanted or (got == "either" and wanted in ("written", "replaced")), (
+            policy,
+            shift,
+        )
+        if wanted in ("refused", "kept", "busy"):
+            assert store.record("old") == before
+            assert store.record("new") is None or same_id
+        store.check()
+
+
+def schedule(store, task_id, due_ms=FAR_MS, conflict="replace", *, extras=KEY, **options):
+    record = new_record(task_id, destination_for("L", "celery"), share=True).with_extras(extras)
+    (answer,) = store.entries.schedule(
+        [NewEntry(task_id, When("at", due_ms), record, conflict)], **options
+    )
+    return answer
+
+
+def test_the_holder_of_a_key_is_the_one_that_waits(store):
+    for task_id in ("a", "b", "c"):
+        schedule(store, task_id)
+
+    assert store.raw.hgetall(store.keys["holders"]) == {b"k": b"c"}
+    assert store.raw.hkeys(store.keys["records"]) == [b"c"]
+    store.check()
+
+
+def test_what_is_replaced_is_told_with_its_message_and_leaves_as_if_cancelled(store):
+    store.schedule("a", FAR_MS, payload="of a", extras=KEY, share=True)
+
+    answer = schedule(store, "b", owes=1)
+
+    (cancelled,) = answer.cancelled
+    assert (cancelled.task_id, cancelled.reason) == ("a", "replaced by b")
+    assert b"of a" in cancelled.message
+    assert store.entries.cancelled_ms_ago("a") == 0
+    assert store.raw.zrange(store.keys["outbox"], 0, -1) == [b"a"]
+
+
+@pytest.mark.parametrize(("owes", "owed"), [(0, []), (1, []), (2, [b"b"])])
+def test_what_gives_way_is_owed_for_where_its_id_was_given_out(store, owes, owed):
+    schedule(store, "a")
+
+    answer = schedule(store, "b", conflict="keep", owes=owes)
+
+    assert answer.existed
+    assert store.raw.zrange(store.keys["outbox"], 0, -1) == owed
+    assert [(one.task_id, one.reason) for one in answer.cancelled] == [
+        (task_id.decode(), "kept a") for task_id in owed
+    ]
+
+
+def test_an_id_is_never_owed_for_that_waits(store):
+    schedule(store, "a")
+
+    answer = schedule(store, "a", conflict="keep", owes=2)
+
+    assert (answer.task_id, answer.existed, answer.cancelled) == ("a", True, ())
+    assert not store.raw.exists(store.keys["outbox"])
+
+
+def test_an_id_that_was_owed_for_is_not_once_it_is_scheduled(store):
+    schedule(store, "a")
+    schedule(store, "b", conflict="keep", owes=2)
+
+    schedule(store, "b", extras=Extras())
+
+    assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
+
+
+def test_debounce_takes_over_the_time_of_scheduling_and_ends_at_max_wait(store):
+    schedule(store, "a", NOW_MS + 500, "debounce 1000")
+    store.set_ms(NOW_MS + 400)
+    put_off = schedule(store, "b", NOW_MS + 900, "debounce 1000")
+    store.set_ms(NOW_MS + 800)
+    ended = schedule(store, "c", NOW_MS + 1300, "debounce 1000")
+
+    assert put_off.due_ms == NOW_MS + 900
+    assert ended.due_ms == NOW_MS + 1000
+    assert store.entries.find("c").created_ms == NOW_MS
+    store.check()
+
+
+def test_max_wait_may_have_passed_already(store):
+    schedule(store, "a", FAR_MS)
+    store.set_ms(NOW_MS + 5000)
+
+    answer = schedule(store, "b", FAR_MS, "debounce 1000")
+
+    assert answer.due_ms == NOW_MS + 1000
+    assert store.engine().hand_over().handed_over == 1
+
+
+def test_another_policy_begins_a_row_anew(store):
+    schedule(store, "a", conflict="debounce 1000")
+    store.set_ms(NOW_MS + 500)
+    schedule(store, "b", conflict="replace")
+
+    assert store.entries.find("b").created_ms == NOW_MS + 500
+
+
+def test_both_are_replaced_that_are_in_the_way(store):
+    store.schedule("a", FAR_MS, extras=Extras("other", ("t",)), share=True)
+    schedule(store, "b")
+
+    answer = schedule(store, "a", owes=1)
+
+    assert [one.task_id for one in answer.cancelled] == ["b"]
+    assert store.raw.hgetall(store.keys["holders"]) == {b"k": b"a"}
+    assert not store.raw.exists(store.keys["tags"])
+    store.check()
+
+
+def test_one_of_many_that_replaces_leaves_the_template_that_the_next_one_shares(store):
+    """The last user of a template takes it along, and another item of the call may share it."""
+    store.schedule("holder", FAR_MS, extras=KEY, share=True)
+    other = [LINES[0].replace("{", '{"of another": 1, '), *LINES[1:]]
+    new = [
+        NewEntry("a", When("at", FAR_MS), of_template(other).with_extras(KEY), "replace"),
+        NewEntry("b", When("at", FAR_MS), of_template(LINES)),
+    ]
+
+    answers = store.entries.schedule(new)
+
+    assert [answer.task_id for answer in answers] == ["a", "b"]
+    assert b"tests.remind" in store.entries.find("b").message
+    store.check()
+
+
+def of_template(lines):
+    differing = ["", "null", "null", '"()"', '"{}"', '"x"']
+    labels = labels_for("tests.remind", "celery")
+    return Template.of(lines).new_record(destination_for("L", "celery"), labels, differing)
+
+
+@pytest.mark.parametrize("task_id", ["a:b", "a b", "a%3Ab", "ü\n", "k", "-1"])
+def test_ids_of_any_text_are_told_as_they_are(store, task_id):
+    schedule(store, task_id)
+    kept = schedule(store, "new", conflict="keep", owes=2)
+    refused_one = schedule(store, "other", conflict="")
+    replaced = schedule(store, "last", conflict="replace", owes=1)
+
+    assert kept.task_id == task_id
+    assert kept.cancelled[0].reason == f"kept {task_id}"
+    assert refused_one.holder == task_id
+    assert replaced.cancelled[0].task_id == task_id
+
+
+def test_more_than_fits_one_step_is_asked_for_again(store, monkeypatch):
+    monkeypatch.setattr("celery_delayq.store.schedule.MAX_BYTES", 1000)
+    for number in range(10):
+        store.schedule(f"old {number}", FAR_MS, payload="x" * 400, extras=Extras(f"k{number}"))
+    new = [
+        NewEntry(
+            f"new {number}",
+            When("at", FAR_MS),
+            new_record(f"new {number}", destination_for("L", "celery")).with_extras(
+                Extras(f"k{number}")
+            ),
+            "replace",
+        )
+        for number in range(10)
+    ]
+
+    operations = store.raw.hlen(store.keys["answers"])
+    answers = store.entries.schedule(new, owes=1)
+
+    assert store.raw.hlen(store.keys["answers"]) - operations > 2
+    assert [answer.cancelled[0].task_id for answer in answers] == [
+        f"old {number}" for number in range(10)
+    ]
+    assert store.raw.hlen(store.keys["records"]) == 10
+    store.check()

@@ -1,0 +1,327 @@
+"""Editing: another message for an entry that is as its caller saw it; all else of it stays."""
+
+import json
+
+import pytest
+
+from celery_delayq import clock
+from celery_delayq.clock import When
+from celery_delayq.errors import StoreError, StoreUnavailable, UnreadableRecord
+from celery_delayq.store import Outcome, State
+from celery_delayq.store.record import Extras, NewRecord
+from tests.store.support import FAR_MS, LINES, NOW_MS
+
+SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
+LARGE = "x" * 5000
+OTHER_LINES = [line.replace("remind", "other") for line in LINES]
+EXTRAS = Extras("key", ("one", "two"), grace_ms=5000)
+
+
+def body_of(store, task_id):
+    return json.loads(store.entries.find(task_id).message)["body"]
+
+
+def number_of(store, task_id):
+    record = store.entries.find(task_id).record
+    return int.from_bytes(record.text[record.header_end : record.header_end + 6], "big")
+
+
+def nothing():
+    return NewRecord(b"", b"", b"")
+
+
+@SHARE
+@pytest.mark.parametrize("to_share", [False, True])
+def test_the_message_is_another_and_all_else_stays(store, share, to_share):
+    store.schedule("a", FAR_MS, payload="old", share=share, extras=EXTRAS)
+    before = store.entries.find("a")
+    store.set_ms(NOW_MS + 7)
+
+    assert store.edit("a", "new", share=to_share) is Outcome.DONE
+
+    after = store.entries.find("a")
+    assert body_of(store, "a") == "new"
+    assert (after.due_ms, after.created_ms, after.extras, after.state) == (
+        before.due_ms,
+        before.created_ms,
+        EXTRAS,
+        State.SCHEDULED,
+    )
+    assert after.changed_us == (NOW_MS + 7) * 1000
+    assert store.score("due", "a") == FAR_MS
+    store.check()
+
+
+def test_it_goes_to_its_new_list_at_its_due_time(store):
+    store.schedule("a", NOW_MS)
+    store.edit("a", "new", to="other")
+
+    assert store.engine().hand_over().handed_over == 1
+    assert (store.arrived("celery"), store.arrived("other")) == ([], ["a"])
+    store.check()
+
+
+def test_each_edit_is_a_later_change_also_where_the_clock_was_set_back(store):
+    store.schedule("a", FAR_MS)
+    seen = [store.entries.find("a").changed_us]
+    for ms in (NOW_MS, NOW_MS - 5000, NOW_MS - 5000):
+        store.set_ms(ms)
+        assert store.edit("a", f"{ms}")
+        seen.append(store.entries.find("a").changed_us)
+    assert seen == sorted(set(seen))
+
+
+@pytest.mark.parametrize("change", ["edit", "reschedule", "anew"])
+def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
+    store.schedule("a", FAR_MS, payload="old")
+    read = store.entries.find("a")
+    store.set_ms(NOW_MS + 1)
+    if change == "edit":
+        store.edit("a", "theirs")
+    elif change == "reschedule":
+        store.entries.reschedule("a", When("by", 1))
+    else:
+        store.entries.cancel("a")
+        store.schedule("a", FAR_MS, payload="anew")
+    before = store.snapshot()
+
+    assert store.edit("a", "ours", entry=read) is Outcome.UNCHANGED
+
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("never", Outcome.NOT_FOUND),
+        ("cancelled", Outcome.NOT_FOUND),
+        ("handed over", Outcome.HANDED_OVER),
+        ("leased", Outcome.IN_FLIGHT),
+    ],
+)
+def test_what_cannot_be_edited_is_told_why(store, how, expected):
+    engine = store.engine()
+    if how == "leased":
+        store.schedule_relayed("a")
+        engine.claim(1)
+    elif how != "never":
+        store.schedule("a")
+        store.entries.cancel("a") if how == "cancelled" else engine.hand_over()
+    before = store.snapshot()
+
+    assert store.entries.edit("a", 0, nothing()) is expected
+
+    assert store.snapshot() == before
+
+
+def test_what_cannot_be_read_is_left_as_it_is(store):
+    store.schedule("a", FAR_MS)
+    store.raw.hset(store.keys["records"], "a", b"9" + store.record("a")[1:])
+    before = store.snapshot()
+
+    with pytest.raises(UnreadableRecord):
+        store.entries.edit("a", 0, nothing())
+
+    assert store.snapshot() == before
+
+
+# By key.
+
+
+def test_who_waits_under_a_key_is_edited(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    entry = store.entries.find(b"kkey")
+
+    assert store.entries.edit(b"kkey", 0, nothing()) is Outcome.UNCHANGED
+    assert store.entries.edit(b"knone", 0, nothing()) is Outcome.NOT_FOUND
+    assert store.edit(b"kkey", "new", entry=entry) is Outcome.DONE
+    assert body_of(store, "a") == "new"
+
+
+def test_an_edit_of_whoever_had_the_key_does_not_reach_the_next(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    read = store.entries.find("a")
+    store.set_ms(NOW_MS + 1)
+    store.schedule("b", FAR_MS, payload="b", extras=EXTRAS, conflict="replace")
+
+    assert store.edit(b"kkey", "a's", entry=read) is Outcome.UNCHANGED
+    assert body_of(store, "b") == "b"
+
+
+# Places.
+
+
+def test_what_is_dead_stays_dead_and_is_retried_as_it_was_edited(store):
+    engine = store.engine()
+    store.schedule_relayed("a")
+    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+
+    assert store.edit("a", "new") is Outcome.DONE
+
+    entry = store.entries.find("a")
+    assert (entry.state, entry.reason) == (State.DEAD, "NO_ROUTE")
+    store.entries.reschedule("a", When("at", NOW_MS))
+    [claimed], _ = engine.claim(1)
+    assert json.loads(claimed.message)["body"] == "new"
+    store.check()
+
+
+def test_a_lease_that_ran_out_ends_and_its_holder_acknowledges_nothing(store):
+    engine = store.engine(lease=30)
+    store.schedule_relayed("a", payload="old")
+    old, _ = engine.claim(1)
+    store.set_ms(NOW_MS + 31_000)
+
+    assert store.edit("a", "new") is Outcome.UNCERTAIN
+
+    assert engine.ack(old) == 0
+    assert engine.reclaim() == []
+    [claimed], _ = engine.claim(1)
+    assert json.loads(claimed.message)["body"] == "new"
+    assert (claimed.attempts, bool(claimed.uncertain)) == (1, True)
+    assert claimed.hand_over != old[0].hand_over
+    store.check()
+
+
+def test_of_what_may_have_been_delivered_the_edit_is_uncertain(store):
+    engine = store.engine()
+    store.schedule_relayed("a", payload="old")
+    engine.nack("unknown", engine.claim(1)[0])
+
+    assert store.edit("a", "new") is Outcome.UNCERTAIN
+    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+
+
+# Growing past what counts as small.
+
+
+@SHARE
+@pytest.mark.parametrize("kind", ["list", "relay"])
+def test_what_grows_is_known_to_be_large_in_its_place_and_by_its_tags(store, share, kind):
+    put = store.schedule if kind == "list" else store.schedule_relayed
+    for task_id in ("before", "a", "behind"):
+        put(task_id, NOW_MS, share=share, extras=Extras("key of " + task_id, ("one", "two")))
+    small = number_of(store, "a")
+
+    assert store.edit("a", LARGE, share=share) is Outcome.DONE
+
+    assert (small % 2, number_of(store, "a")) == (0, small + 1)
+    store.check()
+    assert list(store.entries.check()) == []
+    engine = store.engine()
+    engine.hand_over()
+    gone = store.arrived() or [one.task_id for one in engine.claim(5)[0]]
+    assert gone == ["before", "a", "behind"]
+
+
+def test_what_shrinks_again_keeps_the_number_of_a_large_one(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.edit("a", LARGE)
+    large = number_of(store, "a")
+
+    assert store.edit("a", "small")
+
+    assert number_of(store, "a") == large
+    assert list(store.entries.check()) == []
+    store.check()
+
+
+@pytest.mark.parametrize("place", ["dead", "lapsed", "uncertain"])
+def test_what_grows_in_another_place_has_one_place_only(store, place):
+    engine = store.engine(lease=30)
+    store.schedule_relayed("a", extras=EXTRAS)
+    claimed, _ = engine.claim(1)
+    if place == "dead":
+        engine.nack("dead", claimed, reason="NO_ROUTE")
+    elif place == "uncertain":
+        engine.nack("unknown", claimed)
+    store.set_ms(NOW_MS + 31_000)
+
+    store.edit("a", LARGE)
+
+    assert len(store.places("a")) == 1
+    assert list(store.entries.check()) == []
+    assert store.entries.cancel("a")[0] in (Outcome.DONE, Outcome.UNCERTAIN)
+    assert store.places("a") == []
+    store.check()
+
+
+# Templates.
+
+
+def test_a_template_is_counted_by_who_shares_it_and_goes_with_the_last(store):
+    for task_id in ("a", "b"):
+        store.schedule(task_id, FAR_MS, share=True)
+
+    store.edit("a", "new", lines=OTHER_LINES)
+    store.check()
+    store.edit("b", "new", lines=OTHER_LINES)
+    store.check()
+    assert store.raw.hlen(store.keys["templates"]) == 1
+    for task_id in ("a", "b"):
+        store.edit(task_id, "new", share=False)
+    assert store.raw.hlen(store.keys["templates"]) == 0
+    store.check()
+
+
+def test_a_task_that_shares_an_edited_one_s_template_needs_it_no_more_to_be_sent(store):
+    store.schedule("a", FAR_MS, share=True)
+    store.edit("a", "new", share=False)
+    assert store.schedule("b", FAR_MS, share=True) == FAR_MS
+    store.check()
+
+
+def test_an_expiry_that_counts_from_the_due_time_is_read_and_kept(store):
+    store.schedule("a", FAR_MS, share=True)
+    assert store.entries.find("a").record.expires_ms is None
+    store.edit("a", "new", expires="+5000")
+    assert store.entries.find("a").record.expires_ms == 5000
+    store.edit("a", "new", expires="-5000")
+    assert store.entries.find("a").record.expires_ms == -5000
+    store.edit("a", "new", expires='"2100-01-01T00:00:00+00:00"')
+    assert store.entries.find("a").record.expires_ms is None
+    store.edit("a", "new", share=False)
+    assert store.entries.find("a").record.expires_ms is None
+
+
+# Repetitions, and a full Redis.
+
+
+def test_an_edit_whose_answer_was_lost_takes_effect_once(store, monkeypatch):
+    monkeypatch.setattr(clock, "sleep", lambda _: None)
+    store.schedule("a", FAR_MS)
+    lost = iter([True, False])
+    call = store.scripts.call
+
+    def losing(name, **arguments):
+        reply = call(name, **arguments)
+        if name == "edit" and next(lost):
+            raise StoreUnavailable(name, "reset", True)
+        return reply
+
+    monkeypatch.setattr(store.scripts, "call", losing)
+
+    assert store.edit("a", "new") is Outcome.DONE
+    assert body_of(store, "a") == "new"
+
+
+def test_a_request_that_comes_after_a_newer_change_does_nothing(store):
+    store.schedule("a", FAR_MS, payload="old")
+    read = store.entries.find("a")
+    store.set_ms(NOW_MS + 1)
+    store.entries.reschedule("a", When("by", 1))
+    store.entries.reschedule("a", When("by", -1))
+
+    assert store.edit("a", "late", entry=read) is Outcome.UNCHANGED
+    assert body_of(store, "a") == "old"
+
+
+def test_where_a_key_holds_something_foreign_nothing_is_changed(store):
+    store.schedule("a", FAR_MS, payload="old", share=True)
+    store.raw.set(store.keys["tags"], "foreign")
+
+    with pytest.raises(StoreError):
+        store.edit("a", "new", lines=OTHER_LINES)
+
+    assert body_of(store, "a") == "old"
+    assert store.raw.hlen(store.keys["template_uses"]) == 1

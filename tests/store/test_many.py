@@ -1,0 +1,279 @@
+"""Cancel and reschedule of many targets: one word each, all looked at before any is changed."""
+
+import pytest
+
+from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.errors import InvalidDueTime, UnreadableRecord
+from celery_delayq.store import Outcome, changes, target_of_key
+from celery_delayq.store.ids import target_of_member
+from celery_delayq.store.record import Extras, destination_for
+from tests.store.requests import request
+from tests.store.support import FAR_MS, NOW_MS, new_record
+
+DONE, GONE = Outcome.DONE, Outcome.NOT_FOUND
+
+
+def put(store, task_id, *, key="", tags=(), due_ms=FAR_MS, payload=""):
+    record = new_record(task_id, destination_for("L", "celery"), payload, share=True)
+    store.put(task_id, record.with_extras(Extras(key, tags)), due_ms)
+
+
+def member(store, task_id):
+    number = next(n for n in range(1, 100) if _is(store, task_id, n))
+    return number.to_bytes(6, "big") + task_id.encode()
+
+
+def _is(store, task_id, number):
+    return number.to_bytes(6, "big") + b"%d" % FAR_MS in store.record(task_id)
+
+
+def cancel(store, *targets, **options):
+    return [one for some in store.entries.changes.cancel(targets, **options) for one in some]
+
+
+def move(store, targets, when=None, **options):
+    steps = store.entries.changes.reschedule(targets, when or When("at", 5), **options)
+    return [one for some in steps for one in some]
+
+
+def left(store):
+    """What there is under every key that an entry leaves."""
+    names = ("due", "relay", "dead", "records", "holders", "tags", "templates", "claims", "errors")
+    return [name for name in names if store.raw.exists(store.keys[name])]
+
+
+def every_place(store):
+    """One entry in each place; their ids say which."""
+    engine = store.engine()
+    for place in ("dead", "leased", "refused", "relay"):
+        store.schedule_relayed(place, NOW_MS, share=True)
+        if place == "relay":
+            continue
+        claimed = engine.claim(1)[0]
+        if place != "leased":
+            engine.nack(place, claimed, wait=60, reason="no")
+    put(store, "due", key="k", tags=("t", "u"))
+
+
+def test_all_leave_from_wherever_they_are_and_each_has_its_own_answer(store):
+    every_place(store)
+    targets = ["dead", "nobody", target_of_key("k"), "leased", "relay", "refused"]
+    answers = [(one.outcome, one.task_id) for one in cancel(store, *targets)]
+    assert answers == [
+        (DONE, "dead"),
+        (GONE, "nobody"),
+        (DONE, "due"),
+        (Outcome.IN_FLIGHT, "leased"),
+        (DONE, "relay"),
+        (DONE, "refused"),
+    ]
+    store.lease_out()
+    (last,) = cancel(store, "leased")
+    assert last.outcome is Outcome.UNCERTAIN
+    assert left(store) == []
+
+
+def test_each_is_told_its_own_message_also_when_asked_again(store):
+    for task_id in "abc":
+        store.schedule(task_id, FAR_MS, payload=task_id * 5)
+    asked = {"mode": "cancel", "owes": 1, "tells": 1, "filter": "", "max_bytes": 10**6}
+    call = request(store, "cancel", **asked, targets=[b"ia", b"inobody", b"ic"])
+    first = call.send()
+    assert first[1] == b"done not_found done"
+    assert first[2][::3] == [1, 3]
+    assert [b"a" * 5 in first[2][2], b"c" * 5 in first[2][5]] == [True, True]
+    assert call.send() == first
+
+
+def test_the_message_of_what_a_key_named_is_told_again(store):
+    put(store, "a b%:", key="k")
+    asked = {"mode": "cancel", "owes": 1, "tells": 1, "filter": "", "max_bytes": 10**6}
+    call = request(store, "cancel", **asked, targets=[target_of_key("k")])
+    first = call.send()
+    assert first[2][0] == 1
+    assert call.send() == first
+
+
+def test_who_is_meant_twice_leaves_once(store):
+    put(store, "a", key="k")
+    put(store, "b")
+    answers = cancel(store, "a", target_of_key("k"), "a")
+    assert [one.outcome for one in answers] == [DONE, GONE, GONE]
+    # The template of the other one is still there.
+    store.check()
+    assert store.entries.find("b")
+
+
+def test_one_that_was_changed_since_leaves_all_as_they_are(store):
+    for task_id in "ab":
+        store.schedule(task_id, FAR_MS)
+    asked = {"mode": "cancel", "owes": 0, "tells": 0, "filter": "", "max_bytes": 10**6}
+    call = request(store, "cancel", **asked, targets=[b"ia", b"ib"])
+    store.set_ms(NOW_MS + 1)
+    store.entries.reschedule("b", When("at", FAR_MS + 1))
+    before = store.snapshot()
+    assert call.send() == [b"stale"]
+    assert store.snapshot() == before
+    assert call.anew().answer() == b"done done"
+
+
+def test_what_takes_too_many_bytes_is_asked_for_again(store, monkeypatch):
+    monkeypatch.setattr(changes, "MAX_BYTES", 20_000)
+    for number in range(10):
+        store.schedule(f"a{number}", FAR_MS, payload="x" * 9_000)
+    ids = [f"a{number}" for number in range(10)]
+    moved = list(store.entries.changes.reschedule(ids, When("at", FAR_MS + 1)))
+    assert [len(some) for some in moved] == [3, 3, 3, 1]
+    steps = list(store.entries.changes.cancel(ids))
+    assert [[one.task_id for one in some] for some in steps] == [
+        ["a0", "a1", "a2"],
+        ["a3", "a4", "a5"],
+        ["a6", "a7", "a8"],
+        ["a9"],
+    ]
+    assert all(one.outcome is DONE and one.cancelled for some in steps for one in some)
+
+
+def test_messages_are_told_only_where_they_are_wanted(store):
+    for task_id in "ab":
+        store.schedule(task_id, FAR_MS)
+    assert cancel(store, "a", tells=False)[0].cancelled is None
+    assert cancel(store, "b")[0].cancelled is not None
+
+
+def test_what_a_scanner_is_to_store_it_is_given_at_once(store):
+    engine = store.engine()
+    for task_id in "ab":
+        store.schedule(task_id, FAR_MS)
+    cancel(store, "a", owes=1)
+    cancel(store, "b", owes=2, tells=False)
+    assert [one.task_id for one in engine.owed()] == ["b"]
+
+
+def test_a_member_is_that_very_entry(store):
+    put(store, "a")
+    first = target_of_member(member(store, "a"))
+    store.entries.cancel("a")
+    put(store, "a")
+    assert [one.outcome for one in cancel(store, first, chosen="- - - - -")] == [None]
+    assert store.places("a") == ["due"]
+    again = target_of_member(member(store, "a"))
+    assert [one.outcome for one in cancel(store, again, chosen="- - - - -")] == [DONE]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_meant"),
+    [
+        (f"{FAR_MS} {FAR_MS + 1} SCHEDULED - - t", True),
+        (f"{FAR_MS + 1} {FAR_MS + 2} - - -", False),
+        (f"0 {FAR_MS} - - -", False),
+        (f"0 {FAR_MS + 1} DEAD - -", False),
+        (f"0 {FAR_MS + 1} - {'0' * 12} -", False),
+        (f"0 {FAR_MS + 1} - - {'0' * 12}", False),
+        (f"0 {FAR_MS + 1} - - - k", False),
+        (f"0 {FAR_MS + 1} - - - b t", True),
+    ],
+)
+def test_what_a_selection_does_not_mean_any_more_is_skipped(store, chosen, is_meant):
+    put(store, "a", key="k", tags=("t", "b t"))
+    target = target_of_member(member(store, "a"))
+    before = store.snapshot()
+    for one in (*move(store, [target], chosen=chosen), *cancel(store, target, chosen=chosen)):
+        if not is_meant:
+            assert one.outcome is None
+            assert store.snapshot() == before
+            continue
+        assert one.outcome is DONE
+        break
+
+
+def test_moved_ones_wake_a_scanner_for_the_earliest(store):
+    engine = store.engine()
+    for task_id in "abc":
+        store.schedule(task_id, FAR_MS)
+    engine.hand_over(asleep=60)
+    move(store, ["a", "b", "c"], When("by", -86_400_000 + 9))
+    assert store.raw.get(store.keys["timer"]).startswith(b"%d:" % (NOW_MS + 9))
+
+
+@pytest.mark.parametrize(
+    ("when", "conditions", "outcome"),
+    [
+        (When("at", FAR_MS - 1), {"only": "earlier"}, DONE),
+        (When("at", FAR_MS), {"only": "earlier"}, Outcome.UNCHANGED),
+        (When("at", FAR_MS + 1), {"only": "earlier"}, Outcome.UNCHANGED),
+        (When("after", 1), {"only": "later"}, Outcome.UNCHANGED),
+        (When("by", 0), {"only": "later"}, Outcome.UNCHANGED),
+        (When("by", 1), {"only": "later"}, DONE),
+        (When("at", 5), {"if_due_ms": FAR_MS}, DONE),
+        (When("at", 5), {"if_due_ms": FAR_MS - 1}, Outcome.UNCHANGED),
+        (When("at", 5), {"if_due_ms": FAR_MS, "only": "later"}, Outcome.UNCHANGED),
+        (When("at", 5), {"mode": "retry"}, Outcome.UNCHANGED),
+    ],
+)
+def test_a_move_under_a_condition(store, when, conditions, outcome):
+    store.schedule("a", FAR_MS)
+    before = store.snapshot()
+    answer, due_ms = store.entries.reschedule("a", when, **conditions)
+    assert answer is outcome
+    assert (due_ms is None) == (outcome is Outcome.UNCHANGED)
+    assert (store.snapshot() == before) == (outcome is Outcome.UNCHANGED)
+
+
+def flags(store, task_id):
+    record = store.record(task_id)
+    return record[record.index(b":") + 1 + len("celery") + 42] - ord("0")
+
+
+def test_run_now_is_due_at_once_with_its_flag_until_it_is_moved(store):
+    put(store, "a", key="k", tags=("t",))
+    store.set_us(NOW_MS * 1000 + 999)
+    for _ in range(2):
+        now = store.entries.reschedule(target_of_key("k"), When("at", 0), mode="now")
+        assert now == (DONE, NOW_MS)
+        assert flags(store, "a") == 8 + 2 + 1
+    assert store.entries.find("a").extras == Extras("k", ("t",))
+    store.entries.reschedule("a", When("by", 5))
+    assert flags(store, "a") == 2 + 1
+    assert store.entries.find("a").extras == Extras("k", ("t",))
+
+
+def test_retry_lets_what_is_dead_wait_again_due_at_once(store):
+    every_place(store)
+    store.set_ms(NOW_MS + 7)
+    answer = store.entries.reschedule("dead", When("at", 0), mode="retry")
+    assert answer == (DONE, NOW_MS + 7)
+    assert store.places("dead") == ["relay"]
+    assert store.raw.hget(store.keys["errors"], "dead") is None
+
+
+def test_remove_deletes_only_what_is_dead(store):
+    every_place(store)
+    ids = ["due", "relay", "refused", "leased", "nobody", "dead"]
+    answers = [one.outcome for one in cancel(store, *ids, remove=True)]
+    assert answers == [*[Outcome.UNCHANGED] * 3, Outcome.IN_FLIGHT, GONE, DONE]
+    assert store.record("dead") is None
+    assert store.entries.find("dead") is None
+
+
+def test_remove_deletes_what_cannot_be_read_once_it_is_dead(store):
+    put(store, "a")
+    target = target_of_member(member(store, "a"))
+    store.raw.hset(store.keys["records"], "a", b"9" + store.record("a")[1:])
+    assert isinstance(cancel(store, target, remove=True)[0].error, UnreadableRecord)
+    store.set_ms(FAR_MS)
+    store.engine().hand_over()
+    assert store.places("a") == ["dead"]
+    with pytest.raises(UnreadableRecord, match="record format"):
+        store.entries.cancel("a")
+    assert isinstance(cancel(store, target)[0].error, UnreadableRecord)
+    assert cancel(store, target, remove=True)[0].outcome is DONE
+    assert {"records", "dead", "errors"}.isdisjoint(left(store))
+
+
+def test_one_that_would_be_due_too_late_holds_up_no_other(store):
+    store.schedule("a", MAX_DUE_MS)
+    store.schedule("b", FAR_MS)
+    first, second = move(store, ["a", "b"], When("by", 1_000_000_000))
+    assert isinstance(first.error, InvalidDueTime)
+    assert second.due_ms == FAR_MS + 1_000_000_000
