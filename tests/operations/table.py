@@ -16,7 +16,7 @@ import pytest
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Cancelled, Engine, Entry, LeasedEntry
+from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, Place
 from celery_delayq.store.calls import Member, Membership
 from celery_delayq.store.record import Extras, lane_for
 from celery_delayq.store.scripts import load
@@ -29,6 +29,8 @@ MAIL = lane_for(queue="mail")
 
 # Methods of DelayQ that take no step of the store, and commands that are no operation.
 NO_OPERATIONS = {"close", "due_of", "scanner"}
+# Lines that do nothing to a task that waits.
+ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` says with status 1 that nothing was paused.
 NO_OPERATION_COMMANDS = ("bench", "bench --json", "scan", "resume")
 
@@ -48,7 +50,7 @@ class Prepared:
     cancelled: Cancelled
     read: Entry
 
-    ids = ("list", "claimed", "waiting", "dead")
+    ids = ("list", "claimed", "waiting", "dead", "parked")
 
 
 def extras(task_id: str) -> Extras:
@@ -117,6 +119,19 @@ def _counted(ready: Prepared) -> tuple[int, ...]:
     return counts.scheduled, counts.in_flight, counts.dead, counts.scanners
 
 
+def _sifted(ready: Prepared) -> list[str]:
+    sieve, chosen = ready.store.entries.sieve, Chosen(task="tests.remind")
+    pages = sieve.pages(chosen, *sieve.start(), Place())
+    return [member[6:].decode() for page in pages for member in page]
+
+
+def _peeked(ready: Prepared) -> list[tuple[str, str]]:
+    sieve, chosen = ready.store.entries.sieve, Chosen()
+    members = [member for page in sieve.pages(chosen, *sieve.start(), Place()) for member in page]
+    seen = ready.store.entries.chosen(chosen, members)
+    return [(entry.task_id, entry.state.value) for _, entry in seen]
+
+
 def take_again(operation: "Operation", ready: Prepared) -> object:
     """Take it as whoever was told of an error does; what it scheduled all the same is there."""
     try:
@@ -148,15 +163,49 @@ OPERATIONS = (
         Outcome.DONE,
         ends="list",
         face={"cancel": lambda delayq, task_id: delayq.cancel(task_id)},
-        cli=("cancel {id}",),
+        cli=("cancel {id}", "cancel --all --yes", "cancel --tag a --dry-run"),
     ),
     Operation(
         "reschedule",
         "caller",
         lambda ready: ready.store.entries.reschedule("list", When("at", FAR_MS)),
         (Outcome.DONE, FAR_MS),
-        face={"reschedule": lambda delayq, task_id: delayq.reschedule(task_id, FAR)},
-        cli=("reschedule {id} +5m",),
+        face={
+            "reschedule": lambda delayq, task_id: delayq.reschedule(task_id, FAR),
+            "run_now": lambda delayq, task_id: delayq.run_now(task_id),
+            "retry": lambda delayq, task_id: delayq.retry(task_id),
+            # By the script of a cancel; but it takes out nothing that waits.
+            "remove": lambda delayq, task_id: delayq.remove(task_id),
+        },
+        cli=(
+            "reschedule {id} +5m",
+            "reschedule --task a --only later --yes +5m",
+            "run-now {id}",
+            "run-now --queue a --yes",
+            *ON_THE_DEAD,
+            "retry --state dead --yes",
+            "remove --state dead --yes",
+        ),
+    ),
+    Operation(
+        "sift",
+        "caller",
+        _sifted,
+        ["list", "dead", "claimed", "waiting"],
+        changes=False,
+        face={"select": lambda delayq, _: list(delayq.select(all=True))},
+    ),
+    Operation(
+        "peek",
+        "caller",
+        _peeked,
+        [
+            ("list", "SCHEDULED"),
+            ("dead", "DEAD"),
+            ("claimed", "IN_FLIGHT"),
+            ("waiting", "SCHEDULED"),
+        ],
+        changes=False,
     ),
     Operation(
         "edit",

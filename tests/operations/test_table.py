@@ -26,7 +26,7 @@ def test_every_script_has_one_row():
 
 def test_every_method_of_delayq_is_in_a_row_or_no_operation():
     methods = {
-        name for name, value in vars(DelayQ).items() if callable(value) and not name.startswith("_")
+        name for name in dir(DelayQ) if callable(getattr(DelayQ, name)) and not name.startswith("_")
     }
     named = [name for one in OPERATIONS for name in one.face]
     assert sorted([*named, *NO_OPERATIONS]) == sorted(methods)

@@ -80,7 +80,7 @@ local function moved(entry, text)
 end
 
 -- What becomes of a target, in a word; and, where it moves, its new due time.
-local function settle(target, one)
+local function outcome_of(target, one)
   if not one.entry then
     if one.member and is_gone(one.answer) then return SKIPPED end
     local why = string.match(one.answer, '^unreadable (.*)$')
@@ -92,10 +92,17 @@ local function settle(target, one)
   return one.entry.claim and one.entry.claim.uncertain and 'uncertain' or 'done', when
 end
 
+-- Nothing is rolled back: what an entry with a key asks for comes before the first write.
+for _, one in ipairs(looked) do
+  if one.entry and string.byte(one.entry.record, one.entry.header_end + 43) % 2 == 1 then
+    check_types({due, relay, refused, parked}, {holders})
+    break
+  end
+end
 local words, earliest = {}, math.huge
 allow_when_full(records)
 for at, one in ipairs(looked) do
-  local word, when = settle(targets[at], one)
+  local word, when = outcome_of(targets[at], one)
   if when then
     local entry, text = one.entry, whole(when)
     local index = sub(entry.record, 2, 2) == 'L' and due or relay
