@@ -40,7 +40,7 @@ class DelayQError(Exception):
     the same one after the journey from a pool's process, or through a result backend.
 
     ``so_far``: of a ``schedule_many`` that this ended, what is scheduled already. The slice that it
-    met is scheduled whole, or not at all.
+    met is scheduled whole, or not at all. Of a selection, the count of what was done.
     """
 
     so_far: Any = None

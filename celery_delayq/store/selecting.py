@@ -25,6 +25,7 @@ PAGE = 500  # members that a step gives, or about as many entries that it looks 
 FIRST = 20  # entries that the first step of a pass looks at: they may be large
 PASS_BYTES = 1_000_000  # that a step of a pass reads, about
 MOST = 100_000  # members that are remembered of a pass
+PEEK, READ = 200, 50  # members that are looked at, or read, in a step: some 2 ms
 PEEK_BYTES = 1_000_000  # of records that are read at a time
 
 
@@ -222,13 +223,14 @@ class Sieve:
         """Those of *members* that are meant, in their order; with their records, if *reads*."""
         left = list(members)
         while left:
+            some = left[: READ if reads else PEEK]
             now_us, text, flat, shared = self._scripts.call(
-                "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=left
+                "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
             )
             templates = dict(zip(shared[::2], shared[1::2], strict=True))
             rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
             words = text.decode().split()
-            for member, word in zip(left, words, strict=True):
+            for member, word in zip(some, words, strict=True):
                 if word not in ("skipped", "again"):
                     read = next(rows) if reads else (b"", b"", b"0 -1 -1")
                     yield _met(member, word, now_us, read, templates)

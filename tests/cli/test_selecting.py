@@ -1,0 +1,140 @@
+"""Commands that mean ids, keys or a selection: what they ask, say, and change."""
+
+from types import SimpleNamespace
+
+import click
+import pytest
+
+from celery_delayq import State
+from celery_delayq.cli import selecting
+from tests.app.support import FAR, LONG_AGO, claim
+from tests.support.shards import SHARDS
+
+one_shard = pytest.mark.skipif(SHARDS > 1, reason="keys need one shard")
+
+
+@pytest.fixture
+def tasks(app):
+    for task_id in ("a", "b", "c"):
+        tags = ["x"] if task_id != "c" else []
+        app.send_task(
+            "t", task_id=task_id, delayq_at=FAR, delayq_tags=tags, delayq_key=f"k{task_id}"
+        )
+
+
+def waiting(app):
+    return "".join(task.id for task in app.delayq.select(all=True))
+
+
+def dead(app, *ids):
+    for task_id in ids:
+        app.send_task("t", task_id=task_id, exchange="x", routing_key="x", delayq_at=LONG_AGO)
+    claimed = claim(app.delayq)[0]
+    for engine in app.delayq.services.engines():
+        engine.nack("dead", claimed, reason="NO_ROUTE")
+        engine.close()
+
+
+def test_a_selection_is_cancelled_where_yes_is_said(app, tasks, said):
+    assert said("cancel", "--tag", "x", "--yes") == ["2 tasks cancelled"]
+    assert waiting(app) == "c"
+    assert said("cancel", "--tag", "x", "--yes") == ["0 tasks cancelled"]
+
+
+def test_without_a_terminal_nothing_is_changed_without_yes(app, tasks, refused):
+    [sentence] = refused("cancel", "--tag", "x")
+    assert sentence == "Error: cancel 2 tasks? There is no terminal to ask at; pass --yes"
+    assert waiting(app) == "abc"
+
+
+@pytest.mark.parametrize(("answer", "left"), [(True, "c"), (False, "abc")])
+def test_on_a_terminal_it_asks(app, tasks, run, monkeypatch, answer, left):  # noqa: PLR0917
+    def confirm(question, abort):
+        assert (question, abort) == ("cancel 2 tasks?", True)
+        if not answer:
+            raise click.Abort
+
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(selecting, "sys", SimpleNamespace(stdin=terminal))
+    monkeypatch.setattr(click, "confirm", confirm)
+    result = run("cancel", "--tag", "x")
+    assert result.exit_code == (not answer)
+    assert waiting(app) == left
+
+
+@pytest.mark.parametrize(
+    ("line", "said_so"),
+    [
+        (["cancel", "--all"], "3 tasks would be cancelled"),
+        (["cancel", "--tag", "x", "--queue", "none"], "0 tasks would be cancelled"),
+        (["reschedule", "--task", "t", "+5m"], "3 tasks would be rescheduled"),
+        (["reschedule", "--task", "t", "--only", "later", "+5m"], "0 tasks would be rescheduled"),
+        (["run-now", "--state", "scheduled"], "3 tasks would be due now"),
+        (["retry", "--state", "dead"], "0 tasks would be due now"),
+        (["remove", "--tag", "x"], "0 tasks would be removed"),
+    ],
+)
+def test_a_dry_run_says_how_many_and_changes_nothing(app, tasks, said, line, said_so):
+    assert said(*line, "--dry-run") == [said_so]
+    assert {task.due.timestamp() for task in app.delayq.select(all=True)} == {FAR}
+
+
+def test_due_times_bound_what_is_meant(app, tasks, said):
+    app.send_task("t", task_id="d", delayq_at=FAR + 60)
+    assert said("cancel", "--after-due", str(FAR + 60), "--yes") == ["1 task cancelled"]
+    assert said("cancel", "--before-due", "2100-01-01T00:00:01Z", "--yes") == ["3 tasks cancelled"]
+
+
+def test_a_selection_is_rescheduled_and_let_go(app, tasks, said):
+    assert said("reschedule", "--tag", "x", "--yes", str(FAR + 9)) == ["2 tasks rescheduled"]
+    assert app.delayq.get("a").due.timestamp() == FAR + 9
+    assert said("run-now", "--all", "--yes") == ["3 tasks due now"]
+    assert app.delayq.hand_over() == 3
+
+
+@one_shard
+def test_a_task_is_named_by_its_key(app, tasks, said, refused):
+    assert said("reschedule", "--key", "ka", "+5m") == ["task ka rescheduled"]
+    assert said("run-now", "a", "--key", "kb") == ["task a due now", "task kb due now"]
+    assert said("cancel", "--key", "ka", "--key", "kb") == [
+        "task ka cancelled",
+        "task kb cancelled",
+    ]
+    assert refused("cancel", "--key", "ka")[-1].endswith("task ka is not scheduled")
+    assert waiting(app) == "c"
+
+
+def test_dead_tasks_are_retried_or_removed(app, tasks, said, refused):
+    dead(app, "d", "e", "f")
+    assert refused("retry", "a")[-1].endswith("task a is not dead; nothing was changed")
+    assert said("retry", "d") == ["task d due now"]
+    assert said("remove", "e") == ["task e removed"]
+    assert said("remove", "--state", "dead", "--yes") == ["1 task removed"]
+    assert app.delayq.state("d") is State.SCHEDULED
+    assert waiting(app) == "abcd"
+
+
+def test_what_is_being_published_is_told_with_status_1(app, tasks, refused):
+    app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
+    claim(app.delayq)
+    assert refused("cancel", "--all", "--yes") == [
+        "3 tasks cancelled",
+        "1 being published this moment; try again shortly",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["cancel"],
+        ["cancel", "a", "--tag", "x"],
+        ["cancel", "a", "--dry-run"],
+        ["cancel", "--state", "gone"],
+        ["retry", "--key", "ka", "--all"],
+        ["reschedule", "--tag", "x"],
+    ],
+)
+def test_who_is_meant_has_to_be_said_in_one_way(app, tasks, run, line):
+    result = run(*line)
+    assert result.exit_code == 2, result.output
+    assert waiting(app) == "abc"
