@@ -57,7 +57,7 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
 @json_option
 @click.pass_context
 def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
-    """Show what happened last, the newest first; see the setting delayq_history."""
+    """Show what happened last, the newest first."""
     delayq = delayq_of(ctx)
     with Said():
         events = delayq.history(limit)
