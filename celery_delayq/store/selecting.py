@@ -103,6 +103,9 @@ class Met:
     record: Record | None = None
     template: bytes | None = None
     error: str = ""
+    attempts: int = 0
+    next_try_ms: int | None = None
+    since_ms: int | None = None
 
 
 class Sieve:
@@ -225,11 +228,11 @@ class Sieve:
                 "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
             )
             templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            rows = iter(zip(flat[::2], flat[1::2], strict=True))
+            rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
             words = text.decode().split()
             for member, word in zip(some, words, strict=True):
                 if word not in ("skipped", "again"):
-                    read = next(rows) if reads else (b"", b"")
+                    read = next(rows) if reads else (b"", b"", b"0 -1 -1")
                     yield _met(member, word, now_us, read, templates)
             left = left[len(words) - words.count("again") :]
 
@@ -248,16 +251,22 @@ def _met(
     member: bytes,
     word: str,
     now_us: int,
-    read: tuple[bytes, bytes],
+    read: tuple[bytes, bytes, bytes],
     templates: dict[bytes, bytes],
 ) -> Met:
     state, *numbers = word.split(":")
-    error = read[1].decode(errors="replace")
+    attempts, next_try, since = (int(float(one)) for one in read[2].split())
+    known: dict[str, Any] = {
+        "error": read[1].decode(errors="replace"),
+        "attempts": attempts,
+        "next_try_ms": None if next_try < 0 else next_try,
+        "since_ms": None if since < 0 else since,
+    }
     if not numbers:
-        return Met(member, state, 0, now_us, error=error)
+        return Met(member, state, 0, now_us, **known)
     due_ms, header_end = map(int, numbers)
     if not read[0]:
-        return Met(member, state, due_ms, now_us)
+        return Met(member, state, due_ms, now_us, **known)
     record = Record(read[0], header_end)
     template = templates.get(record.name) if record.name else None
-    return Met(member, state, due_ms, now_us, record, template, error)
+    return Met(member, state, due_ms, now_us, record, template, **known)

@@ -235,10 +235,10 @@ OPERATIONS = (
         "page",
         "caller",
         lambda ready: [one.task_id for one in ready.store.entries.waiting(0, FAR_MS)],
-        ["list", "waiting"],
+        ["parked", "list", "waiting"],
         changes=False,
         face={"tasks": lambda delayq, _: list(delayq.tasks())},
-        cli=("list", "list --json"),
+        cli=("list", "list --json", "list --state scheduled"),
     ),
     Operation(
         "pause",
