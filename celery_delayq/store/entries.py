@@ -249,7 +249,16 @@ class Entries:
             if seen.record is not None:
                 with suppress(UnreadableRecord):
                     entry = entry_of(task_id, state, seen.record, seen.template)
-            yield seen.member, replace(entry, reason=seen.error)
+            yield (
+                seen.member,
+                replace(
+                    entry,
+                    reason=seen.error,
+                    attempts=seen.attempts,
+                    next_try_ms=seen.next_try_ms,
+                    since_ms=seen.since_ms,
+                ),
+            )
 
     def check(self) -> Iterator[checking.Finding]:
         """What in the store does not fit together."""
