@@ -72,8 +72,8 @@ def planned(
     """The call of this number of a client, of one of some ids, or of two; or of a key.
 
     Args:
-        keys: ``""``, nothing has a key; ``"some"``; or ``"one"``, all have the same, and are
-            relayed soon, so that some come back.
+        keys: ``""``, nothing has a key; ``"some"``; ``"one"``, all have the same, and are relayed
+            soon, so that some come back; or ``"held"``, all have the same, and wait.
         pauses: Whether some are paused, and may not leave too late.
     """
     kind = dice.choice(KINDS)
@@ -105,7 +105,10 @@ def _keyed(dice: random.Random, one: Planned, keys: str) -> Planned:
     if keys == "one" and one.kind != "reschedule":
         soon = When("after", dice.choice((0, 0, 500)))
         one = replace(one, kind="schedule", ids=one.ids[:1], when=soon, relayed=True)
-    key = "k" if keys == "one" else dice.choice(KEYS) if dice.random() < 0.8 else ""
+    if keys == "held":
+        far = When("after", dice.choice((1, 2, 3)) * 1_000_000)
+        one = replace(one, when=far, pause_s=one.pause_s / 10)
+    key = "k" if keys != "some" else dice.choice(KEYS) if dice.random() < 0.8 else ""
     tags = tuple(tag for tag in TAGS if dice.random() < 0.4)
     if one.kind in ("schedule", "bulk"):
         return replace(one, key=key, conflict=dice.choice(POLICIES), tags=tags)

@@ -51,7 +51,7 @@ def _paused(name: str, old: str, new: str, *rules: str, **rates: float) -> Sabot
 
 
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
-ONE_KEY = {**LATE, "keys": "one"}
+HELD = {**LATE, "keys": "held"}
 BACK = {"keys": "one", "dead": 0.5}
 
 SABOTAGES = (
@@ -120,28 +120,14 @@ SABOTAGES = (
         "for _, generation in ipairs({fences, fences_old}) do",
         "for _, generation in ipairs({}) do",
         "order",
-        **ONE_KEY,
+        **HELD,
     ),
     _keyed(
         "what has the key is not looked at",
         "step.asked[key] = not (named and is_newer(step, named))",
         "step.asked[key] = true",
         "order",
-        **ONE_KEY,
-    ),
-    _keyed(
-        "what was kept leaves no fence",
-        "if new.key then fence(step.call, name_of_key(new.key), step.keys.fences) end",
-        "",
-        "order",
-        **ONE_KEY,
-    ),
-    _keyed(
-        "a cancel leaves no fence under the key",
-        "for _, one in ipairs(leaving.keyed or {}) do note_fence(name_of_key(one.key)) end",
-        "",
-        "order",
-        **ONE_KEY,
+        **HELD,
     ),
     _keyed(
         "what waits under a key is not looked for",
