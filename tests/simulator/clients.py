@@ -255,8 +255,8 @@ def _edit(entries: Entries, who: Target, one: Planned) -> Outcome:
     """Give what is there another message, which tells both calls; as the package does."""
     entry = entries.find(who)
     if entry is None:
-        return entries.edit(who, 0, NewRecord(b"", b"", b""))
+        return entries.edit(who, None, NewRecord(b"", b"", b""))
     one = replace(one, relayed=entry.record.text[1:2] == b"R")
     text = f"call:{name_in(entry.record.text)};edit:{one.name};"
     new = entry.record.with_message(_record(one, entry.task_id, text))
-    return entries.edit(who, entry.changed_us, new)
+    return entries.edit(who, entry.record, new)
