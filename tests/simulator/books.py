@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tests.simulator.server import View
+from tests.simulator.server import Version, View
 
 RULES = {
     "twice": "a call takes effect once",
@@ -10,7 +10,7 @@ RULES = {
     "order": "a call that was interrupted takes no effect after a later one",
     "answer": "an answer is true",
     "copies": "of an entry there is one unmarked copy at most",
-    "undone": "what was cancelled is not delivered, and what was moved not at its old time",
+    "undone": "what was cancelled is not delivered, nor what was moved or edited as it was",
     "early": "nothing leaves before it is due by Redis's clock",
     "unique": "one entry waits under a key, but for what came back while it was taken",
     "kept": "what is told to stay was there, and its due time is a reason",
@@ -72,7 +72,7 @@ class Call:
     """What a client does once."""
 
     name: str
-    kind: str  # schedule, cancel, reschedule, clear, pause, resume
+    kind: str  # schedule, cancel, reschedule, edit, clear, pause, resume
     ids: tuple[str, ...]  # none, of one that names the key, a tag, or a lane
     key: str
     conflict: str
@@ -130,7 +130,7 @@ class Life:
     name: str
     task_id: str
     view: View
-    copies: list[tuple[bool, int]] = field(default_factory=list)  # is it marked, and its due time
+    copies: list[tuple[bool, Version]] = field(default_factory=list)  # whether they are marked
     copies_before: int = 0  # that there were of it when it was moved
     was_due: bool = False  # by Redis's clock, which may have been set back since
     changed_by: str = ""  # the last call that moved or cancelled it

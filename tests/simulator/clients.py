@@ -12,15 +12,15 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, InFlight, StoreUnavailable
 from celery_delayq.services import Hooks
 from celery_delayq.store import Entries, Membership, NewEntry, Receipt
-from celery_delayq.store.ids import target_of_key, target_of_member
+from celery_delayq.store.ids import Target, target_of_key, target_of_member
 from celery_delayq.store.outcome import Outcome
-from celery_delayq.store.record import Extras, Template, destination_for, whole
+from celery_delayq.store.record import Extras, NewRecord, Template, destination_for, whole
 from celery_delayq.store.selecting import Chosen, Place
 from tests.simulator.books import Answer, Call, key_of
 from tests.simulator.judge import Judge
 from tests.simulator.lanes import LANES
 from tests.simulator.network import Interrupted
-from tests.simulator.server import QUEUE, START_US
+from tests.simulator.server import QUEUE, START_US, name_in
 from tests.simulator.world import SECOND, Actor
 from tests.store import support
 
@@ -72,8 +72,8 @@ def planned(
     """The call of this number of a client, of one of some ids, or of two; or of a key.
 
     Args:
-        keys: ``""``, nothing has a key; ``"some"``; or ``"one"``, all have the same, and are
-            relayed soon, so that some come back.
+        keys: ``""``, nothing has a key; ``"some"``; ``"one"``, all have the same, and are relayed
+            soon, so that some come back; or ``"held"``, all have the same, and wait.
         pauses: Whether some are paused, and may not leave too late.
     """
     kind = dice.choice(KINDS)
@@ -105,14 +105,17 @@ def _keyed(dice: random.Random, one: Planned, keys: str) -> Planned:
     if keys == "one" and one.kind != "reschedule":
         soon = When("after", dice.choice((0, 0, 500)))
         one = replace(one, kind="schedule", ids=one.ids[:1], when=soon, relayed=True)
-    key = "k" if keys == "one" else dice.choice(KEYS) if dice.random() < 0.8 else ""
+    if keys == "held":
+        far = When("after", dice.choice((1, 2, 3)) * 1_000_000)
+        one = replace(one, when=far, pause_s=one.pause_s / 10)
+    key = "k" if keys != "some" else dice.choice(KEYS) if dice.random() < 0.8 else ""
     tags = tuple(tag for tag in TAGS if dice.random() < 0.4)
     if one.kind in ("schedule", "bulk"):
         return replace(one, key=key, conflict=dice.choice(POLICIES), tags=tags)
     if one.kind == "cancel" and dice.random() < 0.2:
         return replace(one, kind="clear", ids=(), tags=(dice.choice(TAGS),))
-    if one.kind == "reschedule" and dice.random() < 0.3:
-        one = replace(one, runs_now=True)
+    if one.kind == "reschedule":
+        one = dice.choice((one, replace(one, runs_now=True), replace(one, kind="edit")))
     return replace(one, ids=(), key=key) if key and dice.random() < 0.6 else one
 
 
@@ -145,7 +148,7 @@ class Client:
         world = actor.world
         kind = "schedule" if one.kind == "bulk" else one.kind
         timeout_us = round(self._membership.timeout * SECOND)
-        if kind == "clear":  # many steps, each with its own time
+        if kind in ("clear", "edit"):  # several steps, each with its own time
             timeout_us = 100 * SECOND
         call = Call(
             *(one.name, kind, one.ids, one.key, one.conflict, one.lane),
@@ -153,7 +156,7 @@ class Client:
         )
         actor.begin(call)
         self._judge.began(call)
-        when = f"{one.when.mode} {one.when.ms}" if kind != "cancel" else ""
+        when = f"{one.when.mode} {one.when.ms}" if kind in ("schedule", "reschedule") else ""
         by = " (relayed)" * (one.relayed and kind == "schedule")
         under = f" {key_of(one.key)} {one.conflict}" if one.key else f" {one.conflict}"
         world.say(actor.name, f"{one.name}: {kind} {' '.join(one.ids)}{under} {when}{by}")
@@ -183,15 +186,13 @@ class Client:
 
     def _ask(self, services: Any, one: Planned) -> list[Answer]:
         entries = services.entries
-        if one.kind == "pause":
-            entries.pause(LANES[one.lane], "")
-            return [Answer("PAUSED")]
-        if one.kind == "resume":
-            entries.resume(LANES[one.lane])
-            return [Answer("RESUMED")]
+        if one.lane:
+            return [_turn(entries, one)]
         if one.kind == "clear":
             return [Answer("CLEARED", _clear(entries, one.tags[0]))]
         who = one.ids[0] if one.ids else target_of_key(one.key)
+        if one.kind == "edit":
+            return [Answer(_edit(entries, who, one).name)]
         if one.kind == "cancel":
             outcome, _ = entries.cancel(who)
             return [Answer(outcome.name)]
@@ -202,6 +203,14 @@ class Client:
         until = clock.monotonic() + self._membership.timeout
         new, pauses = [_new(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
         return [*map(_answer, entries.schedule(new, owes=2, until=until, pauses=pauses))]
+
+
+def _turn(entries: Entries, one: Planned) -> Answer:
+    if one.kind == "pause":
+        entries.pause(LANES[one.lane], "")
+        return Answer("PAUSED")
+    entries.resume(LANES[one.lane])
+    return Answer("RESUMED")
 
 
 def _clear(entries: Entries, tag: str) -> int:
@@ -228,12 +237,26 @@ def _answer(given: Receipt | DelayQError) -> Answer:
 
 
 def _new(one: Planned, task_id: str) -> NewEntry:
-    destination = destination_for("R", ROUTE) if one.relayed else destination_for("L", QUEUE)
-    body = json.dumps(f"call:{one.name};")
-    if one.shares:
-        differing = ["", "null", "null", '"()"', '"{}"', body]
-        record = Template.of(LINES).new_record(destination, support.LABELS, differing)
-    else:
-        record = whole(destination, support.LABELS, WHOLE % {"id": task_id, "body": body})
+    record = _record(one, task_id, f"call:{one.name};")
     record = record.with_extras(Extras(one.key, one.tags, one.grace_ms))
     return NewEntry(task_id, one.when, record, one.conflict)
+
+
+def _record(one: Planned, task_id: str, text: str) -> NewRecord:
+    destination = destination_for("R", ROUTE) if one.relayed else destination_for("L", QUEUE)
+    body = json.dumps(text)
+    if one.shares:
+        differing = ["", "null", "null", '"()"', '"{}"', body]
+        return Template.of(LINES).new_record(destination, support.LABELS, differing)
+    return whole(destination, support.LABELS, WHOLE % {"id": task_id, "body": body})
+
+
+def _edit(entries: Entries, who: Target, one: Planned) -> Outcome:
+    """Give what is there another message, which tells both calls; as the package does."""
+    entry = entries.find(who)
+    if entry is None:
+        return entries.edit(who, None, NewRecord(b"", b"", b""))
+    one = replace(one, relayed=entry.record.text[1:2] == b"R")
+    text = f"call:{name_in(entry.record.text)};edit:{one.name};"
+    new = entry.record.with_message(_record(one, entry.task_id, text))
+    return entries.edit(who, entry.record, new)

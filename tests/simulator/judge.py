@@ -15,7 +15,7 @@ from tests.simulator.books import Answer, Call, Effect, Finding, Life, key_of
 from tests.simulator.keys import Keys
 from tests.simulator.lanes import Lanes
 from tests.simulator.network import Request
-from tests.simulator.server import GONE, Sight, View, name_in
+from tests.simulator.server import GONE, Sight, View, edited_in, name_in
 from tests.simulator.world import SECOND
 
 SLACK_US = SECOND // 10  # that a call may take beyond its time
@@ -76,11 +76,12 @@ class Judge:
             return
         if old is None or old.name != new.name:
             self._came(request, task_id, new)
-        elif old.due_ms != new.due_ms:
+        elif old.version != new.version:
             life = self.lives[new.name, task_id]
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
             life.was_due, life.copies_before = False, len(life.copies)
-            self._effect(request, "reschedule", life)
+            kind = "reschedule" if old.edited == new.edited else "edit"
+            self._effect(request, kind, life)
         if after.place(task_id) == "leased" != before.place(task_id):
             life = self.lives[new.name, task_id]
             self._is_not_early(life, "claimed", now_ms)
@@ -154,12 +155,13 @@ class Judge:
             is_prompt = life.view.due_ms > self.prompt_from_ms and not self._lanes.ever_paused
             if late_ms > 0 and is_prompt:
                 self.found("tardy", f"{life} is pushed {late_ms} ms later than that")
-        self._delivered(name_in(message), headers)
+        self._delivered(message, headers)
 
     def published(self, _: str, body: bytes, headers: dict[str, Any]) -> None:
-        self._delivered(name_in(body), headers)
+        self._delivered(body, headers)
 
-    def _delivered(self, name: str, headers: dict[str, Any]) -> None:
+    def _delivered(self, message: bytes, headers: dict[str, Any]) -> None:
+        name = name_in(message)
         task_id, marked = headers["id"], REDELIVERED_HEADER in headers
         life = self.lives.get((name, task_id))
         if life is None:
@@ -167,10 +169,10 @@ class Judge:
             return
         if not marked and any(not other for other, _ in life.copies):
             self.found("copies", f"{life} is delivered a second time, unmarked")
-        due_ms = headers["delayq_due"]
-        if life.sure and (life.is_cancelled or due_ms != life.view.due_ms):
-            self.found("undone", f"{life} is delivered for {due_ms}, after {life.changed_by}")
-        life.copies.append((marked, due_ms))
+        version = headers["delayq_due"], edited_in(message)
+        if life.sure and (life.is_cancelled or version != life.view.version):
+            self.found("undone", f"{life} is delivered for {version}, after {life.changed_by}")
+        life.copies.append((marked, version))
 
     # What callers were told.
 
@@ -219,6 +221,8 @@ class Judge:
         seen = call.seen.get(asked, set())
         if word in ("ALREADY_SCHEDULED", "KEPT"):
             return bool(seen - {GONE} or call.held)
+        if word == "UNCHANGED":
+            return call.kind == "edit"
         if word == "IN_FLIGHT":
             return "leased" in seen
         left = any(
@@ -237,7 +241,7 @@ class Judge:
         late = (
             life.copies
             if life.is_cancelled
-            else [due_ms for _, due_ms in life.copies if due_ms != life.view.due_ms]
+            else [version for _, version in life.copies if version != life.view.version]
         )
         return not effect.copies and not late
 

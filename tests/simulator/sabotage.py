@@ -51,6 +51,7 @@ def _paused(name: str, old: str, new: str, *rules: str, **rates: float) -> Sabot
 
 
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
+HELD = {**LATE, "keys": "held"}
 BACK = {"keys": "one", "dead": 0.5}
 
 SABOTAGES = (
@@ -116,33 +117,17 @@ SABOTAGES = (
     ),
     _keyed(
         "fences of keys are not looked at",
-        "return is_fenced(call, name, issued, fences, fences_old) or "
-        "is_fenced(call, name, issued, fences_old, fences)",
-        "return false",
+        "for _, generation in ipairs({fences, fences_old}) do",
+        "for _, generation in ipairs({}) do",
         "order",
-        **LATE,
+        **HELD,
     ),
     _keyed(
         "what has the key is not looked at",
         "step.asked[key] = not (named and is_newer(step, named))",
         "step.asked[key] = true",
         "order",
-        **LATE,
-    ),
-    _keyed(
-        "what was kept leaves no fence",
-        "if new.key then fence(step.call, name_of_key(new.key), step.keys.fences) end",
-        "",
-        "order",
-        **LATE,
-    ),
-    _keyed(
-        "a cancel leaves no fence under the key",
-        "for _, one in ipairs(leaving.keyed or {}) do "
-        "fence(call, name_of_key(one.key), fences) end",
-        "",
-        "order",
-        **LATE,
+        **HELD,
     ),
     _keyed(
         "what waits under a key is not looked for",

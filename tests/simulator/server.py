@@ -15,9 +15,14 @@ from tests.store.support import CLOCK, INDEXES, LANE, Store
 
 START_US = 1_800_000_000 * SECOND  # what Redis's clock shows when the world begins
 QUEUE = "celery"
+EDITED = re.compile(rb"edit:([\w.]+);")
 GONE = "gone"  # where an id is that is not in the store
 WAITING = ("due", "relay", "refused", "parked")
 NAME = re.compile(rb"call:([\w.]+);")  # in the message: the call that scheduled it
+
+
+# Of what is delivered: the due time, and the name of the call that edited it last.
+Version = tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,11 @@ class View:
     created_ms: int
     runs_now: bool
     last_ms: float  # until when it may leave
+    edited: str  # the name of the call that did so last
+
+    @property
+    def version(self) -> Version:
+        return self.due_ms, self.edited
 
 
 @dataclass
@@ -208,7 +218,7 @@ class Server:
             last_ms = max(entry.due_ms, extras.excused_ms) + extras.grace_ms
         return View(
             *(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms),
-            *(bool(now), last_ms),
+            *(bool(now), last_ms, edited_in(record)),
         )
 
 
@@ -236,6 +246,12 @@ def _id_in(index: str, member: bytes) -> str:
 def name_in(message: bytes) -> str:
     """The name of the call that a message or a record is of."""
     return NAME.search(message)[1].decode()
+
+
+def edited_in(message: bytes) -> str:
+    """The name of the call that edited it last."""
+    found = EDITED.search(message)
+    return found[1].decode() if found else ""
 
 
 def describe(before: Sight, after: Sight) -> str:

@@ -51,7 +51,7 @@ class Simulation:
         self._sabotage = sabotage
         # The fewer, the more calls are about the same.
         self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
-        keys = self.world.decisions.dice("keys").choice(("", "", "some", "some", "one"))
+        keys = self.world.decisions.dice("keys").choice(("", "", "some", "one", "held"))
         self._keys = sabotage.keys or keys
         self._pauses = sabotage.pauses or self.world.decisions.dice("pauses").random() < 0.3
         self._server = Server(self.world, lab, drift=DRIFT)
