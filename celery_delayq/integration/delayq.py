@@ -225,15 +225,17 @@ class DelayQ(Changes):
         """What is paused, or coming back, and how many tasks are due there."""
         return pausing.pauses(self.services)
 
-    def get(self, task_id: Named) -> ScheduledTask | None:
-        """A scheduled task, or ``None``.
+    def get(self, task_id: Named | None = None, *, key: str | None = None) -> ScheduledTask | None:
+        """A scheduled task, by its id or its unique key; or ``None``.
 
         Raises:
             UnreadableRecord: it was written by a version that this one cannot read.
         """
-        return reading.find(self.services, task_id)
+        return reading.find(self.services, task_id, key=key)
 
-    def result(self, task_id: Named) -> ScheduledResult[Any] | None:
+    def result(
+        self, task_id: Named | None = None, *, key: str | None = None
+    ) -> ScheduledResult[Any] | None:
         """The result of a scheduled task, with its due time, as the call returned it; or ``None``.
 
         Of a chain it is the last task's, without its parents.
@@ -241,7 +243,7 @@ class DelayQ(Changes):
         Raises:
             UnreadableRecord: it was written by a version that this one cannot read.
         """
-        task = reading.find(self.services, task_id)
+        task = reading.find(self.services, task_id, key=key)
         return None if task is None else held(self.services, task)
 
     def tasks(
@@ -280,13 +282,18 @@ class DelayQ(Changes):
         """How many tasks are in which state, and how many scanners are alive."""
         return reading.counts(self.services)
 
-    def state(self, task_id: Named) -> State | None:
+    def state(self, task_id: Named | None = None, *, key: str | None = None) -> State | None:
         """Where a scheduled task stands, or ``None`` if it is not in the store."""
-        return reading.state(self.services, task_id)
+        return reading.state(self.services, task_id, key=key)
 
-    def handed_over(self, task_id: Named) -> datetime | None:
-        """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago."""
-        return reading.handed_over(self.services, task_id)
+    def handed_over(
+        self, task_id: Named | None = None, *, key: str | None = None
+    ) -> datetime | None:
+        """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago.
+
+        Under a key that is the last one which left, while no other waits.
+        """
+        return reading.handed_over(self.services, task_id, key=key)
 
     def history(self, limit: int | None = None) -> list[Event]:
         """What happened last: what was scheduled, handed over, cancelled, replaced, skipped, dead.

@@ -246,7 +246,7 @@ def scheduled(
 def held(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
     """The result of what the store holds, as the call returned it."""
     app, ids = services.app, [task.id]
-    if task.task == canvas.LAUNCH:
+    if task.is_canvas:
         with suppress(TypeError, ValueError):  # arguments that cannot be read
             ids = canvas.task_ids((task.args,))
     result = app.AsyncResult(task.id)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from celery import Celery
 
 LAUNCH = "celery_delayq.launch"
+_NAMES = {"xmap": "map"}
 
 
 def is_canvas(sig: Signature) -> bool:
@@ -52,7 +53,23 @@ def freeze(
         fresh.options.pop(name, None)
     result = _bound_to(app, fresh.freeze(sig.options.get("task_id")))
     launch = app.signature(LAUNCH, args=(_plain(fresh), ids_of(result)))
-    return result, launch.set(task_id=result.id, **_routing(sig), **of_entry)
+    # Its arguments are those of all parts, of which some may be hidden from logs and lists.
+    launch.set(task_id=result.id, argsrepr=shown(fresh), kwargsrepr="{}")
+    return result, launch.set(**_routing(sig), **of_entry)
+
+
+def shown(sig: Mapping[str, Any]) -> str:
+    """What a signature is, and the first task in it: ``chain(shop.add, ...)``."""
+    kind = sig.get("subtask_type")
+    if not kind:
+        return str(sig.get("task"))
+    kwargs = sig["kwargs"]
+    inside = kwargs.get("tasks") or kwargs.get("header") or kwargs.get("task")
+    if kind == "chord" and isinstance(inside, Mapping):
+        inside = inside["kwargs"]["tasks"]  # of the group that it begins with
+    parts = [inside] if isinstance(inside, Mapping) else list(inside or ())
+    more = ", ..." if len(parts) > 1 or kind == "chord" else ""
+    return f"{_NAMES.get(kind, kind)}({shown(parts[0]) if parts else ''}{more})"
 
 
 def _copy(sig: Signature, app: Celery) -> Signature:

@@ -11,7 +11,7 @@ from ..errors import InvalidOption, StoreError
 from ..revoked import has_backend, tell
 from ..services import Services
 from ..store import NOW, Outcome
-from .targets import Named, id_of, target_of
+from .targets import Named, id_of, who_is
 
 #: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
 TOLD = "delayq_told"
@@ -49,7 +49,7 @@ def _remove(
 ) -> Outcome:
     owes, hears = has_backend(services.app), services.hooks.hears_cancelled()
     outcome, cancelled = services.entries.cancel_owing(
-        _who(services, task_id, key), owes=owes, tells=owes or hears, remove=remove
+        who_is(services, task_id, key), owes=owes, tells=owes or hears, remove=remove
     )
     if cancelled is not None:
         tell(services, [cancelled], owed=owes)
@@ -94,7 +94,7 @@ def retry(
 def _move(
     services: Services, task_id: Named | None, key: str | None, when: When, **how: Any
 ) -> tuple[Outcome, int | None]:
-    outcome, change = services.entries.move(_who(services, task_id, key), when, **how)
+    outcome, change = services.entries.move(who_is(services, task_id, key), when, **how)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)
     return outcome, change.due_ms
@@ -113,10 +113,3 @@ def conditions(
         raise InvalidOption("only", only, "'earlier' or 'later'")
     if_due_ms = None if if_due is None else clock.at(if_due, services.timezone).ms
     return {"only": only or "", "if_due_ms": if_due_ms}
-
-
-def _who(services: Services, task_id: Named | None, key: str | None) -> bytes:
-    who = target_of(task_id, key)
-    if key is not None and services.settings.shards > 1:
-        raise InvalidOption("key", key, "a task's id: keys need delayq_shards to be 1")
-    return who

@@ -20,7 +20,7 @@ from ..message.draft import Draft
 from ..services import Services
 from ..store import Entry, Outcome
 from ..store.record import LAST_MS, NewRecord
-from .targets import Named, target_of
+from .targets import Named, who_is
 
 
 class _Kept:
@@ -81,7 +81,7 @@ def edit(
     if_revision: int | None = None,
 ) -> Outcome:
     """Give a scheduled task another message; see :meth:`DelayQ.edit`."""
-    who = target_of(task_id, key)
+    who = who_is(services, task_id, key)
     until = clock.monotonic() + services.settings.timeout
     while True:
         entry = services.entries.find(who)

@@ -12,13 +12,15 @@ from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..services import Services
 from ..store import Counts, State
-from .targets import Named, target_of
+from .targets import Named, who_is
 from .task import ScheduledTask
 
 
-def find(services: Services, task_id: Named) -> ScheduledTask | None:
+def find(
+    services: Services, task_id: Named | None = None, *, key: str | None = None
+) -> ScheduledTask | None:
     """One task, or ``None`` if it is not in the store."""
-    entry = services.entries.find(target_of(task_id))
+    entry = services.entries.find(who_is(services, task_id, key))
     return None if entry is None else ScheduledTask.of(entry, services.app)
 
 
@@ -64,12 +66,16 @@ def counts(services: Services) -> Counts:
     return services.entries.counts()
 
 
-def state(services: Services, task_id: Named) -> State | None:
+def state(
+    services: Services, task_id: Named | None = None, *, key: str | None = None
+) -> State | None:
     """Where a task stands, or ``None`` if it is not in the store."""
-    return services.entries.state(target_of(task_id))
+    return services.entries.state(who_is(services, task_id, key))
 
 
-def handed_over(services: Services, task_id: Named) -> datetime | None:
+def handed_over(
+    services: Services, task_id: Named | None = None, *, key: str | None = None
+) -> datetime | None:
     """When a task went to its queue, while a tombstone tells."""
-    when_ms = services.entries.handed_over_ms(target_of(task_id))
+    when_ms = services.entries.handed_over_ms(who_is(services, task_id, key))
     return None if when_ms is None else clock.from_ms(when_ms)

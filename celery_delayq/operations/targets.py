@@ -9,6 +9,7 @@ from celery.result import AsyncResult, GroupResult
 
 from .. import store
 from ..errors import InvalidOption
+from ..services import Services
 
 #: What names a task.
 Named = Union[str, UUID, "AsyncResult[Any]", GroupResult]
@@ -27,6 +28,18 @@ def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
     if key is not None:
         return store.target_of_key(store.checked_name("key", key))
     return store.target_of(id_of(task_id))
+
+
+def who_is(services: Services, task_id: Named | None, key: str | None) -> bytes:
+    """As :func:`target_of`, in the store of *services*.
+
+    Raises:
+        InvalidOption: as there; or a key, where entries are spread over shards by their ids.
+    """
+    who = target_of(task_id, key)
+    if key is not None and services.settings.shards > 1:
+        raise InvalidOption("key", key, "a task's id: keys need delayq_shards to be 1")
+    return who
 
 
 def id_of(given: Any) -> str:

@@ -14,6 +14,7 @@ from kombu.utils.json import loads
 from .. import clock
 from ..clock import from_ms
 from ..message.body import body_of
+from ..message.canvas import LAUNCH
 from ..store import Entry, State
 
 MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
@@ -24,6 +25,10 @@ class ScheduledTask:
     """One entry of the store.
 
     Attributes:
+        task: The task's name; of a canvas what it is, and its first task: ``chain(shop.add, ...)``.
+        queue: The queue that it was sent with, or the routing key.
+        key: Its unique key, or empty.
+        tags: Its tags.
         reason: Why it is dead, or why its message cannot be read.
         attempts: How often it was sent, or may have been.
         error: What went wrong with it last, of one that was refused, or is dead.
@@ -48,6 +53,8 @@ class ScheduledTask:
     dead_since: datetime | None = None
     changed: datetime = clock.EPOCH
     revision: int = 0
+    key: str = ""
+    tags: tuple[str, ...] = ()
     cursor: str = field(default="", compare=False)
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _app: Celery | None = field(default=None, repr=False, compare=False)
@@ -55,36 +62,45 @@ class ScheduledTask:
     @classmethod
     def of(cls, entry: Entry, app: Celery) -> ScheduledTask:
         """Read an entry. Where its message is none of Celery's, its ``reason`` says so."""
+        reason = entry.reason if entry.state is State.DEAD else ""
+        task, queue, envelope = "", "", {}
+        try:
+            envelope = loads(entry.message)
+            task = envelope["headers"].get("task", "")
+            queue = envelope["properties"]["delivery_info"]["routing_key"]
+        except Exception as error:  # what is not JSON fails in many ways, RecursionError among them
+            task, queue, envelope = "", "", {}
+            why = f"its message cannot be read: {error!r}"
+            reason = f"{reason}; {why}" if reason else why
         made = cls(
             id=entry.task_id,
-            task="",
-            queue="",
+            task=task,
+            queue=queue,
             due=from_ms(entry.due_ms),
             created=from_ms(entry.created_ms),
             state=entry.state,
-            reason=entry.reason if entry.state is State.DEAD else "",
+            reason=reason,
             attempts=entry.attempts,
             error=entry.reason,
             next_try=None if entry.next_try_ms is None else from_ms(entry.next_try_ms),
             dead_since=None if entry.since_ms is None else from_ms(entry.since_ms),
             changed=from_ms(entry.changed_us // 1000),
             revision=entry.changed_us,
+            key=entry.extras.key,
+            tags=entry.extras.tags,
             cursor=entry.cursor,
+            _envelope=envelope,
             _app=app,
         )
-        try:
-            envelope = loads(entry.message)
-            made = replace(
-                made,
-                task=envelope["headers"].get("task", ""),
-                queue=envelope["properties"]["delivery_info"]["routing_key"],
-                _envelope=envelope,
-            )
-        except Exception as error:  # what is not JSON fails in many ways, RecursionError among them
-            why = f"its message cannot be read: {error!r}"
-            return replace(made, reason=f"{made.reason}; {why}" if made.reason else why)
+        if made.is_canvas:
+            return replace(made, task=made.argsrepr or task)
         # Protocol 1 keeps the task's name with its arguments.
-        return made if made.task else replace(made, task=made._call.get("task", ""))
+        return made if task or not envelope else replace(made, task=made._call.get("task", ""))
+
+    @property
+    def is_canvas(self) -> bool:
+        """Whether it is a canvas: a chain, a group, a chord or the like, held as one entry."""
+        return bool(self._envelope.get("headers", {}).get("task") == LAUNCH)
 
     @property
     def host(self) -> str:

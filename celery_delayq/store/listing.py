@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UnreadableRecord
@@ -90,8 +90,11 @@ class Row:
             UnreadableRecord: it cannot be read.
         """
         task_id = self.member[6:].decode(errors="replace")
-        return replace(
-            entry_of(task_id, self.state, self.record, self.template),
+        return entry_of(
+            task_id,
+            self.state,
+            self.record,
+            self.template,
             attempts=self.attempts,
             next_try_ms=self.next_try_ms,
             reason=self.reason,
@@ -181,8 +184,10 @@ def readable(rows: Iterable[Row]) -> Iterator[Entry]:
             yield row.entry()
 
 
-def entry_of(task_id: str, state: State, record: Record, template: bytes | None) -> Entry:
-    """An entry as it is read.
+def entry_of(
+    task_id: str, state: State, record: Record, template: bytes | None, **known: Any
+) -> Entry:
+    """An entry as it is read; *known* is what its record does not say.
 
     Raises:
         UnreadableRecord: it cannot be.
@@ -198,6 +203,7 @@ def entry_of(task_id: str, state: State, record: Record, template: bytes | None)
             changed_us=record.changed_us,
             extras=record.extras,
             record=record,
+            **known,
         )
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error

@@ -50,7 +50,7 @@ class Prepared:
     cancelled: Cancelled
     read: Entry
 
-    ids = ("list", "claimed", "waiting", "dead")
+    ids = ("list", "claimed", "waiting", "dead", "parked")
 
 
 def extras(task_id: str) -> Extras:

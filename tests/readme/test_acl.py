@@ -137,7 +137,7 @@ def test_without_the_right_to_a_queue_s_list_a_task_waits_and_the_reason_is_told
     seen = store.engine().hand_over()
 
     [(reason, count)] = seen.refused
-    assert (count, seen.dead, store.places("a")) == (1, [], ["due"])
+    assert (count, seen.dead, store.places("a")) == (1, [], ["refused"])
     assert reason.startswith("celery: ")
     # Redis 7.0 says it the first way, Redis 8 and Valkey the second.
     assert re.search("can't access at least one of the keys|No permissions to access a key", reason)

@@ -17,6 +17,9 @@ RULES = {
     "debounce": "a replacement is due at the latest so long after the first was scheduled",
     "revoked": "whoever is replaced, or gives way, is revoked, and nobody else",
     "ghost": "what leads to an entry, its key and tags, comes and goes with it",
+    "paused": "nothing leaves that is paused, but all that is told to run now",
+    "skipped": "what has a late policy leaves in time, or is skipped",
+    "count": "a selection counts what it did",
     "lost": "what was accepted stays until it is delivered or cancelled",
     "unasked": "nothing comes that nobody asked for",
     "overtime": "a call ends with its time",
@@ -69,10 +72,11 @@ class Call:
     """What a client does once."""
 
     name: str
-    kind: str  # schedule, cancel, reschedule
-    ids: tuple[str, ...]  # none, of one that names the key
+    kind: str  # schedule, cancel, reschedule, clear, pause, resume
+    ids: tuple[str, ...]  # none, of one that names the key, a tag, or a lane
     key: str
     conflict: str
+    lane: str
     timeout_us: int
     began_us: int
     slept_us: int
@@ -90,17 +94,18 @@ class Call:
 
     @property
     def by_key(self) -> bool:
-        return not self.ids
+        return bool(self.key) and not self.ids
 
     @property
     def asked(self) -> tuple[str, ...]:
         """What it is answered of: ids, or a key."""
-        return self.ids or (key_of(self.key),)
+        return (key_of(self.key),) if self.by_key else self.ids
 
     @property
     def subjects(self) -> set[str]:
         """What it can be in order about."""
-        return {*self.asked, *([key_of(self.key)] if self.key else [])}
+        key, lane = key_of(self.key), lane_of(self.lane)
+        return {*self.asked, *([key] if self.key else []), *([lane] if self.lane else [])}
 
     def tell_no_change(self) -> bool:
         """Whether the history is to say that a request of it changed nothing; not for ever."""
@@ -111,6 +116,11 @@ class Call:
 def key_of(key: str) -> str:
     """A key among ids."""
     return f"key {key}"
+
+
+def lane_of(lane: str) -> str:
+    """A lane among ids and keys."""
+    return f"lane {lane}"
 
 
 @dataclass

@@ -12,11 +12,13 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, InFlight, StoreUnavailable
 from celery_delayq.services import Hooks
 from celery_delayq.store import Entries, Membership, NewEntry, Receipt
-from celery_delayq.store.ids import target_of_key
+from celery_delayq.store.ids import target_of_key, target_of_member
 from celery_delayq.store.outcome import Outcome
 from celery_delayq.store.record import Extras, Template, destination_for, whole
+from celery_delayq.store.selecting import Chosen, Place
 from tests.simulator.books import Answer, Call, key_of
 from tests.simulator.judge import Judge
+from tests.simulator.lanes import LANES
 from tests.simulator.network import Interrupted
 from tests.simulator.server import QUEUE, START_US
 from tests.simulator.world import SECOND, Actor
@@ -53,16 +55,26 @@ class Planned:
     key: str = ""
     conflict: str = ""
     tags: tuple[str, ...] = ()
+    lane: str = ""
+    runs_now: bool = False
+    grace_ms: int | None = None
 
 
 def planned(
-    dice: random.Random, client: int, number: int, ids: Sequence[str], keys: str
+    dice: random.Random,
+    client: int,
+    number: int,
+    ids: Sequence[str],
+    keys: str,
+    *,
+    pauses: bool,
 ) -> Planned:
     """The call of this number of a client, of one of some ids, or of two; or of a key.
 
     Args:
         keys: ``""``, nothing has a key; ``"some"``; or ``"one"``, all have the same, and are
             relayed soon, so that some come back.
+        pauses: Whether some are paused, and may not leave too late.
     """
     kind = dice.choice(KINDS)
     count = min(2, len(ids)) if kind == "bulk" else 1
@@ -78,7 +90,15 @@ def planned(
     relayed, shares = dice.random() < 0.4, dice.random() < 0.7
     chosen = tuple(dice.sample(ids, count))
     one = Planned(f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s)
-    return _keyed(dice, one, keys) if keys else one
+    one = _keyed(dice, one, keys) if keys else one
+    return _held_up(dice, one) if pauses else one
+
+
+def _held_up(dice: random.Random, one: Planned) -> Planned:
+    if dice.random() < 0.25:
+        kind, lane = dice.choice(("pause", "resume")), dice.choice(sorted(LANES))
+        return replace(one, kind=kind, ids=(), key="", conflict="", tags=(), lane=lane)
+    return replace(one, grace_ms=dice.choice((None, None, 0, 1000, 30_000)))
 
 
 def _keyed(dice: random.Random, one: Planned, keys: str) -> Planned:
@@ -89,6 +109,10 @@ def _keyed(dice: random.Random, one: Planned, keys: str) -> Planned:
     tags = tuple(tag for tag in TAGS if dice.random() < 0.4)
     if one.kind in ("schedule", "bulk"):
         return replace(one, key=key, conflict=dice.choice(POLICIES), tags=tags)
+    if one.kind == "cancel" and dice.random() < 0.2:
+        return replace(one, kind="clear", ids=(), tags=(dice.choice(TAGS),))
+    if one.kind == "reschedule" and dice.random() < 0.3:
+        one = replace(one, runs_now=True)
     return replace(one, ids=(), key=key) if key and dice.random() < 0.6 else one
 
 
@@ -121,8 +145,10 @@ class Client:
         world = actor.world
         kind = "schedule" if one.kind == "bulk" else one.kind
         timeout_us = round(self._membership.timeout * SECOND)
+        if kind == "clear":  # many steps, each with its own time
+            timeout_us = 100 * SECOND
         call = Call(
-            *(one.name, kind, one.ids, one.key, one.conflict),
+            *(one.name, kind, one.ids, one.key, one.conflict, one.lane),
             *(timeout_us, world.now_us, actor.slept_us),
         )
         actor.begin(call)
@@ -156,16 +182,36 @@ class Client:
             return "failed", []
 
     def _ask(self, services: Any, one: Planned) -> list[Answer]:
+        entries = services.entries
+        if one.kind == "pause":
+            entries.pause(LANES[one.lane], "")
+            return [Answer("PAUSED")]
+        if one.kind == "resume":
+            entries.resume(LANES[one.lane])
+            return [Answer("RESUMED")]
+        if one.kind == "clear":
+            return [Answer("CLEARED", _clear(entries, one.tags[0]))]
         who = one.ids[0] if one.ids else target_of_key(one.key)
         if one.kind == "cancel":
-            outcome, _ = services.entries.cancel(who)
+            outcome, _ = entries.cancel(who)
             return [Answer(outcome.name)]
         if one.kind == "reschedule":
-            outcome, due_ms = services.entries.reschedule(who, one.when)
+            mode = {"mode": "now"} if one.runs_now else {}
+            outcome, due_ms = entries.reschedule(who, one.when, **mode)
             return [Answer(outcome.name, due_ms)]
         until = clock.monotonic() + self._membership.timeout
         new, pauses = [_new(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
-        return [*map(_answer, services.entries.schedule(new, owes=2, until=until, pauses=pauses))]
+        return [*map(_answer, entries.schedule(new, owes=2, until=until, pauses=pauses))]
+
+
+def _clear(entries: Entries, tag: str) -> int:
+    """Cancel what has a tag, as a selection does; returns how many that were."""
+    chosen, done = Chosen(tag=tag), 0
+    for page in entries.sieve.pages(chosen, *entries.sieve.start(), Place()):
+        met = [target_of_member(member) for member in page]
+        for changes in entries.changes.cancel(met, tells=False, chosen=chosen.text) if met else ():
+            done += sum(one.outcome in (Outcome.DONE, Outcome.UNCERTAIN) for one in changes)
+    return done
 
 
 def _answer(given: Receipt | DelayQError) -> Answer:
@@ -189,5 +235,5 @@ def _new(one: Planned, task_id: str) -> NewEntry:
         record = Template.of(LINES).new_record(destination, support.LABELS, differing)
     else:
         record = whole(destination, support.LABELS, WHOLE % {"id": task_id, "body": body})
-    record = record.with_extras(Extras(one.key, one.tags))
+    record = record.with_extras(Extras(one.key, one.tags, one.grace_ms))
     return NewEntry(task_id, one.when, record, one.conflict)

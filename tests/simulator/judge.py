@@ -13,6 +13,7 @@ from typing import Any
 from celery_delayq.message.headers import REDELIVERED_HEADER
 from tests.simulator.books import Answer, Call, Effect, Finding, Life, key_of
 from tests.simulator.keys import Keys
+from tests.simulator.lanes import Lanes
 from tests.simulator.network import Request
 from tests.simulator.server import GONE, Sight, View, name_in
 from tests.simulator.world import SECOND
@@ -29,7 +30,9 @@ class Judge:
         self.prompt_from_ms: float = math.inf  # the due time from which on nothing waits longer
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
+        self.skipped: set[str] = set()  # ids of what was too late to leave
         self._keys = Keys(self)
+        self._lanes = Lanes(self)
 
     def found(self, rule: str, what: str) -> None:
         self._find(Finding(rule, what))
@@ -50,6 +53,7 @@ class Judge:
             if before.raw.get(task_id) != after.raw.get(task_id):
                 self._changed(request, task_id, before, after, now_ms)
         self._keys.ran(request, before, after)
+        self._lanes.ran(request, before, after)
 
     def _looked(self, call: Call, sight: Sight) -> None:
         """What a request of a call finds of what it is about."""
@@ -67,7 +71,7 @@ class Judge:
         if task_id in after.raw and (new is None or len(after.raw[task_id]) != 2):
             self.found("check", f"{task_id} has a record and {after.raw[task_id][1:]}")
         elif old and (new is None or new.name != old.name):
-            self._left(request, task_id, before, after)
+            self._left(request, task_id, before, after, now_ms)
         if new is None:
             return
         if old is None or old.name != new.name:
@@ -78,7 +82,10 @@ class Judge:
             life.was_due, life.copies_before = False, len(life.copies)
             self._effect(request, "reschedule", life)
         if after.place(task_id) == "leased" != before.place(task_id):
-            self._is_not_early(self.lives[new.name, task_id], "claimed", now_ms)
+            life = self.lives[new.name, task_id]
+            self._is_not_early(life, "claimed", now_ms)
+            if after.place(task_id) == "leased":
+                self._lanes.leaves(life, new, before, now_ms)
 
     def _is_not_early(self, life: Life, what: str, now_ms: int) -> None:
         early_ms = life.view.due_ms - now_ms
@@ -92,15 +99,20 @@ class Judge:
         life = self.lives.setdefault((new.name, task_id), Life(new.name, task_id, new))
         self._effect(request, "schedule", life)
 
-    def _left(self, request: Request, task_id: str, before: Sight, after: Sight) -> None:
+    def _left(
+        self, request: Request, task_id: str, before: Sight, after: Sight, now_ms: int
+    ) -> None:
         old = before.views[task_id]
         life = self.lives[old.name, task_id]
         if self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))
-        elif request.call and request.call.kind == "cancel":
+        elif request.call is None and now_ms > old.last_ms and task_id in after.owed:
+            life.changed_by, life.sure, life.is_cancelled = request.where, False, True
+            self.skipped.add(task_id)
+        elif request.call and request.call.kind in ("cancel", "clear"):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
-            self._effect(request, "cancel", life)
+            self._effect(request, request.call.kind, life)
         elif len(life.copies) == life.copies_before:
             self.found("lost", f"{life} went with {request.step}, and was not delivered")
 
@@ -113,19 +125,19 @@ class Judge:
         elif call.how in ("answered", "unavailable"):
             self.found("late", f"{call.name}, {kind} {task_id}, takes effect; it is {call.how}")
         elif call.how == "interrupted":
-            self._in_order(call, task_id)
+            about = {task_id, *([key_of(call.key)] if call.key else [])}
+            self.in_order(call, about, f"{call.kind} {task_id}")
         self._keys.took_effect(call, task_id, life.view)
         if call is not None:
             call.effects[task_id] = Effect(life, life.view, len(life.copies))
 
-    def _in_order(self, call: Call, task_id: str) -> None:
-        """No call that began after this one's end has changed the id, or found nothing."""
+    def in_order(self, call: Call, about: set[str], kind: str) -> None:
+        """No call that began after this one's end has changed these, or found nothing there."""
         for other in self.calls.values():
             if other.began_us < call.ended_us or other is call:
                 continue
-            about = {task_id, *([key_of(call.key)] if call.key else [])}
             if about & self._keys.settled_by(other):
-                what = f"{call.name}, {call.kind} {task_id}, takes effect after {other.name}"
+                what = f"{call.name}, {kind}, takes effect after {other.name}"
                 self.found("order", what)
 
     # What arrived.
@@ -133,12 +145,14 @@ class Judge:
     def _pushed(self, message: bytes, before: Sight, now_ms: int) -> None:
         headers = json.loads(message)["headers"]
         life = self.lives.get((name_in(message), headers["id"]))
-        if life is None or before.place(life.task_id) != "due":
+        if life is None or before.place(life.task_id) not in ("due", "refused", "parked"):
             self.found("unasked", f"{headers['id']} is pushed, and was not there")
         else:
             self._is_not_early(life, "pushed", now_ms)
+            self._lanes.leaves(life, before.views[life.task_id], before, now_ms)
             late_ms = now_ms - life.view.due_ms - self._patience_ms - SLACK_US // 1000
-            if late_ms > 0 and life.view.due_ms > self.prompt_from_ms:
+            is_prompt = life.view.due_ms > self.prompt_from_ms and not self._lanes.ever_paused
+            if late_ms > 0 and is_prompt:
                 self.found("tardy", f"{life} is pushed {late_ms} ms later than that")
         self._delivered(name_in(message), headers)
 
@@ -169,7 +183,12 @@ class Judge:
         call.how, call.answers, call.ended_us = how, answers, now_us
         if now_us - call.began_us > call.timeout_us + SLACK_US + slept_us - call.slept_us:
             self.found("overtime", f"{call.name} took {(now_us - call.began_us) / SECOND:.3f} s")
-        if how == "answered":
+        if how == "answered" and call.lane:
+            self._lanes.told(call, answers[0])
+        elif how == "answered" and call.kind == "clear":
+            if answers[0].due_ms != len(call.effects):
+                self.found("count", f"{call.name} counts {answers[0]}; it did {[*call.effects]}")
+        elif how == "answered":
             for asked, one in zip(call.asked, answers, strict=True):
                 if not self._is_true(call, asked, one):
                     self._untrue(call, asked, one)

@@ -9,7 +9,8 @@ from tests.simulator.books import Answer, Call, key_of
 from tests.simulator.network import Request
 from tests.simulator.server import Sight, View
 
-NOTHING = {"NOT_FOUND", "HANDED_OVER", "KEPT"}  # answers that what comes later may lean on
+# Answers of calls that changed nothing, and that what comes later may lean on.
+NOTHING = {"NOT_FOUND", "HANDED_OVER", "KEPT", "PAUSED", "RESUMED"}
 
 
 class Keys:
@@ -63,7 +64,9 @@ class Keys:
 
     def _revokes(self, call: Call | None, before: Sight, after: Sight) -> None:
         for task_id in sorted(after.owed - before.owed):
-            if call is None or call.kind != "schedule":
+            if task_id in self._judge.skipped:
+                self._judge.skipped.discard(task_id)
+            elif call is None or call.kind != "schedule":
                 self._judge.found("revoked", f"{task_id}, by nobody")
             elif task_id in self._revoked:
                 self._judge.found("revoked", f"{task_id}, again")

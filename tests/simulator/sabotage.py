@@ -17,6 +17,7 @@ class Sabotage:
         rules: Those that are broken without it.
         rates: How often which faults happen, so that few seeds are enough to find that out.
         keys: If it is about keys and tags, who has them; see `clients.planned`.
+        pauses: Whether it is about pauses and late policies.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Sabotage:
     rules: frozenset[str] = frozenset()
     rates: Mapping[str, float] | None = None
     keys: str = ""
+    pauses: bool = False
 
     def scripts(self, connection: Any, keys: Any) -> ClockedScripts:
         return _Edited(connection, keys, self)
@@ -42,6 +44,10 @@ def _keyed(
     name: str, old: str, new: str, *rules: str, keys: str = "some", **rates: float
 ) -> Sabotage:
     return replace(_of(name, old, new, *rules, **rates), keys=keys)
+
+
+def _paused(name: str, old: str, new: str, *rules: str, **rates: float) -> Sabotage:
+    return replace(_of(name, old, new, *rules, **rates), pauses=True, keys="some")
 
 
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
@@ -147,15 +153,15 @@ SABOTAGES = (
     ),
     _keyed(
         "what comes back takes the key from what waits",
-        "if not place or place == keys.leased or place == keys.dead then",
-        "if true then",
+        "if not waits then redis",
+        "if true then redis",
         "unique",
         **BACK,
     ),
     _keyed(
         "what comes back leaves the key to what is leased",
-        "if not place or place == keys.leased or place == keys.dead then",
-        "if not holder then",
+        "if not waits then redis",
+        "if not holder then redis",
         "unique",
         **BACK,
     ),
@@ -194,6 +200,43 @@ SABOTAGES = (
         "if policy == 'debounce' and max_wait ~= '' then",
         "if false then",
         "debounce",
+    ),
+    _paused(
+        "a pause is not looked at",
+        "cache[lane] = pause and pause.state == 'p' or false",
+        "cache[lane] = false",
+        "paused",
+    ),
+    _paused(
+        "a pause or a resume may come late",
+        "if is_fenced(call, fenced_as, issued, fences, fences_old) then return stale(call) end",
+        "",
+        "order",
+        **LATE,
+    ),
+    _paused(
+        "what is parked stays there",
+        "redis.call('ZADD', index, 'NX', whole(number_in(there, 8, 14)), member)",
+        "redis.call('ZADD', keys.relay, 'XX', 0, member)",
+        *("check", "lost", "left over"),
+    ),
+    _paused(
+        "what runs now is paused as well",
+        "if string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then return nil end",
+        "",
+        "paused",
+    ),
+    _paused(
+        "nothing is too late",
+        "if grace and now > math.max(due, tonumber(excused)) + tonumber(grace) then",
+        "if false then",
+        "skipped",
+    ),
+    _paused(
+        "nobody revokes what was skipped",
+        "for _, one in ipairs(owes and skips.owed or {}) do",
+        "for _, one in ipairs({}) do",
+        "lost",
     ),
 )
 

@@ -38,6 +38,7 @@ def run_scanner(actor: Actor, scripts: Any, broker: Broker, wakeup: Wakeup) -> N
         lease=LEASE,
         alive=3 * SAFETY_INTERVAL,
         name=actor.name,
+        owes=True,
     )
     relay = Relay(engine, SimulatedLink(actor, broker), lease=LEASE, hooks=Hooks())
     scanner = Scanner([relay], wakeup, safety_interval=SAFETY_INTERVAL, lease=LEASE, hooks=Hooks())

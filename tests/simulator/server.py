@@ -1,5 +1,6 @@
 """The real Redis: it runs a request at the world's time, and shows what is there afterwards."""
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import redis
 
 from celery_delayq.store.connection import packed
+from celery_delayq.store.record import RUN_NOW, Record
 from tests.simulator.network import Request
 from tests.simulator.world import SECOND, World
 from tests.store.support import CLOCK, INDEXES, LANE, Store
@@ -27,6 +29,8 @@ class View:
     key: str
     tags: tuple[str, ...]
     created_ms: int
+    runs_now: bool
+    last_ms: float  # until when it may leave
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Sight:
         holders: The id that has each key.
         tagged: Members of the index of tags: tag, and id.
         owed: The ids whose ``REVOKED`` is still to be stored.
+        paused: Lanes, by their first letters, with p (paused) or b (comes back).
     """
 
     views: dict[str, View] = field(default_factory=dict)
@@ -46,6 +51,7 @@ class Sight:
     holders: dict[str, str] = field(default_factory=dict)
     tagged: list[tuple[str, str]] = field(default_factory=list)
     owed: set[str] = field(default_factory=set)
+    paused: dict[str, str] = field(default_factory=dict)
 
     def place(self, task_id: str | None) -> str:
         parts = self.raw.get(task_id)
@@ -162,12 +168,13 @@ class Server:
         commands.append(("HGETALL", self.keys["holders"]))
         commands.append(("ZRANGE", self.keys["tags"], 0, -1))
         commands.append(("HKEYS", self.keys["outbox_messages"]))
+        commands.append(("HGETALL", self.keys["paused"]))
         commands += [("ZRANGE", self.keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
         commands.append(("LRANGE", QUEUE, 0, -(self._queued + 1)))
         return [_text(*one) for one in commands]
 
     def _seen(self, answers: list[Any]) -> Sight:
-        records, holders, tags, owed, *places, arrived = answers
+        records, holders, tags, owed, paused, *places, arrived = answers
         self._queued += len(arrived)
         raw: dict[str, Any] = {}
         for task_id, record in _pairs(records):
@@ -190,16 +197,27 @@ class Server:
             {key.decode(): of.decode() for key, of in _pairs(holders)},
             [_tag_and_id(member) for member in tags],
             {task_id.decode() for task_id in owed},
+            {lane[:1].decode(): how[:1].decode() for lane, how in _pairs(paused) if len(lane) == 7},
         )
 
     def _view(self, task_id: str, record: bytes) -> View:
         entry = self._entries.find(task_id)
-        extras = entry.extras
-        return View(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms)
+        extras, now = entry.extras, _flags(record) & RUN_NOW
+        last_ms = math.inf
+        if extras.grace_ms is not None:
+            last_ms = max(entry.due_ms, extras.excused_ms) + extras.grace_ms
+        return View(
+            *(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms),
+            *(bool(now), last_ms),
+        )
 
 
 def _text(*command: Any) -> bytes:
     return b"*%d\r\n%s" % (len(command), b"".join(packed(command)))
+
+
+def _flags(record: bytes) -> int:
+    return Record(record, record.index(b":") + 1 + int(record[2 : record.index(b":")])).flags
 
 
 def _pairs(flat: list[Any]) -> Any:

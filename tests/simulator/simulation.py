@@ -10,6 +10,7 @@ from tests.simulator.broker import Broker
 from tests.simulator.clients import IDS, Client, Planned, planned
 from tests.simulator.decisions import Decisions
 from tests.simulator.judge import Judge
+from tests.simulator.lanes import LANES
 from tests.simulator.network import Network, Request, Wire
 from tests.simulator.patches import owned
 from tests.simulator.sabotage import NONE, Sabotage
@@ -52,6 +53,7 @@ class Simulation:
         self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
         keys = self.world.decisions.dice("keys").choice(("", "", "some", "some", "one"))
         self._keys = sabotage.keys or keys
+        self._pauses = sabotage.pauses or self.world.decisions.dice("pauses").random() < 0.3
         self._server = Server(self.world, lab, drift=DRIFT)
         self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
         self._network = Network(self.world, self._serve)
@@ -71,8 +73,10 @@ class Simulation:
         self.world.decisions.calm = True
         self._judge.prompt_from_ms = self._server.now_ms + PROMPT_AFTER_MS
         self._start_scanner()
+        self._start_resumer("c7")
         self._start_probe("c8", "reschedule")
         self.world.run(DRAINED_US)
+        self._start_resumer("c6")
         self._start_probe("c9", "cancel")
         self.world.run(PROBED_US)
         self._drain()
@@ -81,7 +85,10 @@ class Simulation:
     def _start_client(self, number: int) -> None:
         dice, decisions = self.world.decisions.dice(f"plan {number}"), self.world.decisions
         numbers = range(1, CALLS + 1)
-        plan = [planned(dice, number, each, self._ids, self._keys) for each in numbers]
+        plan = [
+            planned(dice, number, each, self._ids, self._keys, pauses=self._pauses)
+            for each in numbers
+        ]
         plan = [one for one in plan if decisions.takes(one.name)]
         membership = Membership(dice.choice(TIMEOUTS))
         client = Client(self._judge, plan, self._scripts, membership)
@@ -91,6 +98,16 @@ class Simulation:
         """When nothing fails any more, a call is answered, whatever has been before."""
         later = When("by", 1)
         plan = [Planned(f"{name}.{n}", kind, (one,), later) for n, one in enumerate(IDS, 1)]
+        self._start_calm(name, plan)
+
+    def _start_resumer(self, name: str) -> None:
+        if self._pauses:
+            now, lanes = When("at", 0), enumerate(sorted(LANES), 1)
+            self._start_calm(
+                name, [Planned(f"{name}.{n}", "resume", (), now, lane=lane) for n, lane in lanes]
+            )
+
+    def _start_calm(self, name: str, plan: list[Planned]) -> None:
         client = Client(self._judge, plan, self._scripts, Membership(TIMEOUTS[0]), is_calm=True)
         Actor(self.world, name, DRIFT, client.run)
 

@@ -17,13 +17,15 @@ from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, Stor
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
 from celery_delayq.store.ids import target_of_key, target_of_member
-from celery_delayq.store.record import Extras, NewRecord, destination_for, lane_for
+from celery_delayq.store.record import Extras, NewRecord, Template, destination_for, lane_for
 from celery_delayq.store.scripts import load
 from tests.operations.table import MAIL, OPERATIONS, prepare
 from tests.store.support import (
     FAR_MS,
+    LABELS,
     LINES,
     NOW_MS,
+    ROUTE,
     ClockedScripts,
     Store,
     new_record,
@@ -184,7 +186,7 @@ def recordless(ready):
 
 
 def foreign_list(ready):
-    ready.store.schedule("foreign", to="somebodys", share=True)
+    ready.store.schedule("foreign", to="somebodys", share=True, extras=Extras("key of foreign"))
     ready.store.raw.set("somebodys", "text")
 
 
@@ -353,7 +355,14 @@ def resumed(ready):
     ready.engine.hand_over()
     ready.engine.claim(5)
     store.entries.resume(lane_for())
-    store.entries.resume(MAIL, 10)
+
+
+def resumed_at_a_rate(ready):
+    store = ready.store
+    for step in range(3):
+        store.schedule(f"slow{step}", queue="mail")
+    ready.engine.hand_over()
+    store.entries.resume(MAIL, 1)
 
 
 def nothing_parked(ready):
@@ -374,10 +383,18 @@ def too_late(ready):
     ready.store.schedule("late", extras=Extras("key of late", ("all",), 0), share=True)
 
 
+def with_history(ready):
+    ready.store.raw.hset(ready.store.keys["meta"], "history", "100 1")
+
+
 def too_late_to_relay(ready):
     fill_tombstones(ready)
+    with_history(ready)
     ready.engine._owes = 1
-    ready.store.schedule_relayed("late", extras=Extras("key of late", ("all",), 0), share=True)
+    record = Template.of(OTHER_LINES).new_record(
+        destination_for("R", ROUTE), LABELS, ["", "null", "null", '"()"', '"{}"', '""']
+    )
+    ready.store.put("late", record.with_extras(Extras("key of late", ("all",), 0)), NOW_MS)
 
 
 def paced(ready):
@@ -387,8 +404,8 @@ def paced(ready):
 # What `depart` does for other scripts than this one; and, last, what a claim ends with where no
 # attempt was made at it, while these two know of one.
 NEVER = {
-    "ack": ["HDEL"],
-    "hand_over": ["ZREM", "HDEL"],
+    "hand_over": ["ZREM", "HDEL", "HSET"],
+    "claim": ["ZREM"],
     "schedule": ["HDEL"],
     "edit": ["HDEL"],
     "reclaim": ["HDEL"],
@@ -455,7 +472,14 @@ CASES = [
             ("cancel", _cancel("list"), "list"),
             ("reschedule", _reschedule("list"), ""),
             ("edit", _edit("list"), ""),
+            ("pause", lambda ready: ready.store.entries.pause(MAIL, "mail"), ""),
+            ("resume", lambda ready: ready.store.entries.resume(MAIL), ""),
         )
+    ),
+    *(
+        Case(one.script, "history", one.take, with_history, one.ends)
+        for one in OPERATIONS
+        if "write_history" in load()[one.script].text
     ),
     Case("cancel", "owing", _cancel_owing, ends="list"),
     Case("cancel", "nothing", _cancel("nobody")),
@@ -465,6 +489,7 @@ CASES = [
     Case("arrive", "generation", lambda ready: ready.store.arrive("new", 1), old_generation),
     Case("hand_over", "paused", _hand_over, paused),
     Case("hand_over", "resumed", _hand_over, resumed),
+    Case("hand_over", "resumed at a rate", _hand_over, resumed_at_a_rate),
     Case("hand_over", "up again", _hand_over, up_again),
     Case("hand_over", "too late", _hand_over, too_late, "late"),
     Case("hand_over", "paced", _hand_over, paced),

@@ -8,7 +8,7 @@ from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError, StoreUnavailable, UnreadableRecord
 from celery_delayq.store import Outcome, State
-from celery_delayq.store.record import Extras, NewRecord
+from celery_delayq.store.record import Extras, NewRecord, lane_for
 from tests.store.support import FAR_MS, LINES, NOW_MS
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
@@ -161,7 +161,7 @@ def test_what_is_dead_stays_dead_and_is_retried_as_it_was_edited(store):
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.DEAD, "NO_ROUTE")
     store.entries.reschedule("a", When("at", NOW_MS))
-    [claimed], _ = engine.claim(1)
+    [claimed] = engine.claim(1)[0]
     assert json.loads(claimed.message)["body"] == "new"
     store.check()
 
@@ -169,14 +169,14 @@ def test_what_is_dead_stays_dead_and_is_retried_as_it_was_edited(store):
 def test_a_lease_that_ran_out_ends_and_its_holder_acknowledges_nothing(store):
     engine = store.engine(lease=30)
     store.schedule_relayed("a", payload="old")
-    old, _ = engine.claim(1)
+    old = engine.claim(1)[0]
     store.set_ms(NOW_MS + 31_000)
 
     assert store.edit("a", "new") is Outcome.UNCERTAIN
 
     assert engine.ack(old) == 0
     assert engine.reclaim() == []
-    [claimed], _ = engine.claim(1)
+    [claimed] = engine.claim(1)[0]
     assert json.loads(claimed.message)["body"] == "new"
     assert (claimed.attempts, bool(claimed.uncertain)) == (1, True)
     assert claimed.hand_over != old[0].hand_over
@@ -230,7 +230,7 @@ def test_what_shrinks_again_keeps_the_number_of_a_large_one(store):
 def test_what_grows_in_another_place_has_one_place_only(store, place):
     engine = store.engine(lease=30)
     store.schedule_relayed("a", extras=EXTRAS)
-    claimed, _ = engine.claim(1)
+    claimed = engine.claim(1)[0]
     if place == "dead":
         engine.nack("dead", claimed, reason="NO_ROUTE")
     elif place == "uncertain":
@@ -325,3 +325,40 @@ def test_where_a_key_holds_something_foreign_nothing_is_changed(store):
 
     assert body_of(store, "a") == "old"
     assert store.raw.hlen(store.keys["template_uses"]) == 1
+
+
+# What is paused, or was refused.
+
+
+def test_what_is_paused_stays_so_and_is_resumed_as_it_was_edited(store):
+    engine = store.engine()
+    store.schedule("a", NOW_MS, extras=EXTRAS)
+    store.entries.pause(lane_for(), "")
+    engine.hand_over()
+    assert store.entries.state("a") is State.PAUSED
+
+    for payload in ("new", LARGE):
+        assert store.edit("a", payload) is Outcome.DONE
+        assert (store.entries.state("a"), store.places("a")) == (State.PAUSED, ["parked"])
+        assert list(store.entries.check()) == []
+
+    store.entries.resume(lane_for())
+    while not store.arrived():
+        engine.hand_over()
+    assert store.arrived() == ["a"]
+    assert store.places("a") == []
+    store.check()
+
+
+@pytest.mark.parametrize("payload", ["new", LARGE])
+def test_what_was_refused_keeps_its_next_try(store, payload):
+    engine = store.engine()
+    store.schedule_relayed("a")
+    engine.nack("refused", engine.claim(1)[0], wait=60, reason="NO_ROUTE")
+    until = store.score("refused", "a")
+
+    assert store.edit("a", payload) is Outcome.DONE
+
+    assert (store.places("a"), store.score("refused", "a")) == (["refused"], until)
+    assert list(store.entries.check()) == []
+    store.check()

@@ -218,6 +218,8 @@ def test_a_cursor_is_text_that_reads_as_it_was(store):
 )
 def test_what_is_no_cursor_is_an_error_at_the_call(store, text):
     with pytest.raises(ValueError, match="cursor"):
+        Cursor.read(text)
+    with pytest.raises(ValueError, match="cursor"):
         sharded(store).waiting(0, END, cursor=text)
 
 

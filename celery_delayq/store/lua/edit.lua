@@ -92,7 +92,7 @@ for _, tag in ipairs(its_tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. mem
 if lapsed then end_claim(claims, id, entry.claim) end
 redis.call('HSET', records, id, record_of(destination, order, sub(record, header_end + 7, header_end + 19),
   sub(record, header_end + 20, header_end + 35), changed_next(record, header_end, call.now_us), body))
-if lapsed then take_key(record, header_end, id, places, keys) end
+if lapsed then take_key(record, header_end, id, keys) end
 if lapsed then redis.call('ZREM', leased, entry.there) end
 -- Also where it grew before, in a script that Redis stopped.
 if place and is_large(member) then redis.call('ZREM', place, where .. small .. id) end

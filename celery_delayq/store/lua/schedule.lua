@@ -98,7 +98,8 @@ local now, rounded_up = math.floor(call.now_us / 1000), math.ceil(call.now_us / 
 local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local step = {
   call = call, issued = issued, now = now, created = created_now, keys = keys, places = places, owes = owes,
-  here = here, brought = brought, leftovers = leftovers, bytes = 0, owed = {}, asked = {}, cache = {},
+  has_fences = has_fences, here = here, brought = brought, leftovers = leftovers,
+  bytes = 0, owed = {}, asked = {}, cache = {},
 }
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local earliest = math.huge -- due time of what was written

@@ -55,7 +55,11 @@ end
 -- The same of a key, by its name_of_key. The later of its two fences may be the older generation's: what left
 -- may have been changed before something was done under its key.
 local function is_key_fenced(call, name, issued, fences, fences_old)
-  return is_fenced(call, name, issued, fences, fences_old) or is_fenced(call, name, issued, fences_old, fences)
+  for _, generation in ipairs({fences, fences_old}) do
+    local since = redis.call('HGET', generation, name)
+    if since and is_overtaken(call, issued, number_in(since, 1, 7)) then return true end
+  end
+  return false
 end
 
 -- Refuse what was asked for this id before now.

@@ -12,14 +12,16 @@ extras  at the end of a record that has one of the flags 1, 2 and 4:
 the next, and has it again when it comes back and nobody else took it. `tags` has `tag NUL member` of each.
 ]]
 local CHUNK = 1000 -- arguments of one command
+local TAGGED = 2 -- flag
 
 -- The extras of a record, or of a part of it that ends as it does; or nil.
 local function extras_in(text, flags, from)
   if flags % EXTRAS == 0 then return nil end
-  local parts = {}
-  for part in string.gmatch(sub(text, extras_start(text, from), -5), '([^%z]*)%z') do parts[#parts + 1] = part end
-  local key, policy = table.remove(parts, 1), table.remove(parts, 1)
-  return {key = key ~= '' and key, policy = policy ~= '' and policy, tags = parts}
+  local tags, key, policy, rest = {}, string.match(text, '^([^%z]*)%z([^%z]*)%z()', extras_start(text, from))
+  if flags % (2 * TAGGED) >= TAGGED then
+    for tag in string.gmatch(sub(text, rest, -5), '([^%z]*)%z') do tags[#tags + 1] = tag end
+  end
+  return {key = key ~= '' and key, policy = policy ~= '' and policy, tags = tags}
 end
 
 local function extras_of(record, header_end)

@@ -51,7 +51,7 @@ end
 local function leave_skipped(skips, owes, now_us, keys)
   if #skips.ids == 0 then return end
   local from_now_on = {now_us = now_us, timeout = 0}
-  fence_young(skips.young, keys.fences)
+  fence_young(skips.young, keys.fences, now_us)
   for _, one in ipairs(owes and skips.owed or {}) do
     owe(keys.outbox, keys.outbox_messages, from_now_on, one.id, one.how, one.message, one.why)
   end

@@ -1,6 +1,6 @@
 --[[ The way out of the store, and what is remembered of entries that took it.
 
-tombstone  1 byte   h: handed over; c: cancelled; u: cancelled, and a copy may have been delivered
+tombstone  1 byte   h: handed over; s: skipped; c: cancelled; u: cancelled, and a copy may have been delivered
            2..14    when, ms, 13 digits
            of an entry with a unique key, under name_of_key as well
 ]]

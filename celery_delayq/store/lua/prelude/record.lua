@@ -73,9 +73,7 @@ end
 local function extras_start(text, from)
   local length = string.match(sub(text, -4), '^%d%d%d%d$')
   local start = length and #text - 3 - length
-  if start and start > from + 56 and select(2, string.gsub(sub(text, start, -5), '%z', '')) >= 2 then
-    return start
-  end
+  if start and start > from + 56 and string.find(text, '%z[^%z]*%z', start) then return start end
 end
 
 -- Whether what follows the header_end can be read: due time, time of scheduling, flags, form, extras.

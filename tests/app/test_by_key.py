@@ -1,0 +1,85 @@
+"""A task is read and edited by its unique key as by its id."""
+
+import pytest
+
+from celery_delayq import Outcome, State
+from celery_delayq.errors import InvalidOption
+from tests.app.support import FAR, LONG_AGO
+from tests.support.shards import with_one_shard
+
+
+@with_one_shard
+def test_who_waits_under_a_key_is_read_and_edited(add, delayq):
+    delayq.schedule(add.s(9), at=FAR, key="other")
+    first = delayq.schedule(add.s(1), at=FAR, key="k")
+
+    assert delayq.get(key="k") == delayq.get(first)
+    assert delayq.state(key="k") is State.SCHEDULED
+    result = delayq.result(key="k")
+    assert (result, result.due) == (first, first.due)
+    revision = delayq.get(key="k").revision
+    assert delayq.edit(key="k", args=[5], if_revision=revision) is Outcome.DONE
+    assert delayq.edit(key="k", args=[6], if_revision=revision) is Outcome.UNCHANGED
+    assert delayq.get(first).args == (5,)
+    # It has its key still.
+    assert delayq.edit(key="k", args=["x" * 9000])
+    assert delayq.cancel(key="k")
+
+
+@with_one_shard
+def test_the_next_under_a_key_is_meant_and_not_the_one_before(add, delayq):
+    first = delayq.schedule(add.s(1), at=FAR, key="k")
+    second = delayq.schedule(add.s(2), at=FAR, key="k", conflict="replace")
+
+    assert delayq.edit(key="k", args=[5])
+
+    assert delayq.get(key="k").id == second.id
+    assert delayq.get(second).args == (5,)
+    assert delayq.get(first) is None
+
+
+@with_one_shard
+def test_of_whom_had_a_key_it_is_known_when_he_left(add, delayq):
+    first = delayq.schedule(add.s(1), at=LONG_AGO, key="k")
+    assert delayq.handed_over(key="k") is None
+    delayq.hand_over()
+
+    assert delayq.handed_over(key="k") == delayq.handed_over(first) is not None
+    assert delayq.edit(key="k", args=[5]) is Outcome.HANDED_OVER
+    for unknown in (delayq.get, delayq.result, delayq.state):
+        assert unknown(key="k") is None
+    assert delayq.edit(key="none", args=[5]) is Outcome.NOT_FOUND
+
+
+WAYS = {
+    "get": lambda delayq, **who: delayq.get(**who),
+    "result": lambda delayq, **who: delayq.result(**who),
+    "state": lambda delayq, **who: delayq.state(**who),
+    "handed_over": lambda delayq, **who: delayq.handed_over(**who),
+    "edit": lambda delayq, **who: delayq.edit(**who, priority=1),
+    "cancel": lambda delayq, **who: delayq.cancel(**who),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("who", "words"),
+    [
+        ({}, "task_id is None; expected text of 1 to 512 bytes, a UUID, or a result"),
+        ({"task_id": "a", "key": "k"}, "key is 'k'; expected a task's id or a key, not both"),
+        ({"key": "k" * 10_000}, "expected text of 1 to 255 bytes, without NUL"),
+    ],
+    ids=["none", "both", "too long"],
+)
+def test_it_is_an_id_or_a_key(delayq, way, who, words):
+    with pytest.raises(InvalidOption) as caught:
+        WAYS[way](delayq, **who)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_where_entries_are_spread_over_shards_a_key_is_refused(delayq_app, url, way):
+    app = delayq_app(url, delayq_shards=2)
+
+    with pytest.raises(InvalidOption, match="keys need delayq_shards to be 1"):
+        WAYS[way](app.delayq, key="k")

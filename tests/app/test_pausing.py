@@ -1,0 +1,90 @@
+"""`DelayQ.pause`, `resume` and `pauses`, as users call them."""
+
+import pytest
+
+from celery_delayq import State
+from celery_delayq.errors import InvalidOption
+from tests.app.support import FAR, LONG_AGO
+
+
+@pytest.fixture
+def delayq(app):
+    return app.delayq
+
+
+@pytest.mark.parametrize("of", [{}, {"queue": "mail"}, {"task": "t"}], ids=["all", "queue", "task"])
+def test_what_is_paused_waits_and_goes_when_it_is_resumed(app, delayq, of):
+    delayq.pause(**of)
+    app.send_task("t", queue="mail", task_id="a", delayq_at=LONG_AGO)
+    app.send_task("t", queue="mail", task_id="b", delayq_at=FAR)
+    assert delayq.hand_over() == 0
+    assert (delayq.state("a"), delayq.state("b")) == (State.PAUSED, State.SCHEDULED)
+    assert delayq.get("a").state is State.PAUSED
+    assert delayq.counts().paused == 1
+    [pause] = delayq.pauses()
+    assert (pause.queue, pause.task) == (of.get("queue"), of.get("task"))
+    assert (pause.parked, pause.resumed, pause.rate) == (1, False, None)
+    assert delayq.resume(**of) is True
+    assert delayq.hand_over() == 1
+    assert (delayq.pauses(), delayq.resume(**of)) == ([], False)
+
+
+def test_a_queue_is_its_name_also_where_priorities_have_lists_of_their_own(app, delayq, redis):
+    delayq.pause(queue="mail")
+    app.send_task("t", queue="mail", priority=9, delayq_at=LONG_AGO)
+    app.send_task("t", queue="mailer", delayq_at=LONG_AGO)
+    assert delayq.hand_over() == 1
+    assert redis.llen("mailer") == 1
+
+
+def test_a_task_is_paused_by_itself(app, delayq):
+    @app.task(name="shop.remind")
+    def remind(): ...
+
+    delayq.pause(task=remind)
+    assert delayq.pauses()[0].task == "shop.remind"
+    remind.delay_until(LONG_AGO)
+    assert delayq.hand_over() == 0
+    assert delayq.resume(task="shop.remind")
+
+
+@pytest.mark.parametrize("method", ["pause", "resume"])
+@pytest.mark.parametrize(
+    ("of", "sentence"),
+    [
+        ({"queue": ""}, "queue is ''; expected a name of 1 to 512 bytes"),
+        ({"queue": b"mail"}, "queue is b'mail'; expected a name of 1 to 512 bytes"),
+        ({"task": 5}, "task is 5; expected a name of 1 to 512 bytes"),
+        ({"task": "\udcff"}, "task is '\\udcff'; expected a name of 1 to 512 bytes"),
+        (
+            {"queue": "a", "task": "b"},
+            "task is 'b'; expected a queue or a task to pause, and not both",
+        ),
+    ],
+)
+def test_what_is_no_queue_or_task_is_refused(delayq, method, of, sentence):
+    with pytest.raises(InvalidOption) as caught:
+        getattr(delayq, method)(**of)
+    assert str(caught.value) == sentence
+    assert delayq.pauses() == []
+
+
+@pytest.mark.parametrize("rate", [0, -1, 0.0009, 1_000_001, float("nan"), "5", True])
+def test_what_is_no_rate_is_refused_and_it_stays_paused(delayq, rate):
+    delayq.pause()
+    with pytest.raises(InvalidOption, match=r"rate is .*; expected a number of tasks a second"):
+        delayq.resume(rate=rate)
+    assert delayq.pauses()[0].resumed is False
+
+
+def test_a_skipped_task_is_told_to_whoever_listens(app, delayq, caplog):
+    told = []
+    object.__setattr__(delayq.services.hooks, "skipped", lambda *facts: told.append(facts))
+    caplog.set_level("INFO", "celery_delayq")
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=5)
+    assert delayq.hand_over() == 0
+    [(task_id, why)] = told
+    assert task_id == "a"
+    assert why.startswith("skipped: ")
+    assert f"task a: {why}" in caplog.text
+    assert delayq.get("a") is None

@@ -1,0 +1,54 @@
+"""Pauses and late policies, with workers."""
+
+import pytest
+from celery.exceptions import TaskRevokedError
+
+from celery_delayq import State
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def paused(crew):
+    """The project, whose queue is paused."""
+    crew.delayq.pause(queue=crew.queue)
+    yield crew
+    crew.delayq.resume(queue=crew.queue)
+
+
+def test_what_is_paused_does_not_run_until_it_is_resumed(paused):
+    note = paused.tasks["note"]
+    held = [note.delay_for(0.01 * step, step) for step in range(3)]
+    for result in held:
+        eventually(lambda result=result: paused.delayq.state(result.id) is State.PAUSED)
+    other = note.apply_async((), queue=paused.queue)
+    paused.wait_runs(other)
+    assert [paused.runs(result) for result in held] == [[], [], []]
+
+    assert paused.delayq.resume(queue=paused.queue)
+
+    assert [result.get(timeout=20) for result in held] == [[0], [1], [2]]
+
+
+def test_a_task_that_is_paused_by_name_holds_up_no_other(crew):
+    slow, note = crew.tasks["hold"], crew.tasks["note"]
+    crew.delayq.pause(task=slow)
+    try:
+        held = slow.delay_for(0, 20)
+        crew.wait_runs(note.delay_for(0))
+        eventually(lambda: crew.delayq.state(held.id) is State.PAUSED)
+        assert held.cancel()
+    finally:
+        crew.delayq.resume(task=slow)
+
+
+def test_what_is_too_late_does_not_run_and_its_caller_is_told(crew):
+    crew.delayq.pause(queue=crew.queue, late=True)
+    try:
+        held = crew.delayq.schedule(crew.tasks["note"].s(), after=0, late="skip", grace=0)
+        eventually(lambda: crew.delayq.state(held.id) is State.PAUSED)
+    finally:
+        crew.delayq.resume(queue=crew.queue)
+
+    with pytest.raises(TaskRevokedError, match="skipped: 0 s late"):
+        held.get(timeout=20)
+    assert crew.runs(held) == []
