@@ -18,7 +18,7 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from . import bench, changing, checking, editing, pausing, reading, running
+from . import bench, changing, checking, editing, listing, pausing, reading, running
 
 
 @click.group(name="delayq")
@@ -29,7 +29,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 
 # Whatever command one of these files defines.
-for _module in (reading, checking, changing, editing, pausing, running, bench):
+for _module in (listing, reading, checking, changing, editing, pausing, running, bench):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -52,6 +53,11 @@ def delayq_of(ctx: click.Context) -> DelayQ:
 def time_of(text: str | None) -> Any:
     """What was given as a time: Unix time as a number, all else as it stands."""
     return float(text) if text and _UNIX_TIME.fullmatch(text) else text
+
+
+def short(time: datetime) -> str:
+    """A time in UTC, as tables have it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

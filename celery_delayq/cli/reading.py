@@ -1,10 +1,9 @@
-"""The commands that read: ``status``, ``list``, ``show`` and ``history``."""
+"""The commands ``status`` and ``history``."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 import click
@@ -13,9 +12,8 @@ from celery.bin.base import CeleryCommand, CeleryOption
 from ..clock import from_ms
 from ..logs import plain
 from ..operations.history import Event
-from ..operations.task import ScheduledTask
-from ..store import Outcome, Pause
-from .common import REFUSED, Said, aligned, delayq_of, json_option, time_of
+from ..store import Pause
+from .common import Said, aligned, delayq_of, json_option, short
 from .pausing import line_of
 
 _NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
@@ -51,61 +49,6 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
         ctx.obj.secho(_NO_SCANNER, fg="yellow")
 
 
-@click.command("list", cls=CeleryCommand)
-@click.option(
-    "--after-due", cls=CeleryOption, help_group="Filter", help="Due at this time or later."
-)
-@click.option("--before-due", cls=CeleryOption, help_group="Filter", help="Due before this time.")
-@click.option(
-    "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
-    cls=CeleryOption, help_group="Filter", help="At most so many.",
-)  # fmt: skip
-@json_option
-@click.pass_context
-def list_(
-    ctx: click.Context,
-    /,
-    after_due: str | None,
-    before_due: str | None,
-    limit: int,
-    as_json: bool,
-    **_: Any,
-) -> None:
-    """List waiting tasks in the order in which they are due."""
-    with Said():
-        tasks = delayq_of(ctx).tasks(
-            after_due=time_of(after_due), before_due=time_of(before_due), limit=limit
-        )
-        if as_json:
-            for task in tasks:
-                ctx.obj.echo(json.dumps(_facts(task)))
-            return
-        rows = [
-            (plain(task.id), _short(task.due), plain(task.queue), plain(task.task))
-            for task in tasks
-        ]
-    for line in aligned([("ID", "DUE (UTC)", "QUEUE", "TASK"), *rows]):
-        ctx.obj.echo(line)
-
-
-@click.command(cls=CeleryCommand)
-@click.argument("id")
-@json_option
-@click.pass_context
-def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
-    """Show one scheduled task."""
-    with Said():
-        task = delayq_of(ctx).get(id)
-    if task is None:
-        raise click.ClickException(plain(REFUSED[Outcome.NOT_FOUND].format(id)))
-    facts = _facts(task)
-    if as_json:
-        ctx.obj.echo(json.dumps(facts))
-        return
-    for name, value in facts.items():
-        ctx.obj.echo(f"{name:<8} {plain(value)}")
-
-
 @click.command(cls=CeleryCommand)
 @click.option(
     "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
@@ -114,7 +57,7 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
 @json_option
 @click.pass_context
 def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
-    """Show what happened last, the newest first; see the setting delayq_history."""
+    """Show what happened last, the newest first."""
     delayq = delayq_of(ctx)
     with Said():
         events = delayq.history(limit)
@@ -132,7 +75,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
 
 def _event_row(event: Event) -> tuple[str, ...]:
     texts = (event.what.value, event.id, event.key, event.queue, event.task)
-    return (_short(event.when), *map(plain, texts))
+    return (short(event.when), *map(plain, texts))
 
 
 def _event_facts(event: Event) -> dict[str, Any]:
@@ -147,30 +90,5 @@ def _event_facts(event: Event) -> dict[str, Any]:
     }
 
 
-def _facts(task: ScheduledTask) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "task": task.task,
-        "args": task.argsrepr,
-        "kwargs": task.kwargsrepr,
-        "queue": task.queue,
-        "due": task.due.isoformat(),
-        "created": task.created.isoformat(),
-        "changed": task.changed.isoformat(),
-        "revision": task.revision,
-        "host": task.host,
-        "state": task.state.value,
-        **({"reason": task.reason} if task.reason else {}),
-        **({"error": task.error} if task.error and not task.reason else {}),
-        **({"attempts": task.attempts} if task.attempts else {}),
-        **({"next_try": task.next_try.isoformat()} if task.next_try else {}),
-        **({"dead_since": task.dead_since.isoformat()} if task.dead_since else {}),
-    }
-
-
 def _pause_facts(pause: Pause) -> dict[str, Any]:
     return {**asdict(pause), "since": pause.since.isoformat()}
-
-
-def _short(time: datetime) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

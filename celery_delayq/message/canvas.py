@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from celery import Celery
 
 LAUNCH = "celery_delayq.launch"
-_NAMES = {"xmap": "map"}
+_MAPS = {"celery.map": "map", "celery.starmap": "starmap"}  # whose signatures do not say it
 
 
 def is_canvas(sig: Signature) -> bool:
@@ -60,16 +60,17 @@ def freeze(
 
 def shown(sig: Mapping[str, Any]) -> str:
     """What a signature is, and the first task in it: ``chain(shop.add, ...)``."""
-    kind = sig.get("subtask_type")
+    name = str(sig.get("task"))
+    kind = sig.get("subtask_type") or _MAPS.get(name)
     if not kind:
-        return str(sig.get("task"))
+        return name
     kwargs = sig["kwargs"]
     inside = kwargs.get("tasks") or kwargs.get("header") or kwargs.get("task")
     if kind == "chord" and isinstance(inside, Mapping):
         inside = inside["kwargs"]["tasks"]  # of the group that it begins with
     parts = [inside] if isinstance(inside, Mapping) else list(inside or ())
     more = ", ..." if len(parts) > 1 or kind == "chord" else ""
-    return f"{_NAMES.get(kind, kind)}({shown(parts[0]) if parts else ''}{more})"
+    return f"{kind}({shown(parts[0]) if parts else ''}{more})"
 
 
 def _copy(sig: Signature, app: Celery) -> Signature:

@@ -39,20 +39,8 @@ def waiting(
     end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
     # More than islice can count to is more than there can be.
     size = maxsize if limit is None else min(limit, maxsize)
-    try:
-        entries = services.entries.waiting(
-            earliest_ms, end_ms, cursor=checked_cursor(cursor), size=max(1, size)
-        )
-    except ValueError:
-        raise InvalidOption("cursor", cursor, "that of a task in a list of this store") from None
+    entries = services.entries.waiting(earliest_ms, end_ms, cursor=cursor, size=max(1, size))
     return islice((ScheduledTask.of(entry, services.app) for entry in entries), size)
-
-
-def checked_cursor(cursor: str | None) -> str | None:
-    """Raise where *cursor* is no text."""
-    if cursor is not None and not isinstance(cursor, str):
-        raise InvalidOption("cursor", cursor, "that of a task in a list of this store")
-    return cursor
 
 
 def check_limit(limit: int | None, things: str) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UnreadableRecord
+from ..errors import InvalidOption, UnreadableRecord
 from .record import Record
 from .scripts import Scripts
 from .values import Entry, State
@@ -25,6 +25,7 @@ PAGE_BYTES = 4_000_000
 MAX_SIZE = 1000
 REFUSED = 1000  # that a page looks at, as their order is not that of their due times
 
+CURSOR = "that of a task in a list of this store"
 _CURSOR = re.compile(r"([0-9a-f]*):(\d{1,2}):(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?):(\d{1,15})")
 
 
@@ -52,11 +53,11 @@ class Cursor:
         """The cursor that *text* names.
 
         Raises:
-            ValueError: none.
+            InvalidOption: none.
         """
-        found = _CURSOR.fullmatch(text)
+        found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
         if not found:
-            raise ValueError("no cursor")
+            raise InvalidOption("cursor", text, CURSOR)
         return cls(found[1], int(found[2]), found[3], int(found[4]))
 
     def order_in(self, shard: int) -> int:

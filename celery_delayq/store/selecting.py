@@ -10,9 +10,9 @@ What is found is asked once more whether it is meant, by the step that deals wit
 from __future__ import annotations
 
 import hashlib
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ..errors import StoreDiffers
@@ -103,6 +103,9 @@ class Met:
     record: Record | None = None
     template: bytes | None = None
     error: str = ""
+    attempts: int = 0
+    next_try_ms: int | None = None
+    since_ms: int | None = None
 
 
 class Sieve:
@@ -139,7 +142,7 @@ class Sieve:
         met: set[int] = set()  # numbers, which take less than members
         for members in self._scan(chosen, store, behind, [start]):
             before = len(met)
-            met.update(Place.of(member).number for member in members)
+            met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
             yield len(met) - before
 
     def _tagged(
@@ -174,15 +177,15 @@ class Sieve:
 
     def _pass(self, chosen: Chosen, store: str, start: int, behind: Place) -> list[bytes]:
         """The first MOST members behind a place, in their order."""
-        found: dict[Place, bytes] = {}
+        found: dict[bytes, bytes] = {}
         last = [start]
         for members in self._scan(chosen, store, behind, last):
-            places = ((Place.of(member), member) for member in members)
-            found.update((place, member) for place, member in places if place > behind)
+            found.update((_sorting(member), member) for member in members)
             if len(found) > 2 * MOST:
-                found = {place: found[place] for place in heapq.nsmallest(MOST, found)}
-                last[0] = max(found).number
-        return [found[place] for place in sorted(found)[:MOST]]
+                found = {key: found[key] for key in sorted(found)[:MOST]}
+                last[0] = Place.of(found[max(found)]).number
+        rest = (found[key] for key in sorted(found))
+        return list(islice((one for one in rest if Place.of(one) > behind), MOST))
 
     def _scan(
         self, chosen: Chosen, store: str, behind: Place, last: Sequence[int]
@@ -225,13 +228,18 @@ class Sieve:
                 "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
             )
             templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            rows = iter(zip(flat[::2], flat[1::2], strict=True))
+            rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
             words = text.decode().split()
             for member, word in zip(some, words, strict=True):
                 if word not in ("skipped", "again"):
-                    read = next(rows) if reads else (b"", b"")
+                    read = next(rows) if reads else (b"", b"", b"0 -1 -1")
                     yield _met(member, word, now_us, read, templates)
             left = left[len(words) - words.count("again") :]
+
+
+def _sorting(member: bytes) -> bytes:
+    """A member as many are sorted by: the number without its last bit, and the id."""
+    return (int.from_bytes(member[:6], "big") // 2).to_bytes(6, "big") + member[6:]
 
 
 def _once(members: Sequence[bytes]) -> list[bytes]:
@@ -243,16 +251,22 @@ def _met(
     member: bytes,
     word: str,
     now_us: int,
-    read: tuple[bytes, bytes],
+    read: tuple[bytes, bytes, bytes],
     templates: dict[bytes, bytes],
 ) -> Met:
     state, *numbers = word.split(":")
-    error = read[1].decode(errors="replace")
+    attempts, next_try, since = (int(float(one)) for one in read[2].split())
+    known: dict[str, Any] = {
+        "error": read[1].decode(errors="replace"),
+        "attempts": attempts,
+        "next_try_ms": None if next_try < 0 else next_try,
+        "since_ms": None if since < 0 else since,
+    }
     if not numbers:
-        return Met(member, state, 0, now_us, error=error)
+        return Met(member, state, 0, now_us, **known)
     due_ms, header_end = map(int, numbers)
     if not read[0]:
-        return Met(member, state, due_ms, now_us)
+        return Met(member, state, due_ms, now_us, **known)
     record = Record(read[0], header_end)
     template = templates.get(record.name) if record.name else None
-    return Met(member, state, due_ms, now_us, record, template, error)
+    return Met(member, state, due_ms, now_us, record, template, **known)

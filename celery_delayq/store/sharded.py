@@ -14,14 +14,14 @@ from operator import attrgetter
 from typing import Any
 
 from ..clock import When
-from ..errors import DelayQError
+from ..errors import DelayQError, InvalidOption
 from .checking import Finding
 from .entries import Entries
 from .ids import Target, named
 from .keys import shard_of
-from .listing import MAX_SIZE, Cursor, readable
+from .listing import CURSOR, MAX_SIZE, Cursor, readable
 from .outcome import Outcome
-from .record import NewRecord
+from .record import NewRecord, Record
 from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
 
 
@@ -89,9 +89,9 @@ class ShardedEntries:
         self._joined()
         return self._shards
 
-    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+    def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         self._joined()
-        return self._of(who).edit(who, seen_us, new)
+        return self._of(who).edit(who, seen, new)
 
     def find(self, who: Target) -> Entry | None:
         return self._of(who).find(who)
@@ -122,7 +122,7 @@ class ShardedEntries:
             size: How many are wanted, if that is known.
 
         Raises:
-            ValueError: *cursor* is none of this store.
+            InvalidOption: *cursor* is none of this store.
         """
         behind = None if cursor is None else self._cursor(cursor)
         rows = (
@@ -135,7 +135,7 @@ class ShardedEntries:
         cursor = Cursor.read(text)
         in_range = cursor.shard < len(self._shards)
         if not in_range or self._shards[cursor.shard].store() != cursor.store:
-            raise ValueError("a cursor of another store")
+            raise InvalidOption("cursor", text, CURSOR)
         return cursor
 
     def history(self, limit: int) -> list[Happened]:

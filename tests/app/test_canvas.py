@@ -253,3 +253,26 @@ def test_a_result_of_a_group_can_be_saved_and_restored(app, add):
     result.save()
 
     assert GroupResult.restore(result.id, app=app) == result
+
+
+SHOWN = {
+    "chain": "chain(add, ...)",
+    "pipe": "chain(add, ...)",
+    "group": "group(add, ...)",
+    "group of one": "group(add)",
+    "chord": "chord(add, ...)",
+    "group of chains": "group(chain(add, ...), ...)",
+    "chain with group": "chain(add, ...)",
+    "chain with chord": "chain(add, ...)",
+    "chunks": "group(starmap(add), ...)",
+}
+
+
+@pytest.mark.parametrize("what", SHOWN)
+def test_it_is_shown_as_what_it_is_and_launches(add, delayq, what):
+    result = CANVASES[what](add).delay_until(FAR)
+
+    for task in (delayq.get(result.id), *delayq.tasks()):
+        assert (task.task, task.argsrepr, task.is_canvas) == (SHOWN[what], SHOWN[what], True)
+    plain = add.s(1).delay_until(FAR)
+    assert not delayq.get(plain.id).is_canvas

@@ -10,7 +10,7 @@ import pytest
 from celery_delayq.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
-from tests.support.shards import SHARDS, each, total, with_one_shard
+from tests.support.shards import SHARDS, each, keys_of, total, with_one_shard
 
 WRITERS = 8
 TURNS = 40
@@ -101,6 +101,31 @@ def test_an_event_that_equals_the_one_before_is_left_out_if_that_is_set(app, del
     delayq.cancel("a")
 
     assert told(delayq) == [("scheduled", "a")]
+
+
+def test_what_a_selection_does_is_told_by_the_batch(app, delayq, redis):
+    app.conf.delayq_history = 1000
+    items = [((), {}, FAR, f"a{number}") for number in range(300)]
+    delayq.schedule_many(app.signature("t").set(delayq_tags=["x"]), items)
+    redis.config_resetstat()
+
+    assert delayq.select(tag="x").cancel() == 300
+
+    assert sorted(told(delayq, limit=300)) == sorted(
+        ("cancelled", task_id) for *_, task_id in items
+    )
+    assert redis.info("commandstats")["cmdstat_ltrim"]["calls"] < 300 / 20
+
+
+def test_what_is_removed_although_it_cannot_be_read_is_told(app, delayq, redis):
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    redis.hset(keys_of("a")["records"], "a", "9")
+    delayq.hand_over()
+
+    assert delayq.select(state="dead").remove() == 1
+
+    assert told(delayq) == [("cancelled", "a"), ("dead", "a"), ("scheduled", "a")]
+    assert delayq.history()[0].due is None
 
 
 @pytest.mark.parametrize("limit", [-1, 1.0, True, "1"])

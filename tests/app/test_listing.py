@@ -184,3 +184,58 @@ def test_a_loop_that_puts_off_what_it_lists_ends(schedule, delayq):
 
     assert put_off == ["m1", "m2", "m3", "r4"]
     assert [task.due.timestamp() - FAR for task in delayq.tasks()] == [3601, 3602, 3603, 3604]
+
+
+def test_a_list_goes_on_behind_a_cursor_that_was_stored(schedule, delayq):
+    schedule([1, 2, 3, 5], relayed=[4, 6])
+    first = [*delayq.tasks(limit=2)]
+    stored = str(first[-1].cursor)
+
+    assert ids(delayq.tasks(cursor=stored, limit=3)) == ["m3", "r4", "m5"]
+    delayq.cancel("m2")
+    assert ids(delayq.tasks(cursor=stored, before_due=FAR + 5)) == ["m3", "r4"]
+
+
+@with_one_shard
+def test_a_thousand_of_one_due_time_are_paged_by_fifties(app, delayq):
+    expected = [str(number) for number in range(1000)]
+    delayq.schedule_many(app.signature("t"), [((), {}, FAR, one) for one in expected])
+    listed, cursor = [], None
+
+    while page := ids_and_cursors(delayq.tasks(cursor=cursor, limit=50)):
+        listed += [task_id for task_id, _ in page]
+        cursor = page[-1][1]
+
+    assert listed == expected
+
+
+def ids_and_cursors(tasks):
+    return [(task.id, task.cursor) for task in tasks]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", 5, b"", "ab:0:1:1", "ab:63:1:1"])
+def test_what_is_no_cursor_of_this_store_is_an_error_at_the_call(schedule, delayq, cursor):
+    schedule([1])
+    with pytest.raises(InvalidOption) as caught:
+        delayq.tasks(cursor=cursor)
+    assert str(caught.value).endswith("; expected that of a task in a list of this store")
+
+
+def test_a_task_tells_its_key_and_tags(app, delayq):
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k", delayq_tags=["x", "y"])
+
+    [listed] = delayq.tasks()
+    for task in (listed, delayq.get("a")):
+        assert (task.key, task.tags) == ("k", ("x", "y"))
+
+
+def test_what_is_paused_is_listed(app, delayq):
+    delayq.pause(queue="celery")
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    app.send_task("t", task_id="b", delayq_at=FAR)
+    delayq.hand_over()
+
+    assert [(task.id, task.state.value) for task in delayq.tasks()] == [
+        ("a", "PAUSED"),
+        ("b", "SCHEDULED"),
+    ]

@@ -43,8 +43,10 @@ def test_show_says_why_a_task_is_dead(app, redis, said):
 
     lines = said("show", "one")
 
-    assert "state    DEAD" in lines
-    assert lines[-1].startswith("reason   broken: ")
+    assert "state      DEAD" in lines
+    told = dict(line.split(maxsplit=1) for line in lines)
+    assert told["reason"].startswith("broken: WRONGTYPE")
+    assert (told["attempts"], told["dead_since"][:2]) == ("8", "20")
 
 
 def test_show_as_json_is_an_object(one, said):

@@ -4,8 +4,10 @@ import json
 import re
 
 import pytest
+from celery import chain
 
-from tests.app.support import FAR
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.support.shards import keys_of
 
 
 @pytest.fixture
@@ -76,6 +78,7 @@ def test_json_is_an_object_a_line(three, said, app):
     assert objects[0].pop("changed") == created
     task = app.delayq.get("task-0")
     assert (objects[0].pop("revision"), objects[0].pop("host")) == (task.revision, task.host)
+    assert objects[0].pop("cursor") == next(app.delayq.tasks()).cursor
     assert objects[0] == {
         "id": "task-0",
         "task": "shop.remind",
@@ -109,3 +112,98 @@ def test_an_entry_that_cannot_be_read_does_not_spoil_the_list(three, redis, said
     redis.hset("{delayq:0}:records", "task-1", b"9 of a later version")
 
     assert ids(said("list")) == ["task-0", "task-2"]
+
+
+def test_it_goes_on_behind_a_cursor(three, said):
+    cursor = json.loads(said("list", "--json", "-n", "1")[0])["cursor"]
+
+    assert ids(said("list", "--cursor", cursor)) == ["task-1", "task-2"]
+    assert ids(said("list", "--cursor", cursor, "-n", "1")) == ["task-1"]
+
+
+def test_a_wrong_cursor_is_a_sentence(three, refused, run):
+    [line] = refused("list", "--cursor", "x")
+    assert line == "Error: cursor is 'x'; expected that of a task in a list of this store"
+    assert run("list", "--cursor", "x", "--queue", "q").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--queue", "qq"], ["task-1"]),
+        (["--task", "mail"], ["task-1"]),
+        (["--task", "mail", "--queue", "q"], []),
+        (["--tag", "night"], ["tagged"]),
+        (["--state", "scheduled"], ["task-0", "task-1", "task-2", "tagged"]),
+        (["--state", "Scheduled", "-n", "2"], ["task-0", "task-1"]),
+        (["--state", "scheduled", "--before-due", str(FAR + 1)], ["task-0", "tagged"]),
+        (["--dead"], []),
+    ],
+)
+def test_it_is_of_what_was_picked(three, app, said, options, expected):
+    app.send_task("t", task_id="tagged", delayq_at=FAR, delayq_tags=["night"])
+
+    assert sorted(ids(said("list", *options))) == sorted(expected)
+
+
+def test_the_dead_are_listed_with_why(app, redis, said):
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="dead", queue="broken", delayq_at=LONG_AGO)
+    hand_over_until_dead(app.delayq, redis)
+    app.send_task("t", task_id="waits", delayq_at=FAR)
+    app.send_task("t", task_id="unreadable", queue="broken", delayq_at=LONG_AGO)
+    redis.hset(keys_of("unreadable")["records"], "unreadable", "9")
+    app.delayq.hand_over()
+
+    head, *rows = said("list", "--dead")
+
+    assert head.split() == ["ID", "DUE", "(UTC)", "QUEUE", "TASK", "STATE", "ERROR"]
+    dead, unreadable = sorted(rows)
+    assert re.match(r"dead +2001-09-09 \S+ +broken +t +dead +broken: WRONGTYPE", dead)
+    assert re.match(r"unreadable +- +dead +record format", unreadable)
+    found = {one["id"]: one for one in map(json.loads, said("list", "--dead", "--json"))}
+    assert found["dead"]["attempts"] == 8
+    assert found["dead"]["reason"].startswith("broken: WRONGTYPE")
+    assert found["dead"]["dead_since"] == app.delayq.get("dead").dead_since.isoformat()
+    assert said("show", "dead")[0].split() == ["id", "dead"]
+
+
+def test_what_was_refused_is_listed_with_its_next_try(app, redis, said):
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="refused", queue="broken", delayq_at=LONG_AGO)
+    app.delayq.hand_over()
+
+    [row] = said("list", "--before-due", "2010-01-01")[1:]
+
+    assert re.search(r" scheduled, next try 20\S+ \S+ +broken: WRONGTYPE", row)
+    [task] = app.delayq.tasks()
+    assert (task.attempts, task.next_try) == (1, app.delayq.get("refused").next_try)
+
+
+def test_a_canvas_is_listed_as_what_it_is_and_its_arguments_are_not(app, said):
+    secret = app.signature("shop.add", args=("a secret",)).set(argsrepr="***")
+    result = app.delayq.schedule(chain(secret, app.signature("shop.mail")), at=FAR)
+
+    rows = said("list")
+    assert rows[1].endswith("  chain(shop.add, ...)")
+    shown = "\n".join((*said("show", result.id), *said("list", "--json"), *rows))
+    assert "secret" not in shown
+
+
+def test_show_says_key_and_tags(app, said):
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k", delayq_tags=["x", "y"])
+
+    lines = [line.split(maxsplit=1) for line in said("show", "a")]
+    assert ["key", "k"] in lines
+    assert ["tags", "x, y"] in lines
+    [one] = map(json.loads, said("show", "a", "--json"))
+    assert (one["key"], one["tags"]) == ("k", ["x", "y"])
+
+
+def test_show_says_why_an_entry_cannot_be_read(app, redis, refused):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    redis.hset(keys_of("a")["records"], "a", "9")
+
+    [line] = refused("show", "a")
+    assert line.startswith("Error: ")
+    assert "record format" in line

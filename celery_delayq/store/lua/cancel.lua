@@ -134,6 +134,7 @@ local function pass(at, one)
       local claim = parse_claim(redis.call('HGET', claims, one.id))
       local leaving = join_group(dead, claim.uncertain, one.id, one.member)
       leaving.claimed, leaving.failed = true, true
+      if past.kept then past.leaves(leaving, past.told_of(nil, one.id)) end
       note_fence(one.id)
       words[at] = claim.uncertain and 'uncertain' or 'done'
     else

@@ -9,14 +9,16 @@ KEYS[6]   parked     ZSET  lane, due time, kind, member -> 0
 KEYS[7]   records    HASH  id -> record
 KEYS[8]   templates  HASH  name -> template
 KEYS[9]   errors     HASH  id -> what went wrong with it last
+KEYS[10]  claims     HASH  id -> claim
 
 ARGV[1]  reads      1: the records are wanted; or 0
 ARGV[2]  filter     what the selection picks by: see prelude/targets.lua
 ARGV[3]  max_bytes  look at nothing more after so many bytes, > 0
 ARGV[4...] members  what it met, 1 to 1000
 
-Returns  {now in us, text, {record, error or '', ...} of those that it means, if they are wanted, in their order,
-         {name, template, ...} they share}. The text has a word of each member: SCHEDULED, PAUSED, IN_FLIGHT (its lease
+Returns  {now in us, text, {record, error or '', known, ...} of those that it means, if they are wanted, in their
+         order, {name, template, ...} they share}. known: attempts made, next try in ms or -1, since when it is dead
+         in ms or -1, blanks between. The text has a word of each member: SCHEDULED, PAUSED, IN_FLIGHT (its lease
          lasts), LAPSED (it is over) or DEAD, then the due time, ms, and header_end | UNREADABLE, it is dead, and cannot
          be read | skipped | again (it was not looked at)
 Cost     O(log N) a member
@@ -31,9 +33,12 @@ local words, found, brought, bytes = {}, {}, {}, 0
 local asks_for_dead = filter.state == 'DEAD'
   and not (filter.task or filter.queue or filter.tag or filter.after or filter.before)
 
-local function read(id, record)
+local function read(id, record, place, score)
   if not reads then return end
+  local attempts = place ~= due and parse_claim(redis.call('HGET', claims, id)).attempts or 0
+  local known = {attempts, place == refused and score or -1, place == dead and score or -1}
   found[#found + 1], found[#found + 2] = record or '', redis.call('HGET', errors, id) or ''
+  found[#found + 1] = table.concat(known, ' ')
 end
 
 local function word_of(member)
@@ -42,14 +47,15 @@ local function word_of(member)
   bytes = bytes + #(record or '')
   local header_end = header_end_of(record)
   if not header_end then
-    if not asks_for_dead or not redis.call('ZSCORE', dead, member) then return SKIPPED end
-    read(id, record)
+    local since = asks_for_dead and redis.call('ZSCORE', dead, member)
+    if not since then return SKIPPED end
+    read(id, record, dead, since)
     return 'UNREADABLE'
   end
   local entry = {record = record, header_end = header_end, member = member_of(record, header_end, id)}
   entry.place, entry.score = place_of(places, entry.member, record, header_end)
   if not is_meant(entry, member, filter, keys) then return SKIPPED end
-  read(id, record)
+  read(id, record, entry.place, entry.score)
   if reads then bytes = bytes + (bring(templates, template_of(record, header_end), brought) or 0) end
   local state = state_of(entry.place, keys)
   if entry.place == leased and tonumber(entry.score) <= now_us / 1000 then state = 'LAPSED' end

@@ -53,10 +53,7 @@ end
 -- Note what leads to an entry that leaves, and what its history will tell. Of many they are let go of together.
 local function note_extras(leaving, id, member, record, header_end)
   local extras = extras_of(record, header_end)
-  if past.kept then
-    leaving.events = leaving.events or {}
-    leaving.events[#leaving.events + 1] = past.told_by(record, header_end, id, extras and extras.key)
-  end
+  if past.kept then past.leaves(leaving, past.told_by(record, header_end, id, extras and extras.key)) end
   if not extras then return end
   leaving.keyed, leaving.tagged = leaving.keyed or {}, leaving.tagged or {}
   local keyed, tagged = leaving.keyed, leaving.tagged

@@ -38,6 +38,12 @@ function past.note(what, now, told)
   past.events[#past.events + 1] = what .. string.format('%013.0f', now) .. told
 end
 
+-- Let `depart` note that of an entry, which is among those that leave.
+function past.leaves(leaving, told)
+  leaving.events = leaving.events or {}
+  leaving.events[#leaving.events + 1] = told
+end
+
 -- What two events that follow each other have to differ in: what happened, the task, the key, or else the id.
 function past.subject_of(event)
   local id_end = 42 + (tonumber(sub(event, 40, 42)) or 0)
