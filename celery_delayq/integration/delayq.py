@@ -23,7 +23,7 @@ from ..operations.task import ScheduledTask
 from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk
-from ..scheduling.options import Tags, as_options
+from ..scheduling.options import Conflict, Late, Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
 from ..store import Counts, Finding, Pause, State
@@ -77,10 +77,10 @@ class DelayQ(Changes):
         at: TimeInput | None = None,
         after: DelayInput | None = None,
         key: str | None = None,
-        conflict: str | None = None,
+        conflict: Conflict | None = None,
         max_wait: DelayInput | None = None,
         tags: Tags | None = None,
-        late: str | None = None,
+        late: Late | None = None,
         grace: DelayInput | None = None,
     ) -> ScheduledResult[R]:
         """Schedule a signature; all of its options are honoured.

@@ -89,10 +89,10 @@ def edit(
             return Outcome.UNCHANGED
         if entry is None:
             # What has left, or comes this moment, the step itself tells; it has seen nothing.
-            outcome = services.entries.edit(who, 0, NewRecord(b"", b"", b""))
+            outcome = services.entries.edit(who, None, NewRecord(b"", b"", b""))
         else:
             new = _edited(services, entry, changes)
-            outcome = services.entries.edit(who, entry.changed_us, new)
+            outcome = services.entries.edit(who, entry.record, new)
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Union
 
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
-from .options import NAMES, Tags
+from .options import NAMES, Conflict, Late, Tags
 
 _EXPECTED = "(args, kwargs), and behind them, or by their names, what of an Item it has of its own"
 _PLAIN = 4  # fields before those that are options
@@ -35,10 +35,10 @@ class Item(NamedTuple):
     time: Union[TimeInput, timedelta] | None = None
     task_id: str | None = None
     key: str | None = None
-    conflict: str | None = None
+    conflict: Conflict | None = None
     max_wait: DelayInput | None = None
     tags: Tags | None = None
-    late: str | None = None
+    late: Late | None = None
     grace: DelayInput | None = None
 
     @property

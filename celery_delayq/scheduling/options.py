@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from .. import clock
 from ..clock import DelayInput
@@ -28,6 +28,8 @@ POLICIES = (REJECT, "keep", "replace", "earliest", "latest", DEBOUNCE)
 LONGEST = 255  # bytes of a key, or of a tag
 MOST_TAGS = 16
 
+Conflict = Literal["reject", "keep", "replace", "earliest", "latest", "debounce"]
+Late = Literal["run", "skip"]
 Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 
 _TEXT = f"text of 1 to {LONGEST} bytes without NUL"
@@ -58,10 +60,10 @@ PLAIN = Terms()
 def as_options(
     *,
     key: str | None = None,
-    conflict: str | None = None,
+    conflict: Conflict | None = None,
     max_wait: DelayInput | None = None,
     tags: Tags | None = None,
-    late: str | None = None,
+    late: Late | None = None,
     grace: DelayInput | None = None,
 ) -> dict[str, Any]:
     """Those that are given, by the names that they have in a call."""

@@ -31,6 +31,7 @@ SENTENCES = {
     "place_without_record": "a place has no record; it is dropped, or dead, when it is due",
     "dead_without_record": "a dead letter has no record, so nothing can bring it back",
     "second_place": "a second place of one record, which a later step drops",
+    "parked_for_ever": "a record is parked where nothing is paused; pause and resume it",
     "unreadable_record": "a record that this version cannot read",
     "template_gone": "a record shares a template that is gone, so it will be dead when it is due",
     "lease_without_claim": "a lease without a claim; scanners take it back",

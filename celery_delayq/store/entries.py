@@ -128,18 +128,18 @@ class Entries:
         """The same, under the *conditions* of :meth:`Changes.reschedule`."""
         return only(self.changes.reschedule([who], when, **conditions))
 
-    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+    def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; what it is, and when it is due, stays.
 
         Args:
             who: The entry.
-            seen_us: Its last change, as *new* was made of it; nothing is done where it is another.
+            seen: Its record, of which *new* was made; nothing is done where it is another one now.
             new: Made by :meth:`Record.with_message`.
         """
         (answer,) = self._calls.call(
             "edit",
             target=target_of(who),
-            seen=seen_us,
+            seen=seen.seen if seen else b"",
             destination=new.destination,
             body=new.labels + new.body,
             template=new.template,

@@ -250,6 +250,12 @@ class Record:
         _, _, expires, *_ = self.text[start:].split(b"\n", DIFFERING - 1)
         return int(expires) if expires.startswith((b"+", b"-")) else None
 
+    @property
+    def seen(self) -> bytes:
+        """Names this state of this entry: number and last change."""
+        start = self.header_end
+        return self.text[start : start + 6] + self.text[start + 35 : start + 42]
+
     def with_message(self, new: NewRecord) -> NewRecord:
         """What is written of a new record that has this one's flags, labels and extras."""
         start = self.header_end + FLAGS

@@ -10,9 +10,9 @@ What is found is asked once more whether it is meant, by the step that deals wit
 from __future__ import annotations
 
 import hashlib
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ..errors import StoreDiffers
@@ -142,7 +142,7 @@ class Sieve:
         met: set[int] = set()  # numbers, which take less than members
         for members in self._scan(chosen, store, behind, [start]):
             before = len(met)
-            met.update(Place.of(member).number for member in members)
+            met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
             yield len(met) - before
 
     def _tagged(
@@ -177,15 +177,15 @@ class Sieve:
 
     def _pass(self, chosen: Chosen, store: str, start: int, behind: Place) -> list[bytes]:
         """The first MOST members behind a place, in their order."""
-        found: dict[Place, bytes] = {}
+        found: dict[bytes, bytes] = {}
         last = [start]
         for members in self._scan(chosen, store, behind, last):
-            places = ((Place.of(member), member) for member in members)
-            found.update((place, member) for place, member in places if place > behind)
+            found.update((_sorting(member), member) for member in members)
             if len(found) > 2 * MOST:
-                found = {place: found[place] for place in heapq.nsmallest(MOST, found)}
-                last[0] = max(found).number
-        return [found[place] for place in sorted(found)[:MOST]]
+                found = {key: found[key] for key in sorted(found)[:MOST]}
+                last[0] = Place.of(found[max(found)]).number
+        rest = (found[key] for key in sorted(found))
+        return list(islice((one for one in rest if Place.of(one) > behind), MOST))
 
     def _scan(
         self, chosen: Chosen, store: str, behind: Place, last: Sequence[int]
@@ -235,6 +235,11 @@ class Sieve:
                     read = next(rows) if reads else (b"", b"", b"0 -1 -1")
                     yield _met(member, word, now_us, read, templates)
             left = left[len(words) - words.count("again") :]
+
+
+def _sorting(member: bytes) -> bytes:
+    """A member as many are sorted by: the number without its last bit, and the id."""
+    return (int.from_bytes(member[:6], "big") // 2).to_bytes(6, "big") + member[6:]
 
 
 def _once(members: Sequence[bytes]) -> list[bytes]:

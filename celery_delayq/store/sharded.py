@@ -22,7 +22,7 @@ from .ids import Target, named
 from .keys import shard_of
 from .listing import CURSOR, MAX_SIZE, Cursor, readable
 from .outcome import Outcome
-from .record import NewRecord
+from .record import NewRecord, Record
 from .values import Cancelled, Change, Counts, Entry, NewEntry, Pause, Receipt, State
 
 
@@ -90,9 +90,9 @@ class ShardedEntries:
         self._joined()
         return self._shards
 
-    def edit(self, who: Target, seen_us: int, new: NewRecord) -> Outcome:
+    def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         self._joined()
-        return self._of(who).edit(who, seen_us, new)
+        return self._of(who).edit(who, seen, new)
 
     def find(self, who: Target) -> Entry | None:
         return self._of(who).find(who)

@@ -1,6 +1,8 @@
 """Callers: threads that schedule, cancel and reschedule at random, and write down what they hear.
 
-Each has ids of its own, and makes its calls one after the other, through the public face.
+Each has ids of its own, and makes its calls one after the other, through the public face. Every
+second task has a key of its own, by which it is then cancelled and moved. All have a tag that a few
+share, which are cancelled together at times.
 """
 
 import random
@@ -13,7 +15,7 @@ from multiprocessing.connection import Connection
 
 from celery import Celery
 
-from celery_delayq import AlreadyScheduled, DelayQ, Outcome
+from celery_delayq import AlreadyScheduled, DelayQ, Item, Outcome
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.faults.history import Call, Span
 
@@ -21,6 +23,7 @@ NEAR, FAR = (0.1, 4.0), 7_200.0  # seconds ahead: what goes meanwhile, and what 
 CREW = 2  # callers in a process
 KNOWN = 40  # ids of a caller's that are cancelled, moved or taken anew
 BULK = (5, 60)
+GROUP = 8  # versions of a caller's that share a tag
 QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.1}
 
 
@@ -52,13 +55,19 @@ class Caller:
         self._pace = pace
         self._version = 0
         self._known: list[str] = []
+        self._groups: dict[str, list[str]] = {}  # tag -> ids that had it
 
     def run(self, over: threading.Event) -> None:
         while not over.wait(self._random.uniform(0, 2 * self._pace)):
-            act = self._random.choices(
-                (self._schedule, self._bulk, self._cancel, self._reschedule), (10, 1, 4, 5)
-            )[0]
-            act()
+            acts = {
+                self._schedule: 20,
+                self._bulk: 2,
+                self._cancel: 8,
+                self._reschedule: 8,
+                self._run_now: 2,
+                self._clear: 1,
+            }
+            self._random.choices([*acts], [*acts.values()])[0]()
 
     # What it does.
 
@@ -77,7 +86,8 @@ class Caller:
         seconds = (due - now_ms()) / 1000
         when = {"after": max(seconds, 0)} if after else {"at": due / 1000}
         call = self._begin("schedule", task_id, version)
-        answer, result = self._heard(lambda: self._delayq.schedule(signature, **when))
+        options = {"key": _key_of(task_id), "tags": [self._tag_of(task_id, version)]}
+        answer, result = self._heard(lambda: self._delayq.schedule(signature, **when, **options))
         if answer == "done":
             exact = _ms(result.due)
             span = (exact, exact)
@@ -92,7 +102,14 @@ class Caller:
     def bulk(self, count: int, due: int) -> None:
         """Schedule so many tasks for one time, in Unix ms, by one call."""
         versions = {self._new_id(): self._new_version() for _ in range(count)}
-        items = [((version,), {}, due / 1000, each) for each, version in versions.items()]
+        items = [
+            Item(
+                *((version,), {}, due / 1000, each),
+                key=_key_of(each),
+                tags=[self._tag_of(each, version)],
+            )
+            for each, version in versions.items()
+        ]
         calls = [self._begin("schedule", *pair) for pair in versions.items()]
         answer, bulk = self._heard(lambda: self._delayq.schedule_many(self._delayq.note, items))
         for place, call in enumerate(calls):
@@ -102,8 +119,25 @@ class Caller:
     def _cancel(self) -> None:
         if self._known:
             call = self._begin("cancel", self._random.choice(self._known))
-            answer, outcome = self._heard(lambda: self._delayq.cancel(call[1]))
+            answer, outcome = self._heard(lambda: self._delayq.cancel(**_who(call[1])))
             self._note(call, _word(answer, outcome))
+
+    def _clear(self) -> None:
+        """Cancel what has one tag. The count does not tell which of them that were."""
+        if not self._groups:
+            return
+        tag = self._random.choice([*self._groups])
+        calls = [self._begin("cancel", task_id) for task_id in self._groups[tag]]
+        answer, count = self._heard(lambda: self._delayq.select(tag=tag).cancel())
+        assert count is None or count <= len(calls)
+        for call in calls:
+            self._note(call, "unknown" if answer == "done" else answer)
+
+    def _run_now(self) -> None:
+        if self._known:
+            call = self._begin("reschedule", self._random.choice(self._known))
+            answer, outcome = self._heard(lambda: self._delayq.run_now(**_who(call[1])))
+            self._note(call, _word(answer, outcome), (call[3], now_ms() + 1))
 
     def _reschedule(self) -> None:
         if not self._known:
@@ -113,7 +147,7 @@ class Caller:
         seconds = round(self._random.uniform(-high if kind == "by" else low, high), 3)
         when = {kind: self._due() / 1000 if kind == "at" else seconds}
         call = self._begin("reschedule", self._random.choice(self._known))
-        answer, outcome = self._heard(lambda: self._delayq.reschedule(call[1], **when))
+        answer, outcome = self._heard(lambda: self._delayq.reschedule(**_who(call[1]), **when))
         self._note(call, _word(answer, outcome), self._span(call, when), by=kind == "by")
 
     # What it knows.
@@ -126,6 +160,13 @@ class Caller:
         task_id = f"{self._name}-{self._version}"
         self._known = [*self._known[-KNOWN:], task_id]
         return task_id
+
+    def _tag_of(self, task_id: str, version: int) -> str:
+        tag = f"{self._name} {version // GROUP}"
+        group = self._groups.setdefault(tag, [])
+        group += [task_id] * (task_id not in group)
+        self._groups = dict([*self._groups.items()][-KNOWN:])
+        return tag
 
     def _new_version(self) -> int:
         self._version += 1
@@ -158,6 +199,16 @@ class Caller:
     def _note(self, call: tuple, answer: str, due: Span = (0, 0), *, by: bool = False) -> None:
         what, task_id, version, called = call
         self.history.append(Call(task_id, what, called, now_ms(), answer, version, due, by))
+
+
+def _key_of(task_id: str) -> str | None:
+    """Of every second one."""
+    return f"key of {task_id}" if int(task_id.rpartition("-")[2]) % 2 else None
+
+
+def _who(task_id: str) -> dict[str, str]:
+    key = _key_of(task_id)
+    return {"task_id": task_id} if key is None else {"key": key}
 
 
 def _word(answer: str, outcome: Outcome | None) -> str:

@@ -16,6 +16,7 @@ from tests.faults.site import PATHS, TO_RABBIT, Outcome, Site
 from tests.support.rabbit_server import RabbitServer
 
 QUIET = (0.0, 2.0)  # seconds between two faults; the first may still be felt
+PAUSED = 0.3  # of the times between two faults
 MINUTES = 10.0
 
 
@@ -46,7 +47,16 @@ def soak(
                 break
             say(f"{time.monotonic() - began:6.1f} s  {fault.name}")
             fault.inject(site)
+            if order.random() < PAUSED:
+                _hold_up(site, order)
         return site.finish()
+
+
+def _hold_up(site: Site, order: random.Random) -> None:
+    """Pause the queue for a moment; what fell due meanwhile comes back at once, or one by one."""
+    site.delayq.pause(queue=site.queue)
+    site.pause(order.uniform(*QUIET))
+    site.delayq.resume(queue=site.queue, rate=order.choice((None, 200)))
 
 
 def _faults(path: str, order: random.Random, *, spared: bool) -> Iterator[Fault]:

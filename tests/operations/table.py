@@ -191,7 +191,7 @@ OPERATIONS = (
         "sift",
         "caller",
         _sifted,
-        ["list", "dead", "claimed", "waiting"],
+        ["parked", "list", "dead", "claimed", "waiting"],
         changes=False,
         face={"select": lambda delayq, _: list(delayq.select(all=True))},
     ),
@@ -200,6 +200,7 @@ OPERATIONS = (
         "caller",
         _peeked,
         [
+            ("parked", "PAUSED"),
             ("list", "SCHEDULED"),
             ("dead", "DEAD"),
             ("claimed", "IN_FLIGHT"),

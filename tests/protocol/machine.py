@@ -127,6 +127,21 @@ class Shelf:
         task.refusals, task.uncertain = 0, answer is Outcome.UNCERTAIN
         return answer, task.due_ms
 
+    def edit(self, task_id, seen, queue, shares) -> Outcome:
+        """*seen*: number and last change of the task that the caller has read."""
+        if (answer := self._too_late(task_id)) is not None:
+            return answer
+        task = self.tasks[task_id]
+        if (task.number, task.changed_us) != seen:
+            return Outcome.UNCHANGED
+        answer = self._certainty(task)
+        task.shares, task.changed_us = shares, self._next_change(task)
+        task.queue = queue if task.kind == "list" else task.queue
+        if task.place == LEASED:
+            task.place, task.holder, task.uncertain = WAITING, None, True
+            task.ready_ms, task.attempts, task.refusals = task.due_ms, task.attempts + 1, 0
+        return answer
+
     def ready(self, kind, limit) -> list[str]:
         waiting = [
             task_id

@@ -21,6 +21,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Outcome, State
 from celery_delayq.store import engine as engine_module
+from celery_delayq.store.record import NewRecord
 from tests.protocol.machine import (
     DEAD,
     LEASE_MS,
@@ -85,6 +86,7 @@ class Machine(RuleBasedStateMachine):
 
     calls = Bundle("calls")
     batches = Bundle("batches")
+    entries = Bundle("entries")
 
     @initialize()
     def empty(self):
@@ -143,6 +145,24 @@ class Machine(RuleBasedStateMachine):
         ms = self.model.now_ms + delta if mode == "at" else delta
         expected = self.model.reschedule(task_id, mode, ms)
         assert self.store.entries.reschedule(task_id, When(mode, ms)) == expected
+
+    @precondition(lambda self: self.model.tasks)
+    @rule(target=entries, task_id=ids)
+    def read(self, task_id):
+        task = self.model.tasks.get(task_id)
+        return task_id, self.store.entries.find(task_id), task and (task.number, task.changed_us)
+
+    @rule(read=entries, queue=queues, shares=st.booleans(), large=st.booleans())
+    def edit(self, *, read, queue, shares, large):
+        """As it was read now, or long ago."""
+        task_id, entry, seen = read
+        expected = self.model.edit(task_id, seen, queue, shares)
+        if entry is None:
+            nothing = NewRecord(b"", b"", b"")
+            assert self.store.entries.edit(task_id, None, nothing) is expected
+        else:
+            options = {"to": queue, "share": shares, "entry": entry}
+            assert self.store.edit(task_id, "x" * 5000 * large, **options) is expected
 
     # Requests that are made now, and come later, or again, or never.
 

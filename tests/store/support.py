@@ -179,7 +179,7 @@ class Store:
         kind = "L" if entry.record.is_for_list else "R"
         destination = destination_for(kind, to if kind == "L" else ROUTE)
         new = new_record(task_id, destination, payload, **{"share": True, **options})
-        return self.entries.edit(task_id, entry.changed_us, entry.record.with_message(new))
+        return self.entries.edit(task_id, entry.record, entry.record.with_message(new))
 
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy is at a worker; which attempt was there first."""

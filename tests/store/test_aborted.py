@@ -300,7 +300,7 @@ def _edit(task_id, payload="new", *, share=True, lines=None):
 
 
 def _edit_nothing(ready):
-    ready.store.entries.edit("nobody", 0, NewRecord(b"", b"", b""))
+    ready.store.entries.edit("nobody", None, NewRecord(b"", b"", b""))
 
 
 def extras(ready):
@@ -377,6 +377,18 @@ def up_again(ready):
     ready.store.set_ms(NOW_MS + 6000)
 
 
+def parked(ready):
+    paused(ready)
+    ready.engine.hand_over()
+
+
+def put_off(ready):
+    """Its list refuses what is due; "list" waits for its next try."""
+    ready.store.raw.set("celery", "text")
+    ready.engine.hand_over()
+    ready.store.raw.delete("celery")
+
+
 def too_late(ready):
     """Skipped, and REVOKED is owed for it."""
     ready.engine._owes = 1
@@ -448,6 +460,8 @@ CASES = [
     Case("reschedule", "attempted", _reschedule("claimed"), uncertain),
     Case("edit", "grows", _edit("list", LARGE)),
     Case("edit", "grows when dead", _edit("dead", LARGE)),
+    Case("edit", "grows when refused", _edit("list", LARGE), put_off),
+    Case("edit", "grows when paused", _edit("list", LARGE), parked),
     Case("edit", "claimed", _edit("claimed")),
     Case("edit", "grows when claimed", _edit("claimed", LARGE)),
     Case("edit", "attempted", _edit("claimed", LARGE), uncertain),

@@ -52,6 +52,7 @@ SPOIL = {
     "place_without_record": lambda store: store.raw.zadd(key(store, "due"), {b"......x": 1}),
     "dead_without_record": lambda store: store.raw.zadd(key(store, "dead"), {b"......x": 1}),
     "second_place": second_place,
+    "parked_for_ever": lambda store: store.raw.delete(key(store, "paused")),
     "unreadable_record": lambda store: store.raw.hset(key(store, "records"), "list", "2L?"),
     "template_gone": lambda store: store.raw.delete(key(store, "templates")),
     "lease_without_claim": lambda store: store.raw.delete(key(store, "claims")),
@@ -63,7 +64,7 @@ SPOIL = {
     "entry_without_tag": lambda store: store.raw.zrem(key(store, "tags"), tagged(store, b"t2")),
     "template_without_count": lambda store: store.raw.hset(key(store, "templates"), "x", "text"),
     "count_too_low": set_uses(3),
-    "count_too_high": set_uses(5),
+    "count_too_high": set_uses(9),
 }
 
 

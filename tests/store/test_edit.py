@@ -1,5 +1,6 @@
 """Editing: another message for an entry that is as its caller saw it; all else of it stays."""
 
+import itertools
 import json
 
 import pytest
@@ -109,7 +110,7 @@ def test_what_cannot_be_edited_is_told_why(store, how, expected):
         store.entries.cancel("a") if how == "cancelled" else engine.hand_over()
     before = store.snapshot()
 
-    assert store.entries.edit("a", 0, nothing()) is expected
+    assert store.entries.edit("a", None, nothing()) is expected
 
     assert store.snapshot() == before
 
@@ -120,7 +121,7 @@ def test_what_cannot_be_read_is_left_as_it_is(store):
     before = store.snapshot()
 
     with pytest.raises(UnreadableRecord):
-        store.entries.edit("a", 0, nothing())
+        store.entries.edit("a", None, nothing())
 
     assert store.snapshot() == before
 
@@ -132,8 +133,8 @@ def test_who_waits_under_a_key_is_edited(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     entry = store.entries.find(b"kkey")
 
-    assert store.entries.edit(b"kkey", 0, nothing()) is Outcome.UNCHANGED
-    assert store.entries.edit(b"knone", 0, nothing()) is Outcome.NOT_FOUND
+    assert store.entries.edit(b"kkey", None, nothing()) is Outcome.UNCHANGED
+    assert store.entries.edit(b"knone", None, nothing()) is Outcome.NOT_FOUND
     assert store.edit(b"kkey", "new", entry=entry) is Outcome.DONE
     assert body_of(store, "a") == "new"
 
@@ -287,10 +288,21 @@ def test_an_expiry_that_counts_from_the_due_time_is_read_and_kept(store):
 # Repetitions, and a full Redis.
 
 
+def test_an_entry_under_the_same_id_from_the_same_moment_is_another(store):
+    store.schedule("a", FAR_MS)
+    read = store.entries.find("a")
+    store.entries.cancel("a")
+    store.schedule_relayed("a", FAR_MS, payload="theirs")
+    assert store.entries.find("a").changed_us == read.changed_us
+
+    assert store.edit("a", "ours", entry=read) is Outcome.UNCHANGED
+    assert body_of(store, "a") == "theirs"
+
+
 def test_an_edit_whose_answer_was_lost_takes_effect_once(store, monkeypatch):
     monkeypatch.setattr(clock, "sleep", lambda _: None)
     store.schedule("a", FAR_MS)
-    lost = iter([True, False])
+    lost = itertools.chain([True], itertools.repeat(False))
     call = store.scripts.call
 
     def losing(name, **arguments):

@@ -172,10 +172,14 @@ def test_a_member_is_that_very_entry(store):
         (f"0 {FAR_MS + 1} - - {'0' * 12}", False),
         (f"0 {FAR_MS + 1} - - - k", False),
         (f"0 {FAR_MS + 1} - - - b t", True),
+        ("- - - - - b", False),
+        ("- - - - -  t", False),
+        ("- - - - - 5:0000000000000", False),
     ],
 )
 def test_what_a_selection_does_not_mean_any_more_is_skipped(store, chosen, is_meant):
-    put(store, "a", key="k", tags=("t", "b t"))
+    record = new_record("a", destination_for("L", "celery"), "", share=True)
+    store.put("a", record.with_extras(Extras("k", ("t", "b t"), 5)), FAR_MS)
     target = target_of_member(member(store, "a"))
     before = store.snapshot()
     for one in (*move(store, [target], chosen=chosen), *cancel(store, target, chosen=chosen)):
@@ -185,6 +189,16 @@ def test_what_a_selection_does_not_mean_any_more_is_skipped(store, chosen, is_me
             continue
         assert one.outcome is DONE
         break
+
+
+def test_a_member_that_has_left_is_no_concern_of_a_selection(store):
+    put(store, "a")
+    target = target_of_member(member(store, "a"))
+    store.entries.cancel("a")
+    store.raw.delete(store.keys["fences"])
+    for one in (*cancel(store, target), *move(store, [target])):
+        assert one.outcome is None
+    assert not store.raw.exists(store.keys["fences"])
 
 
 def test_moved_ones_wake_a_scanner_for_the_earliest(store):

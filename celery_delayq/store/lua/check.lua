@@ -6,14 +6,15 @@ KEYS[3]   leased         ZSET  member -> lease deadline, ms
 KEYS[4]   dead           ZSET  member -> since when, ms
 KEYS[5]   refused        ZSET  member -> next try, ms
 KEYS[6]   parked         ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records        HASH  id -> record
-KEYS[8]   holders        HASH  key -> id of the entry that has it
-KEYS[9]   tags           ZSET  tag, NUL, member -> 0
-KEYS[10]  templates      HASH  name -> template
-KEYS[11]  template_uses  HASH  name -> how many records share the template
-KEYS[12]  claims         HASH  id -> claim
-KEYS[13]  errors         HASH  id -> what went wrong with it last
-KEYS[14]  meta           HASH  seq -> last insertion number
+KEYS[7]   paused         HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records        HASH  id -> record
+KEYS[9]   holders        HASH  key -> id of the entry that has it
+KEYS[10]  tags           ZSET  tag, NUL, member -> 0
+KEYS[11]  templates      HASH  name -> template
+KEYS[12]  template_uses  HASH  name -> how many records share the template
+KEYS[13]  claims         HASH  id -> claim
+KEYS[14]  errors         HASH  id -> what went wrong with it last
+KEYS[15]  meta           HASH  seq -> last insertion number
 
 ARGV[1]  part    due | relay | leased | dead | refused | parked | records | holders | tags | templates |
                  template_uses | claims | errors
@@ -59,8 +60,9 @@ local function look_at_place(there, score)
   if not header_end then return end -- told of as a record
   if member_of(record, header_end, id) ~= member then return report('second_place', id) end
   local place, _, as = place_of(places, member, record, header_end)
-  if place ~= indexes[part] or as ~= there then report('second_place', id) end
+  if place ~= indexes[part] or as ~= there then return report('second_place', id) end
   if part == 'leased' then look_at_lease(id, score) end
+  if part == 'parked' and redis.call('HEXISTS', paused, sub(there, 1, 7)) == 0 then report('parked_for_ever', id) end
 end
 
 -- The extras of an entry that can be read; or nil.

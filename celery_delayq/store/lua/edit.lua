@@ -27,7 +27,7 @@ ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
 ARGV[3]  deadline     when the call ends, us by Redis's clock
 ARGV[4]  target       who is meant: see prelude/entry.lua
-ARGV[5]  seen         last change of the entry that the caller has read, us; 0: it has read none
+ARGV[5]  seen         of the record that the caller has read: number and last change, 13 bytes; or empty
 ARGV[6]  destination  the record's header, from its second byte
 ARGV[7]  body         the record's part from the flags on; flags, labels and extras as they were
 ARGV[8]  template     the template that `body` shares, or empty
@@ -40,7 +40,7 @@ Cost     O(log N + size of the record)
 Keeps    an entry has one place, under the number that its record has; one under a lease stays
 ]]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local target, seen, destination, body, template = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
+local target, seen, destination, body, template = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local places = {due, relay, leased, dead, refused, parked = parked}
 
 local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
@@ -50,10 +50,15 @@ local function answered(answer)
   return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
 end
 
+-- What no other state of this entry, and no other entry under its id, has.
+local function state_of(record, header_end)
+  return sub(record, header_end + 1, header_end + 6) .. sub(record, header_end + 36, header_end + 42)
+end
+
 -- A request that something newer has overtaken finds another state than its caller has seen.
 local id, name = meant_by(target, holders)
 local entry, why = entry_of(id, name, places, keys)
-if entry and changed_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
+if entry and state_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
 if not entry then
   allow_when_full(records)
   if is_gone(why) then fence(call, name, fences) end

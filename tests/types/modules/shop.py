@@ -16,6 +16,7 @@ from celery_delayq import (
     DelayQError,
     DelayQTask,
     InvalidDueTime,
+    Item,
     Outcome,
     ScheduledResult,
     ScheduledTask,
@@ -87,6 +88,15 @@ bulk = delayq.schedule_many(bill, (((number, "CHF"), {}) for number in range(9))
 ids: list[str] = [task_id for task_id in bulk.ids if task_id]
 # without stubs: reportArgumentType
 delayq.schedule_many(bill.s(currency="CHF"), [((42,), {})], spread=(timedelta(0), timedelta(1)))
+
+# Keys, tags and policies.
+debounced = delayq.schedule(
+    bill, after=5, key="order-42", conflict="debounce", max_wait=timedelta(minutes=1)
+)
+existed: bool = debounced.existed
+delayq.schedule(bill, after=5, tags=["orders", "CHF"], late="skip", grace=60)
+items = [Item((number, "CHF"), {}, key=f"order-{number}", conflict="keep") for number in range(9)]
+places: set[int] = delayq.schedule_many(bill, items, after=60).existed
 
 # From outside.
 found: ScheduledTask | None = delayq.get("order-42")
