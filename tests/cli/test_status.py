@@ -14,6 +14,9 @@ def test_it_counts_and_warns_in_words_when_no_scanner_is_alive(app, said):
 
     assert said("status") == [
         "scheduled  2",
+        "overdue    0",
+        "refused    0",
+        "paused     0",
         "in flight  0",
         "dead       0",
         "scanners   0",
@@ -59,8 +62,12 @@ def test_json_is_one_object_and_nothing_else(app, said):
 
     assert json.loads(line) == {
         "scheduled": 1,
+        "overdue": 0,
+        "refused": 0,
+        "paused": 0,
         "in_flight": 0,
         "dead": 0,
         "scanners": 0,
         "next_due": "2100-01-01T00:00:00+00:00",
+        "pauses": [],
     }
