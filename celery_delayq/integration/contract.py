@@ -88,6 +88,11 @@ _OWN = (
         "a bulk's arguments are checked; those that are pydantic models are left to Celery",
         _checks_arguments_as_known,
     ),
+    Leaning(
+        "celery.app.base:Celery._task_from_fun",
+        "a task's attributes are defaults of its calls' options",
+        mentions("_tasks"),
+    ),
     Leaning("celery.app.base:Celery.current_worker_task", "a running task schedules itself anew"),
     Leaning(
         "celery.utils.collections:ConfigurationView.clear",

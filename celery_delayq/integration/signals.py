@@ -86,7 +86,8 @@ def _revoked(app: Celery, task_id: str, message: bytes) -> None:
     """Send the signal as a worker does; here in the process that cancelled."""
     running = app.current_worker_task
     if running is not None and running.request.id == task_id:
-        setattr(running.request, _GAVE_WAY, True)
+        # What was scheduled, and cancelled since, did not give way.
+        setattr(running.request, _GAVE_WAY, not getattr(running.request, _RETRIED, False))
     if not _hears_revoked():
         return
     try:

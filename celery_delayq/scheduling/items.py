@@ -12,6 +12,7 @@ from .options import NAMES, Conflict, Late, Tags
 
 _EXPECTED = "(args, kwargs), and behind them, or by their names, what of an Item it has of its own"
 _PLAIN = 4  # fields before those that are options
+_NOTHING = (None,) * len(NAMES)
 
 
 class Item(NamedTuple):
@@ -44,8 +45,10 @@ class Item(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """What it says of its entry, by the names that options of a call have."""
-        given = zip(NAMES, self[_PLAIN:], strict=True)
-        return {name: value for name, value in given if value is not None}
+        given = self[_PLAIN:]
+        if given == _NOTHING:
+            return {}
+        return {name: value for name, value in zip(NAMES, given, strict=True) if value is not None}
 
 
 def item_of(given: Any) -> Item:

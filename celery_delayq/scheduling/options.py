@@ -49,7 +49,7 @@ class Terms:
 
     def of(self, new: NewEntry) -> NewEntry:
         """*new* on these terms."""
-        if not self.conflict and not self.extras.flags:
+        if self is PLAIN:
             return new
         return replace(new, record=new.record.with_extras(self.extras), conflict=self.conflict)
 

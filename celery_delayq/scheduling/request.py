@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from celery import Celery
 from dateutil.parser import isoparse
 
 from ..clock import When, after, at, from_ms, utc_now
@@ -109,8 +110,13 @@ def requested(
             name = next(iter(said))
             raise InvalidOption(name, said[name], f"a due time beside it: {AT} or {AFTER}")
         return None
-    terms = terms_of(said, services.app.tasks.get(task))
+    terms = terms_of(said, _task_of(services.app, task))
     return request if terms is PLAIN else replace(request, terms=terms)
+
+
+def _task_of(app: Celery, name: str) -> Any:
+    # An app that is asked for its tasks makes all of them; a task that is called is there already.
+    return app._tasks.get(name) or app.tasks.get(name)
 
 
 def options_of_entry(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from .copies import Copies
 from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
+from .happened import Happened, What
 from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
 from .keys import Keys
 from .outcome import Outcome
@@ -32,14 +33,12 @@ from .values import (
     Change,
     Counts,
     Entry,
-    Happened,
     LeasedEntry,
     NewEntry,
     Pause,
     Receipt,
     Seen,
     State,
-    What,
 )
 from .wakeup import Wakeup
 

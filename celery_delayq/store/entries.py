@@ -12,6 +12,7 @@ from ..errors import DelayQError, UnreadableRecord
 from . import checking, listing
 from .calls import Calls, Member, Membership
 from .changes import Changes, only
+from .happened import Happened
 from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .listing import Row, entry_of
@@ -20,7 +21,7 @@ from .record import NewRecord, Record
 from .schedule import Scheduler
 from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
-from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
+from .values import Cancelled, Change, Counts, Entry, NewEntry, Pause, Receipt, State
 
 # What `peek.lua` says where it knows more than users are told.
 _STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}

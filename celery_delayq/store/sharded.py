@@ -17,12 +17,13 @@ from ..clock import When
 from ..errors import DelayQError, InvalidOption
 from .checking import Finding
 from .entries import Entries
+from .happened import Happened
 from .ids import Target, named
 from .keys import shard_of
 from .listing import CURSOR, MAX_SIZE, Cursor, readable
 from .outcome import Outcome
 from .record import NewRecord, Record
-from .values import Cancelled, Change, Counts, Entry, Happened, NewEntry, Pause, Receipt, State
+from .values import Cancelled, Change, Counts, Entry, NewEntry, Pause, Receipt, State
 
 
 class ShardedEntries:

@@ -72,7 +72,8 @@ def test_a_message_arrives_as_without_them(add, delayq, redis):
     plain = comparable(only_message(redis)[1])
     redis.flushall()
 
-    add.apply_async((1,), {"y": 2}, task_id="a", delayq_at=LONG_AGO, **WORDS)
+    words = {**WORDS, "delayq_grace": 5 * 10**9}
+    add.apply_async((1,), {"y": 2}, task_id="a", delayq_at=LONG_AGO, **words)
     delayq.hand_over()
 
     assert comparable(only_message(redis)[1]) == plain

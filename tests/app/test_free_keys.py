@@ -4,6 +4,7 @@ import json
 
 import pytest
 from celery import states
+from celery.exceptions import TaskRevokedError
 
 from celery_delayq import AlreadyScheduled
 from celery_delayq.errors import InFlight
@@ -129,3 +130,16 @@ def test_what_a_replacement_revokes_of_a_relayed_task_is_told_in_its_words(relay
 
     assert told(first.id, relayed.app) == (states.REVOKED, f"replaced by {second.id}")
     assert json.loads(delayq.services.entries.find(second.id).message)
+
+
+def test_who_waits_for_an_answer_by_message_is_told_as_well(delayq_app, url):
+    app = delayq_app("memory://", "rpc://", delayq_url=url)
+    terms = {"delayq_at": FAR, "delayq_key": "k"}
+    first = app.send_task("t", **terms, ignore_result=False)
+    kept = app.send_task("t", **terms, delayq_conflict="keep")
+    last = app.send_task("t", **terms, delayq_conflict="replace")
+
+    for result, why in ((kept, f"kept {first.id}"), (first, f"replaced by {last.id}")):
+        with pytest.raises(TaskRevokedError) as caught:
+            result.get(timeout=10)
+        assert str(caught.value) == why

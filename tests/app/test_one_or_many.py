@@ -102,6 +102,29 @@ def test_one_dead_letter_is_removed_by_its_id(dead, delayq):
     assert delayq.counts().dead == 0
 
 
+def test_a_cursor_goes_on_among_those_that_lost_their_numbers(delayq, add, redis):
+    for task_id in "abc":
+        add.apply_async(task_id=task_id, delayq_at=LONG_AGO)
+        lose(redis, task_id)
+    delayq.hand_over()
+    selection = delayq.select(state="dead")
+    walk = iter(selection)
+    first = [next(walk).id for _ in range(2)]
+    rest = [task.id for task in delayq.select(state="dead", cursor=selection.cursor)]
+    assert (len(rest), {*first, *rest}) == (1, {"a", "b", "c"})
+
+
+def test_what_was_published_when_its_scanner_died_is_counted_as_uncertain(delayq, add, redis):
+    add.apply_async(task_id="a", delayq_at=LONG_AGO, exchange="x", routing_key="x")
+    claim(delayq)
+    for key in each("leased"):
+        for member in redis.zrange(key, 0, -1):
+            redis.zadd(key, {member: 0})
+    for dry_run in (True, False):
+        count = delayq.select(task="add").cancel(dry_run=dry_run)
+        assert (count, count.uncertain, count.in_flight) == (1, 1, 0)
+
+
 def test_what_cannot_be_read_and_is_not_dead_yet_is_not_removed(delayq, add, redis):
     add.apply_async(task_id="a", delayq_at=FAR)
     spoil(redis, "a")

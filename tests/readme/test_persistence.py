@@ -1,5 +1,7 @@
 """What the README says of a Redis that restarts, is restored, or is full."""
 
+import re
+
 import pytest
 import redis
 
@@ -23,9 +25,9 @@ def on(make_app):
 
 
 def configured():
-    """The README's lines of a redis.conf, as they stand on a command line."""
-    [block] = README.written_in("conf", "In production")
-    return [word for line in block.text.splitlines() for word in ("--" + line).split()]
+    """The README's settings of Redis, as they stand on a command line."""
+    named = re.findall(r"`((?:maxmemory-policy|appendonly) \w+)`", README.parts("In production"))
+    return [word for line in named for word in f"--{line}".split()]
 
 
 def hold(delayq, due=FAR, task_id="order-42"):

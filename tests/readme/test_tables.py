@@ -6,13 +6,14 @@ import pytest
 
 import celery_delayq
 from celery_delayq import Outcome
+from celery_delayq.scheduling.options import NAMES
 from celery_delayq.settings import SETTINGS
 from celery_delayq.store.scripts import prelude
 from tests.readme.document import DOCUMENTS, FAULTS, PACKAGE, README, ROOT, TESTS
 from tests.readme.tables import tables
 
 LINES = 300
-OPTIONS = {"delayq_at", "delayq_after", "delayq_once"}
+OPTIONS = {"delayq_at", "delayq_after", "delayq_once", *NAMES}
 HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered"}
 
 

@@ -7,6 +7,7 @@ import pytest
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, StoreFull
 from celery_delayq.store import Entries, NewEntry, Outcome, State
+from celery_delayq.store.record import NewRecord
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
@@ -121,6 +122,20 @@ def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
     with pytest.raises(StoreFull):
         entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"L6:celery"))])
     entries._scripts.connection.close()
+
+
+def test_an_edit_is_told_why_not_and_one_that_is_refused_changes_nothing(store):
+    store.schedule("a", FAR_MS, payload="old")
+    read = store.entries.find("a")
+    store.set_ms(NOW_MS + 1)
+    store.entries.reschedule("a", When("by", 1))
+    fill(store)
+
+    with pytest.raises(StoreFull):
+        store.edit("a", "new")
+    assert store.edit("a", "new", entry=read) is Outcome.UNCHANGED
+    assert store.entries.edit("none", None, NewRecord(b"", b"", b"")) is Outcome.NOT_FOUND
+    assert b'"old"' in store.entries.find("a").message
 
 
 def test_generations_are_turned_there_as_well(store):
