@@ -9,7 +9,7 @@ from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.store import NewEntry
 from celery_delayq.store.record import Extras, destination_for
 from celery_delayq.store.schedule import MAX_BYTES, _arguments
-from tests.store.requests import Request, now_us, request
+from tests.store.requests import Request, cancel, now_us, request, reschedule
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
 
 KEY = b"k"
@@ -46,11 +46,11 @@ def scheduled(
 
 
 def cancelled(store: Store, target: bytes) -> Request:
-    return request(store, "cancel", target=target, owes=0)
+    return cancel(store, target)
 
 
 def moved(store: Store, target: bytes, ms=NOW_MS) -> Request:
-    return request(store, "reschedule", target=target, mode="at", ms=ms, latest=MAX_DUE_MS)
+    return reschedule(store, target, "at", ms)
 
 
 def later(store: Store) -> None:
@@ -153,7 +153,7 @@ def test_what_is_leased_or_dead_tells_what_is_newer_and_does_not_hold_the_key(
 ):
     before = late(store)
     first(store)
-    claimed, _ = engine.claim(5)
+    claimed = engine.claim(5)[0]
     if sets_aside:
         engine.nack("dead", claimed, reason="NO_ROUTE")
     assert is_refused(before)
@@ -165,10 +165,10 @@ def test_a_late_cancel_by_key_spares_what_came_back(store, engine):
     first(store)
     before = cancelled(store, b"kk")
     later(store)
-    claimed, _ = engine.claim(5)
+    claimed = engine.claim(5)[0]
     scheduled(store, "newer", ms=FAR_MS).answer()
     later(store)
-    assert cancelled(store, b"kk").answer() == b"done newer"
+    assert cancelled(store, b"kk").answer() == b"done:newer"
     engine.nack("unsent", claimed)
     assert holder(store) == b"first"
     assert before.send() == [b"stale"]
@@ -179,7 +179,7 @@ def test_a_late_move_by_key_does_as_well(store, engine):
     first(store)
     before = moved(store, b"kk", FAR_MS)
     later(store)
-    claimed, _ = engine.claim(5)
+    claimed = engine.claim(5)[0]
     scheduled(store, "newer", ms=FAR_MS).answer()
     later(store)
     cancelled(store, b"kk").answer()
@@ -201,7 +201,7 @@ def test_a_late_replacement_under_the_same_id_changes_nothing(store, key):
     first(store, key=key)
     before = scheduled(store, "first", key=key)
     later(store)
-    assert moved(store, b"ifirst", FAR_MS).answer() == b"done %d" % FAR_MS
+    assert moved(store, b"ifirst", FAR_MS).answer() == b"done:%d" % FAR_MS
     assert is_refused(before)
     assert store.score("relay", "first") == FAR_MS
 
@@ -213,10 +213,10 @@ def test_a_late_replacement_under_the_same_id_changes_nothing(store, key):
 @pytest.mark.parametrize("where", ["leased", "dead", "gone"])
 def test_what_comes_back_takes_the_key_from_what_does_not_wait(store, engine, how, where):
     first(store)
-    claimed, _ = engine.claim(5)
+    claimed = engine.claim(5)[0]
     store.lease_out()
     scheduled(store, "newer").answer()
-    newer, _ = engine.claim(5)
+    newer = engine.claim(5)[0]
     if where == "dead":
         engine.nack("dead", newer, reason="NO_ROUTE")
     elif where == "gone":
@@ -232,7 +232,7 @@ def test_what_comes_back_takes_the_key_from_what_does_not_wait(store, engine, ho
 @pytest.mark.parametrize("how", ["unsent", "unknown", "refused", "reclaim"])
 def test_it_leaves_the_key_to_what_waits(store, engine, how):
     first(store)
-    claimed, _ = engine.claim(5)
+    claimed = engine.claim(5)[0]
     store.lease_out()
     scheduled(store, "newer", to="celery", ms=FAR_MS).answer()
     if how == "reclaim":
@@ -252,7 +252,7 @@ def test_a_dead_letter_that_is_tried_again_has_its_key_if_nothing_waits_under_it
     if not newer_waits:
         engine.claim(5)
     later(store)
-    assert moved(store, b"ifirst").answer() == b"done %d" % NOW_MS
+    assert moved(store, b"ifirst").answer() == b"done:%d" % NOW_MS
     assert holder(store) == (b"newer" if newer_waits else b"first")
 
 
