@@ -7,7 +7,7 @@ from celery.signals import task_revoked
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
 from celery_delayq.operations.count import Count
-from tests.app.support import FAR, LONG_AGO, claim, lists
+from tests.app.support import FAR, LONG_AGO, claim
 from tests.support.shards import SHARDS, each
 
 DONE, UNCHANGED, GONE = Outcome.DONE, Outcome.UNCHANGED, Outcome.NOT_FOUND
