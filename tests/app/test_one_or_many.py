@@ -1,8 +1,4 @@
-"""What is done to one task by id or key, to dead letters, and to many while others are at work."""
-
-import subprocess
-import sys
-import threading
+"""What is done to one task by id or key, and to dead letters; what a selection picks by."""
 
 import pytest
 from celery import states
@@ -11,7 +7,7 @@ from celery.signals import task_revoked
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
 from celery_delayq.operations.count import Count
-from tests.app.support import FAR, LONG_AGO, claim, lists
+from tests.app.support import FAR, LONG_AGO, claim
 from tests.support.shards import SHARDS, each
 
 DONE, UNCHANGED, GONE = Outcome.DONE, Outcome.UNCHANGED, Outcome.NOT_FOUND
@@ -256,80 +252,6 @@ def test_who_listens_to_task_revoked_is_told_of_each(delayq, add):
     finally:
         task_revoked.disconnect(listen)
     assert told == ["a", "b", "c"]
-
-
-RESUME = """
-import sys
-from celery import Celery
-from celery_delayq import DelayQ
-delayq = DelayQ(Celery("tests", broker=sys.argv[1]))
-print(*(task.id for task in delayq.select(tag="t", cursor=sys.argv[2])))
-"""
-
-
-def test_a_thousand_of_one_due_time_go_on_in_another_process(delayq, add, url):
-    for _ in range(1000):
-        add.apply_async(delayq_at=FAR, delayq_tags=["t"])
-    selection = delayq.select(tag="t")
-    walk = iter(selection)
-    first = [next(walk).id for _ in range(333)]
-    process = subprocess.run(
-        [sys.executable, "-c", RESUME, url, selection.cursor],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    rest = process.stdout.split()
-    assert (len(rest), len({*first, *rest})) == (667, 1000)
-
-
-@pytest.mark.parametrize("given", [{"tag": "t"}, {"task": "add"}, {"state": "SCHEDULED"}])
-def test_beside_others_at_work_each_task_ends_once_and_new_ones_stay(delayq, add, redis, given):
-    """Some are moved, cancelled, handed over and scheduled while a selection is cancelled."""
-    for number in range(400):
-        due = LONG_AGO if number % 4 == 0 else FAR
-        add.apply_async(task_id=f"{number:03}", delayq_at=due, delayq_tags=["t"])
-    selection, begun = delayq.select(**given), threading.Event()
-    cancelled, new = [], []
-
-    def others():
-        begun.wait(30)
-        for number in range(399, 0, -1):
-            delayq.reschedule(f"{number:03}", by=1)
-            if number % 4 == 1:
-                cancelled.append(bool(delayq.cancel(f"{number:03}")))
-            if number % 20 == 0:
-                delayq.hand_over()
-                new.append(add.apply_async(delayq_at=FAR, delayq_tags=["t"]).id)
-
-    thread = threading.Thread(target=others)
-    thread.start()
-    count = selection.cancel(progress=lambda _: begun.set())
-    thread.join(30)
-
-    left = sum(map(len, lists(redis).values()))
-    assert count + sum(cancelled) + left == 400
-    assert (count > 0, delayq.select(all=True).count()) == (True, len(new))
-
-
-def test_beside_others_at_work_what_stays_is_read_once(delayq, add):
-    for number in range(300):
-        add.apply_async(task_id=f"{number:03}", delayq_at=FAR, delayq_tags=["t"])
-    done = threading.Event()
-
-    def others():
-        while not done.is_set():
-            for number in range(0, 300, 7):
-                delayq.reschedule(f"{number:03}", by=-1)
-            add.apply_async(task_id=f"new{number}", delayq_at=FAR, delayq_conflict="replace")
-
-    thread = threading.Thread(target=others)
-    thread.start()
-    try:
-        for given in ({"tag": "t"}, {"task": "add", "before_due": FAR + 1}):
-            met = [task.id for task in delayq.select(**given) if not task.id.startswith("new")]
-            assert met == [f"{number:03}" for number in range(300)]
-    finally:
-        done.set()
-        thread.join(30)
 
 
 def test_a_count_says_more_than_its_number():
