@@ -48,7 +48,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..clock import from_ms
-from .extras import LENGTH_DIGITS, Extras
+from .extras import HAS_KEY, LENGTH_DIGITS, Extras
 
 NAME_BYTES = 12
 LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that each zone can name
@@ -82,6 +82,11 @@ class NewRecord:
     def name(self) -> bytes | None:
         """The name of the template that the body shares, if it does."""
         return self.body[1 : 1 + NAME_BYTES] if self.template else None
+
+    @property
+    def has_key(self) -> bool:
+        """Whether it is of an entry with a unique key."""
+        return bool(self.labels[0] & HAS_KEY)
 
     def with_extras(self, extras: Extras) -> NewRecord:
         """The same, of an entry that has these; it had none."""
