@@ -435,7 +435,7 @@ def test_a_member_that_is_no_lane_hides_nothing_in_a_list(store):
 
 
 def test_a_late_policy_that_cannot_be_read_is_not_excused_and_stops_nothing(store):
-    engine = parked(store, extras=Extras(grace_ms=5, tags=("1:2000000000000",)))
+    engine = parked(store, extras=Extras(grace_ms=5, tags=("x",)))
     put(store, "b", NOW_MS)
     engine.hand_over()
     text = store.record("a").replace(b"5:0000000000000", b"5x0000000000000")
