@@ -1,9 +1,11 @@
 """Servers that misbehave: one that hangs up, and a proxy that swallows what Redis answers."""
 
 import contextlib
+import select
 import socket
 import threading
 
+PIECE = 4096  # bytes that a proxy reads at once; many requests have more
 QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 
 
@@ -74,15 +76,25 @@ class ReplySwallower:
 
     def _serve(self, near):
         with (
-            contextlib.suppress(OSError),
+            contextlib.suppress(OSError, ValueError),  # it is closed by another thread
             socket.create_connection(("127.0.0.1", self._port)) as far,
         ):
-            while request := near.recv(1 << 20):
-                far.sendall(request)
-                answer = far.recv(1 << 20)
-                if self._mark in request and self._left:
-                    self._left -= 1
-                    self.swallowed += 1
-                    break
-                near.sendall(answer)
+            asked = b""
+            while True:
+                ready, _, _ = select.select([near, far], [], [])
+                # A request may come in several pieces, and is whole when it is answered.
+                if near in ready:
+                    if not (piece := near.recv(PIECE)):
+                        break
+                    far.sendall(piece)
+                    asked += piece
+                if far in ready:
+                    if not (answer := far.recv(PIECE)):
+                        break
+                    if self._mark in asked and self._left:
+                        self._left -= 1
+                        self.swallowed += 1
+                        break
+                    near.sendall(answer)
+                    asked = b""
         hang_up(near)

@@ -181,6 +181,26 @@ def test_at_a_rate_of_less_than_ten_it_comes_back_one_by_one(store):
     assert engine.hand_over().handed_over == 1
 
 
+def test_a_clock_that_was_set_back_holds_up_what_comes_back_for_no_longer_than_a_step(store):
+    store.entries.pause(MAIL, "mail")
+    for step in range(3):
+        put(store, f"a{step}", NOW_MS - 10_000_000)
+    engine = store.engine()
+    engine.hand_over()
+    store.entries.resume(MAIL, 4)
+    assert drain(engine) == 1
+    back_ms = NOW_MS - 3_600_000
+    store.set_ms(back_ms)
+    told = engine.hand_over()
+    assert (told.handed_over, told.back) == (0, back_ms + 250)
+    store.set_ms(back_ms + 249)
+    assert drain(engine) == 0
+    store.set_ms(back_ms + 250)
+    assert drain(engine) == 1
+    store.set_ms(back_ms + 500)
+    assert drain(engine) == 1
+
+
 def test_two_scanners_share_the_rate(store):
     store.entries.pause(ALL, "")
     for step in range(40):

@@ -75,7 +75,7 @@ local function admitted(pause, now_us, left)
   if pause.rate == 0 then return left end
   local step = math.min(math.max(1, math.floor(pause.rate / STEPS_A_SECOND)), MOST_AT_ONCE)
   local step_us = step / pause.rate * 1000000
-  -- Not too far ahead: Redis's clock may have been set back.
+  -- Later than a step from now: Redis's clock was set back.
   pause.next_us = math.min(pause.next_us, now_us + step_us)
   if now_us < pause.next_us then return 0 end
   local steps = math.floor((now_us - pause.next_us) / step_us) + 1
