@@ -9,7 +9,7 @@ from typing import Any
 from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput, one_of
-from ..operations import changing, editing
+from ..operations import changing, editing, pausing
 from ..operations.changing import Direction
 from ..operations.editing import KEPT, Edit
 from ..operations.selection import Selection, select
@@ -143,6 +143,49 @@ class Changes:
             UnreadableRecord: it cannot be read, and is not dead yet; it will be once it is due.
         """
         return changing.remove(self.services, task_id, key=key)
+
+    def pause(
+        self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
+    ) -> None:
+        """Hand over nothing of a queue, of a task, or at all, until it is resumed.
+
+        It is in force when this returns. What a scanner is publishing this moment still goes. What
+        is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
+
+        Args:
+            queue: The queue: the name that tasks were sent with, or their routing key.
+            task: The task, or its name.
+            late: Whether tasks with a grace count as late for that time.
+
+        Raises:
+            InvalidOption: not a name, or both a queue and a task.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        pausing.pause(self.services, queue=queue, task=task, late=late)
+
+    def resume(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | Task | None = None,
+        rate: float | None = None,
+    ) -> bool:
+        """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
+
+        Args:
+            queue: As for :meth:`pause`.
+            task: As for :meth:`pause`.
+            rate: At how many tasks a second what has fallen due goes, in the order of due times; by
+                default as fast as it can. What falls due from now on goes at once.
+
+        Returns:
+            Whether it was paused, or coming back.
+
+        Raises:
+            InvalidOption: not a name, or not a rate from 0.001 to 1,000,000.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        return pausing.resume(self.services, queue=queue, task=task, rate=rate)
 
     def select(
         self,

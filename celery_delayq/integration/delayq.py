@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
-from celery.app.task import Context, Task
+from celery.app.task import Task
 from celery.canvas import Signature
 
 from .. import handover
-from ..clock import DelayInput, TimeInput, from_ms, one_of
+from ..clock import DelayInput, TimeInput, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
-from ..message.headers import DUE_HEADER
-from ..operations import checking, history, pausing, reading
-from ..operations.history import Event
-from ..operations.targets import Named
-from ..operations.task import ScheduledTask
 from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk
 from ..scheduling.options import Conflict, Late, Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
-from ..store import Counts, Finding, Pause, State
 from . import contract, registry, signals
 from .calls import call_signature
 from .changes import Changes
-from .results import ScheduledResult, held
+from .reads import Reads
+from .results import ScheduledResult
 from .setup import set_up
 
 if TYPE_CHECKING:
@@ -43,11 +37,14 @@ else:
     R = TypeVar("R")
 
 
-class DelayQ(Changes):
+class DelayQ(Changes, Reads):
     """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
     Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
     and signatures, and lets ``revoke`` reach what waits. It opens no connection.
+
+    Methods that take a task take what scheduling returned, or its id, as text or a UUID; or, as
+    ``key``, its unique key.
 
     Args:
         app: The Celery app. Settings are read from its configuration, when first needed. It gets
@@ -175,158 +172,6 @@ class DelayQ(Changes):
         return bulk.schedule_many(
             services, signature, items, at=at, after=after, spread=spread, progress=progress
         )
-
-    def pause(
-        self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
-    ) -> None:
-        """Hand over nothing of a queue, of a task, or at all, until it is resumed.
-
-        It is in force when this returns. What a scanner is publishing this moment still goes. What
-        is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
-
-        Args:
-            queue: The queue: the name that tasks were sent with, or their routing key.
-            task: The task, or its name.
-            late: Whether tasks with a grace count as late for that time.
-
-        Raises:
-            InvalidOption: not a name, or both a queue and a task.
-            kombu.exceptions.OperationalError: Redis cannot be reached.
-        """
-        pausing.pause(self.services, queue=queue, task=task, late=late)
-
-    def resume(
-        self,
-        *,
-        queue: str | None = None,
-        task: str | Task | None = None,
-        rate: float | None = None,
-    ) -> bool:
-        """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
-
-        Args:
-            queue: As for :meth:`pause`.
-            task: As for :meth:`pause`.
-            rate: At how many tasks a second what has fallen due goes, in the order of due times; by
-                default as fast as it can. What falls due from now on goes at once.
-
-        Returns:
-            Whether it was paused, or coming back.
-
-        Raises:
-            InvalidOption: not a name, or not a rate from 0.001 to 1,000,000.
-            kombu.exceptions.OperationalError: Redis cannot be reached.
-        """
-        return pausing.resume(self.services, queue=queue, task=task, rate=rate)
-
-    # Reading.
-
-    def pauses(self) -> list[Pause]:
-        """What is paused, or coming back, and how many tasks are due there."""
-        return pausing.pauses(self.services)
-
-    def get(self, task_id: Named | None = None, *, key: str | None = None) -> ScheduledTask | None:
-        """A scheduled task, by its id or its unique key; or ``None``.
-
-        Raises:
-            UnreadableRecord: it was written by a version that this one cannot read.
-        """
-        return reading.find(self.services, task_id, key=key)
-
-    def result(
-        self, task_id: Named | None = None, *, key: str | None = None
-    ) -> ScheduledResult[Any] | None:
-        """The result of a scheduled task, with its due time, as the call returned it; or ``None``.
-
-        Of a chain it is the last task's, without its parents.
-
-        Raises:
-            UnreadableRecord: it was written by a version that this one cannot read.
-        """
-        task = reading.find(self.services, task_id, key=key)
-        return None if task is None else held(self.services, task)
-
-    def tasks(
-        self,
-        *,
-        after_due: TimeInput | None = None,
-        before_due: TimeInput | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Iterator[ScheduledTask]:
-        """Waiting tasks in due order, read page by page while one iterates.
-
-        What is paused, or was refused and will be tried again, waits as well.
-
-        Args:
-            after_due: Only tasks due at this time or later.
-            before_due: Only tasks due earlier than this.
-            limit: At most so many.
-            cursor: Go on behind the task of an earlier list that has this ``cursor``. It can be
-                stored. What comes and goes meanwhile makes no task come twice, or be left out,
-                whose due time stays.
-
-        Raises:
-            InvalidOption: *cursor* is none, or that of another store.
-            InvalidDueTime: *after_due* or *before_due* is no time.
-        """
-        return reading.waiting(
-            self.services,
-            after_due=after_due,
-            before_due=before_due,
-            limit=limit,
-            cursor=cursor,
-        )
-
-    def counts(self) -> Counts:
-        """How many tasks are in which state, and how many scanners are alive."""
-        return reading.counts(self.services)
-
-    def state(self, task_id: Named | None = None, *, key: str | None = None) -> State | None:
-        """Where a scheduled task stands, or ``None`` if it is not in the store."""
-        return reading.state(self.services, task_id, key=key)
-
-    def handed_over(
-        self, task_id: Named | None = None, *, key: str | None = None
-    ) -> datetime | None:
-        """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago.
-
-        Under a key that is the last one which left, while no other waits.
-        """
-        return reading.handed_over(self.services, task_id, key=key)
-
-    def history(self, limit: int | None = None) -> list[Event]:
-        """What happened last: what was scheduled, handed over, cancelled, replaced, skipped, dead.
-
-        It is kept where the setting ``delayq_history`` says how many.
-
-        Args:
-            limit: At most so many.
-
-        Returns:
-            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
-            newest first. Task and queue are empty where this app does not know them.
-
-        Raises:
-            InvalidOption: *limit* is no whole number, or below 0.
-        """
-        return history.history(self.services, limit=limit)
-
-    def check(self) -> Iterator[Finding]:
-        """What in the store does not fit together, read slice by slice while one iterates.
-
-        It changes nothing, and reports nothing that is merely under way. A template that counts
-        too many records is found only while nothing is scheduled.
-
-        Returns:
-            Findings with ``kind``, ``id`` and ``sentence``; none where all is well.
-        """
-        return checking.check(self.services)
-
-    def due_of(self, request: Context) -> datetime | None:
-        """When the task of *request* (``self.request`` in a bound task) was due, if scheduled."""
-        due_ms = request.get(DUE_HEADER)
-        return None if due_ms is None else from_ms(due_ms)
 
     # Handing over.
 

@@ -16,7 +16,7 @@ from .. import clock
 from ..clock import DelayInput
 from ..errors import InvalidDueTime, InvalidOption
 from ..store import NewEntry
-from ..store.record import Extras
+from ..store.extras import Extras
 
 KEY, CONFLICT, MAX_WAIT = "delayq_key", "delayq_conflict", "delayq_max_wait"
 TAGS, LATE, GRACE = "delayq_tags", "delayq_late", "delayq_grace"

@@ -7,7 +7,7 @@ from itertools import count, islice
 from typing import Any
 
 from .. import clock
-from ..errors import DelayQError
+from ..errors import DelayQError, InvalidOption
 from ..revoked import has_backend, tell
 from ..services import Services
 from ..store import NewEntry, Receipt
@@ -36,7 +36,12 @@ def write(
 
     Returns:
         As :meth:`Entries.schedule`.
+
+    Raises:
+        InvalidOption: an entry has a key, and entries are spread over shards by their ids.
     """
+    if services.settings.shards > 1 and any(one.record.has_key for one in new):
+        raise InvalidOption("delayq_key", "given", "none: keys need delayq_shards to be 1")
     until = clock.monotonic() + services.settings.timeout
     pauses = _pauses(**policy)
     # Where none gives way there is nobody to tell, so the result backend is not asked for.

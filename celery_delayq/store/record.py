@@ -48,6 +48,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..clock import from_ms
+from .extras import HAS_KEY, LENGTH_DIGITS, Extras
 
 NAME_BYTES = 12
 LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that each zone can name
@@ -57,46 +58,8 @@ LABEL_BYTES = 6
 EVERYTHING = b"*" * (1 + LABEL_BYTES)  # the lane of all
 FORM = 55  # where its letter stands, behind the header
 DIFFERING = 6  # what belongs between them, ids and due time apart
-HAS_KEY, HAS_TAGS, HAS_POLICY, RUN_NOW = 1, 2, 4, 8  # flags
+RUN_NOW = 8  # flag; the smaller ones are those of extras
 FLAGS = 42  # where they stand, behind the header
-LENGTH_DIGITS = 4  # of the length of the extras, at their end
-
-
-@dataclass(frozen=True)
-class Extras:
-    """What few entries have.
-
-    Attributes:
-        key: Its unique key, 1 to 255 bytes of text without NUL; or none.
-        tags: Its tags, each as long, at most 16.
-        grace_ms: How late it may leave; ``None``: however late.
-        excused_ms: Since when that counts, if that is later than its due time: unix ms.
-    """
-
-    key: str = ""
-    tags: tuple[str, ...] = ()
-    grace_ms: int | None = None
-    excused_ms: int = 0
-
-    @property
-    def flags(self) -> int:
-        has = HAS_KEY * bool(self.key) + HAS_TAGS * bool(self.tags)
-        return has + HAS_POLICY * (self.grace_ms is not None)
-
-    def text(self) -> bytes:
-        """What stands at the end of a record; nothing, if it has none."""
-        if not self.flags:
-            return b""
-        policy = "" if self.grace_ms is None else f"{self.grace_ms}:{self.excused_ms:013d}"
-        text = "".join(f"{part}\0" for part in (self.key, policy, *self.tags)).encode()
-        return text + b"%0*d" % (LENGTH_DIGITS, len(text))
-
-    @classmethod
-    def read(cls, text: bytes) -> Extras:
-        """What :meth:`text` made, without the length."""
-        key, policy, *tags = text.decode(errors="replace").split("\0")[:-1]
-        grace, _, excused = policy.partition(":")
-        return cls(key, tuple(tags), int(grace) if policy else None, int(excused or 0))
 
 
 @dataclass(frozen=True)
@@ -119,6 +82,11 @@ class NewRecord:
     def name(self) -> bytes | None:
         """The name of the template that the body shares, if it does."""
         return self.body[1 : 1 + NAME_BYTES] if self.template else None
+
+    @property
+    def has_key(self) -> bool:
+        """Whether it is of an entry with a unique key."""
+        return bool(self.labels[0] & HAS_KEY)
 
     def with_extras(self, extras: Extras) -> NewRecord:
         """The same, of an entry that has these; it had none."""

@@ -10,8 +10,9 @@ from typing import NamedTuple
 from .. import clock
 from ..clock import EPOCH, When
 from ..errors import DelayQError
+from .extras import Extras
 from .outcome import Outcome
-from .record import LAST_MS, Extras, NewRecord, Record
+from .record import LAST_MS, NewRecord, Record
 
 NO_RECORD = Record(b"", 0)
 

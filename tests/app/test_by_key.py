@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq import Outcome, State
+from celery_delayq import Item, Outcome, State
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import with_one_shard
@@ -83,3 +83,18 @@ def test_where_entries_are_spread_over_shards_a_key_is_refused(delayq_app, url, 
 
     with pytest.raises(InvalidOption, match="keys need delayq_shards to be 1"):
         WAYS[way](app.delayq, key="k")
+
+
+def test_there_no_task_is_scheduled_under_a_key(delayq_app, url):
+    app = delayq_app(url, delayq_shards=2)
+    add = app.signature("add")
+
+    for schedule in (
+        lambda: app.delayq.schedule(add, after=60, key="k"),
+        lambda: add.clone().set(delayq_key="k").delay_for(60),
+        lambda: app.delayq.schedule_many(add, [Item((), {}, key="k")], after=60),
+    ):
+        with pytest.raises(InvalidOption, match="keys need delayq_shards to be 1"):
+            schedule()
+    assert app.delayq.counts().scheduled == 0
+    assert app.delayq.schedule(add, after=60, tags=["t"]).due

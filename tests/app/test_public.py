@@ -6,18 +6,20 @@ import pytest
 
 from celery_delayq import DelayQ
 
-METHODS = sorted(name for name in vars(DelayQ) if not name.startswith("_"))
+METHODS = sorted(name for name, _ in inspect.getmembers(DelayQ, callable) if name[0] != "_")
+# Who is meant is said once, for all methods that take a task, where the class is described.
+WHO = {"task_id", "key"}
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_says_what_it_does(name):
-    method = vars(DelayQ)[name]
+    method = getattr(DelayQ, name)
     says = inspect.getdoc(method) or ""
     assert says.partition("\n")[0].endswith(".")
     asked = set(inspect.signature(method).parameters) - {"self"}
     told = [one for one in asked if f"\n    {one}: " in says or f"*{one}*" in says]
     # One that takes a task's id, or a request, and no more, says so in its first line.
-    assert len(asked) <= 1 or set(told) == asked
+    assert len(asked - WHO) <= 1 or asked - WHO <= set(told)
 
 
 def test_every_attribute_is_named_in_the_docstring(make_app):
@@ -30,4 +32,8 @@ def test_nothing_else_is_public(make_app):
     delayq = DelayQ(make_app("redis://"))
     public = {name for name in dir(delayq) if not name.startswith("_")}
     assert public == {*METHODS, *vars(delayq)}
-    assert all(callable(vars(DelayQ)[name]) for name in METHODS)
+
+
+def test_the_class_says_who_is_meant():
+    says = inspect.getdoc(DelayQ)
+    assert all(word in says for word in ("id", "UUID", "``key``"))

@@ -18,7 +18,8 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, Place
 from celery_delayq.store.calls import Member, Membership
-from celery_delayq.store.record import Extras, lane_for
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import lane_for
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store

@@ -12,9 +12,10 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, InFlight, StoreUnavailable
 from celery_delayq.services import Hooks
 from celery_delayq.store import Entries, Membership, NewEntry, Receipt
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import Target, target_of_key, target_of_member
 from celery_delayq.store.outcome import Outcome
-from celery_delayq.store.record import Extras, NewRecord, Template, destination_for, whole
+from celery_delayq.store.record import NewRecord, Template, destination_for, whole
 from celery_delayq.store.selecting import Chosen, Place
 from tests.simulator.books import Answer, Call, key_of
 from tests.simulator.judge import Judge

@@ -24,10 +24,10 @@ from celery_delayq.store import (
     PooledConnection,
 )
 from celery_delayq.store.connection import packed
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import KEYS, Keys
 from celery_delayq.store.record import (
     FORM,
-    Extras,
     NewRecord,
     Record,
     Template,

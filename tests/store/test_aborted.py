@@ -16,8 +16,9 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, StoreUnavailable
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key, target_of_member
-from celery_delayq.store.record import Extras, NewRecord, Template, destination_for, lane_for
+from celery_delayq.store.record import NewRecord, Template, destination_for, lane_for
 from celery_delayq.store.scripts import load
 from tests.operations.table import MAIL, OPERATIONS, prepare
 from tests.store.support import (

@@ -9,7 +9,8 @@ import pytest
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, NewEntry
 from celery_delayq.store.checking import SENTENCES
-from celery_delayq.store.record import Extras, destination_for
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import destination_for
 from tests.operations.table import prepare
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
 

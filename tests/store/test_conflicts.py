@@ -7,7 +7,8 @@ import pytest
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InFlight
 from celery_delayq.store import NewEntry
-from celery_delayq.store.record import EVERYTHING, Extras, Template, destination_for, labels_for
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import EVERYTHING, Template, destination_for, labels_for
 from tests.store.support import FAR_MS, LINES, NOW_MS, new_record
 
 POLICIES = ["", "keep", "replace", "earliest", "latest", "debounce"]

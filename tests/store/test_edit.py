@@ -9,7 +9,8 @@ from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError, StoreUnavailable, UnreadableRecord
 from celery_delayq.store import Outcome, State
-from celery_delayq.store.record import Extras, NewRecord, lane_for
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import NewRecord, lane_for
 from tests.store.support import FAR_MS, LINES, NOW_MS
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])

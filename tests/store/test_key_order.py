@@ -7,7 +7,8 @@ import pytest
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.store import NewEntry
-from celery_delayq.store.record import Extras, destination_for
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import destination_for
 from celery_delayq.store.schedule import MAX_BYTES, _arguments
 from tests.store.requests import Request, cancel, now_us, request, reschedule
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record

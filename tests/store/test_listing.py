@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.store import State, listing
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.listing import Cursor
-from celery_delayq.store.record import Extras, destination_for, labels_for, lane_for
+from celery_delayq.store.record import destination_for, labels_for, lane_for
 from celery_delayq.store.sharded import ShardedEntries
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
 

@@ -18,9 +18,10 @@ import pytest
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import DelayQError
 from celery_delayq.store import Chosen, Entries, Place, State
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.keys import KEYS
-from celery_delayq.store.record import Extras, lane_for
+from celery_delayq.store.record import lane_for
 from tests.store.support import CLOCK, FAR_MS, LANE, NOW_MS
 
 COUNT = int(os.environ.get("DELAYQ_MUTATIONS", "3"))  # of each kind, in each key

@@ -6,10 +6,10 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.store import Outcome, State
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import (
     FLAGS,
     RUN_NOW,
-    Extras,
     destination_for,
     labels_for,
     lane_for,

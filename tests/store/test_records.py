@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from celery_delayq.clock import When
 from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
-from celery_delayq.store.record import Extras, Record, Template
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import Record, Template
 from tests.store import support
 from tests.store.support import FAR_MS, LABELS, NOW_MS
 

@@ -4,7 +4,8 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.store import Chosen, Outcome, State
-from celery_delayq.store.record import FLAGS, HAS_KEY, LAST_MS, Extras
+from celery_delayq.store.extras import HAS_KEY, Extras
+from celery_delayq.store.record import FLAGS, LAST_MS
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
 

@@ -86,7 +86,7 @@ def test_a_repetition_after_a_refusal_by_the_broker(store):
     first = call.answer()
     engine.nack("refused", engine.claim(1)[0], wait=60)
     assert is_told_the_same(store, call, first)
-    assert store.score("relay", "a") == NOW_MS + 60_000
+    assert store.score("refused", "a") == NOW_MS + 60_000
 
 
 def test_a_repetition_after_twenty_thousand_others_have_left(store):

@@ -5,8 +5,8 @@ import pytest
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Outcome
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
-from celery_delayq.store.record import Extras
 from tests.store.support import FAR_MS, NOW_MS, Store
 
 KEY = Extras("k")

@@ -51,14 +51,14 @@ local function answered(answer)
 end
 
 -- What no other state of this entry, and no other entry under its id, has.
-local function state_of(record, header_end)
+local function stamp_of(record, header_end)
   return sub(record, header_end + 1, header_end + 6) .. sub(record, header_end + 36, header_end + 42)
 end
 
 -- A request that something newer has overtaken finds another state than its caller has seen.
 local id, name = meant_by(target, holders)
 local entry, why = entry_of(id, name, places, keys)
-if entry and state_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
+if entry and stamp_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
 if not entry then
   allow_when_full(records)
   if is_gone(why) then fence(call, name, fences) end

@@ -1,0 +1,132 @@
+"""What ``DelayQ`` tells: tasks, their counts, what is paused, what happened last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from celery.app.task import Context
+
+from ..clock import TimeInput, from_ms
+from ..message.headers import DUE_HEADER
+from ..operations import checking, history, pausing, reading
+from ..operations.history import Event
+from ..operations.targets import Named
+from ..operations.task import ScheduledTask
+from ..services import Services
+from ..store import Counts, Finding, Pause, State
+from .results import ScheduledResult, held
+
+
+class Reads:
+    """The part of ``DelayQ`` that reads what waits, and changes nothing."""
+
+    services: Services
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, or coming back, and how many tasks are due there."""
+        return pausing.pauses(self.services)
+
+    def get(self, task_id: Named | None = None, *, key: str | None = None) -> ScheduledTask | None:
+        """A scheduled task, by its id or its unique key; or ``None``.
+
+        Raises:
+            UnreadableRecord: it was written by a version that this one cannot read.
+        """
+        return reading.find(self.services, task_id, key=key)
+
+    def result(
+        self, task_id: Named | None = None, *, key: str | None = None
+    ) -> ScheduledResult[Any] | None:
+        """The result of a scheduled task, with its due time, as the call returned it; or ``None``.
+
+        Of a chain it is the last task's, without its parents.
+
+        Raises:
+            UnreadableRecord: it was written by a version that this one cannot read.
+        """
+        task = reading.find(self.services, task_id, key=key)
+        return None if task is None else held(self.services, task)
+
+    def tasks(
+        self,
+        *,
+        after_due: TimeInput | None = None,
+        before_due: TimeInput | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Iterator[ScheduledTask]:
+        """Waiting tasks in due order, read page by page while one iterates.
+
+        What is paused, or was refused and will be tried again, waits as well.
+
+        Args:
+            after_due: Only tasks due at this time or later.
+            before_due: Only tasks due earlier than this.
+            limit: At most so many.
+            cursor: Go on behind the task of an earlier list that has this ``cursor``. It can be
+                stored. What comes and goes meanwhile makes no task come twice, or be left out,
+                whose due time stays.
+
+        Raises:
+            InvalidOption: *cursor* is none, or that of another store.
+            InvalidDueTime: *after_due* or *before_due* is no time.
+        """
+        return reading.waiting(
+            self.services,
+            after_due=after_due,
+            before_due=before_due,
+            limit=limit,
+            cursor=cursor,
+        )
+
+    def counts(self) -> Counts:
+        """How many tasks are in which state, and how many scanners are alive."""
+        return reading.counts(self.services)
+
+    def state(self, task_id: Named | None = None, *, key: str | None = None) -> State | None:
+        """Where a scheduled task stands, or ``None`` if it is not in the store."""
+        return reading.state(self.services, task_id, key=key)
+
+    def handed_over(
+        self, task_id: Named | None = None, *, key: str | None = None
+    ) -> datetime | None:
+        """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago.
+
+        Under a key that is the last one which left, while no other waits.
+        """
+        return reading.handed_over(self.services, task_id, key=key)
+
+    def history(self, limit: int | None = None) -> list[Event]:
+        """What happened last: what was scheduled, handed over, cancelled, replaced, skipped, dead.
+
+        It is kept where the setting ``delayq_history`` says how many.
+
+        Args:
+            limit: At most so many.
+
+        Returns:
+            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
+            newest first. Task and queue are empty where this app does not know them.
+
+        Raises:
+            InvalidOption: *limit* is no whole number, or below 0.
+        """
+        return history.history(self.services, limit=limit)
+
+    def check(self) -> Iterator[Finding]:
+        """What in the store does not fit together, read slice by slice while one iterates.
+
+        It changes nothing, and reports nothing that is merely under way. A template that counts
+        too many records is found only while nothing is scheduled.
+
+        Returns:
+            Findings with ``kind``, ``id`` and ``sentence``; none where all is well.
+        """
+        return checking.check(self.services)
+
+    def due_of(self, request: Context) -> datetime | None:
+        """When the task of *request* (``self.request`` in a bound task) was due, if scheduled."""
+        due_ms = request.get(DUE_HEADER)
+        return None if due_ms is None else from_ms(due_ms)
