@@ -40,8 +40,9 @@ def write(
     Raises:
         InvalidOption: an entry has a key, and entries are spread over shards by their ids.
     """
-    if services.settings.shards > 1 and any(one.record.has_key for one in new):
-        raise InvalidOption("delayq_key", "given", "none: keys need delayq_shards to be 1")
+    shards = services.settings.shards
+    if shards > 1 and any(one.record.has_key for one in new):
+        raise InvalidOption("delayq_shards", shards, "1, where a task has a unique key")
     until = clock.monotonic() + services.settings.timeout
     pauses = _pauses(**policy)
     # Where none gives way there is nobody to tell, so the result backend is not asked for.

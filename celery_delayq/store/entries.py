@@ -21,7 +21,7 @@ from .record import NewRecord, Record
 from .schedule import Scheduler
 from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
-from .values import Cancelled, Change, Counts, Entry, NewEntry, Pause, Receipt, State
+from .values import Cancelled, Change, Counts, Entry, NewEntry, Pause, Receipt, State, time_in
 
 # What `peek.lua` says where it knows more than users are told.
 _STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
@@ -162,8 +162,8 @@ class Entries:
             ),
             reason=reason.decode(errors="replace"),
             attempts=attempts,
-            next_try_ms=_time(next_try),
-            since_ms=_time(since),
+            next_try_ms=time_in(next_try),
+            since_ms=time_in(since),
         )
 
     def state(self, who: Target) -> State | None:
@@ -292,16 +292,12 @@ def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
     return Pause(
         queue=text if kind == b"q" else None,
         task=text if kind == b"t" else None,
-        since=from_ms(int(since) // 1000),
+        since=from_ms(time_in(float(since) // 1000) or 0),
         late=bool(late),
         parked=parked,
         resumed=bool(back),
         rate=float(rate) or None,
     )
-
-
-def _time(ms: int) -> int | None:
-    return None if ms < 0 else ms
 
 
 def _state(word: bytes) -> State:

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import InvalidOption, UnreadableRecord
 from .record import Record
 from .scripts import Scripts
-from .values import Entry, State
+from .values import Entry, State, time_in
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -151,7 +151,7 @@ def rows(
                     templates.get(record.name or b""),
                     State.PAUSED if state == "P" else State.SCHEDULED,
                     int(attempts),
-                    None if next_try == "-1" else int(float(next_try)),
+                    time_in(next_try),
                     errors.get(member[6:], b"").decode(errors="replace"),
                 )
         if is_last:

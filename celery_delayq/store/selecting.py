@@ -19,7 +19,7 @@ from ..errors import StoreDiffers
 from .calls import Member
 from .record import LABEL_BYTES, Record, labels_for
 from .scripts import Scripts
-from .values import State
+from .values import State, time_in
 
 PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
 FIRST = 20  # entries that the first step of a pass looks at: they may be large
@@ -255,12 +255,12 @@ def _met(
     templates: dict[bytes, bytes],
 ) -> Met:
     state, *numbers = word.split(":")
-    attempts, next_try, since = (int(float(one)) for one in read[2].split())
+    attempts, next_try, since = read[2].split()
     known: dict[str, Any] = {
         "error": read[1].decode(errors="replace"),
-        "attempts": attempts,
-        "next_try_ms": None if next_try < 0 else next_try,
-        "since_ms": None if since < 0 else since,
+        "attempts": int(float(attempts)),
+        "next_try_ms": time_in(next_try),
+        "since_ms": time_in(since),
     }
     if not numbers:
         return Met(member, state, 0, now_us, **known)

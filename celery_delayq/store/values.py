@@ -12,9 +12,15 @@ from ..clock import EPOCH, When
 from ..errors import DelayQError
 from .extras import Extras
 from .outcome import Outcome
-from .record import NewRecord, Record
+from .record import LAST_MS, NewRecord, Record
 
 NO_RECORD = Record(b"", 0)
+
+
+def time_in(score: float | bytes | str) -> int | None:
+    """A time that a script told, in ms, but none that no calendar has; ``None`` for -1."""
+    ms = float(score)
+    return int(min(ms, LAST_MS)) if ms >= 0 else None
 
 
 class State(str, Enum):

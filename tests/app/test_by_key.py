@@ -94,7 +94,7 @@ def test_there_no_task_is_scheduled_under_a_key(delayq_app, url):
         lambda: add.clone().set(delayq_key="k").delay_for(60),
         lambda: app.delayq.schedule_many(add, [Item((), {}, key="k")], after=60),
     ):
-        with pytest.raises(InvalidOption, match="keys need delayq_shards to be 1"):
+        with pytest.raises(InvalidOption, match="delayq_shards is 2; expected 1,"):
             schedule()
     assert app.delayq.counts().scheduled == 0
     assert app.delayq.schedule(add, after=60, tags=["t"]).due

@@ -8,7 +8,7 @@ holds the two against each other. The others are protocols that look right and a
 from typing import NamedTuple
 
 LOST = 2  # the holder of a token that nobody remembers
-WAITING, LEASED, GONE = "waiting", "leased", "gone"
+WAITING, REFUSED, LEASED, GONE = "waiting", "refused", "leased", "gone"
 
 
 class Entry(NamedTuple):
@@ -53,7 +53,14 @@ class Fenced:
     def nack(self, entry: Entry, who: int, verdict: str) -> tuple[Entry, bool]:
         if entry.place == GONE or not self.holds(entry, who):
             return entry, False
-        return self.wait(entry, uncertain=entry.uncertain or verdict == "unknown"), True
+        after = self.wait(entry, uncertain=entry.uncertain or verdict == "unknown")
+        return after._replace(place=REFUSED if verdict == "refused" else WAITING), True
+
+    def retry(self, entry: Entry) -> tuple[Entry, bool]:
+        """A hand-over, once it is time for the next try."""
+        if entry.place != REFUSED:
+            return entry, False
+        return entry._replace(place=WAITING), True
 
     def run_out(self, entry: Entry) -> Entry:
         return entry._replace(expired=True)
@@ -161,4 +168,11 @@ class KeepsLeasesForEver(Fenced):
     """Nobody takes back what a dead scanner held."""
 
     def reclaim(self, entry):
+        return entry, False
+
+
+class TriesOnce(Fenced):
+    """What the broker refused stays refused."""
+
+    def retry(self, entry):
         return entry, False

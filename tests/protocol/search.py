@@ -62,6 +62,9 @@ def steps(world: World, protocol: Fenced) -> Iterator[Step]:
     entry, taken = protocol.reclaim(world.entry)
     if taken:
         yield "reclaim", replace(world, entry=entry)
+    entry, taken = protocol.retry(world.entry)
+    if taken:
+        yield "retry", replace(world, entry=entry)
     if not world.cancel:
         entry, answer = protocol.cancel(world.entry)
         yield f"cancel: {answer}", replace(world, entry=entry, cancel=answer)

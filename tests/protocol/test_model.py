@@ -8,7 +8,7 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.store import Engine
-from tests.protocol.model import GONE, LEASED, WAITING, Entry, Fenced
+from tests.protocol.model import GONE, LEASED, REFUSED, WAITING, Entry, Fenced
 from tests.store.support import NOW_MS, Store
 
 PAPER = Fenced()
@@ -61,6 +61,11 @@ class Played:
     def reclaim(self):
         return bool(self.engines[0].reclaim())
 
+    def retry(self):
+        before = self.place()
+        self.engines[0].hand_over()
+        return self.place() != before
+
     def cancel(self):
         return self.store.entries.cancel("a")[0].value
 
@@ -68,13 +73,15 @@ class Played:
         return self.store.entries.reschedule("a", When("at", 1))[0].value
 
     def place(self):
-        places = self.store.places("a")
-        return {(): GONE, ("relay",): WAITING, ("leased",): LEASED}[tuple(places)]
+        there = {"relay": WAITING, "refused": REFUSED, "leased": LEASED}
+        (place,) = [there[name] for name in self.store.places("a")] or [GONE]
+        return place
 
 
 STEPS: dict[str, Step] = {
     "lease runs out": (paper_lease_runs_out, Played.lease_runs_out),
     "reclaim": (PAPER.reclaim, Played.reclaim),
+    "retry": (PAPER.retry, Played.retry),
     "cancel": (PAPER.cancel, Played.cancel),
     "reschedule": (PAPER.reschedule, Played.reschedule),
 }

@@ -15,6 +15,7 @@ WEAKER = [
     (model.TrustsLeasesThatRanOut, {"cancelled, yet delivered"}),
     (model.ForgetsUnknownPublishes, {"cancelled, yet delivered", "duplicate without a mark"}),
     (model.KeepsLeasesForEver, {"stuck"}),
+    (model.TriesOnce, {"stuck"}),
 ]
 
 

@@ -401,3 +401,64 @@ def test_what_was_refused_comes_back_with_what_is_known_of_it(store):
     assert store.entries.cancel("a")[0] is Outcome.DONE
     store.check()
     assert store.raw.hlen(store.keys["claims"]) == 0
+
+
+# Somebody else changed what stands there.
+
+
+def parked(store, **options):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", **options)
+    engine = store.engine()
+    engine.hand_over()
+    return engine
+
+
+def test_what_is_parked_comes_back_though_its_pause_is_gone(store):
+    engine = parked(store)
+    store.raw.delete(store.keys["paused"])
+    assert engine.hand_over().handed_over == 0
+    assert store.entries.resume(MAIL) is True
+    assert drain(engine) == 1
+
+
+@pytest.mark.parametrize(
+    "field", [b"x", b"b:0:1:1.2.3:0:mail", b"b:0:1:%s:%s:mail" % (b"9" * 400, b"9" * 400)]
+)
+def test_what_comes_back_goes_on_though_the_field_of_its_lane_is_damaged(store, field):
+    engine = parked(store)
+    store.entries.resume(MAIL, 1)
+    store.raw.hset(store.keys["paused"], MAIL, field)
+    store.set_ms(NOW_MS + 1000)
+    assert drain(engine) == 1
+    assert not store.raw.exists(store.keys["paused"])
+
+
+def test_after_redis_s_clock_was_set_back_what_is_parked_comes_back_at_its_rate(store):
+    engine = parked(store)
+    put(store, "b")
+    engine.hand_over()
+    store.entries.resume(MAIL, 1)
+    assert engine.hand_over().handed_over == 1
+    store.set_ms(NOW_MS - 3_600_000)
+    assert engine.hand_over().back == NOW_MS - 3_600_000 + 1000
+    store.set_ms(NOW_MS - 3_600_000 + 1000)
+    engine.hand_over()
+    assert store.entries.counts().paused == 0
+
+
+def test_a_member_that_is_no_lane_hides_nothing_in_a_list(store):
+    parked(store)
+    for short in (b"", MAIL[:1], MAIL[:6], MAIL):
+        store.raw.zadd(store.keys["parked"], {short: 0})
+    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS)] == ["a"]
+
+
+def test_a_late_policy_that_cannot_be_read_is_not_excused_and_stops_nothing(store):
+    engine = parked(store, extras=Extras(grace_ms=5, tags=("x",)))
+    put(store, "b", NOW_MS)
+    engine.hand_over()
+    text = store.record("a").replace(b"5:0000000000000", b"5x0000000000000")
+    store.raw.hset(store.keys["records"], "a", text)
+    store.entries.resume(MAIL)
+    assert drain(engine) == 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from celery_delayq.clock import When
 from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
-from celery_delayq.store.record import Record, Template
+from celery_delayq.store.record import Extras, Record, Template
 from tests.store import support
 from tests.store.support import FAR_MS, LABELS, NOW_MS
 
@@ -259,3 +259,12 @@ def test_a_new_task_under_its_id_takes_its_place(store, put):
 
     assert store.entries.counts().dead == 0
     store.check()
+
+
+def test_one_that_begins_as_the_one_before_and_lost_its_end_is_dead_and_the_others_go(store):
+    for task_id in "abc":
+        store.schedule(task_id, share=True, extras=Extras(tags=(task_id,)))
+    store.raw.hset(store.keys["records"], "b", store.record("b")[:-1])
+    seen = store.engine().hand_over()
+    assert (seen.handed_over, [task_id for task_id, _ in seen.dead]) == (2, ["b"])
+    assert store.arrived() == ["a", "c"]

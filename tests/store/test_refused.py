@@ -3,7 +3,8 @@
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Outcome, State
+from celery_delayq.store import Chosen, Outcome, State
+from celery_delayq.store.record import FLAGS, HAS_KEY, LAST_MS, Extras
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -195,3 +196,41 @@ def test_what_is_known_of_an_earlier_one_under_its_id_stays(spoilt):
     before = spoilt.snapshot()
     assert call.send()[:2] == first
     assert spoilt.snapshot() == before
+
+
+# Somebody else changed what stands there.
+
+
+@pytest.mark.parametrize("score", ["-inf", -1])
+def test_a_score_below_0_holds_up_nothing_that_is_to_be_tried_again(spoilt, score):
+    spoilt.schedule("bad", to="taken")
+    engine = spoilt.engine()
+    engine.hand_over()
+    spoilt.raw.delete("taken")
+    spoilt.raw.zadd(spoilt.keys["refused"], {b"123456somebody": score})
+    spoilt.set_ms(NOW_MS + 2000)
+    assert engine.hand_over().handed_over == 1
+
+
+def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt):
+    spoilt.schedule("bad", to="taken", extras=Extras(tags=("x",)))
+    spoilt.engine().hand_over()
+    (member,) = spoilt.raw.zrange(spoilt.keys["refused"], 0, -1)
+    for score in ("inf", 2**53):
+        spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
+        (listed,) = spoilt.entries.waiting(0, FAR_MS)
+        ((_, chosen),) = spoilt.entries.chosen(Chosen(), [member])
+        assert {listed.next_try_ms, chosen.next_try_ms} == {LAST_MS}
+
+
+def test_flags_that_say_that_it_has_a_key_stop_nothing_that_is_tried_again(spoilt):
+    spoilt.schedule("bad", to="taken", extras=Extras(tags=("x",)))
+    spoilt.schedule("good", NOW_MS + 3000)
+    engine = spoilt.engine()
+    engine.hand_over()
+    text, at = spoilt.record("bad"), len(b"1L5:taken") + FLAGS
+    changed = text[:at] + bytes([text[at] | HAS_KEY]) + text[at + 1 :]
+    spoilt.raw.hset(spoilt.keys["records"], "bad", changed)
+    spoilt.set_ms(NOW_MS + 3000)
+    assert engine.hand_over().handed_over == 1
+    assert spoilt.arrived() == ["good"]

@@ -154,7 +154,11 @@ for at, one in ipairs(looked) do
 end
 
 -- Nothing is rolled back: all that can fail comes before the first record goes.
-check_types({tags, dead}, {template_uses, fences, holders, errors, claims})
+local has_extras = false
+for _, leaving in ipairs(groups) do has_extras = has_extras or leaving.keyed end
+check_types({}, {template_uses, fences})
+if has_extras then check_types({tags}, {holders}) end
+if mode == 'remove' or #recordless > 0 then check_types({dead}, {errors, claims}) end
 if owes > 0 then check_types({outbox}, {outbox_messages}) end
 local rotates = count > 0 and is_full(tombstones, tombstones_old, count)
 allow_when_full(tombstones)

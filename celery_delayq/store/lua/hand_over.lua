@@ -130,7 +130,8 @@ end
 -- Deal with an entry; whether it goes to its list.
 local function take(member, id, record)
   if not record or sub(record, 1, header_end) ~= prefix or sub(record, header_end + 43, header_end + 68) ~= labels
-    or string.match(record, TIMES, header_end + 7) ~= header_end + 36 then
+    or string.match(record, TIMES, header_end + 7) ~= header_end + 36
+    or has_extras and not extras_start(record, header_end) then
     if not look_at(member, record) then return end
   elseif sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
     and is_leftover(member, record, header_end, places, tombstones, tombstones_old) then

@@ -82,7 +82,9 @@ end
 
 -- The next lane in which something is parked.
 local function lane_behind(lane)
-  local from = lane and '(' .. lane .. string.rep('\255', 7 + 1 + 6) .. string.rep('\255', 512) or '-'
+  -- What is shorter than a lane is somebody else's, and a whole member.
+  local longest = lane and #lane == 7 and string.rep('\255', 7 + 1 + 6 + 512) or ''
+  local from = lane and '(' .. lane .. longest or '-'
   local found = redis.call('ZRANGEBYLEX', parked, from, '+', 'LIMIT', 0, 1)[1]
   return found and sub(found, 1, 7)
 end

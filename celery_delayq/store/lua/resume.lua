@@ -31,6 +31,7 @@ if is_fenced(call, fenced_as, issued, fences, fences_old) then return stale(call
 
 local pause = parse_pause(redis.call('HGET', paused, lane))
 local has_parked = #parked_in(parked, lane, 1) > 0
+if has_parked and not pause then pause = unknown_pause(call.now_us) end
 local promise = promise_of(timer)
 allow_when_full(fences)
 fence(call, fenced_as, fences)

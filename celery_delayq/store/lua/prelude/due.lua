@@ -3,9 +3,10 @@ local FRESH = 20 -- ms for which what fell due counts as fresh, see due_members
 local LATER = 9999999999999 -- ms: who promises this is up for what it is told of, and for nothing else
 local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
 
+-- The first score of an index, or -1: there is none. (One below 0 is somebody else's.)
 local function head_of(index)
   local head = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
-  return head[2] and tonumber(head[2]) or -1
+  return head[2] and math.max(0, tonumber(head[2])) or -1
 end
 
 -- The earlier of two heads, or the one that there is.

@@ -60,6 +60,7 @@ end
 local function take_key(record, header_end, id, keys)
   if string.byte(record, header_end + 43) % 2 == 0 then return end
   local key = extras_of(record, header_end).key
+  if not key then return end -- somebody else changed it
   local holder = redis.call('HGET', keys.holders, key)
   local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
   local its_end = header_end_of(other)

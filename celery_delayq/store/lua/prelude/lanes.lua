@@ -15,10 +15,15 @@ local FIELD = '^([pb]):([01]):(%d+):([%d.]+):(%d+):(.*)$'
 -- What a lane's field in `paused` says; or nil.
 local function parse_pause(text)
   local state, late, since, rate, next_us, name = string.match(text or '', FIELD)
-  if not state then return nil end
+  if not state or not tonumber(rate) then return nil end
   return {
     state = state, late = late, since = since, rate = tonumber(rate), next_us = tonumber(next_us), name = name,
   }
+end
+
+-- What stands for a pause of which only what is parked is left: somebody else changed the rest.
+local function unknown_pause(now_us)
+  return {state = 'b', late = '0', since = whole(now_us), rate = 0, next_us = now_us, name = ''}
 end
 
 local function format_pause(pause)
@@ -70,7 +75,7 @@ local function admitted(pause, now_us, left)
   if pause.rate == 0 then return left end
   local step = math.min(math.max(1, math.floor(pause.rate / STEPS_A_SECOND)), MOST_AT_ONCE)
   local step_us = step / pause.rate * 1000000
-  -- Later than a step from now: Redis's clock was set back.
+  -- Not too far ahead: Redis's clock may have been set back.
   pause.next_us = math.min(pause.next_us, now_us + step_us)
   if now_us < pause.next_us then return 0 end
   local steps = math.floor((now_us - pause.next_us) / step_us) + 1
@@ -104,15 +109,15 @@ local function come_back(now_us, max_bytes, keys)
   if not lanes then return -1, 0 end
   local now, left, bytes, more = math.floor(now_us / 1000), BACK, 0, -1
   for lane in string.gmatch(lanes, string.rep('.', 7)) do
-    local pause = parse_pause(redis.call('HGET', keys.paused, lane))
-    local count = pause and admitted(pause, now_us, left) or 0
+    local pause = parse_pause(redis.call('HGET', keys.paused, lane)) or unknown_pause(now_us)
+    local count = admitted(pause, now_us, left)
     local came = 0
     if count > 0 and bytes < max_bytes then
       local read
       came, read = unpark(lane, pause, count, now, max_bytes - bytes, keys)
       left, bytes = left - came, bytes + read
     end
-    if not pause or #parked_in(keys.parked, lane, 1) == 0 then
+    if #parked_in(keys.parked, lane, 1) == 0 then
       note_returning(keys.paused, lane, false)
       redis.call('HDEL', keys.paused, lane)
     else

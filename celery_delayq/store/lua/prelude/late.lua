@@ -20,7 +20,8 @@ local function excuse(records, id, now)
     return #(record or '')
   end
   local policy = string.find(record, '\0', extras_start(record, header_end), true)
-  local excused = string.find(record, ':', policy, true)
+  local excused = string.match(record, '^%z%d+():' .. string.rep('%d', 13) .. '%z', policy)
+  if not excused then return #record end
   redis.call('HSET', records, id, sub(record, 1, excused) .. string.format('%013.0f', now) .. sub(record, excused + 14))
   return #record
 end
