@@ -202,7 +202,7 @@ class Changes:
         """Pick tasks, to count, read or change them all; all that is given has to be so.
 
         By tag it costs what has the tag; by a state other than ``SCHEDULED``, what is in that
-        state; else, what waits: some 5 s for a million tasks, in steps of some 2 ms.
+        state; else, what waits: some seconds of Redis's time for a million tasks, in short steps.
 
         Args:
             tag: It has this tag.
