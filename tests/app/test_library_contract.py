@@ -139,7 +139,7 @@ def test_what_somebody_wrapped_is_taken_for_what_it_was(make_app, monkeypatch):
     DelayQ(app).close()
 
 
-def test_looking_takes_less_than_a_millisecond():
+def test_looking_takes_less_than_two_milliseconds():
     took = []
     for _ in range(50):
         contract._settled.clear()
@@ -147,7 +147,7 @@ def test_looking_takes_less_than_a_millisecond():
         contract.check()
         took.append(time.perf_counter() - started)
 
-    assert min(took) < 0.001
+    assert min(took) < 0.002
 
 
 def test_it_is_looked_at_once_in_a_process(monkeypatch, make_app):
