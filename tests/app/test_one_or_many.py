@@ -8,10 +8,9 @@ from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
 from celery_delayq.operations.count import Count
 from tests.app.support import FAR, LONG_AGO, claim
-from tests.support.shards import SHARDS, each
+from tests.support.shards import each, keys_need_one_shard
 
 DONE, UNCHANGED, GONE = Outcome.DONE, Outcome.UNCHANGED, Outcome.NOT_FOUND
-one_shard = pytest.mark.skipif(SHARDS > 1, reason="keys need one shard")
 
 
 @pytest.fixture
@@ -138,7 +137,7 @@ def test_one_dead_letter_is_retried_by_its_id(dead, delayq):
         delayq.retry("unread")
 
 
-@one_shard
+@keys_need_one_shard
 def test_a_task_is_meant_by_its_key(delayq, add):
     result = add.apply_async(task_id="a", delayq_at=FAR, delayq_key="order:42")
     assert delayq.reschedule(key="order:42", at=FAR + 5) is DONE

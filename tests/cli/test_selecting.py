@@ -8,9 +8,7 @@ import pytest
 from celery_delayq import State
 from celery_delayq.cli import selecting
 from tests.app.support import FAR, LONG_AGO, claim
-from tests.support.shards import SHARDS
-
-one_shard = pytest.mark.skipif(SHARDS > 1, reason="keys need one shard")
+from tests.support.shards import keys_need_one_shard
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ def test_a_selection_is_rescheduled_and_let_go(app, tasks, said):
     assert app.delayq.hand_over() == 3
 
 
-@one_shard
+@keys_need_one_shard
 def test_a_task_is_named_by_its_key(app, tasks, said, refused):
     assert said("reschedule", "--key", "ka", "+5m") == ["task ka rescheduled"]
     assert said("run-now", "a", "--key", "kb") == ["task a due now", "task kb due now"]

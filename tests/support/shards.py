@@ -16,6 +16,8 @@ with_one_shard = pytest.mark.skipif(
     SHARDS > 1, reason="equal due times of two shards have no order, and templates are each one's"
 )
 
+keys_need_one_shard = pytest.mark.skipif(SHARDS > 1, reason="over several, a key is refused")
+
 
 def keys_of(task_id: str) -> Keys:
     """The keys of the shard that a task's entry is in, under the default prefix."""
