@@ -462,3 +462,15 @@ def test_a_late_policy_that_cannot_be_read_is_not_excused_and_stops_nothing(stor
     store.raw.hset(store.keys["records"], "a", text)
     store.entries.resume(MAIL)
     assert drain(engine) == 2
+
+
+def test_a_lane_that_was_paused_half_way_does_not_come_back(store):
+    """As where Redis stopped the script that paused it anew, between its two writes."""
+    engine = parked(store)
+    store.raw.hset(store.keys["paused"], "<", MAIL)
+
+    assert drain(engine) == 0
+    assert store.entries.counts().paused == 1
+    assert not store.raw.hexists(store.keys["paused"], "<")
+    store.entries.resume(MAIL)
+    assert drain(engine) == 1

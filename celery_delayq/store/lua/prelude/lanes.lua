@@ -110,14 +110,18 @@ local function come_back(now_us, max_bytes, keys)
   local now, left, bytes, more = math.floor(now_us / 1000), BACK, 0, -1
   for lane in string.gmatch(lanes, string.rep('.', 7)) do
     local pause = parse_pause(redis.call('HGET', keys.paused, lane)) or unknown_pause(now_us)
-    local count = admitted(pause, now_us, left)
+    -- One that was paused anew is not among them: Redis stopped a script half-way.
+    local is_back = pause.state == 'b'
+    local count = is_back and admitted(pause, now_us, left) or 0
     local came = 0
     if count > 0 and bytes < max_bytes then
       local read
       came, read = unpark(lane, pause, count, now, max_bytes - bytes, keys)
       left, bytes = left - came, bytes + read
     end
-    if #parked_in(keys.parked, lane, 1) == 0 then
+    if not is_back then
+      note_returning(keys.paused, lane, false)
+    elseif #parked_in(keys.parked, lane, 1) == 0 then
       note_returning(keys.paused, lane, false)
       redis.call('HDEL', keys.paused, lane)
     else
