@@ -121,7 +121,7 @@ class Sieve:
         if not store:
             self._member.join()
             store, seq, *_ = self._sift("start")
-        return store.decode(), seq
+        return store.decode(errors="backslashreplace"), seq
 
     def pages(self, chosen: Chosen, store: str, start: int, behind: Place) -> Iterator[list[bytes]]:
         """Members that may be meant, in their order, from *behind* a place up to *start*.
@@ -209,8 +209,9 @@ class Sieve:
 
     def _step(self, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
         name, _, cursor, size, found = self._sift(way, **asked)
-        if name.decode() != store:
-            raise StoreDiffers("name", name.decode(), store)
+        here = name.decode(errors="backslashreplace")
+        if here != store:
+            raise StoreDiffers("name", here, store)
         return cursor, size, found
 
     def _sift(self, way: str, **asked: Any) -> Any:

@@ -1,7 +1,9 @@
 import pytest
 
-from celery_delayq.store import endpoint, wakeup
+from celery_delayq.store import endpoint, pool, wakeup
+from tests.store.asking import MOST, Asking
 from tests.store.support import Store
+from tests.support.slow_link import SlowLink
 
 
 @pytest.fixture
@@ -47,3 +49,29 @@ def raw(redis_server, redis_url):
     client = redis_server.client()
     yield client
     client.close()
+
+
+@pytest.fixture
+def link(redis_server, redis_url):
+    with SlowLink(redis_server.port, seconds=0.0005) as link:
+        yield link
+
+
+@pytest.fixture
+def asking(link, monkeypatch):
+    # In the tests a call is lost more often than every ten seconds.
+    monkeypatch.setattr(pool, "COLLECT_AGAIN", 0)
+    made = []
+
+    def make(most=MOST):
+        made.append(Asking(link.port, most))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.client.close()
+
+
+@pytest.fixture
+def ask(asking):
+    return asking()

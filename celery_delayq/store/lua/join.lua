@@ -41,8 +41,7 @@ if is_new then
   set('schema', schema)
   set('shards', shards)
 end
-if is_fit and not known[6] then set('store', store) end
-if is_fit and (tonumber(known[3]) or 0) < timeout then set('timeout', whole(timeout)) end
+if is_fit and (timeout_of(known[3]) or 0) < timeout then set('timeout', whole(timeout)) end
 if is_fit and scanner and not theirs then
   set('broker', broker)
   set('hosts', hosts)

@@ -18,7 +18,7 @@ local AHEAD = 250000 -- us by which a request may have been made later than Redi
 local function begin_call(operation, issued, deadline, answers, answers_old, meta)
   local now_us = clock_us()
   local known = redis.call('HMGET', meta, 'timeout', 'turned', 'history')
-  local timeout = tonumber(known[1])
+  local timeout = timeout_of(known[1])
   -- Unknown to this store, or of a time before its clock was set back.
   if not timeout or deadline > now_us + timeout * 1000 or issued > now_us + AHEAD then
     return nil, {now_us, 'join'}

@@ -42,7 +42,7 @@ end
 local function recent_of(now_us, meta)
   local known = redis.call('HMGET', meta, 'timeout', 'history')
   past.begin(known[2])
-  local longest = tonumber(known[1] or '') or 60000
+  local longest = timeout_of(known[1]) or 60000
   local recent, step = {}, 2^24
   for us = now_us - longest * 1000, now_us + step, step do recent[sub(seven_bytes(us), 1, 4)] = true end
   return recent

@@ -36,6 +36,12 @@ local function clock_us()
   return time[1] * 1000000 + time[2]
 end
 
+-- The longest that a call may last, in ms, by what `meta` says; nil where that says nothing sensible.
+local function timeout_of(text)
+  local ms = tonumber(text or '')
+  return ms and ms > 0 and ms <= 60000 and ms or nil
+end
+
 -- The text of a whole number: `tostring` keeps 14 digits only.
 local function whole(number)
   return string.format('%.0f', number)

@@ -1,0 +1,46 @@
+"""A caller whose answers are its questions' alone, for tests that interrupt it.
+
+Redis is behind a proxy that holds each answer back a little, so that an interrupted call leaves one
+on its way.
+"""
+
+import time
+from contextlib import suppress
+
+from celery_delayq.errors import StoreError
+from celery_delayq.store import Endpoint, PooledConnection
+from celery_delayq.store.connection import packed
+from celery_delayq.store.pool import Pool
+
+MOST = 3  # connections
+
+
+class Asking:
+    """Asks for answers that are one question's alone."""
+
+    def __init__(self, port, most=MOST):
+        self.client = PooledConnection(Endpoint("127.0.0.1", port))
+        self.most, self.number = most, 0
+        self.client._pool = Pool(self.client._new, most)
+
+    @property
+    def pool(self):
+        return self.client.pool
+
+    def __call__(self):
+        """Ask; fail where the answer is another's."""
+        self.number += 1
+        answer = self.client.execute("echo", packed(["ECHO", self.number]))
+        assert answer == b"%d" % self.number
+
+    def wrongly(self):
+        with suppress(StoreError):
+            self.client.execute("wrong", packed(["NO-SUCH-COMMAND"]))
+
+    def takes_all(self):
+        """Take every connection that there may be, and give them back."""
+        until = time.monotonic() + 5
+        taken = {self.pool.take(until) for _ in range(self.most)}
+        for connection in taken:
+            self.pool.give(connection)
+        assert len(taken) == self.most

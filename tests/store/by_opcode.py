@@ -1,0 +1,185 @@
+"""A call that is interrupted at each opcode: run by `test_interrupted.py`, each in a process.
+
+Not in the suite's own processes: CPython 3.11 itself may crash when so much is traced.
+"""
+
+import select
+import sys
+import threading
+import time
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+from celery_delayq.store import Endpoint, PooledConnection, Wakeup
+from celery_delayq.store.connection import packed
+from celery_delayq.store.keys import Keys
+from tests.support.waiting import eventually
+
+pytestmark = [
+    # What is interrupted where redis-py closes a connection is reported; nothing else comes of it.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+class InterruptError(BaseException):
+    """No Exception, like Ctrl-C and the time-outs of gevent and eventlet."""
+
+
+class Interruption:
+    """Raises at one opcode of what runs: of all in this package, of some in redis-py.
+
+    redis-py is not relied upon to be in order afterwards, wherever it was.
+    """
+
+    def __init__(self, place):
+        self._left, self._foreign = place, 0
+        self.came = False
+
+    def of(self, call):
+        sys.settrace(self._call)
+        try:
+            call()
+        except InterruptError:
+            pass
+        finally:
+            sys.settrace(None)
+
+    def _call(self, frame, event, _):
+        path = frame.f_code.co_filename
+        if "/celery_delayq/store/" in path:
+            trace = self._ours
+        elif "/redis/" in path:
+            trace = self._theirs
+        else:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return trace
+
+    def _ours(self, frame, event, _):
+        if event == "opcode":
+            self._step()
+        return self._ours
+
+    def _theirs(self, frame, event, _):
+        if event == "opcode":
+            self._foreign += 1
+            if self._foreign % 60 == 0:
+                self._step()
+        return self._theirs
+
+    def _step(self):
+        self._left -= 1
+        if self._left < 0 and not self.came:
+            self.came = True
+            raise InterruptError
+
+
+def everywhere(call, within=nullcontext):
+    """Interruptions of *call*, each a place further on; after the last of them it ran through."""
+    place, came = 0, True
+    while came:
+        interruption = Interruption(place)
+        with within():
+            # CPython keeps an exception for good that is traced at the end of its handler, in the
+            # thread that handled it. No signal comes there.
+            in_thread(interruption.of, call)
+        came = interruption.came
+        place += 1
+        yield place
+    assert place > 100, "the call was not traced"
+
+
+def in_thread(call, *arguments):
+    errors = []
+
+    def run():
+        try:
+            call(*arguments)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    for error in errors:
+        raise error
+
+
+def test_no_answer_is_read_by_another_call(ask):
+    ask()
+    for _ in everywhere(ask):
+        ask()
+        ask()
+    ask.takes_all()
+
+
+def test_nor_is_one_to_a_connection_s_greeting(ask):
+    for _ in everywhere(ask):
+        ask()
+        ask.pool.close()
+    ask.takes_all()
+
+
+def test_nor_is_an_error(ask):
+    ask()
+    for _ in everywhere(ask.wrongly):
+        ask()
+    ask.takes_all()
+
+
+def test_nor_where_a_connection_is_replaced_that_the_server_closed(ask, raw):
+    def close():
+        ask()
+        number = ask.client.execute("id", packed(["CLIENT", "ID"]))
+        socket = ask.pool._idle[-1]._sock
+        raw.client_kill_filter(_id=number)
+        select.select([socket], [], [], 5)
+
+    close()
+    for _ in everywhere(ask):
+        ask()
+        close()
+    ask.takes_all()
+
+
+def test_a_caller_in_line_can_be_interrupted(asking):
+    ask = asking(most=1)
+    ask()
+
+    @contextmanager
+    def busy():
+        held, over = ask.pool.take(time.monotonic() + 5), threading.Event()
+
+        def give_back():
+            eventually(lambda: ask.pool._line or over.is_set())
+            ask.pool.give(held)
+
+        thread = threading.Thread(target=give_back)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    for _ in everywhere(ask, within=busy):
+        ask()
+
+
+def test_a_scanner_that_is_interrupted_waits_again_on_one_connection(link, raw):
+    keys = Keys("delayq")
+    wakeup = Wakeup(PooledConnection(Endpoint("127.0.0.1", link.port)), [keys], "me")
+
+    def listen_and_wait():
+        wakeup.listen()
+        wakeup.wait(0)
+
+    for _ in everywhere(listen_and_wait):
+        listen_and_wait()
+
+    eventually(lambda: len(raw.client_list(_type="pubsub")) == 1)
+    raw.publish(keys["wake"], "")
+    assert wakeup.wait(10) == {0}
+    wakeup.close()
