@@ -73,7 +73,7 @@ def test_a_worker_that_finishes_its_task_first_scans_no_more(make_project, start
     held = project.tasks["hold"].delay(30)
     project.wait_runs(held)
     worker.signal(signal.SIGTERM)
-    eventually(lambda: project.scanners() == 0)
+    worker.wait_log(r"scanner .* stopped")
     late = project.tasks["note"].delay_for(0)
     project.let_go(held)
     assert worker.wait() == 0
