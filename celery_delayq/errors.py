@@ -10,7 +10,8 @@ DelayQError
 │   └── InvalidSetting
 │       └── UnknownSetting
 ├── AlreadyScheduled          (ValueError)
-│   └── InFlight
+│   ├── InFlight
+│   └── AlreadyTaken
 ├── ItemsRefused
 ├── MessageTooLarge           (ValueError)
 ├── UnreadableRecord
@@ -158,6 +159,16 @@ class InFlight(AlreadyScheduled):
 
     def sentence(self) -> str:
         return f"task {self.task_id!r} is being published this moment; try again shortly"
+
+
+class AlreadyTaken(AlreadyScheduled):
+    """The message that it was became an entry when it was delivered before.
+
+    That one waits, was cancelled, or has left since.
+    """
+
+    def sentence(self) -> str:
+        return f"task {self.task_id!r} was scheduled when this message was delivered before"
 
 
 class ItemsRefused(DelayQError):

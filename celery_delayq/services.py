@@ -37,6 +37,7 @@ from .store import (
     new_name,
 )
 
+VISIBILITY_TIMEOUT = 3600.0  # seconds after which kombu delivers again, where nothing is said
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
 _KEYS = [setting.key for setting in SETTINGS]
 
@@ -296,7 +297,8 @@ class _Configured:
 
     @cached_property
     def copies(self) -> Copies:
-        return Copies(self.scripts, self.settings.lease)
+        invisible = self._broker().options.get("visibility_timeout", VISIBILITY_TIMEOUT)
+        return Copies(self.scripts, max(self.settings.lease, float(invisible)))
 
     def close(self) -> None:
         if "scripts" in vars(self):

@@ -154,6 +154,14 @@ SETTINGS: tuple[Setting, ...] = (
         _number(0, 86400),
     ),
     Setting(
+        "adopt_after",
+        None,
+        "seconds",
+        "a number of seconds from 1 to 31536000, or None",
+        "Workers take what arrives with an `eta` further ahead than this into the store.",
+        lambda value: value is None or _number(1, 31_536_000)(value),
+    ),
+    Setting(
         "catch_up",
         None,
         "tasks a second",
@@ -212,6 +220,7 @@ class Settings:
     max_message: int
     capture_eta: bool
     min_delay: float
+    adopt_after: float | None
     catch_up: float | None
     once: bool
     history: int

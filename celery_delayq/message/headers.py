@@ -17,6 +17,9 @@ HAND_OVER_HEADER = "delayq_hand_over"
 #: Whether a second copy of it shall be dropped. (Also the option of a call that says so.)
 ONCE_HEADER = "delayq_once"
 
+#: False: the task is not held because of its `eta`. (Also the option of a call that says so.)
+CAPTURE_HEADER = "delayq_capture"
+
 #: How many ms after the due time the task expires. (On the way to the store only.)
 EXPIRES_HEADER = "delayq_expires_ms"
 

@@ -12,7 +12,7 @@ from ..clock import When
 from ..errors import NotScheduled
 from ..message import canvas
 from ..services import Services
-from ..store import Receipt
+from ..store import Delivery, Receipt
 from .options import terms_of
 from .request import OPTION, Ready, Request, options_of_entry, watching
 from .writing import write_one
@@ -26,6 +26,7 @@ def schedule_call(
     when: When,
     *args: Any,
     given_out: bool = False,
+    delivery: Delivery | None = None,
     **options: Any,
 ) -> tuple[Any, Receipt | None]:
     """Call ``apply_async(*args, **options)`` so that its message is due at *when*.
@@ -36,6 +37,7 @@ def schedule_call(
         when: The due time.
         *args: Its arguments.
         given_out: Whether somebody knows the task's id already.
+        delivery: The message that it is about, which a broker delivered.
         **options: See :mod:`.options`.
 
     Returns:
@@ -55,7 +57,7 @@ def schedule_call(
         receipts.append(write_one(services, ready, given_out=given_out))
 
     with watching() as sent:
-        result = apply_async(*args, **{OPTION: Request(when, take), **options})
+        result = apply_async(*args, **{OPTION: Request(when, take, delivery=delivery), **options})
     if receipts:
         (receipt,) = receipts[:1]
         return _kept(services, result, receipt) if receipt.existed else result, receipt

@@ -18,18 +18,19 @@ from dateutil.parser import isoparse
 
 from ..clock import When, after, at, from_ms, utc_now
 from ..errors import InvalidOption
-from ..message.headers import ONCE_HEADER
+from ..message.headers import CAPTURE_HEADER, ONCE_HEADER
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
-from ..store import NewEntry
+from ..store import Delivery, NewEntry
 from .options import NAMES, PLAIN, Terms, terms_of
 
 PREFIX = "delayq_"
 _NEAR = "delay"  # what begins like this is meant for this package, and mistyped
 OPTION = "delayq_request"
 AT, AFTER = "delayq_at", "delayq_after"
-ONCE = ONCE_HEADER
-_NAMES = (AT, AFTER, ONCE, *NAMES)
+ONCE, CAPTURE = ONCE_HEADER, CAPTURE_HEADER
+LASTING = (ONCE, CAPTURE)  # options that travel on, as headers
+_NAMES = (AT, AFTER, *LASTING, *NAMES)
 
 # The ids of the messages that the call under way has sent, and not scheduled.
 _sent: ContextVar[list[str] | None] = ContextVar("celery_delayq_sent", default=None)
@@ -72,12 +73,18 @@ class Request:
 
     ``take``: ``None``: the store does.
     ``captured``: nobody asked for it; the message has an eta.
+    ``delivery``: the message that a broker delivered, and that it is about.
     """
 
     when: When
     take: Callable[[Ready], object] | None = None
     captured: bool = False
     terms: Terms = PLAIN
+    delivery: Delivery | None = None
+
+    def entry(self, new: NewEntry) -> NewEntry:
+        """*new*, as it was asked for."""
+        return replace(self.terms.of(new), delivery=self.delivery)
 
     def expected_due(self) -> datetime:
         """The due time by this machine's clock; the store's own is in the receipt."""
@@ -104,13 +111,17 @@ def requested(
     """
     given = _own_options(options)
     said = {name: given.pop(name) for name in NAMES if name in given}
-    request = _asked_for(services, given) or _captured(services, eta, bool(said))
+    known = _task_of(services.app, task)
+    capture = _words(given).get(CAPTURE, getattr(known, CAPTURE, True))
+    request = _asked_for(services, given) or (
+        _captured(services, eta, bool(said)) if capture else None
+    )
     if request is None:
         if said:
             name = next(iter(said))
             raise InvalidOption(name, said[name], f"a due time beside it: {AT} or {AFTER}")
         return None
-    terms = terms_of(said, _task_of(services.app, task))
+    terms = terms_of(said, known)
     return request if terms is PLAIN else replace(request, terms=terms)
 
 
@@ -145,10 +156,16 @@ def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _words(given: dict[str, Any]) -> dict[str, bool]:
+    """Those of the options that travel on, taken out."""
+    words = {name: given.pop(name) for name in LASTING if name in given}
+    for name, value in words.items():
+        if not isinstance(value, bool):
+            raise InvalidOption(name, value, "true or false")
+    return words
+
+
 def _asked_for(services: Services, given: dict[str, Any]) -> Request | None:
-    once = given.pop(ONCE, False)
-    if not isinstance(once, bool):
-        raise InvalidOption(ONCE, once, "true or false")
     if len(given) > 1:
         raise InvalidOption("time", given, f"only one of {AT} and {AFTER}")
     if AT in given:

@@ -37,7 +37,7 @@ from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, Receipt, checked_id
 from ..store.record import LAST_MS, NewRecord, destination_for
-from .request import AFTER, AT, ONCE, PREFIX, Ready, Request, note_sent, requested
+from .request import AFTER, AT, LASTING, PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
 logger = logger_of(__name__)
@@ -111,7 +111,7 @@ class Sender:
             # Made by another way than the app's AMQP, or copied since: decided here.
             request = requested(self._services, options, _envelope(message).get("eta"), name)
         theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
-        theirs["headers"] = _with_once(options.get(ONCE), _foreign(theirs.get("headers")))
+        theirs["headers"] = _with_words(options, _foreign(theirs.get("headers")))
         if request is not None and request.captured and self._is_left(message, theirs):
             _count_expiry_from_now(message)
             request = None
@@ -150,7 +150,7 @@ class Sender:
             new = NewEntry(task_id, request.when, self._new_record(message, destination))
             if most is not None and new.record.size > most:
                 raise MessageTooLarge(task_id, new.record.size, most)
-            ready = Ready(request.terms.of(new), message, destination, policy)
+            ready = Ready(request.entry(new), message, destination, policy)
             if request.take is not None:
                 request.take(ready)
             else:
@@ -167,37 +167,58 @@ class Sender:
         Raises:
             DelayQError: why it was not scheduled.
         """
-        properties = dict(message.properties)
-        asked = {name: properties.pop(name) for name in message.properties if _is_own(name)}
+        asked = {name: value for name, value in message.properties.items() if _is_own(name)}
         request = requested(self._services, asked, None, _task_of(message))
         if request is None:
             raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
-        receipts: list[Receipt] = []
-        request = replace(
-            request,
-            take=lambda ready: receipts.append(write_one(self._services, ready)),
-            terms=replace(request.terms, conflict=request.terms.conflict or "keep"),
-        )
-        for name in _OF_THE_WAY:
-            properties.pop(name, None)
-        headers = _with_once(asked.get(ONCE), {**message.headers, "eta": None})
-        exchange = message.delivery_info.get("exchange") or ""
-        routing_key = message.delivery_info["routing_key"]
-        queue = None if exchange else self._services.app.amqp.queues.get(routing_key)
+        terms = replace(request.terms, conflict=request.terms.conflict or "keep")
+        words = {name: asked[name] for name in LASTING if name in asked}
+        ready = self.entry_of(message, replace(request, terms=terms), headers=words)
+        return write_one(self._services, ready)
+
+    def entry_of(
+        self,
+        message: Message,
+        request: Request,
+        *,
+        queue: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> Ready:
+        """The entry of a message that a broker delivered; nothing is written.
+
+        Args:
+            message: Of protocol 2, whose body has no eta.
+            request: What is asked for.
+            queue: Where it is to go, past every exchange; by default, to where it was sent.
+            headers: More of them.
+
+        Raises:
+            DelayQError: it cannot be scheduled.
+        """
+        found: list[Ready] = []
+        properties = {
+            name: value
+            for name, value in message.properties.items()
+            if not _is_own(name) and name not in _OF_THE_WAY
+        }
+        all_headers = {**_foreign(message.headers), **(headers or {}), "eta": None}
+        exchange = "" if queue else message.delivery_info.get("exchange") or ""
+        routing_key = queue or message.delivery_info["routing_key"]
+        declared = None if exchange else self._services.app.amqp.queues.get(routing_key)
         task_id = checked_id(properties["correlation_id"])
-        self._intercepting(request, task_id, _ONCE, None).publish(
+        self._intercepting(replace(request, take=found.append), task_id, _ONCE, None).publish(
             message.body,
             exchange=exchange,
             routing_key=routing_key,
-            declare=[queue] if queue is not None else [],
+            declare=[declared] if declared is not None else [],
             content_type=message.content_type,
             content_encoding=message.content_encoding,
             # A message that was received is not compressed any more.
-            compression=headers.pop("compression", None),
-            headers=headers,
+            compression=all_headers.pop("compression", None),
+            headers=all_headers,
             **properties,
         )
-        return receipts[0]
+        return found[0]
 
     def _is_left(self, message: Any, options: dict[str, Any]) -> bool:
         """Whether a captured message is so large that it is left to Celery.
@@ -258,7 +279,7 @@ def asks_for_a_time(message: Message) -> bool:
 
     No process that has a ``DelayQ`` sends one; one without lets it pass, as a property.
     """
-    return any(_is_own(name) and name != ONCE for name in message.properties)
+    return any(_is_own(name) and name not in LASTING for name in message.properties)
 
 
 def _is_own(name: str) -> bool:
@@ -296,12 +317,13 @@ def _task_of(message: Message) -> str:
     return name
 
 
-def _with_once(once: Any, headers: dict[str, Any] | None) -> Any:
-    """*headers*, and what a call says of second copies; it outlives a retry, as headers do."""
-    return {**(headers or {}), ONCE: once} if isinstance(once, bool) else headers
+def _with_words(options: Mapping[str, Any], headers: dict[str, Any] | None) -> Any:
+    """*headers*, and what a call says that outlives a retry, as headers do."""
+    words = {name: options[name] for name in LASTING if isinstance(options.get(name), bool)}
+    return {**(headers or {}), **words} if words else headers
 
 
-def _foreign(headers: dict[str, Any] | None) -> dict[str, Any] | None:
+def _foreign(headers: Any) -> Any:
     # A retry copies the headers of the message it came from; ours speak of that one only.
     if not headers:
         return headers

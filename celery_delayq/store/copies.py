@@ -1,11 +1,17 @@
-"""Which copy of a relayed task was at a worker first.
+"""Which copy of a relayed task was at a worker first, and which message was taken.
 
     hand-over, attempt 1 ----> worker    marked: 1
     the same, attempt 2 -----> worker    1 was first: a second copy
     the same, attempt 1 -----> worker    1 was first: the broker delivers it again
 
-A mark is known for as long as a generation lasts, at least: an hour and a lease, in which a pause
-of more than a minute does not count; or a million marks, which take some 80 MB. There are two.
+And which message became an entry of the store, so that it does so once, however often it comes:
+
+    adopted, put off --------> store     marked, by the script that writes the entry
+    the same once more ------> worker    it was taken: nothing is left to do
+
+A mark is known for as long as a generation lasts, at least: an hour, and a lease or the broker's
+visibility time-out, in which a pause of more than a minute does not count; or a million marks,
+which take some 80 MB. There are two.
 """
 
 from __future__ import annotations
@@ -13,39 +19,69 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from .keys import shard_of
 from .scripts import Scripts
+from .values import Delivery
 
-KEEP = 3600.0  # seconds that a generation lasts, and a lease besides
+KEEP = 3600.0  # seconds that a generation lasts, and what comes on top
 MOST = 1_000_000  # marks of a generation, whatever its age
 
 
 class Copies:
-    """What a worker asks when it is given a relayed task.
+    """What a worker asks when it is given a message that may be one of several.
 
     Args:
-        shards: The scripts of each shard; a mark is in one of them.
-        lease: Seconds after which a scanner may publish once more what another one holds.
+        shards: The scripts of each shard; a mark is in that of its task.
+        keep: Seconds after which a copy may still come: a lease, or a visibility time-out.
     """
 
-    def __init__(self, shards: Sequence[Scripts], lease: float) -> None:
+    def __init__(self, shards: Sequence[Scripts], keep: float) -> None:
         self._shards = shards
-        self._keep_ms = round((KEEP + lease) * 1000)
+        self._keep_ms = round((KEEP + keep) * 1000)
 
     def first(self, hand_over: tuple[str, ...], attempt: int, until: float) -> int:
         """Which attempt at a hand-over was at a worker first; *attempt*, if none was before.
 
         Args:
-            hand_over: Texts that together name one hand-over of one task.
+            hand_over: Texts that together name one hand-over of one task; the task's id is first.
             attempt: Which attempt at it has arrived.
             until: When to give up, by the monotonic clock.
 
         Raises:
             StoreError: it is not known.
         """
-        # Of one size, however long an id is.
-        mark = hashlib.sha256(repr(hand_over).encode()).digest()[:16]
-        scripts = self._shards[int.from_bytes(mark[:4], "big") % len(self._shards)]
+        return self._arrive(hand_over, attempt, until)
+
+    def delivery(self, message: tuple[str, ...], *, again: bool) -> Delivery:
+        """A message that is to become an entry; see :class:`Delivery`.
+
+        Args:
+            message: Texts that together name it; the task's id is first.
+            again: Whether it may have been delivered before.
+        """
+        return Delivery(_mark(("taken", *message)), again, self._keep_ms, MOST)
+
+    def is_taken(self, message: tuple[str, ...], until: float) -> bool:
+        """Whether a message became an entry when it was delivered before.
+
+        Raises:
+            StoreError: it is not known.
+        """
+        return self._arrive(message, 0, until, "taken") == 0
+
+    def _arrive(self, texts: tuple[str, ...], attempt: int, until: float, *kind: str) -> int:
+        scripts = self._shards[shard_of(texts[0], len(self._shards))]
         first: int = scripts.call(
-            "arrive", until=until, mark=mark, attempt=attempt, keep_ms=self._keep_ms, most=MOST
+            "arrive",
+            until=until,
+            mark=_mark((*kind, *texts)),
+            attempt=attempt,
+            keep_ms=self._keep_ms,
+            most=MOST,
         )
         return first
+
+
+def _mark(texts: tuple[str, ...]) -> bytes:
+    # Of one size, however long an id is.
+    return hashlib.sha256(repr(texts).encode()).digest()[:16]

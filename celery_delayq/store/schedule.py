@@ -8,7 +8,14 @@ from urllib.parse import unquote_to_bytes
 
 from .. import clock
 from ..clock import MAX_DUE_MS, When, from_ms
-from ..errors import AlreadyScheduled, DelayQError, InFlight, InvalidDueTime, StoreUnavailable
+from ..errors import (
+    AlreadyScheduled,
+    AlreadyTaken,
+    DelayQError,
+    InFlight,
+    InvalidDueTime,
+    StoreUnavailable,
+)
 from .calls import Calls
 from .outcome import Outcome
 from .values import Cancelled, NewEntry, Receipt
@@ -17,7 +24,8 @@ SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
 MAX_BYTES = 1_000_000  # of what is in the way of one step's entries
 
 # What ``schedule.lua`` answers where it wrote nothing.
-_CONFLICT, _LATE, _IN_FLIGHT, _AGAIN = b"-1", b"-2", b"-3", b"-4"
+_CONFLICT, _LATE, _IN_FLIGHT, _AGAIN, _TAKEN = b"-1", b"-2", b"-3", b"-4", b"-5"
+_IN_THE_WAY = {_IN_FLIGHT: InFlight, _TAKEN: AlreadyTaken}
 
 Answer = Union[Receipt, DelayQError]
 
@@ -76,6 +84,7 @@ class Scheduler:
             supersede=int(supersede),
             owes=owes,
             max_bytes=MAX_BYTES,
+            deliveries=_deliveries(new),
             entries=_arguments(new, known),
         )
         if len(self._templates) < SENT_AT_MOST:
@@ -98,6 +107,15 @@ def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
     return flat
 
 
+def _deliveries(new: Sequence[NewEntry]) -> bytes:
+    """The messages that the entries were; of all of them, or of none."""
+    if new[0].delivery is None:
+        return b""
+    found = [one.delivery for one in new if one.delivery is not None]
+    marks = (one.mark + (b"?" if one.again else b"!") for one in found)
+    return b"%d %d " % (found[0].keep_ms, found[0].most) + b"".join(marks)
+
+
 def _owed(flat: Sequence[bytes]) -> Iterator[Cancelled]:
     for task_id, how, when, message, why in zip(*[iter(flat)] * 5, strict=True):
         outcome = Outcome.UNCERTAIN if how == b"u" else Outcome.DONE
@@ -114,8 +132,8 @@ def _read(word: bytes, new: NewEntry, owed: dict[str, Cancelled]) -> Answer | No
         return None
     if status == _CONFLICT:
         return AlreadyScheduled(new.task_id, *ids)
-    if status == _IN_FLIGHT:
-        return InFlight(new.task_id)
+    if status in _IN_THE_WAY:
+        return _IN_THE_WAY[status](new.task_id)
     if status == _LATE:
         return too_late(new.when)
     if status.startswith(b"k"):

@@ -26,8 +26,8 @@ _KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
-    "record", "history", "extras", "message", "writing", "call", "left", "due", "claims", "entry",
-    "late", "lanes", "pace", "conflict", "targets",
+    "record", "history", "extras", "message", "writing", "marks", "call", "left", "due", "claims",
+    "entry", "late", "lanes", "pace", "conflict", "targets",
 )  # fmt: skip
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)

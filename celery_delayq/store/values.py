@@ -111,17 +111,34 @@ class Pause:
 
 
 @dataclass(frozen=True)
+class Delivery:
+    """A message that a broker delivered, and that becomes an entry.
+
+    ``mark``: 16 bytes that name it, however often it is delivered.
+    ``again``: whether it may have been delivered before: then it becomes one once only.
+    ``keep_ms``, ``most``: for how long its mark is known, and among how many.
+    """
+
+    mark: bytes
+    again: bool
+    keep_ms: int
+    most: int
+
+
+@dataclass(frozen=True)
 class NewEntry:
     """An entry to be scheduled.
 
     ``conflict``: what becomes of it where an entry has its id, or waits under its key; empty: it is
     refused. See ``schedule.lua``.
+    ``delivery``: the message that it was, if a broker has delivered it.
     """
 
     task_id: str
     when: When
     record: NewRecord
     conflict: str = ""
+    delivery: Delivery | None = None
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ def schedule(
         supersede=int(supersede),
         owes=0,
         max_bytes=MAX_BYTES,
+        deliveries="",
         entries=_arguments(new, ()),
     )
 

@@ -42,6 +42,7 @@ def scheduled(
         supersede=0,
         owes=owes,
         max_bytes=MAX_BYTES,
+        deliveries="",
         entries=_arguments(new, ()),
     )
 

@@ -24,6 +24,8 @@ KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when o
 KEYS[22]  outbox_messages  HASH  id -> what is owed for it
 KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
 KEYS[24]  history          LIST  what happened last, see prelude/history.lua
+KEYS[25]  arrived          HASH  mark -> 0, of a message that became an entry; see prelude/marks.lua
+KEYS[26]  arrived_old      HASH  the generation before
 
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
@@ -33,7 +35,10 @@ ARGV[5]  supersede    1: the caller is this very task, running: an entry that ma
 ARGV[6]  owes         REVOKED is to be stored: 0, for none; 1, for what is replaced; 2, also for what gives way
                       to what is kept, as its id has been given out
 ARGV[7]  max_bytes    look at nothing more after so many bytes of what is in the way, > 0
-ARGV[8...] entries    of each entry, one after the other:
+ARGV[8]  deliveries   empty; or, where the entries were messages that a broker delivered: how many ms a generation of
+                      marks lasts, how many it has at most, blanks behind both, and of each entry its mark, 16 bytes,
+                      and ? (it is nothing new if it is marked already) or ! (it is new in any case)
+ARGV[9...] entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `ms` counts from
          ms           unix time, or milliseconds from now, >= 0
@@ -50,16 +55,18 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.l
          all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
          the first request {id, c or u, when (us), message, why, ...} of whom REVOKED is to be stored for. The text has a
          word of each entry: its due time; or, where it is not written: -1, the id is scheduled already; -2,
-         due past `latest`; -3, an entry of its id is leased; -4, ask again; k and a due time, that one stays.
-         Behind it, each after a colon, the ids of who has the key (-1), was replaced, or stays (k).
+         due past `latest`; -3, an entry of its id is leased; -4, ask again; -5, its message became an entry before; k
+         and a due time, that one stays. Behind it, each after a colon, the ids of who has the key (-1), was replaced,
+         or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place, a key has one entry that waits; a repeated operation changes nothing
 ]]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local latest, supersede = tonumber(ARGV[4]), ARGV[5] == '1'
-local owes, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
-local CONFLICT, LATE, AGAIN = '-1', '-2', '-4'
-local FIRST, FIELDS = 8, 7 -- of an entry
+local owes, max_bytes, deliveries = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
+local keep_ms, most_marks, messages = string.match(deliveries, '^(%d+) (%d+) (.*)$')
+local CONFLICT, LATE, AGAIN, TAKEN = '-1', '-2', '-4', '-5'
+local FIRST, FIELDS = 9, 7 -- of an entry
 local count = (#ARGV - FIRST + 1) / FIELDS
 
 local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
@@ -88,6 +95,7 @@ for at = FIRST, #ARGV, FIELDS do
   has_extras = has_extras or string.byte(ARGV[at + 4]) % EXTRAS > 0 or ARGV[at + 6] ~= ''
 end
 -- A single plain entry reads these before it writes; the second of many, after the first has written.
+if messages then check_types({}, {arrived, arrived_old}) end
 if supersede or count > 1 or leftovers then check_types({leased, dead}, {}) end
 if has_extras then
   check_types({leased, dead, refused, parked, tags, outbox}, {holders, tombstones, outbox_messages, fences})
@@ -104,6 +112,7 @@ local step = {
 local sharing = {} -- name of a template -> uses that are counted, and not made yet
 local earliest = math.huge -- due time of what was written
 local seq -- last insertion number used
+local marks = {} -- of messages that became entries
 
 -- Count a use of a template before it is made, and with the first those of all that may follow: a
 -- script that Redis stops half-way must not leave too low a count.
@@ -123,10 +132,20 @@ local function next_order(size)
   return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
 end
 
+-- The mark of the message that an entry was, and whether it became one before.
+local function delivered(at)
+  if not messages then return nil, false end
+  local first = (at - FIRST) / FIELDS * 17 + 1
+  local mark = sub(messages, first, first + 15)
+  return mark, sub(messages, first + 16, first + 16) == '?' and marked(arrived, arrived_old, mark) == 0
+end
+
 local function schedule(at)
   local id, mode, ms, destination, body, conflict =
     ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 6]
   if step.bytes >= max_bytes then return AGAIN end
+  local mark, is_taken = delivered(at)
+  if is_taken then return TAKEN end
   local when = mode == 'after' and rounded_up + ms or tonumber(ms)
   if when > latest then return LATE end
 
@@ -182,6 +201,7 @@ local function schedule(at)
   if holder then displace(step, holder, new) end
   if past.kept then past.note('s', now, past.told_of(padded(text) .. sub(body, 2, 13), id, key)) end
   earliest = math.min(earliest, when)
+  if mark then marks[#marks + 1], marks[#marks + 2] = mark, 0 end
   return text .. (holder and quoted(holder.id) or '')
 end
 
@@ -196,6 +216,8 @@ end
 for name, unused in pairs(sharing) do
   if unused > 0 then drop_template(templates, template_uses, name, unused) end
 end
+-- After the entries: a script that Redis stops half-way has forgotten none of the messages.
+if #marks > 0 then set_marks(arrived, arrived_old, now, tonumber(keep_ms), tonumber(most_marks), marks) end
 if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
 past.write(history)
 -- Nothing was written, so nothing is refused for want of memory.
