@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import bootsteps
 
-from . import contract, control, signals
+from . import contract, control, listening
 from .delayq import DelayQ, scanner_of
 from .registry import find
 
@@ -33,7 +33,7 @@ class ScannerStep(bootsteps.StartStopStep):
         self._scanner: Any = None
         self.enabled = not no_delayq
         if self._services.settings.capture_eta:
-            signals.give_eta()
+            listening.give_eta()
         contract.check()  # with what only a worker has loaded
         control.wrap_panel()
 
