@@ -6,7 +6,7 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, methods, signals
+from . import amqp, control, methods, signals, starting
 from .held import let_results_know
 from .task import combine_with_django
 
@@ -32,6 +32,7 @@ def set_up(app: Celery) -> None:
     combine_with_django(app)
     methods.install()
     signals.listen()
+    starting.listen()
 
 
 def _worker_option() -> Option:
