@@ -6,7 +6,7 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, methods, signals, starting
+from . import amqp, control, listening, methods, starting
 from .held import let_results_know
 from .task import combine_with_django
 
@@ -31,7 +31,7 @@ def set_up(app: Celery) -> None:
     canvas.register(app)
     combine_with_django(app)
     methods.install()
-    signals.listen()
+    listening.listen()
     starting.listen()
 
 
