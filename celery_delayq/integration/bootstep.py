@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import bootsteps
 
-from . import contract, control, signals
+from . import contract, control, putoff, signals
 from .delayq import DelayQ, scanner_of
 from .registry import find
 
@@ -36,6 +36,8 @@ class ScannerStep(bootsteps.StartStopStep):
             signals.give_eta()
         contract.check()  # with what only a worker has loaded
         control.wrap_panel()
+        # Before the pool forks. A task whose class has an `on_bound` of its own is met here.
+        putoff.let_all_put_off(worker.app.tasks.values())
 
     def start(self, _worker: Any) -> None:
         self._scanner = scanner_of(self._services)
