@@ -1,7 +1,7 @@
 """`Defer` without a worker: eagerly, in a direct call, and which tasks it is caught around."""
 
 import pickle
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery import Celery, Task
@@ -214,7 +214,8 @@ def test_a_wrong_time_is_refused_where_it_is_written(given):
 
 
 @pytest.mark.parametrize(
-    "defer", [Defer(5), Defer(after=timedelta(1)), Defer(at=datetime(2030, 1, 1))]
+    "defer",
+    [Defer(5), Defer(after=timedelta(1)), Defer(at=datetime(2030, 1, 1, tzinfo=timezone.utc))],
 )
 def test_it_travels_between_processes(defer):
     assert pickle.loads(pickle.dumps(defer)).args == defer.args
