@@ -6,7 +6,7 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, listening, methods, starting
+from . import amqp, control, listening, methods, putoff, starting
 from .held import let_results_know
 from .task import combine_with_django
 
@@ -31,6 +31,8 @@ def set_up(app: Celery) -> None:
     canvas.register(app)
     combine_with_django(app)
     methods.install()
+    putoff.install()
+    putoff.let_all_put_off([*app._tasks.values()])
     listening.listen()
     starting.listen()
 
