@@ -13,7 +13,7 @@ from celery_delayq import errors
 from celery_delayq.settings import SETTINGS, Setting
 from celery_delayq.store.keys import KEYS
 from celery_delayq.store.scripts import load
-from tests.readme.document import PACKAGE, README, Document
+from tests.readme.document import PACKAGE, Document
 
 Row = tuple[str, ...]
 
@@ -42,7 +42,7 @@ class Table:
 
 def tables() -> tuple[Table, ...]:
     return (
-        Table(README, ("Setting", "Default", "Allowed", "What it says"), _settings()),
+        Table(PACKAGE, ("Setting", "Default", "Allowed", "What it says"), _settings()),
         Table(PACKAGE, ("key", "type", "content"), _keys()),
         Table(PACKAGE, ("script", "what it does"), _scripts()),
         Table(PACKAGE, ("error", "is also", "what it means"), _errors()),
