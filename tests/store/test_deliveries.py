@@ -183,7 +183,7 @@ def test_a_foreign_key_in_its_place_is_an_error_and_nothing_is_written(store, ma
     store.raw.set(store.keys[name], "x")
     before = store.snapshot()
 
-    with pytest.raises(StoreError, match="WRONGTYPE|another type"):
+    with pytest.raises(StoreError, match="WRONGTYPE"):
         take(store, entry_of(marks, "a", again=again))
 
     assert store.snapshot() == before
