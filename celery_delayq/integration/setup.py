@@ -11,7 +11,7 @@ from .held import let_results_know
 from .task import combine_with_django
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
-ADOPTING_STEP = "celery_delayq.integration.adoption:AdoptingStep"
+ADOPTING_STEP = "celery_delayq.integration.adopting.worker:AdoptingStep"
 GUARDING_STEP = "celery_delayq.integration.guard:GuardingStep"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
