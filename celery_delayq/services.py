@@ -237,7 +237,14 @@ class _Configured:
             settings.shards,
             settings.history,
             settings.history_repeats,
+            self._app_name,
         )
+
+    @property
+    def _app_name(self) -> str:
+        # An app without a name, or of a module that was run, may be any.
+        name = self._app.main or ""
+        return "" if name == "__main__" else name
 
     @cached_property
     def entries(self) -> ShardedEntries:

@@ -24,6 +24,7 @@ from .link import Link
 from .outbox import Mark, Outbox
 from .relay import Relay
 from .scanner import Scanner
+from .start import Start
 
 __all__ = ["Scanner", "hand_over", "new_relays", "new_scanner"]
 
@@ -41,6 +42,7 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
         lease=settings.lease,
         hooks=services.hooks,
         outbox=None if mark is None else Outbox(services.engines(), mark),
+        start=Start.of(services, [relay.engine for relay in relays]),
     )
 
 

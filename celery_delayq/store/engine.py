@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 
 from .. import clock
 from ..errors import StoreUnavailable
-from .alone import evicting_policy
+from .alone import dangers
 from .calls import Member, Membership
 from .entries import settle
 from .outcome import Outcome
+from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
 from .scripts import Scripts
 from .values import Cancelled, Claimed, LeasedEntry, Seen
@@ -65,9 +66,27 @@ class Engine:
         self._beat_again = 0.0
         self._claims = itertools.count(1)
 
-    def evicting_policy(self) -> str | None:
-        """By what policy Redis deletes what waits when its memory is full, if it does so."""
-        return evicting_policy(self._scripts.connection)
+    def join(self) -> None:
+        """Become known to the store, if that is still to be done.
+
+        Raises:
+            StoreDiffers: this process would use the store in another way than the others.
+        """
+        if not self._joined:
+            self._member.join(step="hand_over")
+            self._joined = True
+
+    def dangers(self) -> list[str]:
+        """How the store's Redis may lose what waits, a sentence each."""
+        return dangers(self._scripts.connection)
+
+    def counts(self) -> Counts:
+        """All counts of the shard."""
+        return counts_in(self._scripts)
+
+    def pauses(self) -> list[Pause]:
+        """What is paused in the shard, or comes back."""
+        return pauses_in(self._scripts)
 
     def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: bool = False) -> Seen:
         """Hand over one batch of what is bound for lists in the store's own Redis.
@@ -81,9 +100,7 @@ class Engine:
         Raises:
             StoreDiffers: this process would use the store in another way than the others.
         """
-        if not self._joined:
-            self._member.join(step="hand_over")
-            self._joined = True
+        self.join()
         asked = clock.monotonic()
         beats = asked >= self._beat_again
         now_us, *seen = self._scripts.call(

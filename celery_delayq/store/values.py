@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -55,59 +55,6 @@ class Entry:
     since_ms: int | None = None
     record: Record = field(default=NO_RECORD, repr=False, compare=False)
     cursor: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many entries are in which state; the next due time; how many scanners are alive.
-
-    ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
-    and wait for their next try, which are overdue. ``paused`` fell due while they were.
-    """
-
-    scheduled: int
-    in_flight: int
-    dead: int
-    scanners: int
-    overdue: int
-    paused: int
-    refused: int
-    next_due_ms: int | None
-    now_ms: int
-
-
-@dataclass(frozen=True)
-class Pause:
-    """What is paused: a queue, a task, or neither, which is everything.
-
-    Attributes:
-        queue: The queue that is paused, or ``None``.
-        task: The name of the task that is paused, or ``None``.
-        since: When it was.
-        late: Whether it counts as lateness for entries with a late policy.
-        parked: How many entries fell due meanwhile, and are still here.
-        resumed: Whether they are coming back.
-        rate: How many of them come back a second at most; ``None``: as fast as it goes.
-    """
-
-    queue: str | None
-    task: str | None
-    since: datetime
-    late: bool
-    parked: int
-    resumed: bool
-    rate: float | None
-
-    def and_of(self, other: Pause) -> Pause:
-        """The same of two shards: it comes back where both do."""
-        rates = [one.rate for one in (self, other) if one.rate is not None]
-        return replace(
-            self,
-            since=min(self.since, other.since),
-            parked=self.parked + other.parked,
-            resumed=self.resumed and other.resumed,
-            rate=sum(rates) if rates else None,
-        )
 
 
 @dataclass(frozen=True)

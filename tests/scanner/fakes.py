@@ -76,9 +76,6 @@ class FakeEngine:
         self.has_timer = True
         self.on_move = lambda: None
 
-    def evicting_policy(self) -> None:
-        """Nothing is evicted."""
-
     def hand_over(self, *, asleep, relay_in, tells) -> Seen:
         self._world.say("hand_over")
         self.asked.append((asleep, relay_in))
