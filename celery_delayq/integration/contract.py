@@ -169,6 +169,14 @@ _OWN = (
         "a running task knows which message it was",
         mentions("properties", "delivery_info"),
     ),
+    Leaning(
+        "celery.app.control:Control.inspect",
+        "workers are asked for their store",
+        is_cached_property,
+    ),
+    Leaning(
+        "celery.app.control:Inspect._request", "workers are asked for their store", takes("command")
+    ),
     Leaning("celery.worker.control:scheduled", "workers show what waits", takes("state")),
     Leaning(
         "celery.worker.consumer.consumer:Consumer.update_strategies",

@@ -17,6 +17,7 @@ from ..store import Outcome
 from . import inspecting
 from .registry import find, services_of
 from .remembered import now, remembered_here
+from .remote import RemoteMixin
 
 logger = logger_of(__name__)
 
@@ -25,7 +26,7 @@ logger = logger_of(__name__)
 LATELY_MS = 60_000
 
 
-class RevokingMixin:
+class RevokingMixin(RemoteMixin):
     """What a ``Control`` class needs to reach what waits; serves ``AsyncResult.revoke`` too."""
 
     app: Any
@@ -58,6 +59,8 @@ def wrap_panel() -> None:
     """Let a worker's commands ``revoke`` and ``scheduled`` ask the store as well; wraps once."""
     # Here, not above: only a worker has these modules loaded already.
     from celery.worker.control import Panel
+
+    from . import panel  # noqa: F401 - which makes its commands known
 
     for name, wrap in _WRAPS.items():
         plain = Panel.data[name]

@@ -50,6 +50,11 @@ LEANS_ON = (
         mentions("alt", "_init_params", "_initial_params"),
     ),
     Leaning("kombu:Connection._init_params", "where a broker is", mentions("transport_cls")),
+    Leaning(
+        "kombu.serialization:registry",
+        "a body of protocol 1 is serialised as it was",
+        has("type_to_name"),
+    ),
     Leaning("kombu:Queue.as_dict", "a relay declares queues", takes("recurse=")),
     Leaning(
         "celery.app.base:Celery.send_task",
