@@ -103,7 +103,7 @@ _OWN = (
     Leaning(
         "celery.app.task:Task.signature_from_request",
         "a task that is put off stays the same",
-        takes("request", "add_to_parent="),
+        takes("request", "argsrepr="),
     ),
     Leaning("celery.app.task:Context.called_directly", "only a running task is put off"),
     Leaning(
