@@ -5,6 +5,7 @@
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
+    releasing release ---------------+
     running   scan ------------------+
     bench     bench ----------------------> bench
 
@@ -18,7 +19,7 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from . import bench, changing, checking, editing, listing, pausing, reading, running
+from . import bench, changing, checking, editing, listing, pausing, reading, releasing, running
 
 
 @click.group(name="delayq")
@@ -29,7 +30,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 
 # Whatever command one of these files defines.
-for _module in (listing, reading, checking, changing, editing, pausing, running, bench):
+for _module in (listing, reading, checking, changing, editing, pausing, releasing, running, bench):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)
