@@ -85,4 +85,5 @@ class _Releasing:
             stay = "task stays" if count.dead == 1 else "tasks stay"
             self._meant.warn(f"{count.dead} dead {stay}: retry or remove them")
         if count.unreadable:
-            self._meant.warn(f"{counted(count.unreadable)} cannot be read, and stay")
+            stay = "stays" if count.unreadable == 1 else "stay"
+            self._meant.warn(f"{counted(count.unreadable)} cannot be read, and {stay}")

@@ -41,8 +41,9 @@ Keeps    an entry is not due before its message says until when it is to wait
 ]]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local filter, max_bytes = filter_of(ARGV[4]), tonumber(ARGV[5])
+local EACH = 3 -- of the parts
 local targets, seen, bodies = {}, {}, {}
-for at = 6, #ARGV, 3 do
+for at = 6, #ARGV, EACH do
   targets[#targets + 1], seen[#seen + 1], bodies[#bodies + 1] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
 end
 
@@ -91,7 +92,9 @@ local function release(entry, body)
   if entry.failed then redis.call('HDEL', errors, id) end
 end
 
--- Nothing is rolled back: what may not be written to comes before the first write.
+-- Nothing is rolled back: what may not be written to comes before the first write. So does a step that changes
+-- nothing, to find out whether it is allowed: what has its new message has to go now.
+redis.call('ZADD', due, 'XX', 0, '')
 check_types({due, relay, refused, parked, tags}, {templates, template_uses, holders, errors})
 local words, goes = {}, false
 for at, one in ipairs(looked) do
