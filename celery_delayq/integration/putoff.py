@@ -142,7 +142,7 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     own = identity_of(request.id, request, request.properties or {})
     delivery = services.copies.delivery(own, again=True) if own else None
     _take_back_state(task, request)
-    signature = task.signature_from_request(request, **_also_kept(request), add_to_parent=False)
+    signature = task.signature_from_request(request, **_also_kept(request))
     try:
         _, receipt = schedule_call(
             services, signature.apply_async, when, given_out=True, delivery=delivery

@@ -26,8 +26,8 @@ def identity_of(task_id: Any, headers: Any, properties: Any) -> tuple[str, str] 
     # a tag; what came without either was sent by a process without a DelayQ.
     own = (
         headers.get(HAND_OVER_HEADER)
-        or properties.get(MESSAGE_ID)
         or properties.get("delivery_tag")
+        or properties.get(MESSAGE_ID)
     )
     # Anybody may have written these.
     return (task_id, own) if isinstance(task_id, str) and isinstance(own, str) else None
