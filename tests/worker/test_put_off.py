@@ -112,6 +112,14 @@ def test_a_member_of_a_group_is_put_off(project):
     assert result.get(timeout=20) == [2, 8]
 
 
+def test_so_is_a_message_of_protocol_1(make_project, start_worker):
+    project = make_project(task_protocol=1)
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    result = project.tasks["later"].delay(0.1)
+    assert result.get(timeout=20) == 2
+    assert [run["retries"] for run in project.runs(result)] == [0, 0]
+
+
 def test_a_base_can_put_its_tasks_off(project):
     result = project.tasks["later_locking"].delay(1)
     assert result.get(timeout=20) == [1, 0]
@@ -243,7 +251,7 @@ def test_with_the_store_away_it_fails_and_an_automatic_retry_tries_again(
         failing = project.tasks["later"].delay()
         with pytest.raises(Exception, match="schedule failed"):
             failing.get(timeout=20)
-        assert told(project, failing) == ["on_failure", "task_failure"]
+        eventually(lambda: told(project, failing) == ["on_failure", "task_failure"])
         retried = project.tasks["later_hungry"].delay()
         runs = project.wait_runs(retried, 2)
         proxy.accept()
