@@ -148,12 +148,22 @@ _OWN = (
     Leaning(
         "celery.worker.control:Panel.data",
         "workers cancel what waits, and show it",
-        has("revoke", "scheduled", "dump_schedule"),
+        has("revoke", "revoke_by_stamped_headers", "scheduled", "dump_schedule"),
     ),
     Leaning(
         "celery.worker.control:revoke",
         "workers cancel what waits",
         takes("state", "task_id", "delayq_told="),
+    ),
+    Leaning(
+        "celery.worker.control:revoke_by_stamped_headers",
+        "workers cancel what waits",
+        takes("state", "headers"),
+    ),
+    Leaning(
+        "celery.app.control:Control.revoke_by_stamped_headers",
+        "workers are told that what waits is cancelled",
+        takes("headers", "delayq_told="),
     ),
     Leaning("celery.worker.state:revoked", "revoked ids can be used again", has("add", "discard")),
     Leaning("celery.worker.state:requests", "revoked ids can be used again", has("get")),

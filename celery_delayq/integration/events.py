@@ -135,8 +135,8 @@ def _sent(app: Celery, new: NewEntry, due_ms: int) -> Fields:
     known = {"root_id": said.get("root_id"), "parent_id": said.get("parent_id")}
     if "task" not in said:  # protocol 1, which knows neither
         said, known = body_of(envelope, app.conf.accept_content) or {}, {}
-        for name in ("args", "kwargs"):
-            said[f"{name}repr"] = saferepr(said.get(name))
+        said["argsrepr"] = saferepr(tuple(said.get("args") or ()))
+        said["kwargsrepr"] = saferepr(said.get("kwargs"))
     info = envelope["properties"]["delivery_info"]
     return {
         "uuid": new.task_id,
