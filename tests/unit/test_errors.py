@@ -27,6 +27,7 @@ from celery_delayq.errors import (
     NotADueTime,
     NotATask,
     NotScheduled,
+    PutOffTooOften,
     StoreDiffers,
     StoreError,
     StoreFull,
@@ -106,6 +107,14 @@ SENTENCES = [
             "reference to the data, or raise the setting"
         ),
         (DelayQError, ValueError),
+    ),
+    (
+        PutOffTooOften("tasks.a", 100),
+        (
+            "task 'tasks.a' was put off 100 times in a row; it runs eagerly, where no time passes: "
+            "let what it waits for be there"
+        ),
+        (DelayQError,),
     ),
     (
         UnreadableRecord("a", "no record"),
