@@ -101,6 +101,14 @@ SENTENCES = [
         (DelayQError,),
     ),
     (
+        PutOffTooOften("shop.remind", 100),
+        (
+            "task 'shop.remind' was put off 100 times in a row; it runs eagerly, where no time "
+            "passes: let what it waits for be there"
+        ),
+        (DelayQError,),
+    ),
+    (
         MessageTooLarge("a", 1_000_001, 1_000_000),
         (
             "the message of task 'a' has 1000001 bytes; delayq_max_message is 1000000; pass a "
