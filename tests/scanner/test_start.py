@@ -121,6 +121,16 @@ def test_a_store_that_is_away_is_said_at_once_and_the_rest_when_it_is_back(
         assert [one for one in said()[1] if one != KEEPS_NOTHING] == [warning]
 
 
+def test_one_whose_store_is_silent_is_not_waited_for(house, said, redis_server):
+    with Proxy(redis_server.port) as proxy:
+        proxy.stall()
+        scanner = house(f"redis://127.0.0.1:{proxy.port}/0").start()
+        scanner.wait_for_look(0.1)
+        assert said() == ([], [])
+        proxy.resume()
+        eventually(lambda: said()[0])
+
+
 def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said, caplog):
     made = house()
     made.client.hset(each("meta")[0], mapping={"schema": "999", "shards": len(each("meta"))})
@@ -131,11 +141,12 @@ def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said,
     assert "the store has layout '999', this process '1'; " in caplog.text
 
 
-def test_one_that_is_refused_later_is_not_refused_its_start(house):
-    made = house()
+def test_one_that_is_refused_later_was_not_refused_its_start(house, caplog):
+    made = house(delayq_safety_interval=0.1)
     scanner = made.start_asleep()
     made.client.flushall()
     made.client.hset(each("meta")[0], mapping={"schema": "999", "shards": len(each("meta"))})
+    eventually(lambda: "the store has layout '999'" in caplog.text)
     scanner.wait_for_look(10)
 
 
