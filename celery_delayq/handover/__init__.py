@@ -17,7 +17,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ..errors import BrokerDown, StoreError, StoreUnavailable
-from ..services import Hooks, Services
+from ..hooks import Hooks
+from ..services import Services
 from .dead import report
 from .link import Link
 from .outbox import Mark, Outbox
@@ -97,7 +98,7 @@ def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
         pass
     went, more = 0, True
     while more:
-        seen = engine.hand_over()
+        seen = engine.hand_over(tells=hooks.hears_handed_over())
         report(hooks, seen)
         went, more = went + seen.handed_over, seen.is_past(seen.due) or seen.is_past(seen.back)
     more = seen.is_past(seen.relay)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 
 from .. import clock
 from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
+from ..hooks import Hooks
 from ..logs import logger_of
-from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
 from .backoff import Backoff
 from .dead import report
@@ -48,7 +48,7 @@ class Scanner:
         wakeup: Listens for all of them.
         safety_interval: Seconds after which it looks although nothing woke it.
         lease: Seconds for which a claim holds.
-        hooks: Who is told of what becomes dead.
+        hooks: Who is told of what becomes of tasks.
         outbox: Stores ``REVOKED`` beside it.
         start: Says what it found when it has looked for the first time.
     """
@@ -142,7 +142,7 @@ class Scanner:
             # Redis refused, and said why: who reads the log needs no traceback of it.
             logger.error("%s; next try in %.1f s", error, seconds)
         else:
-            logger.exception("a pass failed; the scanner goes on")
+            logger.error("a pass failed; the scanner goes on", exc_info=error)
 
     def _look_first(self) -> None:
         if self._start is not None:
@@ -176,7 +176,9 @@ class Scanner:
         # With jitter, or all scanners of a deployment look at the same moment.
         asleep = self._safety_interval * random.uniform(0.8, 1.0)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
-        seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in)
+        seen = shard.engine.hand_over(
+            asleep=asleep, relay_in=relay_in, tells=self._hooks.hears_handed_over()
+        )
         report(self._hooks, seen)
         self._look_for_owed(len(seen.skipped))
         more = seen.is_past(seen.due) or seen.is_past(seen.back)

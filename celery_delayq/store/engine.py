@@ -88,13 +88,14 @@ class Engine:
         """What is paused in the shard, or comes back."""
         return pauses_in(self._scripts)
 
-    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0) -> Seen:
+    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: bool = False) -> Seen:
         """Hand over one batch of what is bound for lists in the store's own Redis.
 
         Args:
             asleep: For how many seconds the caller sleeps at most, before it asks again. With 0 it
                 promises nothing: other scanners are told of what is scheduled.
             relay_in: In how many seconds it will look at what goes through the broker, if not now.
+            tells: Whether the ids of what is handed over are wanted.
 
         Raises:
             StoreDiffers: this process would use the store in another way than the others.
@@ -114,12 +115,13 @@ class Engine:
             relay_ms=math.ceil(relay_in * 1000),
             catch_up=self._catch_up,
             owes=self._owes,
+            tells=int(tells),
         )
         if not seen:
             # The store was emptied, or another Redis took over.
             self._joined = False
-            return self.hand_over(asleep=asleep, relay_in=relay_in)
-        handed_over, *heads, has_timer, dead, refused, skipped = seen
+            return self.hand_over(asleep=asleep, relay_in=relay_in, tells=tells)
+        handed_over, *heads, has_timer, dead, refused, skipped, lists = seen
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
@@ -141,6 +143,7 @@ class Engine:
                 for reason, count in zip(refused[::2], refused[1::2], strict=True)
             ],
             _pairs(skipped),
+            [task_id.decode(errors="replace") for ids in lists for task_id in ids],
         )
 
     def claim(self, limit: int) -> Claimed:

@@ -87,7 +87,7 @@ class Entries:
     def cancel(self, who: Target) -> tuple[Outcome, bytes | None]:
         """Remove an entry that has not left; returns its message where it was removed."""
         outcome, cancelled = self.cancel_owing(who, owes=False)
-        return outcome, None if cancelled is None else cancelled.message
+        return outcome, cancelled.message or None if cancelled else None
 
     def cancel_owing(
         self, who: Target, *, owes: bool = True, tells: bool = True, remove: bool = False

@@ -90,7 +90,10 @@ class NewEntry:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """A task that will not run: its message, when that was settled (us in digits), and why."""
+    """A task that will not run: when that was settled (us in digits), its message, and why.
+
+    ``when``, ``message``: empty where they were not wanted, or the message cannot be read.
+    """
 
     task_id: str
     outcome: Outcome
@@ -106,7 +109,7 @@ class Change:
     ``outcome``: ``None`` where a selection does not mean it any more, or there is an ``error``.
     ``task_id``: empty where a key was given, and nothing was done.
     ``due_ms``: its new due time, where it was moved.
-    ``cancelled``: what there is to tell, where it was removed.
+    ``cancelled``: what there is to tell; only where it was removed.
     """
 
     outcome: Outcome | None
@@ -139,6 +142,7 @@ class Seen:
     ``dead``: (task id, reason) of each that became a dead letter.
     ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
     ``skipped``: (task id, why) of each that was too late to leave.
+    ``ids``: of what was handed over, if they were wanted.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -153,6 +157,7 @@ class Seen:
     read_at: float
     refused: list[tuple[str, int]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
 
     def seconds_until(self, head: int | None) -> float | None:
         """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
