@@ -5,6 +5,7 @@
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
+    releasing release ---------------+
     running   scan ------------------+
     bench     bench ----------------------> bench
 
@@ -20,7 +21,7 @@ from celery.bin.base import handle_preload_options
 
 # A command line asks workers for their commands, so it has to know of them.
 from ..integration import panel as panel
-from . import bench, changing, checking, editing, listing, pausing, reading, running
+from . import bench, changing, checking, editing, listing, pausing, reading, releasing, running
 
 
 @click.group(name="delayq")
@@ -31,7 +32,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 
 # Whatever command one of these files defines.
-for _module in (listing, reading, checking, changing, editing, pausing, running, bench):
+for _module in (listing, reading, checking, changing, editing, pausing, releasing, running, bench):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)
