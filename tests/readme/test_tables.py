@@ -5,7 +5,7 @@ import re
 import pytest
 
 import celery_delayq
-from celery_delayq import Outcome
+from celery_delayq import Outcome, signals
 from celery_delayq.integration import panel
 from celery_delayq.scheduling.options import NAMES
 from celery_delayq.settings import SETTINGS
@@ -87,6 +87,7 @@ def test_what_is_stable_is_all_that_is_public():
     assert stable["importable from `celery_delayq`"] == set(celery_delayq.__all__)
     assert stable["options of `apply_async` and `send_task`"] == OPTIONS
     assert stable["headers of a message"] == HEADERS
+    assert stable["importable from `celery_delayq.signals`"] == set(signals.__all__)
 
 
 def test_every_attribute_of_delayq_is_named(shop):
