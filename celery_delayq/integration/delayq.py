@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 from celery.app.task import Task
 from celery.canvas import Signature
+from celery.result import AsyncResult, GroupResult
 
 from .. import handover
 from ..clock import DelayInput, TimeInput, one_of
@@ -206,5 +207,15 @@ def _signature(given: Signature | Task) -> Signature:
     if isinstance(given, Task):
         return given.s()
     if not isinstance(given, Signature):
-        raise NotATask("signature", given, "a signature, or a task")
+        raise NotATask("signature", given, f"a signature, or a task{_hint(given)}")
     return given
+
+
+def _hint(given: Any) -> str:
+    if isinstance(given, (AsyncResult, GroupResult)):
+        return "; this one is sent already: pass task.s(...), which sends nothing"
+    if isinstance(given, (list, tuple)):
+        return "; of many, one by one, or a group"
+    if isinstance(given, str):
+        return "; by its name it is app.signature(name)"
+    return ", like task.s(...)"
