@@ -19,6 +19,8 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
+# A command line asks workers for their commands, so it has to know of them.
+from ..integration import panel as panel
 from . import bench, changing, checking, editing, listing, pausing, reading, releasing, running
 
 

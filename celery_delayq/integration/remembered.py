@@ -75,6 +75,11 @@ class Remembered:
 
         return received
 
+    def knows(self, task_id: str, message: Any) -> bool:
+        """Whether a message may be meant by a revoke, of its id or of its stamps."""
+        stamped = self._state.revoked_stamps and message.headers.get("stamped_headers")
+        return task_id in self._ids or task_id in self._told or bool(stamped)
+
     def _is_meant(self, services: Services, task_id: str, message: Any) -> bool:
         due_ms = message.headers.get(DUE_HEADER)
         if not isinstance(due_ms, int) or message.headers.get("retries"):

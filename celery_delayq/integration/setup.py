@@ -6,12 +6,12 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, methods, signals
+from . import amqp, control, listening, methods, putoff, starting
 from .held import let_results_know
 from .task import combine_with_django
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
-ADOPTING_STEP = "celery_delayq.integration.adoption:AdoptingStep"
+ADOPTING_STEP = "celery_delayq.integration.adopting.worker:AdoptingStep"
 GUARDING_STEP = "celery_delayq.integration.guard:GuardingStep"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
@@ -31,7 +31,10 @@ def set_up(app: Celery) -> None:
     canvas.register(app)
     combine_with_django(app)
     methods.install()
-    signals.listen()
+    putoff.install()
+    putoff.let_all_put_off([*app._tasks.values()])
+    listening.listen()
+    starting.listen()
 
 
 def _worker_option() -> Option:

@@ -38,6 +38,16 @@ def body_of(envelope: dict[str, Any], accept: Any) -> Any:
         return None
 
 
+def serializer_of(content_type: str) -> str:
+    """The name of the serializer that makes bodies of a type.
+
+    Raises:
+        KeyError: there is none.
+    """
+    name: str = serialization.registry.type_to_name[content_type]
+    return name
+
+
 def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
     """Headers, properties and decoded body of a message that waits."""
     envelope = loads(message)

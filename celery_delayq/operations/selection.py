@@ -182,7 +182,7 @@ class Selection:
         owes = has_backend(self._services.app)
 
         def steps(entries: Entries, targets: list[bytes]) -> Iterator[list[Change]]:
-            tells = self._services.hooks.hears_cancelled()
+            tells = self._services.hooks.hears_messages()
             return entries.changes.cancel(
                 targets, owes=2 * owes, tells=tells, remove=remove, chosen=self._chosen.text
             )
@@ -240,10 +240,11 @@ class Selection:
         hooks = self._services.hooks
         for change in changes:
             tally.changed(change.outcome)
-            if change.cancelled is not None:
-                hooks.cancelled(change.task_id, change.cancelled.message)
             if change.due_ms is not None:
                 hooks.rescheduled(change.task_id, change.due_ms)
+        removed = [one.cancelled for one in changes if one.cancelled is not None]
+        if removed:
+            hooks.cancelled(removed)
         for change in changes:
             # What cannot be read stays as it is, as it would by itself.
             if isinstance(change.error, InvalidDueTime):

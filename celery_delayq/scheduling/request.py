@@ -112,9 +112,10 @@ def requested(
     given = _own_options(options)
     said = {name: given.pop(name) for name in NAMES if name in given}
     known = _task_of(services.app, task)
-    capture = _words(given).get(CAPTURE, getattr(known, CAPTURE, True))
+    # A retry has the words of its call among its headers.
+    words = {**(options.get("headers") or {}), **_words(given)}
     request = _asked_for(services, given) or (
-        _captured(services, eta, bool(said)) if capture else None
+        _captured(services, eta, bool(said)) if wants_capture(known, words) else None
     )
     if request is None:
         if said:
@@ -123,6 +124,16 @@ def requested(
         return None
     terms = terms_of(said, known)
     return request if terms is PLAIN else replace(request, terms=terms)
+
+
+def wants_capture(task: Any, said: Mapping[str, Any]) -> bool:
+    """Whether a task may be held because of its ``eta``.
+
+    Args:
+        task: Whose attribute says what holds where its call says nothing; ``None`` if not known.
+        said: What the call said, among other things.
+    """
+    return said.get(CAPTURE, getattr(task, CAPTURE, True)) is not False
 
 
 def _task_of(app: Celery, name: str) -> Any:

@@ -20,10 +20,12 @@ import celery.app.amqp
 from kombu import Message, Producer
 
 from ..clock import from_ms, utc_now
-from ..errors import InvalidOption, MessageTooLarge
+from ..errors import InvalidOption, InvalidSetting, MessageTooLarge
 from ..logs import logger_of
 from ..message import native_delay
+from ..message.body import serializer_of
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
+from ..message.identity import give_identity
 from ..message.outgoing import (
     InterceptingProducer,
     OutgoingMessage,
@@ -49,6 +51,8 @@ _ONCE = {"max_retries": 0}
 _NOT_OURS = "a name that is none of this store's keys"
 # Properties that speak of the delivery of a message.
 _OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
+# Properties that AMQP has beside the others, and kombu apart from them.
+_APART = ("application_headers", "content_type", "content_encoding")
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 Send = Callable[..., Any]
@@ -118,6 +122,13 @@ class Sender:
         broker = self._services.broker
         return recording_producer(broker.options, broker.transport)
 
+    @cached_property
+    def _is_for_amqp(self) -> bool:
+        try:
+            return self._services.broker.transport == "amqp"
+        except InvalidSetting:  # nothing can be scheduled, but a plain call may go
+            return False
+
     def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
         try:
             request = message.request
@@ -132,6 +143,8 @@ class Sender:
         if request is None:
             message.headers.pop(EXPIRES_HEADER, None)
             note_sent(message.properties["correlation_id"])
+            if self._is_for_amqp:
+                give_identity(message.properties)
             return self._send(producer, name, message, **theirs)
         return self._schedule(request, name, message, theirs)
 
@@ -201,7 +214,7 @@ class Sender:
         """The entry of a message that a broker delivered; nothing is written.
 
         Args:
-            message: Of protocol 2, whose body has no eta.
+            message: The message. What it says of an eta is left out.
             request: What is asked for.
             queue: Where it is to go, past every exchange; by default, to where it was sent.
             headers: More of them.
@@ -213,23 +226,25 @@ class Sender:
         properties = {
             name: value
             for name, value in message.properties.items()
-            if not _is_own(name) and name not in _OF_THE_WAY
+            if not _is_own(name) and name not in (*_OF_THE_WAY, *_APART)
         }
-        all_headers = {**_foreign(message.headers), **(headers or {}), "eta": None}
+        body, content = _without_eta(message)
+        all_headers = {**_foreign(message.headers), **(headers or {})}
+        if "task" in all_headers:
+            all_headers["eta"] = None
         exchange = "" if queue else message.delivery_info.get("exchange") or ""
         routing_key = queue or message.delivery_info["routing_key"]
         declared = None if exchange else self._services.app.amqp.queues.get(routing_key)
         task_id = checked_id(properties["correlation_id"])
         self._intercepting(replace(request, take=found.append), task_id, _ONCE, None).publish(
-            message.body,
+            body,
             exchange=exchange,
             routing_key=routing_key,
             declare=[declared] if declared is not None else [],
-            content_type=message.content_type,
-            content_encoding=message.content_encoding,
             # A message that was received is not compressed any more.
             compression=all_headers.pop("compression", None),
             headers=all_headers,
+            **content,
             **properties,
         )
         return found[0]
@@ -286,6 +301,14 @@ class Sender:
         retry, policy = options.pop("retry", None), options.pop("retry_policy", None)
         wanted = conf.task_publish_retry if retry is None else retry
         return wanted, _known({**conf.task_publish_retry_policy, **(policy or {})})
+
+
+def _without_eta(message: Message) -> tuple[Any, dict[str, Any]]:
+    """The body of a message that was received, and what it is."""
+    if "task" in message.headers:  # where its eta is
+        content = {"content_type": message.content_type}
+        return message.body, {**content, "content_encoding": message.content_encoding}
+    return {**message.payload, "eta": None}, {"serializer": serializer_of(message.content_type)}
 
 
 def asks_for_a_time(message: Message) -> bool:

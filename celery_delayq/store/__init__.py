@@ -22,6 +22,7 @@ from .happened import Happened, What
 from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
 from .keys import Keys
 from .outcome import Outcome
+from .overview import Counts, Pause, lane_in_words, sum_of, union_of
 from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
@@ -31,12 +32,10 @@ from .sharded import ShardedEntries
 from .values import (
     Cancelled,
     Change,
-    Counts,
     Delivery,
     Entry,
     LeasedEntry,
     NewEntry,
-    Pause,
     Receipt,
     Seen,
     State,
@@ -82,9 +81,12 @@ __all__ = [
     "checked_name",
     "label_of",
     "lane_for",
+    "lane_in_words",
     "new_name",
     "refusal_of",
+    "sum_of",
     "target_of",
     "target_of_key",
     "target_of_member",
+    "union_of",
 ]

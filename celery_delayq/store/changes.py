@@ -162,7 +162,7 @@ def _read(who: Target, word: Sequence[bytes]) -> Change | None:
 
 def _cancelled(who: Target, word: Sequence[bytes], told: tuple[bytes, bytes] | None) -> Change:
     outcome, task_id = Outcome(_text(word[0])), _id_of(who, *word[1:])
-    return Change(outcome, task_id, cancelled=Cancelled(task_id, outcome, *told) if told else None)
+    return Change(outcome, task_id, cancelled=Cancelled(task_id, outcome, *(told or (b"", b""))))
 
 
 def _moved(who: Target, word: Sequence[bytes], when: When) -> Change:

@@ -101,6 +101,12 @@ class NewRecord:
         """How many bytes of it are the message's, without the ids and times filled in later."""
         return len(self.body) + len(self.template)
 
+    def message(self, task_id: str, due_ms: int) -> bytes:
+        """The message of an entry that is made of this, and due then."""
+        head, when, body = b"1" + self.destination, b"%013d" % due_ms, self.labels + self.body
+        text = b"".join((head, bytes(6), when, b"0" * 16, bytes(7), body))
+        return Record(text, len(head)).message(task_id.encode(), self.template or None)
+
 
 def destination_for(kind: str, place: str) -> bytes:
     """A record's header but for its first byte; *kind* is ``"L"`` (a list's key) or ``"R"``."""

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from celery_delayq import DelayQ
+from celery_delayq import DelayQ, signals
 from celery_delayq.scheduling import bulk
 from celery_delayq.scheduling.request import Request
 from tests.app.network import QUICK, Listener, ReplySwallower
@@ -114,3 +114,10 @@ def through(delayq_app):
     return lambda proxy, **conf: delayq_app(
         f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry_policy=QUICK, **conf
     )
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens_afterwards():
+    yield
+    for name in signals.__all__:
+        getattr(signals, name).receivers.clear()

@@ -9,7 +9,7 @@ import pytest
 from celery import Celery
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.integration.adoption import AdoptingStep
+from celery_delayq.integration.adopting.worker import AdoptingStep
 from tests.app.support import FAR, LONG_AGO, comparable, lists, only_message, to_ms
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)

@@ -10,7 +10,7 @@ from celery.worker.control import Panel, revoke
 
 from celery_delayq import Outcome, clock
 from celery_delayq.integration import control, remembered
-from celery_delayq.integration.adoption import AdoptingStep
+from celery_delayq.integration.adopting.worker import AdoptingStep
 from tests.app.network import Listener
 from tests.app.support import FAR, LONG_AGO, only_message, redis_ms
 

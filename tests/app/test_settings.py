@@ -22,6 +22,7 @@ EXPECTED = {
     "delayq_history": "a whole number of events from 0 to 10000",
     "delayq_history_repeats": "true or false",
     "delayq_catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
+    "delayq_adopt_after": "a number of seconds from 1 to 31536000, or None",
 }
 
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
@@ -39,6 +40,7 @@ WRONG = [
     ("delayq_history", 10_001),
     ("delayq_history_repeats", 0),
     ("delayq_catch_up", 0),
+    ("delayq_adopt_after", 0.5),
 ]
 RIGHT = [
     ("delayq_prefix", "x" * 64),
@@ -53,6 +55,7 @@ RIGHT = [
     ("delayq_history", 10_000),
     ("delayq_history_repeats", False),
     ("delayq_catch_up", 100),
+    ("delayq_adopt_after", 1),
 ]
 
 

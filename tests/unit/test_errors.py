@@ -13,6 +13,7 @@ import celery_delayq
 from celery_delayq import errors
 from celery_delayq.errors import (
     AlreadyScheduled,
+    AlreadyTaken,
     BrokerDown,
     DelayQError,
     InFlight,
@@ -86,6 +87,11 @@ SENTENCES = [
     (
         InFlight("a"),
         "task 'a' is being published this moment; try again shortly",
+        (AlreadyScheduled,),
+    ),
+    (
+        AlreadyTaken("a"),
+        "task 'a' was scheduled when this message was delivered before",
         (AlreadyScheduled,),
     ),
     (

@@ -20,6 +20,7 @@ DEFAULTS = {
     "history": 0,
     "history_repeats": True,
     "catch_up": None,
+    "adopt_after": None,
 }
 EXPECTED = {
     "url": "a redis:// or rediss:// URL",
@@ -36,6 +37,7 @@ EXPECTED = {
     "history": "a whole number of events from 0 to 10000",
     "history_repeats": "true or false",
     "catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
+    "adopt_after": "a number of seconds from 1 to 31536000, or None",
 }
 ACCEPTED = [
     *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
@@ -52,6 +54,7 @@ ACCEPTED = [
     *(("history", number) for number in (0, 1, 10_000)),
     *(("history_repeats", choice) for choice in (True, False)),
     *(("catch_up", number) for number in (None, 0.1, 250, 1_000_000)),
+    *(("adopt_after", number) for number in (None, 1, 60.5, 31_536_000)),
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
@@ -72,6 +75,7 @@ REFUSED = [
     *(("shards", value) for value in (0, 65, -1, 1.5, *NOT_NUMBERS)),
     *(("once", value) for value in (0, 1, None, "true", "no")),
     *(("catch_up", value) for value in (0, 0.09, 1_000_001, -1, *NOT_NUMBERS[1:])),
+    *(("adopt_after", value) for value in (0, 0.999, 31_536_001, -1, *NOT_NUMBERS[1:])),
 ]
 
 

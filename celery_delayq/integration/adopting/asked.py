@@ -8,32 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery import bootsteps
-
-from ..errors import AlreadyScheduled, DelayQError, StoreError
-from ..logs import logger_of
-from ..scheduling.sender import Sender, asks_for_a_time
-from .registry import find
-from .remembered import remembered_here
-from .strategies import Strategy, wrap_strategies
+from ...errors import AlreadyScheduled, DelayQError, StoreError
+from ...logs import logger_of
+from ...scheduling.sender import Sender, asks_for_a_time
+from ..strategies import Strategy
 
 logger = logger_of(__name__)
-
-
-class AdoptingStep(bootsteps.Step):
-    """Lets a worker's consumer look at each message before its task does."""
-
-    def __init__(self, consumer: Any, **_: Any) -> None:
-        services = find(consumer.app)
-        if services is None:
-            return
-        sender = Sender(services, _never)
-        remembered = remembered_here()
-
-        def looked_at(strategy: Strategy) -> Strategy:
-            return adopting(sender, remembered.telling_apart(services, strategy), consumer)
-
-        wrap_strategies(consumer, looked_at, begin=remembered.connected)
 
 
 def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:
@@ -83,5 +63,5 @@ def _id(message: Any) -> Any:
     return message.properties.get("correlation_id")
 
 
-def _never(*_: Any, **__: Any) -> None:
+def never(*_: Any, **__: Any) -> None:
     """What a sender is made with that sends nothing."""

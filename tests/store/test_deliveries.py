@@ -1,0 +1,197 @@
+"""A message that a broker delivered becomes an entry once, however often it is delivered."""
+
+import os
+
+import pytest
+
+from celery_delayq import clock
+from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime, StoreError
+from celery_delayq.store import Copies, NewEntry, copies
+from celery_delayq.store.record import destination_for
+from celery_delayq.store.schedule import MAX_BYTES, _arguments, _deliveries
+from tests.store import requests
+from tests.store.support import FAR_MS, NOW_MS, new_record
+
+GENERATION_MS = 50_000  # of these tests
+
+
+@pytest.fixture(autouse=True)
+def short_generations(monkeypatch):
+    monkeypatch.setattr(copies, "KEEP", GENERATION_MS / 1000 - 30.0)
+
+
+@pytest.fixture
+def marks(store):
+    return Copies([store.scripts], 30.0)
+
+
+def entry_of(marks, task_id, *, again, queue="celery", due_ms=FAR_MS):
+    message = marks.delivery((task_id, queue), again=again)
+    record = new_record(task_id, destination_for("L", "celery"))
+    return NewEntry(task_id, When("at", due_ms), record, delivery=message)
+
+
+def take(store, new):
+    """Schedule one; raises why not."""
+    (answer,) = store.entries.schedule([new])
+    if isinstance(answer, Exception):
+        raise answer
+
+
+def is_taken(marks, task_id, queue="celery"):
+    return marks.is_taken((task_id, queue), clock.monotonic() + 5)
+
+
+def marked(store):
+    """How many marks are in each of the two generations."""
+    return [
+        sum(len(field) == 16 for field in store.raw.hkeys(store.keys[name]))
+        for name in ("arrived", "arrived_old")
+    ]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_it_is_marked_with_its_entry(store, marks, again):
+    assert not is_taken(marks, "a")
+
+    take(store, entry_of(marks, "a", again=again))
+
+    assert is_taken(marks, "a")
+    assert store.places("a") == ["due"]
+    assert marked(store) == [1, 0]
+
+
+def test_what_no_broker_delivered_leaves_no_mark(store):
+    store.schedule("a")
+
+    assert marked(store) == [0, 0]
+
+
+def left(store):
+    store.engine().hand_over()
+
+
+def cancelled(store):
+    store.entries.cancel("a")
+
+
+@pytest.mark.parametrize("since", [len, cancelled, left])
+def test_one_that_is_delivered_again_becomes_no_second_entry(store, marks, since):
+    take(store, entry_of(marks, "a", again=False, due_ms=NOW_MS))
+    since(store) if since is not len else None
+    before = store.snapshot()
+
+    with pytest.raises(AlreadyTaken) as caught:
+        take(store, entry_of(marks, "a", again=True, due_ms=NOW_MS))
+
+    assert caught.value.task_id == "a"
+    assert store.snapshot() == before
+
+
+def test_one_that_is_no_repetition_is_another_message(store, marks):
+    """The same call made twice, by its own id: Celery would run both."""
+    take(store, entry_of(marks, "a", again=False))
+    store.entries.cancel("a")
+
+    take(store, entry_of(marks, "a", again=False))
+
+    assert store.places("a") == ["due"]
+    assert marked(store) == [1, 0]
+
+
+def test_one_of_another_queue_is_another_message(store, marks):
+    take(store, entry_of(marks, "a", again=True))
+    store.entries.cancel("a")
+
+    take(store, entry_of(marks, "a", again=True, queue="other"))
+
+    assert marked(store) == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "error"), [(FAR_MS, AlreadyScheduled), (MAX_DUE_MS + 1, InvalidDueTime)]
+)
+def test_what_is_refused_leaves_no_mark(store, marks, due_ms, error):
+    store.schedule("a", FAR_MS) if error is AlreadyScheduled else None
+
+    with pytest.raises(error):
+        take(store, entry_of(marks, "a", again=False, due_ms=due_ms))
+
+    assert not is_taken(marks, "a")
+    assert marked(store) == [0, 0]
+
+
+def test_each_of_a_batch_has_an_answer_and_a_mark_of_its_own(store, marks):
+    take(store, entry_of(marks, "a", again=False))
+    store.schedule("b", FAR_MS)
+
+    answers = store.entries.schedule(
+        [entry_of(marks, one, again=one == "a") for one in ("a", "b", "c", "d")]
+    )
+
+    assert [type(one).__name__ for one in answers] == [
+        *("AlreadyTaken", "AlreadyScheduled", "Receipt", "Receipt")
+    ]
+    assert [is_taken(marks, one) for one in "abcd"] == [True, False, True, True]
+
+
+def test_a_mark_is_known_until_the_next_generation_ends(store, marks):
+    take(store, entry_of(marks, "a", again=False))
+    store.entries.cancel("a")
+    store.set_ms(NOW_MS + GENERATION_MS)
+    take(store, entry_of(marks, "b", again=False))
+    assert marked(store) == [1, 1]
+    with pytest.raises(AlreadyTaken):
+        take(store, entry_of(marks, "a", again=True))
+
+    store.set_ms(NOW_MS + 2 * GENERATION_MS)
+    take(store, entry_of(marks, "c", again=False))
+
+    assert [is_taken(marks, one) for one in "abc"] == [False, True, True]
+
+
+def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, marks, monkeypatch):
+    monkeypatch.setattr(copies, "MOST", 2)
+
+    for one in "abc":
+        take(store, entry_of(marks, one, again=False))
+
+    assert marked(store) == [1, 2]
+
+
+def test_a_repeated_request_is_told_the_first_one_s_answer(store, marks):
+    new = [entry_of(marks, "a", again=True)]
+    request = requests.request(
+        store,
+        "schedule",
+        latest=MAX_DUE_MS,
+        supersede=0,
+        owes=0,
+        max_bytes=MAX_BYTES,
+        deliveries=_deliveries(new),
+        entries=_arguments(new, ()),
+    )
+
+    assert request.answer() == request.answer() == b"%d" % FAR_MS
+
+
+@pytest.mark.parametrize("name", ["arrived", "arrived_old"])
+@pytest.mark.parametrize("again", [True, False])
+def test_a_foreign_key_in_its_place_is_an_error_and_nothing_is_written(store, marks, name, again):
+    store.entries.join()
+    store.raw.set(store.keys[name], "x")
+    before = store.snapshot()
+
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        take(store, entry_of(marks, "a", again=again))
+
+    assert store.snapshot() == before
+
+
+def test_a_foreign_key_there_is_nobody_else_s_trouble(store):
+    store.raw.set(store.keys["arrived"], os.urandom(4))
+
+    store.schedule("a")
+
+    assert store.places("a") == ["due"]
