@@ -63,9 +63,10 @@ def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker, pro
     assert [len(project.runs(result)) for result in [*results, kept]] == [1] * 7
 
 
-def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, tmp_path, server):
-    project = make_project()
-    result = project.tasks["note"].delay_for(4)
+@pytest.mark.parametrize("adopts", [None, 1.0])
+def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, tmp_path, adopts):
+    project = make_project(delayq_adopt_after=adopts)
+    result = project.tasks["note"].delay_for(6)
     assert project.delayq.select(all=True).release() == 1
     worker = WorkerProcess(
         "tests.worker.tasks", "-P", "solo", env=project.env, log=tmp_path / "worker.log"
@@ -75,8 +76,10 @@ def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, t
 
         [run] = project.wait_runs(result)
 
-        # The package is there: it tells the task when it was due, and holds it no second time.
+        # It tells the task when it was due, and the worker did not take it back into the store:
+        # from there it would come without its eta.
         assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.001)
+        assert datetime.fromisoformat(run["eta"]).timestamp() == run["due"]
         assert len(project.runs(result)) == 1
     finally:
         worker.kill()
