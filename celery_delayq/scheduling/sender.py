@@ -39,7 +39,7 @@ from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, Receipt, checked_id
 from ..store.record import LAST_MS, NewRecord, destination_for
-from .request import AFTER, AT, LASTING, PREFIX, Ready, Request, note_sent, requested
+from .request import AFTER, AT, LASTING, PREFIX, Ready, Request, has_time, note_sent, requested
 from .writing import write_one
 
 logger = logger_of(__name__)
@@ -84,7 +84,8 @@ def decided(
     request = requested(services, options, envelope.get("eta"), args[1])
     if request is not None:
         checked_id(args[0])
-        if not request.captured and not envelope.get("retries"):
+        # A retry has one by itself: its task's default delay.
+        if has_time(options) and not envelope.get("retries"):
             _refuse_second_time(args, options)
         expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
@@ -99,10 +100,7 @@ def decided(
 
 
 def _refuse_second_time(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """Raise InvalidOption where a call has a time of Celery's as well, which would not count.
-
-    A retry has one by itself: its task's default delay.
-    """
+    """Raise InvalidOption where a call has a time of Celery's as well, which would not count."""
     for place, name in ((COUNTDOWN_AT, "countdown"), (ETA_AT, "eta")):
         value = args[place] if len(args) > place else options.get(name)
         if value is not None:

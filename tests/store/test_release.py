@@ -50,6 +50,7 @@ def test_it_is_due_now_with_its_new_message_and_its_key_and_tags(store, put, pay
 
     after = store.entries.find("a")
     assert json.loads(after.message)["body"] == payload
+    assert store.score("due" if put == "schedule" else "relay", "a") == NOW_MS + 7
     assert (after.due_ms, after.created_ms, after.record.is_released) == (
         NOW_MS + 7,
         before.created_ms,
