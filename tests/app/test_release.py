@@ -321,6 +321,7 @@ def test_one_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
     delayq.select(all=True).release()
     hand_over_until_dead(delayq, redis)
     redis.delete("celery")
+    delayq.pause()
 
     assert delayq.retry("a")
     assert delayq.reschedule("a", after=1) is Outcome.HANDED_OVER

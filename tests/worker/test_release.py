@@ -2,12 +2,15 @@
 
 import itertools
 import json
+import sys
+import time
 from datetime import datetime
 
 import pytest
 
+from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
-from tests.support.worker import WorkerProcess
+from tests.support.worker import ROOT, WorkerProcess
 
 DELAYS = (0.2, 2.0, 3.5)
 
@@ -61,6 +64,34 @@ def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker, pro
         assert not run["has_delayq"]
     # The last one was due after all others: none of them comes a second time.
     assert [len(project.runs(result)) for result in [*results, kept]] == [1] * 7
+
+
+def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
+    project = make_project()
+    items = [((number,), {}) for number in range(4000)]
+    bulk = project.delayq.schedule_many(project.tasks["note"], items, after=3600)
+
+    def command(log):
+        line = [sys.executable, "-m", "celery", "-A", "tests.worker.tasks", "delayq"]
+        return ChildProcess(
+            [*line, "release", "--all", "--yes"], log=tmp_path / log, env=project.env, cwd=ROOT
+        )
+
+    first = command("first.log")
+    eventually(lambda: project.delayq.counts().overdue, 30, "some are released")
+    first.kill()
+    begun = project.delayq.counts().overdue + project.queued()
+    assert 0 < begun < 4000
+
+    second = command("second.log")
+    assert second.wait(60) == 0
+    assert not project.delayq.counts().scheduled
+
+    messages = map(json.loads, project.client.lrange(project.queue, 0, -1))
+    headers = [message["headers"] for message in messages]
+    assert sorted(one["id"] for one in headers) == sorted(bulk.ids)
+    ahead = {datetime.fromisoformat(one["eta"]).timestamp() - time.time() for one in headers}
+    assert 3000 < min(ahead) <= max(ahead) <= 3600
 
 
 @pytest.mark.parametrize("adopts", [None, 1.0])
