@@ -12,6 +12,7 @@ can happen to it.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -84,7 +85,8 @@ class RedisTime:
         if self._learned is None:
             return None
         now_us, read_at = self._learned
-        return now_us + int((moment - read_at) * (1 - DRIFT) * 1_000_000)
+        drift = -DRIFT if moment >= read_at else DRIFT
+        return now_us + math.floor((moment - read_at) * (1 + drift) * 1_000_000)
 
 
 class Member:
@@ -231,6 +233,16 @@ class Calls:
                 # The same operation: a copy of the first request may be under way.
                 arguments = {**arguments, **whole()}
             attempt.repeat_after(name, verdict)
+
+    def time_of(self, moment: float, until: float) -> int:
+        """Redis's time in us at a moment of the monotonic clock, or somewhat less; > 0.
+
+        Raises:
+            StoreError: it is not known.
+        """
+        if self._member.time.at(moment) is None:
+            self._member.join(until, "schedule")
+        return max(1, self._member.time.at(moment) or 0)
 
     def _request(
         self, name: str, operation: bytes, until: float, arguments: dict[str, Any]

@@ -62,12 +62,13 @@ class Delivery:
     """A message that a broker delivered, and that becomes an entry.
 
     ``mark``: 16 bytes that name it, however often it is delivered.
-    ``again``: whether it may have been delivered before: then it becomes one once only.
+    ``since``: it was one before, if its mark was set since that moment of the monotonic clock;
+    ``None``: whenever that was set.
     ``keep_ms``, ``most``: for how long its mark is known, and among how many.
     """
 
     mark: bytes
-    again: bool
+    since: float | None
     keep_ms: int
     most: int
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pytest
 
+from celery_delayq import Outcome
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT, WorkerProcess
@@ -96,7 +97,7 @@ def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
 
 @pytest.mark.parametrize("adopts", [None, 1.0])
 def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, tmp_path, adopts):
-    project = make_project(delayq_adopt_after=adopts)
+    project = make_project(delayq_adopt_after=adopts, delayq_history=100)
     result = project.tasks["note"].delay_for(6)
     assert project.delayq.select(all=True).release() == 1
     worker = WorkerProcess(
@@ -107,10 +108,23 @@ def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, t
 
         [run] = project.wait_runs(result)
 
-        # It tells the task when it was due, and the worker did not take it back into the store:
-        # from there it would come without its eta.
         assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.001)
-        assert datetime.fromisoformat(run["eta"]).timestamp() == run["due"]
+        # The worker did not take it back into the store.
+        assert [one.what for one in project.delayq.history()] == ["handed_over", "scheduled"]
         assert len(project.runs(result)) == 1
     finally:
         worker.kill()
+
+
+def test_one_that_a_worker_holds_is_revoked_as_celery_s_own(make_project, plain_worker):
+    project = make_project()
+    revoked, other = (project.tasks["note"].delay_for(delay) for delay in (7.0, 8.0))
+    assert project.delayq.select(all=True).release() == 2
+    project.delayq.hand_over()
+    worker = plain_worker(project)
+    worker.wait_log(f"{other.id}. received")
+
+    assert project.delayq.cancel(revoked, revoke=True) is Outcome.HANDED_OVER
+
+    project.wait_runs(other)
+    assert project.runs(revoked) == []

@@ -231,15 +231,17 @@ class Worker:
 
     # In the thread.
 
-    def _write(self, batch: Sequence[Far], again: bool) -> list[Receipt | DelayQError]:
-        answers = [self._entry(one, again=one.again or again) for one in batch]
+    def _write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
+        answers = [self._entry(one) for one in batch]
         new = [one for one in answers if not isinstance(one, DelayQError)]
         told = iter(write(self._services, new, {"max_retries": 0}) if new else ())
         found = [one if isinstance(one, DelayQError) else next(told) for one in answers]
         return [self._unless_revoked(*both) for both in zip(batch, found, strict=True)]
 
-    def _entry(self, one: Far, *, again: bool) -> NewEntry | DelayQError:
-        delivery = self._services.copies.delivery(one.identity, again=again)
+    def _entry(self, one: Far) -> NewEntry | DelayQError:
+        delivery = self._services.copies.delivery(
+            one.identity, again=one.again or one.is_named, received=one.received
+        )
         try:
             ready: Ready = self._sender.entry_of(
                 one.message, Request(one.when, delivery=delivery), queue=one.queue
