@@ -111,8 +111,10 @@ class DelayQ(Changes, Reads):
             ``EagerResult`` as well, and too late to be cancelled.
 
         Raises:
-            InvalidDueTime: not a time, or past 2255-06-05.
-            InvalidOption: a key, a tag or a policy that is none.
+            InvalidDueTime: not a time, or past 2255-06-05; or a number that is surely the other of
+                the two: a moment before 1980, a delay of more than 31 years.
+            InvalidOption: a key, a tag or a policy that is none; or the signature has a time of
+                Celery's, ``countdown`` or ``eta``.
             AlreadyScheduled: its key, or the id that the signature brings, is that of a task which
                 is scheduled. ``InFlight``, one of these: that task is being published just now.
             kombu.exceptions.OperationalError: Redis cannot be reached.
