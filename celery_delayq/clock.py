@@ -12,10 +12,11 @@ It is also the one place where this process's clocks are read; a test sets them 
 from __future__ import annotations
 
 import math
+import re
 import time
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any, Literal, Union
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from typing import Any, Literal, TypeGuard, Union
 
 from dateutil.parser import isoparse
 
@@ -51,6 +52,16 @@ _TIME = "an aware datetime, Unix time in seconds, or ISO 8601 text, before 2255-
 _DELAY = "a timedelta or a number of seconds that ends before 2255-06-05"
 _NOT_A_TIME = "; a delay goes to delay_for, or after="
 _NOT_A_DELAY = "; a time goes to delay_until, or at="
+_MILLISECONDS = "; milliseconds are divided by 1000"
+_A_DAY = "; a date has no time of day: make it a datetime"
+_ARGUMENTS = "; the time comes first, and the task's arguments behind it"
+
+# Text that is meant as a delay: 60, 5m, +5 min.
+_SPAN = re.compile(r"\+?\d{1,8}(\.\d+)?\s?([smhdw]|$)")
+
+# A number that is a moment before 1980 is meant as a delay, and a delay of 32 years as a moment.
+_EARLIEST = 315_532_800
+_LONGEST = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -74,9 +85,12 @@ def at(value: TimeInput, zone: tzinfo) -> When:
         zone: Time zone of naive values.
 
     Raises:
-        InvalidDueTime: *value* is not finite, not readable, or past 2255-06-05.
+        InvalidDueTime: *value* is not finite, not readable, or past 2255-06-05; or a number that is
+            surely a delay: above 0, and before 1980.
         NotADueTime: *value* is of another type (``bool`` and ``None`` included).
     """
+    if _is_number(value) and 0 < value < _EARLIEST:
+        raise InvalidDueTime(value, _TIME + _NOT_A_TIME)
     return When("at", max(0, _not_too_late(to_ms(value, zone), value, _TIME)), value)
 
 
@@ -84,9 +98,12 @@ def after(value: DelayInput) -> When:
     """A due time relative to now by Redis's clock; a negative delay means "at once".
 
     Raises:
-        InvalidDueTime: *value* is not finite, or ends past 2255-06-05.
+        InvalidDueTime: *value* is not finite, or ends past 2255-06-05; or a number of more than 31
+            years, which is surely a moment.
         NotADueTime: *value* is neither a timedelta nor a number.
     """
+    if _is_number(value) and _LONGEST < value <= MAX_DUE_MS / 1000:
+        raise InvalidDueTime(value, _DELAY + _NOT_A_DELAY)
     return When("after", max(0, _delay_ms(value)), value)
 
 
@@ -95,30 +112,24 @@ def by(value: DelayInput) -> When:
     return When("by", max(-MAX_DUE_MS, _delay_ms(value)), value)
 
 
-def one_of(
-    zone: tzinfo,
-    *,
-    at: TimeInput | None = None,
-    after: DelayInput | None = None,
-    by: DelayInput | None = None,
-) -> When:
+def one_of(zone: tzinfo, **times: Any) -> When:
     """The one due time that was given.
+
+    Args:
+        zone: Time zone of naive values.
+        **times: Those of ``at``, ``after`` and ``by`` that can be given, or ``None``.
 
     Raises:
         InvalidOption: none was given, or more than one.
         InvalidDueTime: as :func:`at`, :func:`after`, :func:`by`.
     """
-    times: dict[str, Any] = {"at": at, "after": after, "by": by}
     given = {name: value for name, value in times.items() if value is not None}
     if len(given) != 1:
-        raise InvalidOption("time", given or None, "exactly one of at, after, by")
+        raise InvalidOption("time", given or None, f"exactly one of {', '.join(times)}")
     ((name, value),) = given.items()
     if name == "at":
-        return _at(value, zone)
-    return _by(value) if name == "by" else _after(value)
-
-
-_at, _after, _by = at, after, by
+        return at(value, zone)
+    return by(value) if name == "by" else after(value)
 
 
 def monotonic() -> float:
@@ -144,6 +155,8 @@ def to_ms(value: TimeInput, zone: tzinfo) -> int:
         return _ceil_ms(_since_epoch(value, zone))
     if isinstance(value, timedelta):
         raise NotADueTime(value, _TIME + _NOT_A_TIME)
+    if isinstance(value, date):
+        raise NotADueTime(value, _TIME + _A_DAY)
     return _seconds_to_ms(value, _TIME)
 
 
@@ -152,11 +165,16 @@ def from_ms(ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=ms)
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _parsed(text: str) -> datetime:
     try:
         parsed: datetime = isoparse(text)
     except (ValueError, OverflowError):
-        raise InvalidDueTime(text, _TIME) from None
+        hint = _NOT_A_TIME if _SPAN.match(text) else ""
+        raise InvalidDueTime(text, _TIME + hint) from None
     return parsed
 
 
@@ -176,7 +194,7 @@ def _since_epoch(value: datetime, zone: tzinfo) -> timedelta:
 
 
 def _delay_ms(value: DelayInput) -> int:
-    if isinstance(value, (datetime, str)):
+    if isinstance(value, datetime) or (isinstance(value, str) and not _SPAN.match(value)):
         raise NotADueTime(value, _DELAY + _NOT_A_DELAY)
     ms = _ceil_ms(value) if isinstance(value, timedelta) else _seconds_to_ms(value, _DELAY)
     return _not_too_late(ms, value, _DELAY)
@@ -191,10 +209,12 @@ def _ceil_ms(span: timedelta) -> int:
 
 def _seconds_to_ms(value: object, expected: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise NotADueTime(value, expected)
+        hint = _ARGUMENTS if isinstance(value, (list, tuple, dict)) else ""
+        raise NotADueTime(value, expected + hint)
     # Infinities are refused as well; the distant past, which has no timedelta, is not.
     if not -math.inf < value <= MAX_DUE_MS / 1000:
-        raise InvalidDueTime(value, expected)
+        hint = _MILLISECONDS if _EARLIEST * 1000 < value <= MAX_DUE_MS else ""
+        raise InvalidDueTime(value, expected + hint)
     if value < -MAX_DUE_MS / 1000:
         return -MAX_DUE_MS
     # Through a timedelta, which rounds to microseconds as datetime.fromtimestamp does: a double has

@@ -15,6 +15,7 @@ from .common import Said, time_of
 from .selecting import Meant, meaning
 
 _RELATIVE = re.compile(r"\+(\d+(?:\.\d+)?)([smhd]?)")
+_BARE = re.compile(r"\d{1,8}(?:\.\d+)?[smhd]?")  # no time since 1980 is written so
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _NOT_DEAD = "task {} is not dead; nothing was changed"
 
@@ -52,6 +53,8 @@ def reschedule(meant: Meant, when: str, only: str | None, if_due: str | None, **
     """
     with Said():
         relative = _RELATIVE.fullmatch(when)
+        if _BARE.fullmatch(when):
+            raise InvalidDueTime(when, f"a time, or from now: +{when}")
         time = {"after": _span(relative)} if relative else {"at": time_of(when)}
     how: dict[str, Any] = {**time, "only": only, "if_due": time_of(if_due)}
     meant.change(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 from celery.app.task import Task
 from celery.canvas import Signature
+from celery.result import AsyncResult, GroupResult
 
 from .. import handover
 from ..clock import DelayInput, TimeInput, one_of
@@ -110,8 +111,10 @@ class DelayQ(Changes, Reads):
             ``EagerResult`` as well, and too late to be cancelled.
 
         Raises:
-            InvalidDueTime: not a time, or past 2255-06-05.
-            InvalidOption: a key, a tag or a policy that is none.
+            InvalidDueTime: not a time, or past 2255-06-05; or a number that is surely the other of
+                the two: a moment before 1980, a delay of more than 31 years.
+            InvalidOption: a key, a tag or a policy that is none; or the signature has a time of
+                Celery's, ``countdown`` or ``eta``.
             AlreadyScheduled: its key, or the id that the signature brings, is that of a task which
                 is scheduled. ``InFlight``, one of these: that task is being published just now.
             kombu.exceptions.OperationalError: Redis cannot be reached.
@@ -206,5 +209,15 @@ def _signature(given: Signature | Task) -> Signature:
     if isinstance(given, Task):
         return given.s()
     if not isinstance(given, Signature):
-        raise NotATask("signature", given, "a signature, or a task")
+        raise NotATask("signature", given, f"a signature, or a task{_hint(given)}")
     return given
+
+
+def _hint(given: Any) -> str:
+    if isinstance(given, (AsyncResult, GroupResult)):
+        return "; this one is sent already: pass task.s(...), which sends nothing"
+    if isinstance(given, (list, tuple)):
+        return "; of many, one by one, or a group"
+    if isinstance(given, str):
+        return "; by its name it is app.signature(name)"
+    return ", like task.s(...)"

@@ -8,26 +8,46 @@ of :class:`DelayQTask`, which type checkers know as well.
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery.app.task import Task
 from celery.canvas import Signature
 
 from .. import clock
 from ..clock import DelayInput, TimeInput
+from ..errors import InvalidOption
+from ..message.canvas import is_canvas
 from .calls import call_signature
 from .registry import services_of
 from .results import ScheduledResult
 from .task import DelayQTask
 
 
-def _signature_delay_until(sig: Signature, when: TimeInput, /) -> ScheduledResult:
-    """Run this signature at *when*; see the method of the same name on tasks."""
+def _signature_delay_until(
+    sig: Signature, when: TimeInput, /, *args: Any, **kwargs: Any
+) -> ScheduledResult:
+    """Run this signature at *when*; see the method of the same name on tasks.
+
+    More arguments are added as ``delay`` does it; to a canvas none can be.
+    """
     services = services_of(sig.app)
-    return call_signature(services, sig, clock.at(when, services.timezone))
+    return call_signature(services, _with(sig, args, kwargs), clock.at(when, services.timezone))
 
 
-def _signature_delay_for(sig: Signature, delay: DelayInput, /) -> ScheduledResult:
-    """Run this signature in *delay*; see the method of the same name on tasks."""
-    return call_signature(services_of(sig.app), sig, clock.after(delay))
+def _signature_delay_for(
+    sig: Signature, delay: DelayInput, /, *args: Any, **kwargs: Any
+) -> ScheduledResult:
+    """Run this signature in *delay*; as ``delay_until``."""
+    return call_signature(services_of(sig.app), _with(sig, args, kwargs), clock.after(delay))
+
+
+def _with(sig: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    if not args and not kwargs:
+        return sig
+    if is_canvas(sig):
+        raise InvalidOption("arguments", (args, kwargs), "none: those of a canvas are its tasks'")
+    added: Signature = sig.clone(args, kwargs)
+    return added
 
 
 def install() -> None:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from celery.app.task import Context
+from celery.app.task import Context, Task
+from celery.result import AsyncResult
 
 from .. import clock
 from ..clock import TimeInput, from_ms
+from ..errors import InvalidOption
 from ..message.headers import DUE_HEADER
 from ..operations import checking, history, pausing, reading
 from ..operations.history import Event
@@ -127,8 +129,17 @@ class Reads:
         """
         return checking.check(self.services)
 
-    def due_of(self, request: Context) -> datetime | None:
-        """When the task of *request* (``self.request`` in a bound task) was due, if scheduled."""
+    def due_of(self, request: Context | Task[..., Any]) -> datetime | None:
+        """When the task of *request* (``self.request`` in a bound task) was due, if scheduled.
+
+        Raises:
+            InvalidOption: it is neither a task's request nor a task that runs.
+        """
+        if isinstance(request, Task):
+            request = request.request
+        if not isinstance(request, Context):
+            hint = "; of a result it is .due" if isinstance(request, AsyncResult) else ""
+            raise InvalidOption("request", request, f"self.request, in a bound task{hint}")
         due_ms = request.get(DUE_HEADER)
         if due_ms is None:
             return None

@@ -65,7 +65,8 @@ class DelayQTask(_Task[P, R_co]):
         seconds; or ISO 8601 text. The past means at once. The other arguments are the task's.
 
         Raises:
-            InvalidDueTime: *when* is not a time, or past 2255-06-05.
+            InvalidDueTime: *when* is not a time, or past 2255-06-05; or a number before 1980, which
+                is surely a delay.
             TypeError: the arguments do not fit the task.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
@@ -77,7 +78,7 @@ class DelayQTask(_Task[P, R_co]):
     ) -> ScheduledResult[R_co]:
         """Run this task, with these arguments, in *delay*: a timedelta, or seconds.
 
-        Raises as ``delay_until``.
+        Raises as ``delay_until``; of a number of more than 31 years, which is surely a moment.
         """
         return call_task(services_of(self.app), self, clock.after(delay), args, kwargs)
 

@@ -117,11 +117,7 @@ class Draft:
         return text
 
     def set_eta(self, moment: datetime) -> None:
-        """Let a worker wait until a moment, as it does for a call of Celery's own.
-
-        An expiry that counts from the due time stays where it is.
-        """
-        self._headers.pop(EXPIRES_HEADER, None)
+        """Let a worker wait until a moment, as it does for a call of Celery's own."""
         (self._body if self.is_v1 else self._headers)["eta"] = moment.isoformat()
         self._has_changed_body |= self.is_v1
 

@@ -27,8 +27,8 @@ def select(
     cursor: str | None = None,
 ) -> Selection:
     """Pick tasks; see :meth:`DelayQ.select`."""
-    given = {one for one in (tag, task, queue, state, after_due, before_due) if one is not None}
-    if not given and everything is not True:
+    picking = (tag, task, queue, state, after_due, before_due)
+    if all(one is None for one in picking) and everything is not True:
         raise InvalidOption("all", everything, "True, where nothing else is given to select by")
     zone = services.timezone
     chosen = Chosen(

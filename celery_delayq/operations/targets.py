@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Union
 from uuid import UUID
 
+from celery.app.task import Task
 from celery.result import AsyncResult, GroupResult
 
 from .. import store
@@ -53,6 +54,13 @@ def id_of(given: Any) -> str:
     elif isinstance(given, UUID):
         given = str(given)
     if not isinstance(given, str):
-        has_id = isinstance(getattr(given, "id", None), str)
-        raise InvalidOption("task_id", given, _EXPECTED + ("; pass its .id" if has_id else ""))
+        raise InvalidOption("task_id", given, _EXPECTED + _hint(given))
     return store.checked_id(given)
+
+
+def _hint(given: Any) -> str:
+    if isinstance(given, Task):
+        return "; all calls of a task are select(task=...)"
+    if isinstance(given, (list, tuple, set, frozenset)):
+        return "; one of them at a time, or select(...)"
+    return "; pass its .id" if isinstance(getattr(given, "id", None), str) else ""

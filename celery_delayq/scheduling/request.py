@@ -167,6 +167,11 @@ def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def has_time(options: Mapping[str, Any]) -> bool:
+    """Whether a call brings a time by an option of this package's."""
+    return not _own_options(options).keys().isdisjoint((AT, AFTER, OPTION))
+
+
 def _words(given: dict[str, Any]) -> dict[str, bool]:
     """Those of the options that travel on, taken out."""
     words = {name: given.pop(name) for name in LASTING if name in given}

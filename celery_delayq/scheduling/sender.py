@@ -39,13 +39,14 @@ from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, Receipt, checked_id
 from ..store.record import LAST_MS, NewRecord, destination_for
-from .request import AFTER, AT, LASTING, PREFIX, Ready, Request, note_sent, requested
+from .request import AFTER, AT, LASTING, PREFIX, Ready, Request, has_time, note_sent, requested
 from .writing import write_one
 
 logger = logger_of(__name__)
 
 SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
-EXPIRES_AT = 8  # place of `expires` among the positional arguments of AMQP.as_task_v1 and _v2
+# Places among the positional arguments of AMQP.as_task_v1 and _v2.
+COUNTDOWN_AT, ETA_AT, EXPIRES_AT = 4, 5, 8
 _ONCE = {"max_retries": 0}
 _NOT_OURS = "a name that is none of this store's keys"
 # Properties that speak of the delivery of a message.
@@ -83,6 +84,9 @@ def decided(
     request = requested(services, options, envelope.get("eta"), args[1])
     if request is not None:
         checked_id(args[0])
+        # A retry has one by itself: its task's default delay.
+        if has_time(options) and not envelope.get("retries"):
+            _refuse_second_time(args, options)
         expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
             envelope["expires"] = _expiry(request.expected_due(), expires).isoformat()
@@ -93,6 +97,14 @@ def decided(
     made: DecidedMessage = DecidedMessage._make(message)
     made.request = request
     return made
+
+
+def _refuse_second_time(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """Raise InvalidOption where a call has a time of Celery's as well, which would not count."""
+    for place, name in ((COUNTDOWN_AT, "countdown"), (ETA_AT, "eta")):
+        value = args[place] if len(args) > place else options.get(name)
+        if value is not None:
+            raise InvalidOption(name, value, "none beside the time that the task is scheduled for")
 
 
 class Sender:

@@ -8,7 +8,7 @@ import pytest
 from celery_delayq import InvalidDueTime
 from celery_delayq.errors import InvalidOption
 from tests.app.bulk import plain_task
-from tests.app.support import FAR, redis_ms
+from tests.app.support import FAR, LONG_AGO, redis_ms
 
 ITEMS = [((number,), {}) for number in range(3)]
 NOON = datetime(2100, 1, 1, 12, tzinfo=timezone.utc)
@@ -89,7 +89,7 @@ def test_a_timedelta_of_an_item_s_own_is_from_now(ahead_of):
     assert ahead_of([((1,), {}, timedelta(hours=1)), ((2,), {}, timedelta(0))]) == [3600, 0]
 
 
-@pytest.mark.parametrize("past", [{"at": 0}, {"after": -5}, {"spread": (0, 1)}], ids=str)
+@pytest.mark.parametrize("past", [{"at": 0}, {"after": -5}, {"spread": (0, LONG_AGO)}], ids=str)
 def test_what_is_past_is_due_at_once(due_of, delayq, redis, past):
     assert max(due_of(**past)) <= math.ceil(redis_ms(redis))
 
@@ -176,7 +176,7 @@ def test_an_item_s_own_time_goes_before_the_spread(due_of):
 
 
 def test_an_item_that_would_be_due_too_late_by_redis_s_clock_is_refused_by_itself(remind, delayq):
-    longest = datetime(2255, 6, 1, tzinfo=timezone.utc).timestamp()
+    longest = datetime(2255, 6, 1, tzinfo=timezone.utc) - datetime(1970, 1, 1, tzinfo=timezone.utc)
 
     bulk = delayq.schedule_many(remind, ITEMS, after=[1, longest, 2])
 

@@ -8,6 +8,7 @@ from celery import chain, group
 from celery.exceptions import Retry
 
 from celery_delayq import AlreadyScheduled, InvalidDueTime
+from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, envelope, lists, only_message, redis_ms, to_ms
 
 UTC = timezone.utc
@@ -113,10 +114,11 @@ def test_nothing_is_captured_unless_asked_for(app, delayq, redis):
     assert json.loads(only_message(redis)[1])["headers"]["eta"] == DUE.isoformat()
 
 
-def test_an_explicit_due_time_wins_over_the_eta(task, capturing):
-    result = task.apply_async((1,), delayq_at=DUE + timedelta(days=1), eta=DUE)
+def test_an_explicit_due_time_beside_the_eta_is_refused(task, capturing):
+    with pytest.raises(InvalidOption, match=r"^eta is "):
+        task.apply_async((1,), delayq_at=DUE + timedelta(days=1), eta=DUE)
 
-    assert capturing.delayq.get(result.id).due == DUE + timedelta(days=1)
+    assert not capturing.delayq.counts().scheduled
 
 
 def retry(task, **options):

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from celery_delayq import InvalidDueTime
-from tests.app.support import FAR, lists, redis_ms, to_ms
+from tests.app.support import FAR, LONG_AGO, lists, redis_ms, to_ms
 
 UTC = timezone.utc
 WHEN = datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)
@@ -50,7 +50,7 @@ def test_an_absolute_time_and_the_equal_delay_give_the_same_entry(add, delayq, r
 
 
 @pytest.mark.parametrize(
-    "when", [0, -5.5, 1, datetime(1999, 1, 1, tzinfo=UTC), datetime(1600, 1, 1, tzinfo=UTC)]
+    "when", [0, -5.5, LONG_AGO, datetime(1999, 1, 1, tzinfo=UTC), datetime(1600, 1, 1, tzinfo=UTC)]
 )
 def test_a_time_in_the_past_goes_to_the_queue_at_once(add, delayq, redis, when):
     result = add.delay_until(when, 1)

@@ -213,5 +213,5 @@ def test_what_grows_on_its_way_is_captured_all_the_same(capturing, delayq):
 
 def test_one_that_is_asked_for_is_refused_whatever_is_captured(capturing, redis):
     with pytest.raises(MessageTooLarge):
-        capturing.apply_async((LARGE,), eta=DUE, delayq_at=FAR)
+        capturing.apply_async((LARGE,), delayq_at=FAR)
     assert redis.keys() == []

@@ -148,17 +148,18 @@ def test_the_task_s_id_may_be_given(add, delayq):
 
 
 def test_no_eta_is_left_in_the_message_or_a_worker_would_hold_it_again(app, add, delayq, redis):
-    add.apply_async((1,), delayq_at=LONG_AGO, countdown=3600)
+    app.conf.delayq_capture_eta = True
+    result = add.apply_async((1,), countdown=3600)
 
+    delayq.run_now(result)
     delayq.hand_over()
 
     assert json.loads(only_message(redis)[1])["headers"]["eta"] is None
 
 
 def test_with_protocol_1_no_eta_is_left_in_the_body(delayq_app, url, redis):
-    app = delayq_app(url, task_protocol=1)
-    app.send_task("add", (1,), delayq_at=LONG_AGO, countdown=3600)
-
+    app = delayq_app(url, task_protocol=1, delayq_capture_eta=True)
+    app.delayq.run_now(app.send_task("add", (1,), countdown=3600))
     app.delayq.hand_over()
 
     with app.connection_for_read() as connection:

@@ -207,7 +207,8 @@ def test_what_is_paused_leaves_as_well(add, delayq, redis, options):
 
 
 def test_a_grace_does_not_end_what_was_held_back_by_a_pause(add, delayq, redis):
-    add.apply_async(task_id="a", delayq_after=0, delayq_late="skip", delayq_grace=3600)
+    due = datetime.now(timezone.utc) - timedelta(minutes=30)
+    add.apply_async(task_id="a", delayq_at=due, delayq_late="skip", delayq_grace=3600)
     delayq.pause()
     delayq.hand_over()
     assert delayq.state("a") is State.PAUSED
@@ -321,6 +322,7 @@ def test_one_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
     delayq.select(all=True).release()
     hand_over_until_dead(delayq, redis)
     redis.delete("celery")
+    delayq.pause()
 
     assert delayq.retry("a")
     assert delayq.reschedule("a", after=1) is Outcome.HANDED_OVER

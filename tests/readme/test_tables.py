@@ -6,6 +6,7 @@ import pytest
 
 import celery_delayq
 from celery_delayq import Outcome, signals
+from celery_delayq.integration import panel
 from celery_delayq.scheduling.options import NAMES
 from celery_delayq.settings import SETTINGS
 from celery_delayq.store.scripts import prelude
@@ -38,7 +39,8 @@ def test_the_readme_is_short():
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=lambda document: document.name)
 def test_every_setting_that_a_readme_names_is_one(document):
     named = set(re.findall(r"\bdelayq_[a-z_]+\b", document.text))
-    assert named <= OPTIONS | HEADERS | {setting.key for setting in SETTINGS}
+    commands = {name for name in vars(panel) if name.startswith("delayq")}
+    assert named <= OPTIONS | HEADERS | commands | {setting.key for setting in SETTINGS}
 
 
 def test_the_outcomes_are_those_that_there_are():

@@ -320,6 +320,25 @@ def _edit(task_id, payload="new", *, share=True, lines=None):
     return take
 
 
+def _release(*ids, payload="new"):
+    """Let entries go, as they are there; with a body of that size."""
+
+    def take(ready):
+        store, parts = ready.store, []
+        for task_id in ids:
+            found = store.entries.find(task_id)
+            if found is None or found.record.is_released:
+                continue
+            where = "celery" if found.record.is_for_list else ROUTE
+            kind = "L" if found.record.is_for_list else "R"
+            new = new_record(task_id, destination_for(kind, where), payload)
+            parts.append((task_id, found.record, found.record.released(new)))
+        if parts:
+            store.entries.changes.release(parts)
+
+    return take
+
+
 def _edit_nothing(ready):
     ready.store.entries.edit("nobody", None, NewRecord(b"", b"", b""))
 
@@ -499,6 +518,14 @@ CASES = [
     Case("edit", "first of a template", _edit("list", lines=OTHER_LINES)),
     Case("edit", "last of a template", _edit("list", share=False), alone("list")),
     Case("edit", "nothing", _edit_nothing),
+    Case("release", "several", _release("list", "waiting", "dead", "parked")),
+    Case("release", "grows", _release("list", "waiting", payload=LARGE)),
+    Case("release", "grows when paused", _release("list", payload=LARGE), parked),
+    Case("release", "grows when refused", _release("list", payload=LARGE), put_off),
+    Case("release", "claimed", _release("claimed")),
+    Case("release", "grows when claimed", _release("claimed", payload=LARGE)),
+    Case("release", "attempted", _release("claimed"), uncertain),
+    Case("release", "last of a template", _release("list"), alone("list")),
     Case("hand_over", "backlog", _hand_over, backlog),
     Case("hand_over", "full", _hand_over, fill_tombstones),
     Case("hand_over", "damaged", _hand_over, spoil("list")),
@@ -517,6 +544,7 @@ CASES = [
             ("cancel", _cancel("list"), "list"),
             ("reschedule", _reschedule("list"), ""),
             ("edit", _edit("list"), ""),
+            ("release", _release("list"), ""),
             ("pause", lambda ready: ready.store.entries.pause(MAIL, "mail"), ""),
             ("resume", lambda ready: ready.store.entries.resume(MAIL), ""),
         )

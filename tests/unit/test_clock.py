@@ -1,6 +1,6 @@
 """Times as people give them: what each means, and what is refused."""
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -179,9 +179,6 @@ def test_an_impossible_time_is_refused_by_value(value):
         Decimal(1),
         Fraction(1),
         1j,
-        [],
-        {},
-        date(2027, 1, 1),
         object,
     ],
     ids=repr,
@@ -210,7 +207,7 @@ def test_an_impossible_delay_is_refused_by_value(relative, value):
 @pytest.mark.parametrize("relative", [after, by])
 @pytest.mark.parametrize(
     "value",
-    [None, True, b"1", 1j, [1], Decimal(1)],
+    [None, True, b"1", 1j, "5", "5m", Decimal(1)],
     ids=repr,
 )
 def test_what_is_no_delay_is_refused_by_type(relative, value):
@@ -228,9 +225,7 @@ def test_a_delay_in_place_of_a_time_is_told_where_it_belongs():
 
 
 @pytest.mark.parametrize("relative", [after, by])
-@pytest.mark.parametrize(
-    "value", ["5", "", "2027-01-01", datetime(2027, 1, 1, tzinfo=UTC)], ids=repr
-)
+@pytest.mark.parametrize("value", ["", "2027-01-01", datetime(2027, 1, 1, tzinfo=UTC)], ids=repr)
 def test_a_time_in_place_of_a_delay_is_told_where_it_belongs(relative, value):
     with pytest.raises(NotADueTime) as caught:
         relative(value)

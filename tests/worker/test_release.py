@@ -2,12 +2,16 @@
 
 import itertools
 import json
+import sys
+import time
 from datetime import datetime
 
 import pytest
 
+from celery_delayq import Outcome
+from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
-from tests.support.worker import WorkerProcess
+from tests.support.worker import ROOT, WorkerProcess
 
 DELAYS = (0.2, 2.0, 3.5)
 
@@ -63,9 +67,38 @@ def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker, pro
     assert [len(project.runs(result)) for result in [*results, kept]] == [1] * 7
 
 
-def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, tmp_path, server):
+def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
     project = make_project()
-    result = project.tasks["note"].delay_for(4)
+    items = [((number,), {}) for number in range(4000)]
+    bulk = project.delayq.schedule_many(project.tasks["note"], items, after=3600)
+
+    def command(log):
+        line = [sys.executable, "-m", "celery", "-A", "tests.worker.tasks", "delayq"]
+        return ChildProcess(
+            [*line, "release", "--all", "--yes"], log=tmp_path / log, env=project.env, cwd=ROOT
+        )
+
+    first = command("first.log")
+    eventually(lambda: project.delayq.counts().overdue, 30, "some are released")
+    first.kill()
+    begun = project.delayq.counts().overdue + project.queued()
+    assert 0 < begun < 4000
+
+    second = command("second.log")
+    assert second.wait(60) == 0
+    assert not project.delayq.counts().scheduled
+
+    messages = map(json.loads, project.client.lrange(project.queue, 0, -1))
+    headers = [message["headers"] for message in messages]
+    assert sorted(one["id"] for one in headers) == sorted(bulk.ids)
+    ahead = {datetime.fromisoformat(one["eta"]).timestamp() - time.time() for one in headers}
+    assert 3000 < min(ahead) <= max(ahead) <= 3600
+
+
+@pytest.mark.parametrize("adopts", [None, 1.0])
+def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, tmp_path, adopts):
+    project = make_project(delayq_adopt_after=adopts, delayq_history=100)
+    result = project.tasks["note"].delay_for(6)
     assert project.delayq.select(all=True).release() == 1
     worker = WorkerProcess(
         "tests.worker.tasks", "-P", "solo", env=project.env, log=tmp_path / "worker.log"
@@ -75,8 +108,23 @@ def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, t
 
         [run] = project.wait_runs(result)
 
-        # The package is there: it tells the task when it was due, and holds it no second time.
         assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.001)
+        # The worker did not take it back into the store.
+        assert [one.what for one in project.delayq.history()] == ["handed_over", "scheduled"]
         assert len(project.runs(result)) == 1
     finally:
         worker.kill()
+
+
+def test_one_that_a_worker_holds_is_revoked_as_celery_s_own(make_project, plain_worker):
+    project = make_project()
+    revoked, other = (project.tasks["note"].delay_for(delay) for delay in (7.0, 8.0))
+    assert project.delayq.select(all=True).release() == 2
+    project.delayq.hand_over()
+    worker = plain_worker(project)
+    worker.wait_log(f"{other.id}. received")
+
+    assert project.delayq.cancel(revoked, revoke=True) is Outcome.HANDED_OVER
+
+    project.wait_runs(other)
+    assert project.runs(revoked) == []

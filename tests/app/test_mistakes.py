@@ -1,0 +1,272 @@
+"""Mistakes that users of Celery make: each is told in one sentence that names the right way."""
+
+from datetime import date, datetime, timedelta, timezone
+
+import pytest
+
+from celery_delayq import DelayQ
+from celery_delayq.errors import DelayQError, InvalidDueTime, InvalidOption, NotADueTime, NotATask
+from tests.app.support import FAR, only_message
+
+MOMENT = datetime(2100, 1, 1, tzinfo=timezone.utc)
+MINUTE = timedelta(minutes=1)
+TIME = "expected an aware datetime, Unix time in seconds, or ISO 8601 text, before 2255-06-05"
+DELAY = "expected a timedelta or a number of seconds that ends before 2255-06-05"
+IS_A_DELAY = f"is not a due time; {TIME}; a delay goes to delay_for, or after="
+IS_A_TIME = f"is not a due time; {DELAY}; a time goes to delay_until, or at="
+ONLY_ONE = "expected none beside the time that the task is scheduled for"
+NAMES = "expected text of 1 to 512 bytes, a UUID, or a result"
+SIGNATURE = "expected a signature, or a task"
+
+# What somebody does, with the task `add`, the DelayQ and a result; the error, and how it ends.
+MISTAKES = {
+    "a delay as a time": (lambda add, *_: add.delay_until(5), InvalidDueTime, f"5 {IS_A_DELAY}"),
+    "a long delay as a time": (
+        lambda add, *_: add.delay_until(86400 * 365.0),
+        InvalidDueTime,
+        f"31536000.0 {IS_A_DELAY}",
+    ),
+    "a timedelta as a time": (
+        lambda add, *_: add.delay_until(MINUTE),
+        NotADueTime,
+        f"{MINUTE!r} {IS_A_DELAY}",
+    ),
+    "text for a delay as a time": (
+        lambda add, *_: add.delay_until("5m"),
+        InvalidDueTime,
+        f"'5m' {IS_A_DELAY}",
+    ),
+    "milliseconds": (
+        lambda add, *_: add.delay_until(FAR * 1000),
+        InvalidDueTime,
+        f"{FAR * 1000} is not a due time; {TIME}; milliseconds are divided by 1000",
+    ),
+    "a date": (
+        lambda add, *_: add.delay_until(date(2100, 1, 1)),
+        NotADueTime,
+        (
+            f"{date(2100, 1, 1)!r} is not a due time; {TIME}; "
+            "a date has no time of day: make it a datetime"
+        ),
+    ),
+    "a time as a delay": (
+        lambda add, *_: add.delay_for(MOMENT),
+        NotADueTime,
+        f"{MOMENT!r} {IS_A_TIME}",
+    ),
+    "Unix time as a delay": (
+        lambda add, *_: add.delay_for(FAR),
+        InvalidDueTime,
+        f"{FAR} {IS_A_TIME}",
+    ),
+    "Unix time in ms as a delay": (
+        lambda add, *_: add.delay_for(FAR * 1000),
+        InvalidDueTime,
+        f"{FAR * 1000} is not a due time; {DELAY}; milliseconds are divided by 1000",
+    ),
+    "text as a delay": (
+        lambda add, *_: add.delay_for("60"),
+        NotADueTime,
+        f"'60' is not a due time; {DELAY}",
+    ),
+    "arguments first": (
+        lambda add, *_: add.delay_for((1, 2), 60),
+        NotADueTime,
+        (
+            f"(1, 2) is not a due time; {DELAY}; "
+            "the time comes first, and the task's arguments behind it"
+        ),
+    ),
+    "a delay for delayq_at": (
+        lambda add, *_: add.apply_async((1,), delayq_at=60),
+        InvalidDueTime,
+        f"60 {IS_A_DELAY}",
+    ),
+    "countdown beside delayq_after": (
+        lambda add, *_: add.apply_async((1,), countdown=5, delayq_after=60),
+        InvalidOption,
+        f"countdown is 5; {ONLY_ONE}",
+    ),
+    "eta beside delayq_at": (
+        lambda add, *_: add.apply_async((1,), eta=MOMENT, delayq_at=FAR),
+        InvalidOption,
+        f"eta is {MOMENT!r}; {ONLY_ONE}",
+    ),
+    "a signature with a countdown": (
+        lambda add, *_: add.s(1).set(countdown=5).delay_for(60),
+        InvalidOption,
+        f"countdown is 5; {ONLY_ONE}",
+    ),
+    "a bulk of a signature with a countdown": (
+        lambda add, delayq, _: delayq.schedule_many(
+            add.s().set(countdown=5), [((1,), {})], after=60
+        ),
+        InvalidOption,
+        f"countdown is 5; {ONLY_ONE}",
+    ),
+    "send_task with both": (
+        lambda _, delayq, __: delayq.app.send_task("add", countdown=5, delayq_after=60),
+        InvalidOption,
+        f"countdown is 5; {ONLY_ONE}",
+    ),
+    "Celery's word with our prefix": (
+        lambda add, *_: add.apply_async((1,), delayq_countdown=60),
+        InvalidOption,
+        "delayq_late and delayq_grace",
+    ),
+    "no time": (
+        lambda add, delayq, _: delayq.schedule(add.s(1)),
+        InvalidOption,
+        "time is None; expected exactly one of at, after",
+    ),
+    "no time for many": (
+        lambda add, delayq, _: delayq.schedule_many(add, [((1,), {})]),
+        InvalidOption,
+        "time is None; expected at, after or spread; or a time in each item",
+    ),
+    "a new time that is a delay": (
+        lambda _, delayq, result: delayq.reschedule(result.id, MINUTE),
+        NotADueTime,
+        f"{MINUTE!r} {IS_A_DELAY}",
+    ),
+    "a new time that is a number": (
+        lambda _add, _delayq, result: result.reschedule(60),
+        InvalidDueTime,
+        f"60 {IS_A_DELAY}",
+    ),
+    "no new time": (
+        lambda _, delayq, result: delayq.reschedule(result),
+        InvalidOption,
+        "time is None; expected exactly one of at, after, by",
+    ),
+    "a call that is sent": (
+        lambda _, delayq, result: delayq.schedule(result, after=60),
+        NotATask,
+        f"{SIGNATURE}; this one is sent already: pass task.s(...), which sends nothing",
+    ),
+    "a method": (
+        lambda add, delayq, _: delayq.schedule(add.delay, after=60),
+        NotATask,
+        f"{SIGNATURE}, like task.s(...)",
+    ),
+    "a task's name": (
+        lambda _, delayq, __: delayq.schedule("add", after=60),
+        NotATask,
+        f"signature is 'add'; {SIGNATURE}; by its name it is app.signature(name)",
+    ),
+    "a list of signatures": (
+        lambda add, delayq, _: delayq.schedule([add.s(1)], after=60),
+        NotATask,
+        f"signature is [add(1)]; {SIGNATURE}; of many, one by one, or a group",
+    ),
+    "a canvas with more arguments": (
+        lambda add, *_: (add.s(1) | add.s(2)).delay_for(60, 5),
+        InvalidOption,
+        "arguments is ((5,), {}); expected none: those of a canvas are its tasks'",
+    ),
+    "cancel of many": (
+        lambda _, delayq, result: delayq.cancel([result]),
+        InvalidOption,
+        f"{NAMES}; one of them at a time, or select(...)",
+    ),
+    "cancel of a task's calls": (
+        lambda add, delayq, _: delayq.cancel(add),
+        InvalidOption,
+        f"{NAMES}; all calls of a task are select(task=...)",
+    ),
+    "cancel of what was listed": (
+        lambda _, delayq, __: delayq.cancel(next(delayq.tasks())),
+        InvalidOption,
+        f"{NAMES}; pass its .id",
+    ),
+    "due_of a result": (
+        lambda _, delayq, result: delayq.due_of(result),
+        InvalidOption,
+        "expected self.request, in a bound task; of a result it is .due",
+    ),
+    "due_of an id": (
+        lambda _, delayq, __: delayq.due_of("a"),
+        InvalidOption,
+        "request is 'a'; expected self.request, in a bound task",
+    ),
+    "several tags": (
+        lambda _, delayq, __: delayq.select(tag=["a"]),
+        InvalidOption,
+        "tag is ['a']; expected text of 1 to 255 bytes, without NUL",
+    ),
+    "nothing selected": (
+        lambda _, delayq, __: delayq.select(),
+        InvalidOption,
+        "all is False; expected True, where nothing else is given to select by",
+    ),
+    "a state of Celery's": (
+        lambda _, delayq, __: delayq.select(state="PENDING"),
+        InvalidOption,
+        "state is 'PENDING'; expected a State, or one of SCHEDULED, PAUSED, IN_FLIGHT, DEAD",
+    ),
+    "from now on": (
+        lambda _, delayq, __: delayq.select(before_due=3600),
+        InvalidDueTime,
+        f"3600 {IS_A_DELAY}",
+    ),
+    "an app's name": (
+        lambda *_: DelayQ("shop"),
+        TypeError,
+        "DelayQ takes a Celery app, DelayQ(app); got 'shop'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_in_one_sentence_before_anything_is_written(add, delayq, redis, name):
+    do, kind, words = MISTAKES[name]
+    result = add.delay_until(FAR, 1)
+    before = redis.dump("{delayq:0}:records"), redis.keys("celery*")
+
+    with pytest.raises(kind) as caught:
+        do(add, delayq, result)
+
+    sentence = str(caught.value)
+    assert sentence.endswith(words)
+    assert "\n" not in sentence
+    assert isinstance(caught.value, DelayQError) or kind is TypeError
+    assert (redis.dump("{delayq:0}:records"), redis.keys("celery*")) == before
+
+
+def test_a_running_task_stands_for_its_request(app, delayq, redis):
+    @app.task(name="t", bind=True)
+    def t(self):
+        return delayq.due_of(self)
+
+    assert t() is None
+    t.push_request(delayq_due=FAR * 1000)
+    assert delayq.due_of(t) == delayq.due_of(t.request) == MOMENT
+
+
+def test_no_delay_and_one_of_years_are_meant_as_they_are(add):
+    assert add.delay_until(0, 1).due.year == 1970
+    years = timedelta(days=40 * 365)
+    assert add.delay_for(years, 1).due > datetime.now(timezone.utc) + timedelta(days=39 * 365)
+    assert add.delay_until(315_532_800, 1).due.year == 1980
+
+
+@pytest.mark.parametrize("method", ["delay_until", "delay_for"])
+def test_a_signature_takes_more_arguments_as_delay_does(add, delayq, redis, method):
+    signature = add.s(y=2)
+    result = getattr(signature, method)(FAR if method == "delay_until" else 3600, 1)
+    task = delayq.get(result)
+    assert (task.args, task.kwargs) == ((1,), {"y": 2})
+    assert signature == add.s(y=2)
+    add.s(y=2).delay(1)
+    assert b"W1sxXSwgeyJ5IjogMn0" in only_message(redis)[1]
+
+
+def test_a_retry_brings_its_countdown_along(app, delayq, redis):
+    @app.task(name="t", bind=True)
+    def t(self):
+        raise self.retry(delayq_after=60)
+
+    t.push_request(id="r", args=(), kwargs={}, retries=0, called_directly=False)
+    with pytest.raises(Exception, match="Retry"):
+        t.run()
+    assert delayq.get("r") is not None

@@ -1,0 +1,163 @@
+"""Release: an entry goes at once with another message, if it is as its caller read it."""
+
+import json
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Chosen, Outcome, changes
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.ids import target_of_member
+from celery_delayq.store.record import destination_for
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
+from tests.store.test_aborted import Case, StoppableStore, stop_at
+from tests.store.test_telling import listen, scanner
+
+__all__ = ["listen", "scanner"]
+
+LARGE = "x" * 5000
+EXTRAS = Extras("key", ("one", "two"), grace_ms=5000)
+
+
+@pytest.fixture
+def stoppable(redis_server, redis_url):
+    made = StoppableStore(redis_server)
+    yield made
+    made.close()
+
+
+both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
+
+
+def part_of(store, task_id, payload="new"):
+    record = store.entries.find(task_id).record
+    place = ("L", "celery") if record.is_for_list else ("R", ROUTE)
+    return task_id, record, record.released(new_record(task_id, destination_for(*place), payload))
+
+
+def release(store, *parts, **options):
+    return [one.outcome for one in store.entries.changes.release(parts, **options)]
+
+
+@both_kinds
+@pytest.mark.parametrize("payload", ["new", LARGE])
+def test_it_is_due_now_with_its_new_message_and_its_key_and_tags(store, put, payload):
+    getattr(store, put)("a", FAR_MS, share=True, extras=EXTRAS)
+    before = store.entries.find("a")
+    store.set_ms(NOW_MS + 7)
+
+    assert release(store, part_of(store, "a", payload)) == [Outcome.DONE]
+
+    after = store.entries.find("a")
+    assert json.loads(after.message)["body"] == payload
+    assert store.score("due" if put == "schedule" else "relay", "a") == NOW_MS + 7
+    assert (after.due_ms, after.created_ms, after.record.is_released) == (
+        NOW_MS + 7,
+        before.created_ms,
+        True,
+    )
+    assert (after.extras.key, after.extras.tags, after.extras.grace_ms) == (
+        "key",
+        ("one", "two"),
+        None,
+    )
+    assert store.entries.reschedule("a", When("at", FAR_MS))[0] is Outcome.HANDED_OVER
+    assert (
+        store.entries.edit(
+            "a",
+            after.record,
+            after.record.with_message(new_record("a", destination_for("L", "celery"), "")),
+        )
+        is Outcome.HANDED_OVER
+    )
+    store.check()
+
+
+@pytest.mark.parametrize("change", ["edit", "reschedule", "anew", "dead"])
+def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
+    store.schedule_relayed("a", NOW_MS, payload="old")
+    part = part_of(store, "a")
+    store.set_ms(NOW_MS + 1)
+    if change == "edit":
+        store.edit("a", "theirs")
+    elif change == "reschedule":
+        store.entries.reschedule("a", When("by", 1))
+    elif change == "dead":
+        engine = store.engine()
+        engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    else:
+        store.entries.cancel("a")
+        store.schedule("a", FAR_MS, payload="anew")
+    before = store.snapshot()
+
+    assert release(store, part) == [Outcome.UNCHANGED]
+
+    assert store.snapshot() == before
+
+
+def test_what_is_leased_or_gone_stays(store):
+    store.schedule("gone")
+    store.schedule_relayed("leased")
+    parts = [part_of(store, one) for one in ("gone", "leased")]
+    store.engine().hand_over()
+    store.engine().claim(1)
+    nobody = ("nobody", *parts[0][1:])
+
+    found = release(store, nobody, *parts)
+    assert found == [Outcome.NOT_FOUND, Outcome.HANDED_OVER, Outcome.IN_FLIGHT]
+    assert store.entries.find("nobody") is None
+
+
+def test_what_a_selection_does_not_mean_any_more_stays(store):
+    tagged = Extras(tags=("x",))
+    for task_id in ("a", "gone", "other", "anew"):
+        store.schedule(task_id, FAR_MS, extras=Extras() if task_id == "other" else tagged)
+    found = [part_of(store, one) for one in ("a", "gone", "other", "anew")]
+    parts = [
+        (target_of_member(seen.seen[:6] + task_id.encode()), seen, new)
+        for task_id, seen, new in found
+    ]
+    store.entries.cancel("gone")
+    store.entries.cancel("anew")
+    store.schedule("anew", FAR_MS, extras=tagged)
+
+    assert release(store, *parts, chosen=Chosen(tag="x").text) == [Outcome.DONE, None, None, None]
+    assert store.entries.find("anew").due_ms == store.entries.find("other").due_ms == FAR_MS
+
+
+def test_what_a_call_did_not_look_at_is_to_be_read_anew(store, monkeypatch):
+    for task_id in ("a", "b"):
+        store.schedule(task_id, FAR_MS)
+    monkeypatch.setattr(changes, "MAX_BYTES", 1)
+    parts = [part_of(store, one) for one in ("a", "b")]
+    assert release(store, *parts) == [Outcome.DONE, Outcome.UNCHANGED]
+    assert release(store, parts[1]) == [Outcome.DONE]
+
+
+@both_kinds
+def test_the_scanner_that_is_up_next_is_told(store, listen, scanner, put):
+    getattr(store, put)("a", FAR_MS)
+    scanner("one")
+    ears = listen("one")
+    release(store, part_of(store, "a"))
+    assert ears.heard() == ["one"]
+
+
+@pytest.mark.parametrize("payload", ["new", LARGE])
+def test_where_redis_stops_it_nothing_leaves_early_as_it_was(stoppable, payload):
+    """Its old message does not tell a worker to wait."""
+    store = stoppable
+    case = Case(
+        "release",
+        "far",
+        lambda ready: release(ready.store, part_of(ready.store, "far", payload)),
+        lambda ready: ready.store.schedule("far", FAR_MS, payload="old", share=True, extras=EXTRAS),
+    )
+    trace = stop_at(store, case, 0, "")[-1]
+    for nth in range(1, len(trace) + 1):
+        for side in ("before", "after"):
+            ready, *_ = stop_at(store, case, nth, side)
+            ready.engine.hand_over()
+            bodies = [json.loads(one)["body"] for one in ready.store.raw.lrange("celery", 0, -1)]
+            assert "old" not in bodies
+            assert bool(ready.store.entries.find("far")) != (payload in bodies)
