@@ -215,6 +215,17 @@ def test_with_the_setting_off_nothing_is_sent_and_nothing_connected(delayq_app, 
     assert telling._events._lines == {}
 
 
+def test_the_setting_can_be_changed_at_any_time(delayq_app, url, watching):
+    app = delayq_app(url)
+    with watching(app) as wait_for:
+        for task_id, is_on in (("a", False), ("b", True), ("c", False), ("d", True)):
+            app.conf.task_send_sent_event = is_on
+            app.send_task("t", task_id=task_id, delayq_at=FAR)
+        app.conf.update(task_send_sent_event=False)
+        app.send_task("t", task_id="e", delayq_at=FAR)
+        assert [event["uuid"] for event in wait_for(2)] == ["b", "d"]
+
+
 # A broker that is away. The store is another Redis than the broker.
 
 
