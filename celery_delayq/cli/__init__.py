@@ -6,6 +6,7 @@
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
     running   scan ------------------+
+    adopting  adopt ----------------------> integration, over the broker's lists
     bench     bench ----------------------> bench
 
 A command that one of these files defines is found by itself. ``common`` has what they share.
@@ -18,7 +19,7 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from . import bench, changing, checking, editing, listing, pausing, reading, running
+from . import adopting, bench, changing, checking, editing, listing, pausing, reading, running
 
 
 @click.group(name="delayq")
@@ -29,7 +30,9 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 
 # Whatever command one of these files defines.
-for _module in (listing, reading, checking, changing, editing, pausing, running, bench):
+for _module in (
+    *(listing, reading, checking, changing, editing, pausing, running, adopting, bench),
+):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)
