@@ -106,8 +106,8 @@ def test_of_two_queues_of_an_exchange_each_gets_its_own_back(
     start_worker(TASKS, "-P", "solo", env=project.env)
     due = datetime.now(timezone.utc) + FAR
     with stranger(project) as app:
-        to = [{**exchange, "routing_key": f"{one}.x"} for one in names]
-        ids = [app.send_task("note", eta=due, **one).id for one in to]
+        app.conf.task_queues = project.conf["task_queues"]
+        ids = [app.send_task("note", eta=due, queue=one).id for one in names]
 
         wait_held(project, ids)
 
