@@ -9,6 +9,7 @@ Stable are the names in ``__all__`` with their documented attributes, the classe
 from .errors import AlreadyScheduled, DelayQError, InvalidDueTime
 from .integration.bootstep import ScannerStep as ScannerStep
 from .integration.delayq import DelayQ
+from .integration.putoff import Defer
 from .integration.results import ScheduledResult
 from .integration.task import DelayQTask
 from .operations.task import ScheduledTask
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 # DelayQ adds it; its name is for an app that lists its steps by hand.
 __all__ = [
     "AlreadyScheduled",
+    "Defer",
     "DelayQ",
     "DelayQError",
     "DelayQTask",

@@ -14,6 +14,7 @@ DelayQError
 │   └── AlreadyTaken
 ├── ItemsRefused
 ├── MessageTooLarge           (ValueError)
+├── PutOffTooOften
 ├── UnreadableRecord
 ├── LibraryChanged
 ├── BrokerDown                (of ``hand_over``; scanners wait, and go on)
@@ -204,6 +205,21 @@ class MessageTooLarge(DelayQError, ValueError):
         return (
             f"the message of task {self.task_id!r} has {self.size} bytes; delayq_max_message is "
             f"{self.most}; pass a reference to the data, or raise the setting"
+        )
+
+
+class PutOffTooOften(DelayQError):
+    """A task that runs eagerly, where no time passes, has put itself off again and again."""
+
+    def __init__(self, task: str, times: int) -> None:
+        super().__init__(task, times)
+        self.task = task
+        self.times = times
+
+    def sentence(self) -> str:
+        return (
+            f"task {self.task!r} was put off {self.times} times in a row; it runs eagerly, where "
+            "no time passes: let what it waits for be there"
         )
 
 

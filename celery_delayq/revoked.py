@@ -5,7 +5,7 @@ Of one that another has replaced, or that gave way to another, just so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,20 +28,26 @@ def has_backend(app: Celery) -> bool:
     return not isinstance(app.backend, DisabledBackend)
 
 
-def tell(services: Services, cancelled: Iterable[Cancelled], *, owed: bool) -> None:
+def tell(
+    services: Services, cancelled: Sequence[Cancelled], *, owed: bool, gave_way: bool = False
+) -> None:
     """Let it be known of tasks that they will not run.
 
     Args:
         services: Of their app.
         cancelled: What the step answered that did it.
         owed: Whether that step has noted that ``REVOKED`` is to be stored.
+        gave_way: Whether they were not scheduled, as others were kept.
     """
+    if not cancelled:
+        return
     for one in cancelled:
-        if owed and mark_revoked(services.app, one):
+        if owed and one.message and mark_revoked(services.app, one):
             # It will not run, whatever comes now; what is not settled, a scanner does once more.
             with suppress(StoreError):
                 services.entries.settle(one)
-        services.hooks.cancelled(one.task_id, one.message)
+    hooks = services.hooks
+    (hooks.gave_way if gave_way else hooks.cancelled)(list(cancelled))
 
 
 def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bool:

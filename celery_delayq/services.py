@@ -10,7 +10,6 @@ This is what is handed down, in place of the app's ``DelayQ``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from datetime import timezone, tzinfo
 from functools import cached_property
 from typing import Any
@@ -19,7 +18,7 @@ from celery import Celery
 from celery.utils import time
 
 from .errors import InvalidSetting
-from .logs import logger_of
+from .hooks import Hooks
 from .message.broker import Broker, store_endpoint
 from .settings import SETTINGS, Settings
 from .store import (
@@ -43,57 +42,6 @@ VISIBILITY_TIMEOUT = 3600.0  # seconds after which kombu delivers again, where n
 _REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adopt_after"
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
 _KEYS = [setting.key for setting in SETTINGS]
-
-Hook = Callable[..., object]
-logger = logger_of(__name__)
-
-
-def _nobody(*_: object) -> None:
-    """What a hook does that nobody has set."""
-
-
-def _always() -> bool:
-    return True
-
-
-def _guarded(hook: Hook) -> Hook:
-    """*hook*, whose exceptions are logged: the step that it is told of is done."""
-
-    def told(*facts: Any) -> None:
-        try:
-            hook(*facts)
-        except Exception:
-            logger.exception("a hook failed; what it was told of is done")
-
-    return hook if hook is _nobody else told
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """Who is told of what happens to tasks; nobody, unless a function is given.
-
-    A hook is called after the step, in the thread that took it. What it raises is logged.
-
-    Attributes:
-        scheduled: With the task id and the due time in ms.
-        rescheduled: The same.
-        cancelled: With the task id and its message.
-        dead: With the task id and the reason.
-        hears_cancelled: Whether ``cancelled`` does anything at present: it costs the message.
-        skipped: The same, of a task that was too late to leave.
-    """
-
-    scheduled: Hook = _nobody
-    rescheduled: Hook = _nobody
-    cancelled: Hook = _nobody
-    dead: Hook = _nobody
-    hears_cancelled: Callable[[], bool] = _always
-    skipped: Hook = _nobody
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            if one.name != "hears_cancelled":
-                object.__setattr__(self, one.name, _guarded(getattr(self, one.name)))
 
 
 class Services:
@@ -303,7 +251,14 @@ class _Configured:
             settings.shards,
             settings.history,
             settings.history_repeats,
+            self._app_name,
         )
+
+    @property
+    def _app_name(self) -> str:
+        # An app without a name, or of a module that was run, may be any.
+        name = self._app.main or ""
+        return "" if name == "__main__" else name
 
     @cached_property
     def entries(self) -> ShardedEntries:

@@ -117,10 +117,11 @@ def _step(scratch: ScratchKeys, progress: Progress, trip: float, act: Act, wante
         own += time.process_time() - computed
         if not dealt:
             raise StoreError("bench", "entries are gone; Redis or somebody else removed them")
-        # Of what goes one by one, only now and then: it takes as long as a call.
-        if dealt > 1 or not calls % 10:
+        done += dealt
+        # Of what goes one by one, only now and then, and in the end: it takes as long as a call.
+        if dealt > 1 or not calls % 10 or done >= wanted:
             scratch.tidy()
-        calls, done = calls + 1, done + dealt
+        calls += 1
         progress(dealt)
     # Of a round trip this process computes a part; and what is left, Redis does.
     link = min(calls * trip, max(0.0, seconds - own))

@@ -5,6 +5,7 @@
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
+    releasing release ---------------+
     running   scan ------------------+
     adopting  adopt ----------------------> integration, over the broker's lists
     bench     bench ----------------------> bench
@@ -19,7 +20,20 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
-from . import adopting, bench, changing, checking, editing, listing, pausing, reading, running
+# A command line asks workers for their commands, so it has to know of them.
+from ..integration import panel as panel
+from . import (
+    adopting,
+    bench,
+    changing,
+    checking,
+    editing,
+    listing,
+    pausing,
+    reading,
+    releasing,
+    running,
+)
 
 
 @click.group(name="delayq")
@@ -31,7 +45,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 # Whatever command one of these files defines.
 for _module in (
-    *(listing, reading, checking, changing, editing, pausing, running, adopting, bench),
+    *(listing, reading, checking, changing, editing, pausing, releasing, adopting, running, bench),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):

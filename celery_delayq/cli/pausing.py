@@ -9,7 +9,7 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
-from ..store import Pause
+from ..store import Pause, lane_in_words
 from .common import Said, delayq_of
 
 
@@ -34,7 +34,7 @@ def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool
     """Pause a queue, a task, or everything."""
     with Said():
         delayq_of(ctx).pause(queue=queue, task=task, late=late)
-    ctx.obj.echo(plain(f"{_named(queue, task)} is paused"))
+    ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is paused"))
 
 
 @click.command(cls=CeleryCommand)
@@ -51,18 +51,12 @@ def resume(
     with Said():
         was_paused = delayq_of(ctx).resume(queue=queue, task=task, rate=rate)
     if not was_paused:
-        raise click.ClickException(plain(f"{_named(queue, task)} is not paused"))
-    ctx.obj.echo(plain(f"{_named(queue, task)} is resumed"))
-
-
-def _named(queue: str | None, task: str | None) -> str:
-    if queue is None and task is None:
-        return "everything"
-    return f"task {task}" if queue is None else f"queue {queue}"
+        raise click.ClickException(plain(f"{lane_in_words(queue, task)} is not paused"))
+    ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is resumed"))
 
 
 def line_of(pause: Pause) -> str:
     """A pause, as ``status`` shows it."""
     rate = "" if pause.rate is None else f" at {pause.rate:g} a second"
     state = f"comes back{rate}" if pause.resumed else f"is paused since {pause.since:%F %T}"
-    return f"{_named(pause.queue, pause.task)} {state}; {pause.parked} due"
+    return f"{pause.what} {state}; {pause.parked} due"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
-from ..clock import from_ms
 from ..logs import plain
 from ..operations.history import Event
-from ..store import Pause
+from ..operations.status import counts_facts, pause_facts
 from .common import Said, aligned, delayq_of, json_option, short
 from .pausing import line_of
 
@@ -27,19 +25,9 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """Show how many tasks wait, and how many scanners are alive."""
     with Said():
         counts, pauses = delayq_of(ctx).counts(), delayq_of(ctx).pauses()
-    due = None if counts.next_due_ms is None else from_ms(counts.next_due_ms)
-    facts = {
-        "scheduled": counts.scheduled,
-        "overdue": counts.overdue,
-        "refused": counts.refused,
-        "paused": counts.paused,
-        "in_flight": counts.in_flight,
-        "dead": counts.dead,
-        "scanners": counts.scanners,
-        "next_due": due and due.isoformat(),
-    }
+    facts = counts_facts(counts)
     if as_json:
-        ctx.obj.echo(json.dumps({**facts, "pauses": [_pause_facts(one) for one in pauses]}))
+        ctx.obj.echo(json.dumps({**facts, "pauses": [pause_facts(one) for one in pauses]}))
         return
     for name, value in facts.items():
         ctx.obj.echo(f"{name.replace('_', ' '):<10} {'-' if value is None else value}")
@@ -88,7 +76,3 @@ def _event_facts(event: Event) -> dict[str, Any]:
         "task": event.task,
         "queue": event.queue,
     }
-
-
-def _pause_facts(pause: Pause) -> dict[str, Any]:
-    return {**asdict(pause), "since": pause.since.isoformat()}

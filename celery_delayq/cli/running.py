@@ -8,6 +8,7 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
+from ..integration import starting
 from .common import Said, delayq_of
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
@@ -29,6 +30,6 @@ def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
     # Blocked and waited for, in all threads: a handler would run in the midst of anything.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    scanner.start()
+    starting.start(scanner)
     signal.sigwait(signals)
     scanner.stop()

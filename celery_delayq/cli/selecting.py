@@ -26,11 +26,11 @@ def _option(*names: str, **given: Any) -> Any:
     return click.option(*names, cls=CeleryOption, help_group=_GROUP, **given)
 
 
+_KEY = click.option(
+    "--key", "keys", multiple=True, cls=CeleryOption, help_group="Tasks",
+    help="Whoever has this unique key; may be given more than once.",
+)  # fmt: skip
 _OPTIONS = (
-    click.option(
-        "--key", "keys", multiple=True, cls=CeleryOption, help_group="Tasks",
-        help="Whoever has this unique key; may be given more than once.",
-    ),
     _option("--tag", help="All that have this tag."),
     _option("--task", help="All of the task of this name."),
     _option("--queue", help="All that were sent with this queue."),
@@ -48,6 +48,12 @@ _OPTIONS = (
 
 def meaning(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options by which it is told who is meant; it gets a :class:`Meant`."""
+    told = meaning_many(command)
+    return click.argument("ids", metavar="[ID]...", nargs=-1)(_KEY(told))
+
+
+def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
+    """The same of a command that takes a selection, and no single tasks."""
 
     @click.pass_context
     @wraps(command)
@@ -56,7 +62,7 @@ def meaning(command: Callable[..., None]) -> Callable[..., None]:
 
     for option in reversed(_OPTIONS):
         told = option(told)
-    return click.argument("ids", metavar="[ID]...", nargs=-1)(told)
+    return told
 
 
 class Meant:
@@ -64,15 +70,17 @@ class Meant:
 
     def __init__(self, ctx: click.Context, given: dict[str, Any]) -> None:
         self._ctx = ctx
-        self._ones = [{"task_id": one} for one in given.pop("ids")]
-        self._ones += [{"key": one} for one in given.pop("keys")]
+        by_id = "ids" in given
+        self._ones = [{"task_id": one} for one in given.pop("ids", ())]
+        self._ones += [{"key": one} for one in given.pop("keys", ())]
         self._dry_run, self._yes = given.pop("dry_run"), given.pop("yes")
         picking = {name: given.pop(name) for name in _PICKING}
         for name in ("after_due", "before_due"):
             picking[name] = time_of(picking[name])
         self._picking = {name: value for name, value in picking.items() if value}
         if bool(self._ones) == bool(self._picking):
-            raise click.UsageError("Name tasks by id or --key, or select some, as by --tag.", ctx)
+            named = "Name tasks by id or --key, or select" if by_id else "Select"
+            raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
         if self._ones and self._dry_run:
             raise click.UsageError("--dry-run is for a selection.", ctx)
 
@@ -112,10 +120,10 @@ class Meant:
             selection = self.delayq.select(**self._picking)
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:
-                self._say(f"{_tasks(would)} would be {done}")
+                self.say(f"{counted(would)} would be {done}")
                 return True
             if would is not None:
-                self._confirm(f"{word} {_tasks(would)}?")
+                self._confirm(f"{word} {counted(would)}?")
             return self._told(done, self._step(done, selection, many))
 
     def _step(self, done: str, selection: Selection, many: Callable[..., Count]) -> Count:
@@ -123,7 +131,7 @@ class Meant:
             return many(selection)
         except DelayQError as error:
             if error.so_far is not None:
-                self._ctx.obj.error(f"{_tasks(error.so_far)} {done} so far")
+                self._ctx.obj.error(f"{counted(error.so_far)} {done} so far")
             raise
 
     def _confirm(self, question: str) -> None:
@@ -132,17 +140,22 @@ class Meant:
         click.confirm(question, abort=True)
 
     def _told(self, done: str, count: Count) -> bool:
-        self._say(f"{_tasks(count)} {done}")
+        self.say(f"{counted(count)} {done}")
         if count.outstanding:
-            self._say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
+            self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
         if count.uncertain:
             self._ctx.obj.error(f"of {count.uncertain} an earlier attempt may have delivered it")
         if count.in_flight:
             self._ctx.obj.error(f"{count.in_flight} being published this moment; try again shortly")
         return not (count.uncertain or count.in_flight)
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Print a line."""
         self._ctx.obj.echo(line)
+
+    def warn(self, line: str) -> None:
+        """Print a line to the stream of errors."""
+        self._ctx.obj.error(line)
 
 
 def change_one(
@@ -172,5 +185,6 @@ def change_one(
     return bool(outcome)
 
 
-def _tasks(count: int | None) -> str:
+def counted(count: int | None) -> str:
+    """So many tasks, in words."""
     return f"{count} task" if count == 1 else f"{count} tasks"

@@ -17,12 +17,14 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ..errors import BrokerDown, StoreError, StoreUnavailable
-from ..services import Hooks, Services
+from ..hooks import Hooks
+from ..services import Services
 from .dead import report
 from .link import Link
 from .outbox import Mark, Outbox
 from .relay import Relay
 from .scanner import Scanner
+from .start import Start
 
 __all__ = ["Scanner", "hand_over", "new_relays", "new_scanner"]
 
@@ -40,6 +42,7 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
         lease=settings.lease,
         hooks=services.hooks,
         outbox=None if mark is None else Outbox(services.engines(), mark),
+        start=Start.of(services, [relay.engine for relay in relays]),
     )
 
 
@@ -95,7 +98,7 @@ def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
         pass
     went, more = 0, True
     while more:
-        seen = engine.hand_over()
+        seen = engine.hand_over(tells=hooks.hears_handed_over())
         report(hooks, seen)
         went, more = went + seen.handed_over, seen.is_past(seen.due) or seen.is_past(seen.back)
     more = seen.is_past(seen.relay)

@@ -1,11 +1,11 @@
-"""Saying what was not handed over: dead letters, lists that refuse, what was too late."""
+"""Saying what was handed over, and what not: dead letters, lists that refuse, what was too late."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..hooks import Hooks
 from ..logs import logger_of
-from ..services import Hooks
 from ..store import Seen
 
 logger = logger_of(__name__)
@@ -26,7 +26,9 @@ def tell_skipped(hooks: Hooks, skipped: Iterable[tuple[str, str]]) -> None:
 
 
 def report(hooks: Hooks, seen: Seen) -> None:
-    """Say what a direct hand-over could not do."""
+    """Say what a direct hand-over did, and could not do."""
+    if seen.ids:
+        hooks.handed_over(seen.ids)
     for reason, count in seen.refused:
         logger.warning("%d tasks were refused by their list, and wait: %s", count, reason)
     tell(hooks, seen.dead)

@@ -26,6 +26,27 @@ FIRST_WINDOW, WINDOW = 100, 1000  # messages on the way at once: at first, at mo
 SLOW = 1.0  # seconds for a window after which the next one is half as large
 
 
+def bounded(connection: Connection, timeout: float, connect_timeout: float) -> Connection:
+    """*connection*, not open yet, with time limits, in seconds, for all that it waits for."""
+    copy = connection.clone(connect_timeout=connect_timeout, heartbeat=0)
+    sockets = {"read_timeout": timeout, "write_timeout": timeout}
+    redis = {"socket_timeout": timeout, "socket_connect_timeout": connect_timeout}
+    options = {
+        # Whoever wants confirms awaits them himself, many at a time.
+        "amqp": {"confirm_publish": False, **sockets},
+        "redis": {**redis, "retry_on_timeout": False},
+    }
+    own = options.get(copy.transport.driver_type, {})
+    copy.transport_options = {**(copy.transport_options or {}), **own}
+    return copy
+
+
+def connect(connection: Connection, timeout: float) -> None:
+    """Open it: each of several hosts once, and no sleep in between; the caller has a back-off."""
+    hosts = len(connection.alt or ()) or 1
+    connection.ensure_connection(max_retries=hosts - 1, timeout=timeout)
+
+
 class Link:
     """One connection to the broker, made when needed, used by one thread.
 
@@ -58,25 +79,11 @@ class Link:
             raise BrokerDown(str(error) or repr(error)) from error
 
     def _open(self) -> OneByOne:
-        connection = self._connect().clone(connect_timeout=CONNECT_TIMEOUT, heartbeat=0)
-        own = self._transport_options().get(connection.transport.driver_type, {})
-        connection.transport_options = {**(connection.transport_options or {}), **own}
-        self._connection = connection
-        # Each of several hosts once. No sleeping in between: the scanner has a back-off.
-        hosts = len(connection.alt or ()) or 1
-        connection.ensure_connection(max_retries=hosts - 1, timeout=CONNECT_TIMEOUT)
-        self._publisher = publisher_for(connection, self._timeout)
+        self._connection = bounded(self._connect(), self._timeout, CONNECT_TIMEOUT)
+        connect(self._connection, CONNECT_TIMEOUT)
+        self._publisher = publisher_for(self._connection, self._timeout)
         self._used = clock.monotonic()
         return self._publisher
-
-    def _transport_options(self) -> dict[str, dict[str, Any]]:
-        sockets = {"read_timeout": self._timeout, "write_timeout": self._timeout}
-        redis = {"socket_timeout": self._timeout, "socket_connect_timeout": CONNECT_TIMEOUT}
-        return {
-            # Confirms are awaited by the publisher, many at a time.
-            "amqp": {"confirm_publish": False, **sockets},
-            "redis": {**redis, "retry_on_timeout": False},
-        }
 
     def publish(
         self, entries: Sequence[LeasedEntry], out_of_time: Callable[[], bool]

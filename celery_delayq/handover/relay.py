@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from .. import clock
 from ..errors import BrokerDown
+from ..hooks import Hooks
 from ..logs import logger_of
-from ..services import Hooks
 from ..store import Engine, LeasedEntry
 from ..store.engine import LONGEST_WAIT, MAX_REFUSALS
 from .dead import tell, tell_skipped
@@ -82,6 +82,8 @@ class Relay:
         sent = [entry for entry, _ in verdicts["sent"]]
         if self.engine.ack(sent) < len(sent):
             logger.warning("a lease ran out before its tasks were acknowledged; some may run twice")
+        if sent and self._hooks.hears_handed_over():
+            self._hooks.handed_over([entry.task_id for entry in sent])
         for entry, verdict in verdicts["unknown"]:
             logger.warning(
                 "task %s: whether it was sent is unknown: %s", entry.task_id, verdict.reason

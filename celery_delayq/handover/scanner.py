@@ -16,14 +16,15 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from .. import clock
-from ..errors import BrokerDown, StoreError, StoreUnavailable
+from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
+from ..hooks import Hooks
 from ..logs import logger_of
-from ..services import Hooks
 from ..store import Engine, Seen, Wakeup
 from .backoff import Backoff
 from .dead import report
 from .outbox import Outbox
 from .relay import Relay
+from .start import Start
 
 logger = logger_of(__name__)
 
@@ -47,7 +48,9 @@ class Scanner:
         wakeup: Listens for all of them.
         safety_interval: Seconds after which it looks although nothing woke it.
         lease: Seconds for which a claim holds.
-        hooks: Who is told of what becomes dead.
+        hooks: Who is told of what becomes of tasks.
+        outbox: Stores ``REVOKED`` beside it.
+        start: Says what it found when it has looked for the first time.
     """
 
     def __init__(
@@ -59,11 +62,13 @@ class Scanner:
         lease: float,
         hooks: Hooks,
         outbox: Outbox | None = None,
+        start: Start | None = None,
     ) -> None:
         self._shards = [_Shard(relay) for relay in relays]
         self._turns = list(self._shards)
         self._name = self._shards[0].engine.name
         self._wakeup = wakeup
+        self._start = start
         self._safety_interval = safety_interval
         self._lease = lease
         self._hooks = hooks
@@ -73,7 +78,8 @@ class Scanner:
         self._relay_backoff = Backoff()
         self._relay_again = 0.0
         self._reachable = True
-        self._warned = False
+        self._looked = threading.Event()
+        self._differs: StoreDiffers | None = None
 
     def start(self) -> None:
         """Run in a thread; returns at once, whether or not Redis can be reached."""
@@ -81,6 +87,16 @@ class Scanner:
         self._thread.start()
         if self._outbox is not None:
             self._outbox.start()
+
+    def wait_for_look(self, timeout: float) -> None:
+        """Wait until it has tried to look for the first time, *timeout* seconds at most.
+
+        Raises:
+            StoreDiffers: it may not use this store. The log says so.
+        """
+        self._looked.wait(timeout)
+        if self._differs is not None:
+            raise self._differs
 
     def stop(self, timeout: float = 10.0) -> None:
         """Claim nothing more, give back what was not published, and end; waits *timeout* s."""
@@ -94,11 +110,10 @@ class Scanner:
 
     def run(self) -> None:
         """Scan until :meth:`stop`. An exception in a pass is logged and does not end it."""
-        logger.info("scanner %s started", self._name)
         backoff = Backoff()
         while not self._stopping.is_set():
             try:
-                self._warn_of_eviction()
+                self._look_first()
                 # Before it looks: what is said from here on, it hears.
                 if self._wakeup.listen():
                     self._look_at(range(len(self._shards)))
@@ -107,26 +122,30 @@ class Scanner:
                 self._reachable = True
             except StoreUnavailable as error:
                 self._reachable = False
+                if self._start is not None:
+                    self._start.away(error)
                 self._pause(backoff.next(), error)
             except StoreError as error:
                 # Redis refused, and said why: who reads the log needs no traceback of it.
                 seconds = backoff.next()
-                logger.error("%s; next try in %.1f s", error, seconds)
+                again = "" if isinstance(error, StoreDiffers) else f"; next try in {seconds:.1f} s"
+                logger.error("%s%s", error, again)
                 self._stopping.wait(seconds)
             except Exception:
                 logger.exception("a pass failed; the scanner goes on")
                 self._stopping.wait(backoff.next())
         self._end()
 
-    def _warn_of_eviction(self) -> None:
-        if not self._warned:
-            policy, self._warned = self._shards[0].engine.evicting_policy(), True
-            if policy:
-                logger.warning(
-                    "the store's Redis deletes what waits when its memory is full, as its "
-                    "maxmemory-policy is %s; set noeviction",
-                    policy,
-                )
+    def _look_first(self) -> None:
+        try:
+            if self._start is not None:
+                self._start.look()
+        except StoreDiffers as error:
+            if not self._looked.is_set():
+                self._differs = error
+            raise
+        finally:
+            self._looked.set()
 
     def _look_at(self, shards: Iterable[int]) -> None:
         for number in shards:
@@ -159,7 +178,9 @@ class Scanner:
         # With jitter, or all scanners of a deployment look at the same moment.
         asleep = self._safety_interval * random.uniform(0.8, 1.0)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
-        seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in)
+        seen = shard.engine.hand_over(
+            asleep=asleep, relay_in=relay_in, tells=self._hooks.hears_handed_over()
+        )
         report(self._hooks, seen)
         self._look_for_owed(len(seen.skipped))
         more = seen.is_past(seen.due) or seen.is_past(seen.back)

@@ -6,9 +6,12 @@ from typing import Any
 
 from celery import bootsteps
 
-from . import contract, control, signals
+from ..logs import logger_of
+from . import contract, control, listening, putoff, starting
 from .delayq import DelayQ, scanner_of
 from .registry import find
+
+logger = logger_of(__name__)
 
 STOP_TIMEOUT = 10.0  # seconds: one publish under way may last as long
 
@@ -25,21 +28,30 @@ class ScannerStep(bootsteps.StartStopStep):
     label = "DelayQ"
 
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
-        # Settings are read here, so a wrong one keeps the worker from starting.
-        self._services = find(worker.app) or DelayQ(worker.app).services
-        # A worker that does not scan needs no store: one inside of a test may have none.
-        if not no_delayq or self._services.settings.url is not None:
-            self._services.check()
         self._scanner: Any = None
         self.enabled = not no_delayq
+        with starting.ends_with_a_sentence():
+            self._prepare(worker.app)
+        if no_delayq:
+            logger.info("no scanner in this worker, as it has --no-delayq: others hand over")
+
+    def _prepare(self, app: Any) -> None:
+        # Settings are read here, so a wrong one keeps the worker from starting.
+        self._services = find(app) or DelayQ(app).services
+        # A worker that does not scan needs no store: one inside of a test may have none.
+        if self.enabled or self._services.settings.url is not None:
+            self._services.check()
         if self._services.settings.capture_eta:
-            signals.give_eta()
+            listening.give_eta()
         contract.check()  # with what only a worker has loaded
         control.wrap_panel()
+        # Before the pool forks. A task whose class has an `on_bound` of its own is met here.
+        putoff.let_all_put_off(app.tasks.values())
 
     def start(self, _worker: Any) -> None:
         self._scanner = scanner_of(self._services)
-        self._scanner.start()
+        # One that its store refuses takes no task.
+        starting.start(self._scanner)
 
     def stop(self, _worker: Any) -> None:
         scanner, self._scanner = self._scanner, None

@@ -12,7 +12,8 @@ from ..clock import DelayInput, TimeInput, one_of
 from ..operations import changing, editing, pausing
 from ..operations.changing import Direction
 from ..operations.editing import KEPT, Edit
-from ..operations.selection import Selection, select
+from ..operations.selecting import select
+from ..operations.selection import Selection
 from ..operations.targets import Named
 from ..services import Services
 from ..store import Outcome, State

@@ -94,6 +94,18 @@ _OWN = (
         mentions("_tasks"),
     ),
     Leaning("celery.app.base:Celery.current_worker_task", "a running task schedules itself anew"),
+    Leaning("celery.app.task:Task.on_bound", "a task can be put off", takes_at(1, "app")),
+    Leaning(
+        "celery.app.autoretry:add_autoretry_behaviour",
+        "no automatic retry takes a task that is put off for a failure",
+        mentions("_orig_run"),
+    ),
+    Leaning(
+        "celery.app.task:Task.signature_from_request",
+        "a task that is put off stays the same",
+        takes("request", "argsrepr="),
+    ),
+    Leaning("celery.app.task:Context.called_directly", "only a running task is put off"),
     Leaning(
         "celery.utils.collections:ConfigurationView.clear",
         "a setting that is changed later is honoured",
@@ -136,12 +148,22 @@ _OWN = (
     Leaning(
         "celery.worker.control:Panel.data",
         "workers cancel what waits, and show it",
-        has("revoke", "scheduled", "dump_schedule"),
+        has("revoke", "revoke_by_stamped_headers", "scheduled", "dump_schedule"),
     ),
     Leaning(
         "celery.worker.control:revoke",
         "workers cancel what waits",
         takes("state", "task_id", "delayq_told="),
+    ),
+    Leaning(
+        "celery.worker.control:revoke_by_stamped_headers",
+        "workers cancel what waits",
+        takes("state", "headers"),
+    ),
+    Leaning(
+        "celery.app.control:Control.revoke_by_stamped_headers",
+        "workers are told that what waits is cancelled",
+        takes("headers", "delayq_told="),
     ),
     Leaning("celery.worker.state:revoked", "revoked ids can be used again", has("add", "discard")),
     Leaning("celery.worker.state:requests", "revoked ids can be used again", has("get")),
@@ -151,6 +173,19 @@ _OWN = (
         "celery.app.control:Control.revoke",
         "workers are told when an id was revoked",
         takes("task_id", "delayq_told="),
+    ),
+    Leaning(
+        "celery.worker.request:Request.__init__",
+        "a running task knows which message it was",
+        mentions("properties", "delivery_info"),
+    ),
+    Leaning(
+        "celery.app.control:Control.inspect",
+        "workers are asked for their store",
+        is_cached_property,
+    ),
+    Leaning(
+        "celery.app.control:Inspect._request", "workers are asked for their store", takes("command")
     ),
     Leaning("celery.worker.control:scheduled", "workers show what waits", takes("state")),
     Leaning(

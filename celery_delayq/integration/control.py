@@ -14,9 +14,10 @@ from ..logs import logger_of
 from ..operations.changing import TOLD, cancel
 from ..services import Services
 from ..store import Outcome
-from . import inspecting
+from . import inspecting, stamped
 from .registry import find, services_of
 from .remembered import now, remembered_here
+from .remote import RemoteMixin
 
 logger = logger_of(__name__)
 
@@ -25,7 +26,7 @@ logger = logger_of(__name__)
 LATELY_MS = 60_000
 
 
-class RevokingMixin:
+class RevokingMixin(RemoteMixin):
     """What a ``Control`` class needs to reach what waits; serves ``AsyncResult.revoke`` too."""
 
     app: Any
@@ -35,6 +36,13 @@ class RevokingMixin:
         # Workers remember what they were told to revoke. So they are not told of what never
         # reached them, and of the rest when that was.
         return super().revoke(left, *args, **told, **options) if left else None  # type: ignore[misc]
+
+    def revoke_by_stamped_headers(self, headers: Any, *args: Any, **options: Any) -> Any:
+        """As Celery's; and before that, cancel what waits: it reads all of it, in short steps."""
+        told = {TOLD: 0} if stamped.cancel(services_of(self.app), headers) else {}
+        return super().revoke_by_stamped_headers(  # type: ignore[misc]
+            headers, *args, **told, **options
+        )
 
 
 class RevokingControl(RevokingMixin, Control):
@@ -59,6 +67,8 @@ def wrap_panel() -> None:
     # Here, not above: only a worker has these modules loaded already.
     from celery.worker.control import Panel
 
+    from . import panel  # noqa: F401 - which makes its commands known
+
     for name, wrap in _WRAPS.items():
         plain = Panel.data[name]
         if not hasattr(plain, "delayq_wraps"):
@@ -81,6 +91,18 @@ def _cancelling(plain: Command) -> Any:
     return revoke
 
 
+def _cancelling_stamped(plain: Command) -> Any:
+    def revoke_by_stamped_headers(state: Any, headers: Any, *args: Any, **options: Any) -> Any:
+        services, told = find(state.app), options.pop(TOLD, None)
+        reply = plain(state, headers, *args, **options)
+        # Who was told has asked the store; and a worker has no time to read all of it.
+        if services and told is None:
+            stamped.cancel_in_background(services, headers)
+        return reply
+
+    return revoke_by_stamped_headers
+
+
 def _listing(plain: Command) -> Any:
     def scheduled(state: Any, *args: Any, **options: Any) -> Any:
         its_own, services = plain(state, *args, **options), find(state.app)
@@ -95,7 +117,12 @@ def _listing(plain: Command) -> Any:
 
 
 # The last of them is the former name of the second.
-_WRAPS = {"revoke": _cancelling, "scheduled": _listing, "dump_schedule": _listing}
+_WRAPS = {
+    "revoke": _cancelling,
+    "revoke_by_stamped_headers": _cancelling_stamped,
+    "scheduled": _listing,
+    "dump_schedule": _listing,
+}
 
 
 Told = dict[str, int]

@@ -20,8 +20,12 @@ It is asked when a message is received, in the worker's main process, and not wh
 
 A copy may so be dropped while the first one waits in a busy worker; it will run there.
 
-What is received by one process waits behind the question, so that is given little time, and is not
-asked for a while after it had no answer.
+Whatever the setting, it drops what became an entry of the store when it was delivered before, as
+the task put itself off:
+
+    message --> delivered before? --yes--> became an entry? --yes--> dropped
+                      | no                     | no, or the store is away
+                      +--- runs ---------------+
 """
 
 from __future__ import annotations
@@ -30,22 +34,20 @@ from typing import Any, NamedTuple
 
 from celery import bootsteps
 
-from .. import clock
-from ..errors import DelayQError
 from ..logs import logger_of
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, ONCE_HEADER
+from ..message.identity import identity_of, may_come_again
 from ..services import Services
+from .asking import Asking
 from .registry import find
 from .strategies import Strategy, wrap_strategies
 
 logger = logger_of(__name__)
 
-ANSWER_WITHIN = 0.5  # seconds that the store may take; some fifty times what it does
-ASK_AGAIN = 5.0  # seconds for which it is not asked after it did not answer
 MOST_ATTEMPTS = 2**31  # a number past that is none of ours
 
 _DROPPED = "task %s: attempt %d is dropped, as attempt %d was at a worker first"
-_UNKNOWN = "task %s: runs, as all will for %.0f s, be it a second copy or not: %s"
+_TAKEN = "task %s: dropped, as it was put off when this message was delivered before"
 
 
 class _Copy(NamedTuple):
@@ -58,7 +60,7 @@ class _Copy(NamedTuple):
 
 
 class GuardingStep(bootsteps.Step):
-    """Lets a worker's consumer drop second copies."""
+    """Lets a worker's consumer drop second copies, and what was put off already."""
 
     def __init__(self, consumer: Any, **_: Any) -> None:
         services = find(consumer.app)
@@ -68,37 +70,49 @@ class GuardingStep(bootsteps.Step):
 
 
 class Guard:
-    """Asks the store about copies; of one worker."""
+    """Asks the store about what is received; of one worker."""
 
     def __init__(self, services: Services, consumer: Any) -> None:
         self._services = services
         self._consumer = consumer
-        self._ask_from = 0.0
+        self._asking = Asking()
 
     def guarding(self, strategy: Strategy) -> Strategy:
-        """*strategy*, which is not given second copies."""
+        """*strategy*, which is not given what has been dealt with."""
 
         def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
-            if ATTEMPT_HEADER not in message.headers or self._may_run(message):
-                return strategy(message, body, ack, *rest)
-            return ack(logger, self._consumer.connection_errors)
+            if self._is_second(message) or self._is_taken(message):
+                return ack(logger, self._consumer.connection_errors)
+            return strategy(message, body, ack, *rest)
 
         return received
 
-    def _may_run(self, message: Any) -> bool:
-        copy, now = self._copy_of(message), clock.monotonic()
-        if copy is None or now < self._ask_from:
-            return True
-        first = copy.attempt
-        try:
-            if self._is_on(message.headers):
-                first = self._services.copies.first(copy[:3], copy.attempt, now + ANSWER_WITHIN)
-        except DelayQError as error:
-            self._ask_from = clock.monotonic() + ASK_AGAIN
-            logger.warning(_UNKNOWN, copy.task_id, ASK_AGAIN, error)
+    def _is_second(self, message: Any) -> bool:
+        copy = self._copy_of(message) if ATTEMPT_HEADER in message.headers else None
+        if copy is None:
+            return False
+
+        def first_of(until: float) -> int:
+            if not self._is_on(message.headers):
+                return copy.attempt
+            return self._services.copies.first(copy[:3], copy.attempt, until)
+
+        first = self._asking.ask(copy.task_id, first_of, copy.attempt)
         if first != copy.attempt:
             logger.info(_DROPPED, copy.task_id, copy.attempt, first)
-        return first == copy.attempt
+        return first != copy.attempt
+
+    def _is_taken(self, message: Any) -> bool:
+        task_id = message.properties.get("correlation_id")
+        one = identity_of(task_id, message.headers, message.properties)
+        if one is None or not may_come_again(message):
+            return False
+        is_taken = self._asking.ask(
+            task_id, lambda until: self._services.copies.is_taken(one, until), False
+        )
+        if is_taken:
+            logger.info(_TAKEN, task_id)
+        return is_taken
 
     def _is_on(self, headers: Any) -> bool:
         once = headers.get(ONCE_HEADER)

@@ -1,8 +1,8 @@
-"""``delay_until`` and ``delay_for`` on tasks and signatures.
+"""``delay_until`` and ``delay_for`` on tasks and signatures, and ``defer`` on tasks.
 
 Celery has no extension point that every task class and every signature passes: a custom
 ``base=`` need not derive from ``app.Task``, and the class of signatures is fixed. So making a
-:class:`DelayQ` adds these four methods, and changes none that is there. On tasks they are those
+:class:`DelayQ` adds these methods, and changes none that is there. On tasks they are those
 of :class:`DelayQTask`, which type checkers know as well.
 """
 
@@ -35,6 +35,7 @@ def install() -> None:
     for target, name, method in (
         (Task, "delay_until", DelayQTask.delay_until),
         (Task, "delay_for", DelayQTask.delay_for),
+        (Task, "defer", DelayQTask.defer),
         (Signature, "delay_until", _signature_delay_until),
         (Signature, "delay_for", _signature_delay_for),
     ):

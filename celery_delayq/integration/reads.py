@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from celery.app.task import Context
 
+from .. import clock
 from ..clock import TimeInput, from_ms
 from ..message.headers import DUE_HEADER
 from ..operations import checking, history, pausing, reading
@@ -129,4 +130,7 @@ class Reads:
     def due_of(self, request: Context) -> datetime | None:
         """When the task of *request* (``self.request`` in a bound task) was due, if scheduled."""
         due_ms = request.get(DUE_HEADER)
-        return None if due_ms is None else from_ms(due_ms)
+        if due_ms is None:
+            return None
+        # What was released left before it was due.
+        return from_ms(clock.to_ms(request.eta, timezone.utc) if request.eta else due_ms)

@@ -6,7 +6,7 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, methods, signals
+from . import amqp, control, listening, methods, putoff, starting
 from .held import let_results_know
 from .task import combine_with_django
 
@@ -31,7 +31,10 @@ def set_up(app: Celery) -> None:
     canvas.register(app)
     combine_with_django(app)
     methods.install()
-    signals.listen()
+    putoff.install()
+    putoff.let_all_put_off([*app._tasks.values()])
+    listening.listen()
+    starting.listen()
 
 
 def _worker_option() -> Option:

@@ -1,104 +1,134 @@
-"""Celery's signals: one that tells of a scheduled task, and one that is listened to."""
+"""Telling what happens to tasks: this package's signals, Celery's ``task_revoked``, and events.
+
+a step --> Hooks --> Telling ---> celery_delayq.signals
+                             ---> celery.signals.task_revoked, as if a worker had sent it
+                             ---> events: task-sent, task-revoked
+"""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from celery import Celery
 from celery.app.task import Context, Task
-from celery.signals import task_prerun, task_retry, task_revoked
+from celery.signals import task_revoked
 
 from ..clock import from_ms
+from ..hooks import Hooks
 from ..logs import logger_of
 from ..message.body import message_body
-from ..message.headers import DUE_HEADER
-from ..services import Hooks
-from .registry import find
+from ..signals import (
+    task_cancelled,
+    task_dead,
+    task_edited,
+    task_handed_over,
+    task_rescheduled,
+    task_scheduled,
+    task_skipped,
+)
+from ..store import Cancelled, NewEntry, Outcome
+from .events import Events
+from .listening import note_gave_way, note_scheduled
 
 logger = logger_of(__name__)
 
 
-# Of a running task's request, once its next run is scheduled; or was not, as another was kept.
-_RETRIED, _GAVE_WAY = "delayq_retried", "delayq_gave_way"
-
-
 def hooks(app: Celery) -> Hooks:
-    """What tells the app's handlers: ``task_revoked`` of a scheduled task that is cancelled."""
+    """What tells whoever listens to *app*'s tasks."""
+    telling = Telling(app)
     return Hooks(
-        scheduled=partial(_scheduled, app),
-        cancelled=partial(_revoked, app),
-        hears_cancelled=_hears_revoked,
+        scheduled=telling.scheduled,
+        rescheduled=telling.rescheduled,
+        edited=telling.edited,
+        cancelled=telling.cancelled,
+        gave_way=telling.gave_way,
+        skipped=telling.skipped,
+        handed_over=telling.handed_over,
+        dead=telling.dead,
+        hears_messages=_hears_revoked,
+        hears_handed_over=_hears_handed_over,
     )
 
 
-def listen() -> None:
-    """Let a worker that has stored RETRY look whether the retry is cancelled already."""
-    task_retry.connect(_retried, dispatch_uid=__name__)
+class Telling:
+    """Tells what happens to one app's tasks. A signal logs what a receiver raises."""
 
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._events = Events(app)
 
-def give_eta() -> None:
-    """Let a task that has waited in the store have the `eta` that Celery would have given it."""
-    task_prerun.connect(_give_eta, dispatch_uid=__name__)
+    def scheduled(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
+        running = self._running()
+        for new, due_ms in entries:
+            if running is not None and running.request.id == new.task_id:
+                note_scheduled(running)
+            if task_scheduled.receivers:
+                task_scheduled.send(self._app, task_id=new.task_id, due=from_ms(due_ms))
+        self._events.sent(entries)
 
+    def rescheduled(self, task_id: str, due_ms: int) -> None:
+        if task_rescheduled.receivers:
+            task_rescheduled.send(self._app, task_id=task_id, due=from_ms(due_ms))
 
-def _give_eta(task: Task, **_: Any) -> None:
-    # Not in the message: the worker that receives it would wait for its eta once more.
-    request = task.request
-    due_ms = request.get(DUE_HEADER)
-    if due_ms is not None and request.eta is None:
-        request.eta = from_ms(due_ms).isoformat()
+    def edited(self, task_id: str) -> None:
+        task_edited.send(self._app, task_id=task_id)
 
+    def cancelled(self, cancelled: Sequence[Cancelled]) -> None:
+        for one in cancelled if task_cancelled.receivers else ():
+            uncertain = one.outcome is Outcome.UNCERTAIN
+            task_cancelled.send(
+                self._app, task_id=one.task_id, reason=one.reason, uncertain=uncertain
+            )
+        self._revoked(cancelled)
 
-def _scheduled(app: Celery, task_id: str, _due_ms: int) -> None:
-    running = app.current_worker_task
-    if running is not None and running.request.id == task_id:
-        setattr(running.request, _RETRIED, True)
+    def gave_way(self, cancelled: Sequence[Cancelled]) -> None:
+        running = self._running()
+        for one in cancelled:
+            if running is not None and running.request.id == one.task_id:
+                note_gave_way(running)
+        self._revoked(cancelled)
 
+    def skipped(self, task_id: str, reason: str) -> None:
+        task_skipped.send(self._app, task_id=task_id, reason=reason)
+        self._events.revoked([task_id])
 
-def _retried(sender: Task, request: Context, **_: Any) -> None:
-    """Store REVOKED once more, for a retry that was cancelled before the worker stored RETRY.
+    def handed_over(self, task_ids: list[str]) -> None:
+        task_handed_over.send(self._app, task_ids=task_ids)
 
-    Whoever cancels after this look stores REVOKED after RETRY. A retry may also be none, as its key
-    is another's.
-    """
-    services = find(sender.app)
-    if services is None or request.ignore_result:
-        return
-    gave_way = getattr(request, _GAVE_WAY, False)
-    if not gave_way and not getattr(request, _RETRIED, False):
-        return
-    try:
-        if gave_way or services.entries.cancelled_ms_ago(request.id) is not None:
-            # Its chord has been told by whoever cancelled, and counts.
-            told = Context({**vars(request), "chord": None})
-            why = "kept another" if gave_way else "cancelled"
-            sender.backend.mark_as_revoked(request.id, why, request=told)
-    except Exception:
-        logger.warning("task %s: REVOKED could not be stored", request.id, exc_info=True)
+    def dead(self, task_id: str, reason: str) -> None:
+        task_dead.send(self._app, task_id=task_id, reason=reason)
+
+    def _running(self) -> Task | None:
+        running: Task | None = self._app.current_worker_task
+        return running
+
+    def _revoked(self, cancelled: Sequence[Cancelled]) -> None:
+        for one in cancelled if _hears_revoked() else ():
+            if one.message:
+                _send_revoked(self._app, one)
+        self._events.revoked([one.task_id for one in cancelled])
 
 
 def _hears_revoked() -> bool:
     return bool(task_revoked.receivers)
 
 
-def _revoked(app: Celery, task_id: str, message: bytes) -> None:
+def _hears_handed_over() -> bool:
+    return bool(task_handed_over.receivers)
+
+
+def _send_revoked(app: Celery, cancelled: Cancelled) -> None:
     """Send the signal as a worker does; here in the process that cancelled."""
-    running = app.current_worker_task
-    if running is not None and running.request.id == task_id:
-        # What was scheduled, and cancelled since, did not give way.
-        setattr(running.request, _GAVE_WAY, not getattr(running.request, _RETRIED, False))
-    if not _hears_revoked():
-        return
     try:
-        request = _request_of(app, message)
+        request = _request_of(app, cancelled.message)
         # What is known by its name only has no other sender.
         sender = app.tasks.get(request.task, request.task)
         task_revoked.send(
             sender=sender, request=request, terminated=False, signum=None, expired=False
         )
     except Exception:
-        logger.warning("task %s: task_revoked could not be sent", task_id, exc_info=True)
+        logger.warning("task %s: task_revoked could not be sent", cancelled.task_id, exc_info=True)
 
 
 def _request_of(app: Celery, message: bytes) -> Context:

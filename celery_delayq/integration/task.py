@@ -1,4 +1,4 @@
-"""A base of tasks whose ``delay_until`` and ``delay_for`` type checkers know.
+"""A base of tasks whose ``delay_until``, ``delay_for`` and ``defer`` type checkers know.
 
     app = Celery("shop", task_cls=DelayQTask)     or task_cls="celery_delayq:DelayQTask", untyped
     delayq = DelayQ(app)                          app.delayq is the same object, untyped
@@ -8,7 +8,7 @@
     delayq.schedule(remind.s(42), after=60)       typed; remind.s(42).delay_for(60) is not
 
 Typed needs ``celery-types``, as Celery has no types of its own. At runtime all other tasks have the
-two methods too, by ``methods``.
+methods too, by ``methods``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from celery.app.task import Task
 from .. import clock
 from ..clock import DelayInput, TimeInput
 from .calls import call_task
+from .putoff import Defer
 from .registry import services_of
 from .results import ScheduledResult
 
@@ -49,7 +50,7 @@ else:
 
 
 class DelayQTask(_Task[P, R_co]):
-    """Celery's ``Task``, whose ``delay_until`` and ``delay_for`` type checkers know.
+    """Celery's ``Task``, whose ``delay_until``, ``delay_for`` and ``defer`` type checkers know.
 
     Its parameters are the task's own and what it returns, and may be left out. Where Celery's
     Django support is at work, :class:`DelayQ` lets the tasks have its methods as well.
@@ -79,6 +80,13 @@ class DelayQTask(_Task[P, R_co]):
         Raises as ``delay_until``.
         """
         return call_task(services_of(self.app), self, clock.after(delay), args, kwargs)
+
+    def defer(self, after: DelayInput | None = None, at: TimeInput | None = None) -> Defer:
+        """What puts the running task off: ``raise self.defer(after=5)``.
+
+        Takes, and raises, what :class:`Defer` does.
+        """
+        return Defer(after, at)
 
 
 def combine_with_django(app: Celery[Any]) -> None:

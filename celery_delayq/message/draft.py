@@ -110,6 +110,21 @@ class Draft:
         if after_due_ms is not None:
             self._headers[EXPIRES_HEADER] = after_due_ms
 
+    @property
+    def expires(self) -> str | None:
+        """When it expires, as Celery reads it."""
+        text: str | None = (self._body if self.is_v1 else self._headers).get("expires")
+        return text
+
+    def set_eta(self, moment: datetime) -> None:
+        """Let a worker wait until a moment, as it does for a call of Celery's own.
+
+        An expiry that counts from the due time stays where it is.
+        """
+        self._headers.pop(EXPIRES_HEADER, None)
+        (self._body if self.is_v1 else self._headers)["eta"] = moment.isoformat()
+        self._has_changed_body |= self.is_v1
+
     def set_priority(self, priority: int | None, options: Mapping[str, Any]) -> None:
         """Give it another priority, and with that a list; *options* are the broker's."""
         channel = virtual.Channel
@@ -128,12 +143,19 @@ class Draft:
         Raises:
             kombu.exceptions.EncodeError: the serializer cannot take the arguments.
         """
+        share = self._record.name is not None or EXPIRES_HEADER in self._headers
+        return self._record.with_message(self._new_record(share=share))
+
+    def released(self) -> NewRecord:
+        """The same, where it goes at once; without a template, as no two have the same ``eta``."""
+        return self._record.released(self._new_record(share=False))
+
+    def _new_record(self, *, share: bool) -> NewRecord:
         if self._has_changed_body:
             self._encode()
         kind = "L" if self._record.is_for_list else "R"
-        share = self._record.name is not None or EXPIRES_HEADER in self._headers
-        new = record_of(self._message, destination_for(kind, self._destination), b"", share=share)
-        return self._record.with_message(new)
+        destination = destination_for(kind, self._destination)
+        return record_of(self._message, destination, b"", share=share)
 
     def _encode(self) -> None:
         content_type, encoding, data = serialize(self._body, serializer=self.serializer)

@@ -16,6 +16,11 @@ def _names_the_exchange(send_task: Any) -> str:
     return mentions("level_name")(send_task) and mentions(EXCHANGE)(send_task)
 
 
+def _labels_and_tags(augment: Any) -> str:
+    wrong = takes("message", "exchange", "routing_key")(augment)
+    return wrong or mentions("delivery_tag")(augment)
+
+
 LEANS_ON = (
     Leaning(
         "kombu.transport.virtual:Channel.basic_publish",
@@ -24,8 +29,8 @@ LEANS_ON = (
     ),
     Leaning(
         "kombu.transport.virtual:Channel._inplace_augment_message",
-        "a message is labelled as kombu does",
-        takes("message", "exchange", "routing_key"),
+        "a message is labelled as kombu does, and has a tag that no other has",
+        _labels_and_tags,
     ),
     Leaning(
         "kombu.transport.virtual:Channel.encode_body",

@@ -47,7 +47,7 @@ def remove(services: Services, task_id: Named | None = None, *, key: str | None 
 def _remove(
     services: Services, task_id: Named | None, key: str | None, *, remove: bool = False
 ) -> Outcome:
-    owes, hears = has_backend(services.app), services.hooks.hears_cancelled()
+    owes, hears = has_backend(services.app), services.hooks.hears_messages()
     outcome, cancelled = services.entries.cancel_owing(
         who_is(services, task_id, key), owes=owes, tells=owes or hears, remove=remove
     )

@@ -93,6 +93,8 @@ def edit(
         else:
             new = _edited(services, entry, changes)
             outcome = services.entries.edit(who, entry.record, new)
+        if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
+            services.hooks.edited(entry.task_id)
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:

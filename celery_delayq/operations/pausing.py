@@ -23,7 +23,7 @@ def pause(
     late: bool = False,
 ) -> None:
     """Hand over nothing of it until it is resumed; see :meth:`DelayQ.pause`."""
-    queue, name = _which(queue, task)
+    queue, name = checked(queue, task)
     services.entries.pause(lane_for(queue, name), queue or name or "", late=bool(late))
 
 
@@ -35,16 +35,21 @@ def resume(
     rate: float | None = None,
 ) -> bool:
     """Hand it over again; returns whether it was paused. See :meth:`DelayQ.resume`."""
-    if rate is not None and not _is_rate(rate):
-        raise InvalidOption(
-            "rate", rate, f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
-        )
-    return services.entries.resume(lane_for(*_which(queue, task)), rate)
+    check_rate(rate)
+    return services.entries.resume(lane_for(*checked(queue, task)), rate)
 
 
 def pauses(services: Services) -> list[Pause]:
     """What is paused, or is coming back."""
     return services.entries.pauses()
+
+
+def check_rate(rate: Any) -> None:
+    """Raise ``InvalidOption`` where *rate* is none, and not ``None``."""
+    if rate is not None and not _is_rate(rate):
+        raise InvalidOption(
+            "rate", rate, f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
+        )
 
 
 def _is_rate(rate: object) -> bool:
@@ -53,7 +58,12 @@ def _is_rate(rate: object) -> bool:
     return MIN_RATE <= rate <= MAX_RATE and math.isfinite(rate)
 
 
-def _which(queue: Any, task: Any) -> tuple[str | None, str | None]:
+def checked(queue: Any, task: Any) -> tuple[str | None, str | None]:
+    """The names of a queue and of a task, one of them or neither.
+
+    Raises:
+        InvalidOption: both, or what is no name.
+    """
     if queue is not None and task is not None:
         raise InvalidOption("task", task, "a queue or a task to pause, and not both")
     name = task.name if isinstance(task, Task) else task

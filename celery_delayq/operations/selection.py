@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from celery.app.task import Task
-
-from .. import clock
 from ..clock import DelayInput, TimeInput, When, one_of
-from ..errors import DelayQError, InvalidDueTime, InvalidOption
+from ..errors import DelayQError, InvalidDueTime
 from ..revoked import has_backend
 from ..services import Services
 from ..store import (
@@ -25,13 +22,12 @@ from ..store import (
     Entries,
     Met,
     Place,
-    State,
-    checked_name,
     target_of_member,
 )
 from .changing import Direction, conditions
 from .count import Count, Tally
 from .cursor import Cursor
+from .releasing import STEP, Release, Released, ReleaseTally, refuse_canvases
 from .task import ScheduledTask
 
 Progress = Callable[[Count], object]
@@ -132,6 +128,47 @@ class Selection:
         """Try the hand-over of those that are dead again; the rest as :meth:`cancel`."""
         return self._go("retry", {"DEAD"}, dry_run, progress)
 
+    def release(
+        self, *, canvas: bool = False, dry_run: bool = False, progress: Progress | None = None
+    ) -> Released:
+        """Let them leave for good, as messages of Celery's own whose ``eta`` is their due time.
+
+        Each goes to its queue now, also through a pause, and a worker that takes it waits until
+        then, with or without this package. A relative ``expires`` counts on from the due time, and
+        a grace becomes an ``expires``. From then on they can be cancelled as Celery's can.
+
+        Where no scanner is alive, :meth:`DelayQ.hand_over` sends what was released. What stays can
+        be released by another call: dead tasks, and what is being published.
+
+        Args:
+            canvas: Canvases as well; only a worker with this package can run one.
+            dry_run: Only count.
+            progress: Called after each step with the count so far.
+
+        Raises:
+            InvalidOption: there are canvases, and *canvas* is false; nothing was sent.
+            StoreError: as for :meth:`cancel`. ``StoreFull``, one of these: the messages grow.
+        """
+        releases, seen = Release(self._services, self._chosen), ReleaseTally()
+        with _telling_so_far(seen):
+            for _, entries, page in self._pages():
+                releases.look(entries, page, seen)
+                _report(progress if dry_run else None, seen)
+        if not canvas:
+            refuse_canvases(seen.canvases)
+        return seen.count if dry_run else self._release(releases, progress)
+
+    def _release(self, releases: Release, progress: Progress | None) -> Released:
+        tally, self._at = ReleaseTally(), self._begun
+        with _telling_so_far(tally):
+            for shard, entries, page in self._pages():
+                for first in range(0, len(page), STEP):
+                    some = page[first : first + STEP]
+                    releases.step(entries, some, tally)
+                    _report(progress, tally)
+                    self._at = self._begun.behind(shard, Place.of(some[-1]))
+        return tally.count
+
     def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
         if dry_run:
             return self._look(lambda met: met.state in states, progress)
@@ -145,7 +182,7 @@ class Selection:
         owes = has_backend(self._services.app)
 
         def steps(entries: Entries, targets: list[bytes]) -> Iterator[list[Change]]:
-            tells = self._services.hooks.hears_cancelled()
+            tells = self._services.hooks.hears_messages()
             return entries.changes.cancel(
                 targets, owes=2 * owes, tells=tells, remove=remove, chosen=self._chosen.text
             )
@@ -203,10 +240,11 @@ class Selection:
         hooks = self._services.hooks
         for change in changes:
             tally.changed(change.outcome)
-            if change.cancelled is not None:
-                hooks.cancelled(change.task_id, change.cancelled.message)
             if change.due_ms is not None:
                 hooks.rescheduled(change.task_id, change.due_ms)
+        removed = [one.cancelled for one in changes if one.cancelled is not None]
+        if removed:
+            hooks.cancelled(removed)
         for change in changes:
             # What cannot be read stays as it is, as it would by itself.
             if isinstance(change.error, InvalidDueTime):
@@ -243,52 +281,3 @@ def _telling_so_far(tally: Tally) -> Iterator[None]:
     except DelayQError as error:
         error.so_far = tally.count
         raise
-
-
-def select(
-    services: Services,
-    *,
-    tag: str | None = None,
-    task: Task | str | None = None,
-    queue: str | None = None,
-    state: State | str | None = None,
-    after_due: TimeInput | None = None,
-    before_due: TimeInput | None = None,
-    everything: bool = False,
-    cursor: str | None = None,
-) -> Selection:
-    """Pick tasks; see :meth:`DelayQ.select`."""
-    given = {one for one in (tag, task, queue, state, after_due, before_due) if one is not None}
-    if not given and everything is not True:
-        raise InvalidOption("all", everything, "True, where nothing else is given to select by")
-    zone = services.timezone
-    chosen = Chosen(
-        tag="" if tag is None else checked_name("tag", tag),
-        task="" if task is None else _task_name(task),
-        queue="" if queue is None else _queue_name(queue),
-        state=None if state is None else _state(state),
-        after_ms=None if after_due is None else clock.at(after_due, zone).ms,
-        before_ms=None if before_due is None else clock.at(before_due, zone).ms,
-    )
-    return Selection(services, chosen, cursor)
-
-
-def _task_name(task: Any) -> str:
-    name = task if isinstance(task, str) else getattr(task, "name", None)
-    if not isinstance(name, str) or not name:
-        raise InvalidOption("task", task, "a task, or a task's name")
-    return name
-
-
-def _queue_name(queue: Any) -> str:
-    if not isinstance(queue, str) or not queue:
-        raise InvalidOption("queue", queue, "a queue's name")
-    return queue
-
-
-def _state(state: Any) -> State:
-    try:
-        return State(state.upper() if isinstance(state, str) else state)
-    except ValueError:
-        names = ", ".join(one.value for one in State)
-        raise InvalidOption("state", state, f"a State, or one of {names}") from None

@@ -20,11 +20,12 @@ import celery.app.amqp
 from kombu import Message, Producer
 
 from ..clock import from_ms, utc_now
-from ..errors import InvalidOption, MessageTooLarge
+from ..errors import InvalidOption, InvalidSetting, MessageTooLarge
 from ..logs import logger_of
 from ..message import native_delay
 from ..message.body import serializer_of
 from ..message.headers import EXPIRES_HEADER, OWN_HEADERS
+from ..message.identity import give_identity
 from ..message.outgoing import (
     InterceptingProducer,
     OutgoingMessage,
@@ -112,6 +113,13 @@ class Sender:
         broker = self._services.broker
         return recording_producer(broker.options, broker.transport)
 
+    @cached_property
+    def _is_for_amqp(self) -> bool:
+        try:
+            return self._services.broker.transport == "amqp"
+        except InvalidSetting:  # nothing can be scheduled, but a plain call may go
+            return False
+
     def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
         try:
             request = message.request
@@ -126,6 +134,8 @@ class Sender:
         if request is None:
             message.headers.pop(EXPIRES_HEADER, None)
             note_sent(message.properties["correlation_id"])
+            if self._is_for_amqp:
+                give_identity(message.properties)
             return self._send(producer, name, message, **theirs)
         return self._schedule(request, name, message, theirs)
 

@@ -10,7 +10,7 @@ from .. import clock
 from ..errors import DelayQError, InvalidOption
 from ..revoked import has_backend, tell
 from ..services import Services
-from ..store import NewEntry, Receipt
+from ..store import Cancelled, NewEntry, Receipt
 from .request import Ready
 
 
@@ -51,12 +51,28 @@ def write(
     answers = services.entries.schedule(
         new, supersede=supersede, owes=owes, until=until, pauses=pauses
     )
-    for answer in answers:
-        if isinstance(answer, Receipt):
-            if not answer.existed:
-                services.hooks.scheduled(answer.task_id, answer.due_ms)
-            tell(services, answer.cancelled, owed=owed)
+    _tell(services, new, answers, owed)
     return answers
+
+
+def _tell(
+    services: Services,
+    new: Sequence[NewEntry],
+    answers: Sequence[Receipt | DelayQError],
+    owed: bool,
+) -> None:
+    scheduled: list[tuple[NewEntry, int]] = []
+    replaced: list[Cancelled] = []
+    gave_way: list[Cancelled] = []
+    for one, answer in zip(new, answers, strict=True):
+        if isinstance(answer, Receipt):
+            (gave_way if answer.existed else replaced).extend(answer.cancelled)
+            if not answer.existed:
+                scheduled.append((one, answer.due_ms))
+    if scheduled:
+        services.hooks.scheduled(scheduled)
+    tell(services, replaced, owed=owed)
+    tell(services, gave_way, owed=owed, gave_way=True)
 
 
 def _pauses(

@@ -23,6 +23,7 @@ from .ids import Target, checked_id, checked_name, target_of, target_of_key, tar
 from .keys import Keys
 from .lists import Lists
 from .outcome import Outcome
+from .overview import Counts, Pause, lane_in_words, sum_of, union_of
 from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
@@ -32,12 +33,10 @@ from .sharded import ShardedEntries
 from .values import (
     Cancelled,
     Change,
-    Counts,
     Delivery,
     Entry,
     LeasedEntry,
     NewEntry,
-    Pause,
     Receipt,
     Seen,
     State,
@@ -84,9 +83,12 @@ __all__ = [
     "checked_name",
     "label_of",
     "lane_for",
+    "lane_in_words",
     "new_name",
     "refusal_of",
+    "sum_of",
     "target_of",
     "target_of_key",
     "target_of_member",
+    "union_of",
 ]

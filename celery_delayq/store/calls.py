@@ -12,6 +12,7 @@ can happen to it.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Membership:
         history: How many events the history has, at most; 0: there is none. Where processes
             differ, the last that joined decides.
         repeats: Whether it has events that equal the one before.
+        app: The app's name; scanners of two apps in one store are warned. Empty: it has none.
     """
 
     timeout: float
@@ -60,6 +62,7 @@ class Membership:
     shards: int = 1
     history: int = 0
     repeats: bool = True
+    app: str = ""
 
     @property
     def kept(self) -> str:
@@ -82,7 +85,8 @@ class RedisTime:
         if self._learned is None:
             return None
         now_us, read_at = self._learned
-        return now_us + int((moment - read_at) * (1 - DRIFT) * 1_000_000)
+        drift = -DRIFT if moment >= read_at else DRIFT
+        return now_us + math.floor((moment - read_at) * (1 + drift) * 1_000_000)
 
 
 class Member:
@@ -104,7 +108,7 @@ class Member:
         self._scripts = scripts
         self._ours = membership
         self._scanner = scanner
-        self._warned = False
+        self._warned: set[str] = set()
 
     def join(self, until: float | None = None, step: str = "join") -> None:
         """Become known to the store, and learn what time it is there.
@@ -131,32 +135,50 @@ class Member:
                 scanner=int(self._scanner),
                 kept=ours.kept,
                 store=os.urandom(STORE_BYTES).hex(),
+                app=ours.app,
             )
         except StoreUnavailable as error:
             # Of the call that it is for, nothing was sent yet.
             raise StoreUnavailable(step, error.why, False) from error.__cause__
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
-        schema, shards, broker, hosts, self.store = (
+        schema, shards, broker, hosts, self.store, app = (
             word.decode(errors="replace") for word in known
         )
         _agree("layout", schema, SCHEMA)
         _agree("number of shards", shards, str(ours.shards))
         if self._scanner:
             _agree("broker", broker, ours.broker)
-        self._warn((broker, hosts))
+        self._warn_of_broker((broker, hosts))
+        self._warn_of_app(app)
         self.time.learn(now_us)
 
-    def _warn(self, theirs: tuple[str, str]) -> None:
+    def _warn_of_broker(self, theirs: tuple[str, str]) -> None:
         ours = self._ours.broker, self._ours.hosts
-        if theirs[0] and theirs != ours and not self._warned:
-            self._warned = True
-            logger.warning(
+        if theirs[0] and theirs != ours:
+            self._warn(
                 "this store's scanners have the broker %s on %s, this process %s on %s; two apps "
                 "that share a store want a delayq_prefix each",
                 *theirs,
                 *ours,
             )
+
+    def _warn_of_app(self, theirs: str) -> None:
+        ours = self._ours.app
+        # Another app may well schedule for the workers of this one; but not hand over for them.
+        if self._scanner and ours and theirs not in ("", ours):
+            self._warn(
+                "this store's scanners are of the app %s, this one is of the app %s: each hands "
+                "over, shows and selects the other's tasks as well; give each app a delayq_prefix "
+                "of its own",
+                theirs,
+                ours,
+            )
+
+    def _warn(self, text: str, *facts: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            logger.warning(text, *facts)
 
 
 class Calls:
@@ -211,6 +233,16 @@ class Calls:
                 # The same operation: a copy of the first request may be under way.
                 arguments = {**arguments, **whole()}
             attempt.repeat_after(name, verdict)
+
+    def time_of(self, moment: float, until: float) -> int:
+        """Redis's time in us at a moment of the monotonic clock, or somewhat less; > 0.
+
+        Raises:
+            StoreError: it is not known.
+        """
+        if self._member.time.at(moment) is None:
+            self._member.join(until, "schedule")
+        return max(1, self._member.time.at(moment) or 0)
 
     def _request(
         self, name: str, operation: bytes, until: float, arguments: dict[str, Any]

@@ -1,6 +1,6 @@
 """The steps that change what is there, one entry or many of them.
 
-cancel, remove, reschedule, run now, retry, each as
+cancel, remove, reschedule, run now, retry, release, each as
 
 targets --CHUNK at a time--> the script --a word of each--> changes
              ^                  |
@@ -18,6 +18,7 @@ from ..errors import UnreadableRecord
 from .calls import Calls
 from .ids import Target, named, target_of
 from .outcome import Outcome
+from .record import NewRecord, Record
 from .schedule import too_late
 from .values import Cancelled, Change
 
@@ -109,6 +110,28 @@ class Changes:
             )
             yield list(changes)
 
+    def release(
+        self, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
+    ) -> list[Change]:
+        """Let entries that wait go at once, with other messages.
+
+        Args:
+            parts: Up to 100 times who is meant, the record as it was read, and the new one, made by
+                :meth:`Record.released`.
+            chosen: As for :meth:`cancel`.
+
+        Returns:
+            What was made of each, in their order; ``UNCHANGED`` where it is to be read anew.
+        """
+        flat = [
+            word
+            for who, seen, new in parts
+            for word in (target_of(who), seen.seen, new.labels + new.body)
+        ]
+        (text,) = self._calls.call("release", filter=chosen, max_bytes=MAX_BYTES, parts=flat)
+        words = (word.split(b":") for word in text.split(b" "))
+        return [_released(who, word) for (who, *_), word in zip(parts, words, strict=True)]
+
     def _ask(
         self, script: str, targets: Sequence[Target], asked: dict[str, Any]
     ) -> Iterator[tuple[list[Target], list[list[bytes]], list[Any]]]:
@@ -139,13 +162,20 @@ def _read(who: Target, word: Sequence[bytes]) -> Change | None:
 
 def _cancelled(who: Target, word: Sequence[bytes], told: tuple[bytes, bytes] | None) -> Change:
     outcome, task_id = Outcome(_text(word[0])), _id_of(who, *word[1:])
-    return Change(outcome, task_id, cancelled=Cancelled(task_id, outcome, *told) if told else None)
+    return Change(outcome, task_id, cancelled=Cancelled(task_id, outcome, *(told or (b"", b""))))
 
 
 def _moved(who: Target, word: Sequence[bytes], when: When) -> Change:
     if word == _TOO_LATE:
         return Change(None, _id_of(who), error=too_late(when))
     return Change(Outcome(_text(word[0])), _id_of(who, *word[2:]), int(word[1]))
+
+
+def _released(who: Target, word: Sequence[bytes]) -> Change:
+    # What was not looked at is read anew, like what was changed meanwhile.
+    if word == _AGAIN:
+        return Change(Outcome.UNCHANGED, _id_of(who))
+    return _read(who, word) or Change(Outcome(_text(word[0])), _id_of(who))
 
 
 def only(steps: Iterable[list[Change]]) -> tuple[Outcome, Change]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from .. import clock
 from .keys import shard_of
 from .scripts import Scripts
 from .values import Delivery
@@ -52,14 +53,19 @@ class Copies:
         """
         return self._arrive(hand_over, attempt, until)
 
-    def delivery(self, message: tuple[str, ...], *, again: bool) -> Delivery:
-        """A message that is to become an entry; see :class:`Delivery`.
+    def delivery(
+        self, message: tuple[str, ...], *, again: bool, received: float | None = None
+    ) -> Delivery:
+        """A message that is to become an entry, once; see :class:`Delivery`.
 
         Args:
             message: Texts that together name it; the task's id is first.
-            again: Whether it may have been delivered before.
+            again: Whether it may have been delivered before, or no other message has that name.
+            received: When it was, by the monotonic clock; now, by default. A broker may have taken
+                it back since, and given it to somebody else.
         """
-        return Delivery(_mark(("taken", *message)), again, self._keep_ms, MOST)
+        since = None if again else clock.monotonic() if received is None else received
+        return Delivery(_mark(("taken", *message)), since, self._keep_ms, MOST)
 
     def is_taken(self, message: tuple[str, ...], until: float) -> bool:
         """Whether a message became an entry when it was delivered before.

@@ -33,6 +33,15 @@ class Endpoint:
         """Whether both name the same database of the same server, as far as names tell."""
         return self._place() == other._place()
 
+    @property
+    def url(self) -> str:
+        """Its URL, without a user's name or a password."""
+        if self.path:
+            return f"redis+socket://{self.path}?virtual_host={self.db}"
+        scheme = "redis" if self.tls is None else "rediss"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}/{self.db}"
+
     def _place(self) -> tuple[object, ...]:
         if self.path:
             return (self.path, self.db)

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 
 from .. import clock
 from ..errors import StoreUnavailable
-from .alone import evicting_policy
+from .alone import dangers
 from .calls import Member, Membership
 from .entries import settle
 from .outcome import Outcome
+from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
 from .scripts import Scripts
 from .values import Cancelled, Claimed, LeasedEntry, Seen
@@ -65,17 +66,8 @@ class Engine:
         self._beat_again = 0.0
         self._claims = itertools.count(1)
 
-    def evicting_policy(self) -> str | None:
-        """By what policy Redis deletes what waits when its memory is full, if it does so."""
-        return evicting_policy(self._scripts.connection)
-
-    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0) -> Seen:
-        """Hand over one batch of what is bound for lists in the store's own Redis.
-
-        Args:
-            asleep: For how many seconds the caller sleeps at most, before it asks again. With 0 it
-                promises nothing: other scanners are told of what is scheduled.
-            relay_in: In how many seconds it will look at what goes through the broker, if not now.
+    def join(self) -> None:
+        """Become known to the store, if that is still to be done.
 
         Raises:
             StoreDiffers: this process would use the store in another way than the others.
@@ -83,6 +75,32 @@ class Engine:
         if not self._joined:
             self._member.join(step="hand_over")
             self._joined = True
+
+    def dangers(self) -> list[str]:
+        """How the store's Redis may lose what waits, a sentence each."""
+        return dangers(self._scripts.connection)
+
+    def counts(self) -> Counts:
+        """All counts of the shard."""
+        return counts_in(self._scripts)
+
+    def pauses(self) -> list[Pause]:
+        """What is paused in the shard, or comes back."""
+        return pauses_in(self._scripts)
+
+    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: bool = False) -> Seen:
+        """Hand over one batch of what is bound for lists in the store's own Redis.
+
+        Args:
+            asleep: For how many seconds the caller sleeps at most, before it asks again. With 0 it
+                promises nothing: other scanners are told of what is scheduled.
+            relay_in: In how many seconds it will look at what goes through the broker, if not now.
+            tells: Whether the ids of what is handed over are wanted.
+
+        Raises:
+            StoreDiffers: this process would use the store in another way than the others.
+        """
+        self.join()
         asked = clock.monotonic()
         beats = asked >= self._beat_again
         now_us, *seen = self._scripts.call(
@@ -97,12 +115,13 @@ class Engine:
             relay_ms=math.ceil(relay_in * 1000),
             catch_up=self._catch_up,
             owes=self._owes,
+            tells=int(tells),
         )
         if not seen:
             # The store was emptied, or another Redis took over.
             self._joined = False
-            return self.hand_over(asleep=asleep, relay_in=relay_in)
-        handed_over, *heads, has_timer, dead, refused, skipped = seen
+            return self.hand_over(asleep=asleep, relay_in=relay_in, tells=tells)
+        handed_over, *heads, has_timer, dead, refused, skipped, lists = seen
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
@@ -124,6 +143,7 @@ class Engine:
                 for reason, count in zip(refused[::2], refused[1::2], strict=True)
             ],
             _pairs(skipped),
+            [task_id.decode(errors="replace") for ids in lists for task_id in ids],
         )
 
     def claim(self, limit: int) -> Claimed:

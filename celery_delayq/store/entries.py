@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..clock import When, from_ms
+from ..clock import When
 from ..errors import DelayQError, UnreadableRecord
 from . import checking, listing
 from .calls import Calls, Member, Membership
@@ -17,11 +17,12 @@ from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .listing import Row, entry_of
 from .outcome import Outcome
+from .overview import Counts, Pause, counts_in, pauses_in
 from .record import NewRecord, Record
 from .schedule import Scheduler
 from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
-from .values import Cancelled, Change, Counts, Entry, NewEntry, Pause, Receipt, State, time_in
+from .values import Cancelled, Change, Entry, NewEntry, Receipt, State, time_in
 
 # What `peek.lua` says where it knows more than users are told.
 _STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
@@ -43,13 +44,16 @@ class Entries:
         """Of which shard they are."""
         return self._scripts.keys
 
-    def join(self) -> None:
+    def join(self, until: float | None = None) -> None:
         """Find out whether this process may use the store; a call does so by itself.
+
+        Args:
+            until: When to give up, by the monotonic clock.
 
         Raises:
             StoreDiffers: it is used in another way than this process would.
         """
-        self._member.join()
+        self._member.join(until)
 
     def schedule(
         self,
@@ -83,7 +87,7 @@ class Entries:
     def cancel(self, who: Target) -> tuple[Outcome, bytes | None]:
         """Remove an entry that has not left; returns its message where it was removed."""
         outcome, cancelled = self.cancel_owing(who, owes=False)
-        return outcome, None if cancelled is None else cancelled.message
+        return outcome, cancelled.message or None if cancelled else None
 
     def cancel_owing(
         self, who: Target, *, owes: bool = True, tells: bool = True, remove: bool = False
@@ -232,14 +236,7 @@ class Entries:
 
     def pauses(self) -> list[Pause]:
         """What is paused, or comes back."""
-        found: dict[bytes, Pause] = {}
-        cursor: Any = 0
-        while True:
-            cursor, flat = self._scripts.call("pauses", cursor=cursor, count=listing.PAGE)
-            for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
-                found[lane] = _pause(lane, facts)
-            if int(cursor) == 0:
-                return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+        return pauses_in(self._scripts)
 
     def chosen(self, chosen: Chosen, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
         """Those of *members* that a selection means, as read; of what cannot be, what is known."""
@@ -267,10 +264,7 @@ class Entries:
 
     def counts(self) -> Counts:
         """All counts at one instant."""
-        now_us, *numbers, due, relay = self._scripts.call("counts")
-        known = [head for head in (due, relay) if head >= 0]
-        numbers += [min(known, default=None), now_us // 1000]
-        return Counts(*numbers)
+        return counts_in(self._scripts)
 
 
 def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
@@ -284,20 +278,6 @@ def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
     word, _, rest = answer.partition(b" ")
     _refuse_unreadable(who, word, rest)
     return Outcome(word.decode()), rest
-
-
-def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
-    name, back, since, late, rate, parked = facts
-    kind, text = lane[:1], name.decode(errors="replace")
-    return Pause(
-        queue=text if kind == b"q" else None,
-        task=text if kind == b"t" else None,
-        since=from_ms(time_in(float(since) // 1000) or 0),
-        late=bool(late),
-        parked=parked,
-        resumed=bool(back),
-        rate=float(rate) or None,
-    )
 
 
 def _state(word: bytes) -> State:

@@ -21,8 +21,9 @@ A change keeps insertion number and time of scheduling, and moves the last chang
 of an entry have the same one, so it is also the number by which an edit tells what it has seen.
 
 The flags are one printable character: ``0``, and the sum of 1 (has a unique key), 2 (has tags), 4
-(has a late policy) and 8 (was told to run now). A record with one of the first three ends with its
-:class:`Extras`; one that has none of them is asked nothing more.
+(has a late policy), 8 (was told to run now) and 16 (was released: its message has an ``eta``). A
+record with one of the first three ends with its :class:`Extras`; one that has none of them is asked
+nothing more.
 
 Task and queue are the first 6 bytes of the SHA-1 of their names, so that entries can be picked by a
 comparison of bytes. The names take 20 bytes each, and more. Numbers for them would need a table
@@ -59,6 +60,7 @@ EVERYTHING = b"*" * (1 + LABEL_BYTES)  # the lane of all
 FORM = 55  # where its letter stands, behind the header
 DIFFERING = 6  # what belongs between them, ids and due time apart
 RUN_NOW = 8  # flag; the smaller ones are those of extras
+RELEASED = 16  # flag
 FLAGS = 42  # where they stand, behind the header
 
 
@@ -98,6 +100,12 @@ class NewRecord:
     def size(self) -> int:
         """How many bytes of it are the message's, without the ids and times filled in later."""
         return len(self.body) + len(self.template)
+
+    def message(self, task_id: str, due_ms: int) -> bytes:
+        """The message of an entry that is made of this, and due then."""
+        head, when, body = b"1" + self.destination, b"%013d" % due_ms, self.labels + self.body
+        text = b"".join((head, bytes(6), when, b"0" * 16, bytes(7), body))
+        return Record(text, len(head)).message(task_id.encode(), self.template or None)
 
 
 def destination_for(kind: str, place: str) -> bytes:
@@ -229,6 +237,27 @@ class Record:
         start = self.header_end + FLAGS
         labels = self.text[start : start + 1 + 2 * LABEL_BYTES]
         return replace(new, labels=labels, body=new.body + self.text[self._end :])
+
+    def released(self, new: NewRecord) -> NewRecord:
+        """What is written of a new record that goes at once: with this one's key and tags.
+
+        It leaves whatever its late policy says: that is a worker's affair from now on.
+        """
+        made = self.with_message(new)
+        extras = replace(self.extras, grace_ms=None)
+        labels = b"%c" % (NO_FLAGS[0] + extras.flags + RUN_NOW + RELEASED) + made.labels[1:]
+        return replace(made, labels=labels, body=new.body + extras.text())
+
+    @property
+    def task_label(self) -> bytes:
+        """What it has of the name of its task; see :func:`label_of`."""
+        start = self.header_end + FLAGS + 1
+        return self.text[start : start + LABEL_BYTES]
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its message has an ``eta``, and it is on its way out."""
+        return bool(self.flags & RELEASED)
 
     @property
     def _has_extras(self) -> bool:

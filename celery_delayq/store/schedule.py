@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
@@ -84,7 +84,7 @@ class Scheduler:
             supersede=int(supersede),
             owes=owes,
             max_bytes=MAX_BYTES,
-            deliveries=_deliveries(new),
+            deliveries=_deliveries(new, lambda moment: self._calls.time_of(moment, until)),
             entries=_arguments(new, known),
         )
         if len(self._templates) < SENT_AT_MOST:
@@ -107,12 +107,13 @@ def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
     return flat
 
 
-def _deliveries(new: Sequence[NewEntry]) -> bytes:
+def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> bytes:
     """The messages that the entries were; of all of them, or of none."""
     if new[0].delivery is None:
         return b""
     found = [one.delivery for one in new if one.delivery is not None]
-    marks = (one.mark + (b"?" if one.again else b"!") for one in found)
+    times = (0 if one.since is None else time_of(one.since) for one in found)
+    marks = (one.mark + since.to_bytes(7, "big") for one, since in zip(found, times, strict=True))
     return b"%d %d " % (found[0].keep_ms, found[0].most) + b"".join(marks)
 
 

@@ -22,8 +22,9 @@ from .ids import Target, named
 from .keys import shard_of
 from .listing import CURSOR, MAX_SIZE, Cursor, readable
 from .outcome import Outcome
+from .overview import Counts, Pause, sum_of, union_of
 from .record import NewRecord, Record
-from .values import Cancelled, Change, Counts, Entry, NewEntry, Pause, Receipt, State
+from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
 
 class ShardedEntries:
@@ -41,12 +42,16 @@ class ShardedEntries:
         # A key can be given where there is one shard only.
         return self._shards[shard_of(named(who), len(self._shards))]
 
+    def join(self, until: float | None = None) -> None:
+        """As :meth:`Entries.join`, where all processes meet."""
+        for shard in self._shards:
+            if shard.keys.is_meeting_place:
+                shard.join(until)
+
     def _joined(self) -> None:
         """Ask first where processes that differ in the number of shards meet."""
         if not self._is_joined:
-            for shard in self._shards:
-                if shard.keys.is_meeting_place:
-                    shard.join()
+            self.join()
             self._is_joined = True
 
     def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
@@ -160,12 +165,7 @@ class ShardedEntries:
 
     def pauses(self) -> list[Pause]:
         """As :meth:`Entries.pauses`, all shards' together."""
-        found: dict[tuple[str | None, str | None], Pause] = {}
-        for shard in self._shards:
-            for one in shard.pauses():
-                before = found.get((one.queue, one.task))
-                found[one.queue, one.task] = one if before is None else before.and_of(one)
-        return [*found.values()]
+        return union_of(shard.pauses() for shard in self._shards)
 
     def check(self) -> Iterator[Finding]:
         """As :meth:`Entries.check`, shard by shard."""
@@ -174,16 +174,4 @@ class ShardedEntries:
 
     def counts(self) -> Counts:
         """All counts; those of one shard at one instant. A scanner serves every shard."""
-        counts = [shard.counts() for shard in self._shards]
-        heads = [one.next_due_ms for one in counts if one.next_due_ms is not None]
-        return Counts(
-            sum(one.scheduled for one in counts),
-            sum(one.in_flight for one in counts),
-            sum(one.dead for one in counts),
-            max(one.scanners for one in counts),
-            sum(one.overdue for one in counts),
-            sum(one.paused for one in counts),
-            sum(one.refused for one in counts),
-            min(heads, default=None),
-            max(one.now_ms for one in counts),
-        )
+        return sum_of([shard.counts() for shard in self._shards])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -58,69 +58,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How many entries are in which state; the next due time; how many scanners are alive.
-
-    ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
-    and wait for their next try, which are overdue. ``paused`` fell due while they were.
-    """
-
-    scheduled: int
-    in_flight: int
-    dead: int
-    scanners: int
-    overdue: int
-    paused: int
-    refused: int
-    next_due_ms: int | None
-    now_ms: int
-
-
-@dataclass(frozen=True)
-class Pause:
-    """What is paused: a queue, a task, or neither, which is everything.
-
-    Attributes:
-        queue: The queue that is paused, or ``None``.
-        task: The name of the task that is paused, or ``None``.
-        since: When it was.
-        late: Whether it counts as lateness for entries with a late policy.
-        parked: How many entries fell due meanwhile, and are still here.
-        resumed: Whether they are coming back.
-        rate: How many of them come back a second at most; ``None``: as fast as it goes.
-    """
-
-    queue: str | None
-    task: str | None
-    since: datetime
-    late: bool
-    parked: int
-    resumed: bool
-    rate: float | None
-
-    def and_of(self, other: Pause) -> Pause:
-        """The same of two shards: it comes back where both do."""
-        rates = [one.rate for one in (self, other) if one.rate is not None]
-        return replace(
-            self,
-            since=min(self.since, other.since),
-            parked=self.parked + other.parked,
-            resumed=self.resumed and other.resumed,
-            rate=sum(rates) if rates else None,
-        )
-
-
-@dataclass(frozen=True)
 class Delivery:
     """A message that a broker delivered, and that becomes an entry.
 
     ``mark``: 16 bytes that name it, however often it is delivered.
-    ``again``: whether it may have been delivered before: then it becomes one once only.
+    ``since``: it was one before, if its mark was set since that moment of the monotonic clock;
+    ``None``: whenever that was set.
     ``keep_ms``, ``most``: for how long its mark is known, and among how many.
     """
 
     mark: bytes
-    again: bool
+    since: float | None
     keep_ms: int
     most: int
 
@@ -143,7 +91,10 @@ class NewEntry:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """A task that will not run: its message, when that was settled (us in digits), and why."""
+    """A task that will not run: when that was settled (us in digits), its message, and why.
+
+    ``when``, ``message``: empty where they were not wanted, or the message cannot be read.
+    """
 
     task_id: str
     outcome: Outcome
@@ -159,7 +110,7 @@ class Change:
     ``outcome``: ``None`` where a selection does not mean it any more, or there is an ``error``.
     ``task_id``: empty where a key was given, and nothing was done.
     ``due_ms``: its new due time, where it was moved.
-    ``cancelled``: what there is to tell, where it was removed.
+    ``cancelled``: what there is to tell; only where it was removed.
     """
 
     outcome: Outcome | None
@@ -192,6 +143,7 @@ class Seen:
     ``dead``: (task id, reason) of each that became a dead letter.
     ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
     ``skipped``: (task id, why) of each that was too late to leave.
+    ``ids``: of what was handed over, if they were wanted.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -206,6 +158,7 @@ class Seen:
     read_at: float
     refused: list[tuple[str, int]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
 
     def seconds_until(self, head: int | None) -> float | None:
         """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""

@@ -6,7 +6,7 @@ import warnings
 import pytest
 from celery import Celery
 
-from celery_delayq import DelayQ
+from celery_delayq import DelayQ, signals
 from celery_delayq.scheduling import bulk
 from celery_delayq.scheduling.request import Request
 from tests.app.network import QUICK, Listener, ReplySwallower
@@ -122,3 +122,10 @@ def stranger(url):
     """An app in whose process nobody made a DelayQ."""
     with Celery("stranger", broker=url, set_as_current=False) as app:
         yield app
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens_afterwards():
+    yield
+    for name in signals.__all__:
+        getattr(signals, name).receivers.clear()

@@ -29,6 +29,7 @@ ORDER = (
     "relay_rabbitmq",
     "relay_redis",
     "one_task",
+    "put_off",
     "many_tasks",
     "by_id",
     "lateness",

@@ -192,6 +192,14 @@ LINES: tuple[Line, ...] = (
             ("_backend", "Redis results"),
         )
     ),
+    Line(
+        "put_off.put_off_us",
+        "a task puts itself off",
+        "us",
+        "schedule_us",
+        "delay_for",
+        (times_at_most(2),),
+    ),
     Line("many_tasks.at_rate", "schedule_many, one time", "tasks/s", goals=(at_least(25_000),)),
     *_split("many_tasks", "at_redis_us", "at_caller_us", "the caller's CPU"),
     Line("many_tasks.spread_rate", "schedule_many, spread", "tasks/s", goals=(at_least(25_000),)),

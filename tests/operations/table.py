@@ -19,10 +19,11 @@ from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, Place
 from celery_delayq.store.calls import Member, Membership
 from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import lane_for
+from celery_delayq.store.ids import target_of
+from celery_delayq.store.record import destination_for, lane_for
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
-from tests.store.support import FAR_MS, NOW_MS, Store
+from tests.store.support import FAR_MS, NOW_MS, Store, new_record
 
 Call = Callable[[DelayQ, str], object]
 
@@ -133,6 +134,12 @@ def _peeked(ready: Prepared) -> list[tuple[str, str]]:
     return [(entry.task_id, entry.state.value) for _, entry in seen]
 
 
+def _released(ready: Prepared) -> list[Outcome | None]:
+    target, record = target_of("list"), ready.read.record
+    new = record.released(new_record("list", destination_for("L", "celery")))
+    return [one.outcome for one in ready.store.entries.changes.release([(target, record, new)])]
+
+
 def take_again(operation: "Operation", ready: Prepared) -> object:
     """Take it as whoever was told of an error does; what it scheduled all the same is there."""
     try:
@@ -217,6 +224,14 @@ OPERATIONS = (
         refused_when_full=True,
         face={"edit": lambda delayq, task_id: delayq.edit(task_id, priority=3)},
         cli=("edit {id} --priority 3",),
+    ),
+    Operation(
+        "release",
+        "caller",
+        _released,
+        [Outcome.DONE],
+        refused_when_full=True,
+        cli=("release --all --yes", "release --tag a --dry-run"),
     ),
     Operation(
         "find",

@@ -13,7 +13,7 @@ from tests.readme.document import DOCUMENTS, FAULTS, PACKAGE, README, ROOT, TEST
 from tests.readme.tables import tables
 
 LINES = 300
-OPTIONS = {"delayq_at", "delayq_after", "delayq_once", *NAMES}
+OPTIONS = {"delayq_at", "delayq_after", "delayq_once", "delayq_capture", *NAMES}
 HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered"}
 
 

@@ -10,7 +10,7 @@ from celery import Celery
 from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_delayq import Outcome, clock
-from celery_delayq.integration import guard
+from celery_delayq.integration import asking
 from celery_delayq.integration.guard import GuardingStep
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
@@ -196,7 +196,7 @@ def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, 
 
 def test_what_was_never_relayed_is_not_asked_for(house, receiver, caplog, monkeypatch):
     """Neither a plain message, nor one of an app without a DelayQ."""
-    monkeypatch.setattr(guard.Guard, "_may_run", None)
+    monkeypatch.setattr(asking.Asking, "ask", None)
     house.task.apply_async()
     house.task.apply_async(delayq_once=True)
     with Celery(broker=house.where, set_as_current=False) as stranger:
@@ -258,7 +258,7 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
     send(house, receiver, *copies, *copies)
 
     assert (receiver.ran, receiver.dropped) == ([1, 2, 1, 2], [])
-    assert clock.monotonic() - started < guard.ANSWER_WITHIN + 2
+    assert clock.monotonic() - started < asking.ANSWER_WITHIN + 2
     [said] = [one for one in caplog.messages if one.startswith("task a")]
     assert said.startswith(
         "task a: runs, as all will for 5 s, be it a second copy or not: arrive failed: "
@@ -266,7 +266,7 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
 
 
 def test_it_is_asked_again_after_a_while(house, receiver, store_proxy, monkeypatch):
-    monkeypatch.setattr(guard, "ASK_AGAIN", 0)
+    monkeypatch.setattr(asking, "ASK_AGAIN", 0)
     house.due_now(task_id="a")
     copies = attempts_at(house.delayq, "a", 2)
     store_proxy.reach()

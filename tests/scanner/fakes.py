@@ -7,7 +7,7 @@ import math
 
 from celery_delayq.handover.relay import Batch
 from celery_delayq.handover.scanner import Scanner
-from celery_delayq.services import Hooks
+from celery_delayq.hooks import Hooks
 from celery_delayq.store import Seen
 
 START_MS = 1_800_000_000_000
@@ -72,15 +72,14 @@ class FakeEngine:
         self.lateness = []
         self.dead = []
         self.asked = []
+        self.told = []
         self.has_timer = True
         self.on_move = lambda: None
 
-    def evicting_policy(self) -> None:
-        """Nothing is evicted."""
-
-    def hand_over(self, *, asleep, relay_in) -> Seen:
+    def hand_over(self, *, asleep, relay_in, tells) -> Seen:
         self._world.say("hand_over")
         self.asked.append((asleep, relay_in))
+        self.told.append(tells)
         self.on_move()
         ripe = sorted(when for when in self.due if when <= self._world.now_ms)[: self._batch_size]
         for when in ripe:
@@ -98,6 +97,7 @@ class FakeEngine:
             has_timer=self.has_timer,
             dead=dead,
             read_at=self._world.monotonic(),
+            ids=[f"id-{when}" for when in ripe] if tells else [],
         )
 
     def reclaim(self) -> list[str]:

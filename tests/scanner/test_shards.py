@@ -7,7 +7,7 @@ import pytest
 from celery_delayq import DelayQ
 from celery_delayq.errors import BrokerDown
 from celery_delayq.handover.scanner import Scanner
-from celery_delayq.services import Hooks
+from celery_delayq.hooks import Hooks
 from celery_delayq.store.keys import Keys, shard_of
 from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay
 

@@ -10,7 +10,7 @@ from typing import Any
 from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, DelayQError, InFlight, StoreUnavailable
-from celery_delayq.services import Hooks
+from celery_delayq.hooks import Hooks
 from celery_delayq.store import Entries, Membership, NewEntry, Receipt
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import Target, target_of_key, target_of_member

@@ -4,7 +4,7 @@ from typing import Any
 
 from celery_delayq.handover.relay import Relay
 from celery_delayq.handover.scanner import Scanner
-from celery_delayq.services import Hooks
+from celery_delayq.hooks import Hooks
 from celery_delayq.store import Engine, Membership
 from tests.simulator.broker import Broker, SimulatedLink
 from tests.simulator.network import TIMEOUT

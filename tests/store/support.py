@@ -16,6 +16,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import DelayQError
 from celery_delayq.store import (
     Copies,
+    Delivery,
     Endpoint,
     Engine,
     Entries,
@@ -165,8 +166,10 @@ class Store:
         record = record.with_extras(extras)
         return self.put(task_id, record, due_ms, **options)
 
-    def put(self, task_id, record, due_ms, *, when=None, conflict="", **options) -> int:
-        new = NewEntry(task_id, when or When("at", due_ms), record, conflict)
+    def put(
+        self, task_id, record, due_ms, *, when=None, conflict="", delivery=None, **options
+    ) -> int:
+        new = NewEntry(task_id, when or When("at", due_ms), record, conflict, delivery)
         (answer,) = self.entries.schedule([new], **options)
         if isinstance(answer, DelayQError):
             raise answer
@@ -185,6 +188,10 @@ class Store:
         """A copy is at a worker; which attempt was there first."""
         *hand_over, attempt = hand_over_and_attempt
         return Copies([self.scripts], lease).first((*hand_over,), attempt, clock.monotonic() + 5)
+
+    def delivery(self, *texts, again=True) -> Delivery:
+        """A message that a broker delivered."""
+        return Copies([self.scripts], 30.0).delivery(texts, again=again)
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """What *count* calls of schedule write, without their round trips; returns the ids."""

@@ -8,12 +8,19 @@ one that can be made to fail, or to be the last that the script gets to.
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled, DelayQError, StoreError, StoreUnavailable
+from celery_delayq.errors import (
+    AlreadyScheduled,
+    AlreadyTaken,
+    DelayQError,
+    StoreError,
+    StoreUnavailable,
+)
 from celery_delayq.store import NewEntry
 from celery_delayq.store.connection import packed
 from celery_delayq.store.extras import Extras
@@ -213,6 +220,12 @@ def old_generation(ready):
     ready.store.raw.hset(ready.store.keys["arrived"], "since", NOW_MS - 4_000_000)
 
 
+def was_taken(ready):
+    """The message of "new" became an entry, which was cancelled."""
+    ready.store.schedule("new", FAR_MS, delivery=ready.store.delivery("new"))
+    ready.store.entries.cancel("new")
+
+
 def clock_back(ready):
     ready.store.set_ms(NOW_MS - 3_600_000)
 
@@ -226,6 +239,12 @@ def _schedule_many(ready):
 
 def _schedule_one(ready):
     ready.store.schedule("new", NOW_MS - 9)
+
+
+def _take(ready):
+    """A message is delivered, and its worker goes on until it is told that it became an entry."""
+    with suppress(AlreadyTaken):
+        ready.store.schedule("new", NOW_MS - 9, delivery=ready.store.delivery("new"))
 
 
 def _schedule_first(ready):
@@ -402,6 +421,9 @@ def too_late(ready):
 
 
 def with_history(ready):
+    # Whoever has to ask for the time, as the clock of these tests stands still, joins once more.
+    for one in (ready.store.entries, ready.engine):
+        one._member._ours = replace(ready.store.membership, history=100)
     ready.store.raw.hset(ready.store.keys["meta"], "history", "100 1")
 
 
@@ -434,6 +456,9 @@ CASES = [
     Case("schedule", "one by one", _schedule_one),
     Case("schedule", "many", _schedule_many),
     Case("schedule", "refused", _schedule_refused),
+    Case("schedule", "delivered", _take),
+    Case("schedule", "delivered, turning", _take, old_generation),
+    Case("schedule", "delivered again", _take, was_taken),
     Case("cancel", "without a record", _cancel("ghost"), recordless),
     Case("schedule", "late ones", _schedule_late),
     Case("schedule", "keyed", _schedule_keyed),

@@ -49,7 +49,7 @@ class World:
     def call(self, name, *, until=None, **arguments):
         if name == "join":
             self.joined += 1
-            known = (calls.SCHEMA, str(arguments["shards"]), "", "", "store")
+            known = (calls.SCHEMA, str(arguments["shards"]), "", "", "store", "")
             return [self.redis_us(), *(word.encode() for word in known)]
         self.at.append(self.now)
         self.asked.append(arguments)

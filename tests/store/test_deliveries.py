@@ -26,8 +26,8 @@ def marks(store):
     return Copies([store.scripts], 30.0)
 
 
-def entry_of(marks, task_id, *, again, queue="celery", due_ms=FAR_MS):
-    message = marks.delivery((task_id, queue), again=again)
+def entry_of(marks, task_id, *, again, queue="celery", due_ms=FAR_MS, received=None):
+    message = marks.delivery((task_id, queue), again=again, received=received)
     record = new_record(task_id, destination_for("L", "celery"))
     return NewEntry(task_id, When("at", due_ms), record, delivery=message)
 
@@ -169,7 +169,7 @@ def test_a_repeated_request_is_told_the_first_one_s_answer(store, marks):
         supersede=0,
         owes=0,
         max_bytes=MAX_BYTES,
-        deliveries=_deliveries(new),
+        deliveries=_deliveries(new, int),
         entries=_arguments(new, ()),
     )
 
@@ -193,5 +193,27 @@ def test_a_foreign_key_there_is_nobody_else_s_trouble(store):
     store.raw.set(store.keys["arrived"], os.urandom(4))
 
     store.schedule("a")
+
+    assert store.places("a") == ["due"]
+
+
+def test_one_that_somebody_else_was_given_meanwhile_becomes_no_second_entry(store, marks):
+    """Its broker took it back from a worker that goes on with it all the same."""
+    received = clock.monotonic()
+    store.set_us(1000 * NOW_MS + 2_000_000)
+    take(store, entry_of(marks, "a", again=True))
+    store.entries.cancel("a")
+
+    with pytest.raises(AlreadyTaken):
+        take(store, entry_of(marks, "a", again=False, received=received))
+
+
+def test_what_was_marked_before_it_was_received_is_another_message(store, marks):
+    take(store, entry_of(marks, "a", again=True))
+    store.entries.cancel("a")
+    store.set_us(1000 * NOW_MS + 2_000_000)
+    store.entries.cancel("nobody")  # its process learns what time it is
+
+    take(store, entry_of(marks, "a", again=False, received=clock.monotonic() - 1))
 
     assert store.places("a") == ["due"]

@@ -159,7 +159,7 @@ def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch)
     engine = store.engine()
     engine.hand_over()
     monkeypatch.setattr(
-        engine._scripts, "call", lambda *_, **__: [0, 0, -1, -1, -1, -1, 0, [], [], []]
+        engine._scripts, "call", lambda *_, **__: [0, 0, -1, -1, -1, -1, 0, [], [], [], []]
     )
     monkeypatch.setattr(clock, "monotonic", lambda: next(times))
     assert engine.hand_over().read_at == 12.0

@@ -149,6 +149,43 @@ def test_a_caller_with_the_store_s_broker_is_not_warned(store, caplog):
     assert caplog.messages == []
 
 
+# Two apps.
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "warnings"),
+    [("shop", "billing", 1), ("shop", "shop", 0), ("shop", "", 0), ("", "billing", 0)],
+)
+def test_a_scanner_of_another_app_is_warned_once(store, caplog, theirs, ours, warnings):
+    joined(store, replace(OURS, app=theirs), scanner=True)
+    beat(store)
+    member = joined(store, replace(OURS, app=ours), scanner=True)
+    member.join()
+    said = [one for one in caplog.messages if "of the app" in one]
+    assert len(said) == warnings
+    for one in said:
+        assert one.startswith(
+            "this store's scanners are of the app shop, this one is of the app billing: "
+        )
+        assert "delayq_prefix" in one
+    assert (meta(store, "app") or b"").decode() == (theirs or ours)
+
+
+def test_a_caller_of_another_app_is_served_without_a_word(store, caplog):
+    joined(store, replace(OURS, app="shop"), scanner=True)
+    beat(store)
+    joined(store, replace(OURS, app="web"))
+    assert caplog.messages == []
+    assert meta(store, "app") == b"shop"
+
+
+def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, caplog):
+    joined(store, replace(OURS, app="shop"), scanner=True)
+    joined(store, replace(OURS, app="billing", hosts="elsewhere:6379"), scanner=True)
+    assert (meta(store, "app"), meta(store, "hosts")) == (b"billing", OURS.hosts.encode())
+    assert not any("of the app" in one for one in caplog.messages)
+
+
 # A store that was emptied, or is away.
 
 

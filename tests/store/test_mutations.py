@@ -108,6 +108,7 @@ def furnish(store):
     store.raw.set(store.keys["timer"], f"{NOW_MS}:somebody")
     store.raw.hset(store.keys["arrived_old"], b"m" * 16, 1)
     store.arrive("leased", 1)
+    store.schedule("taken", FAR_MS, delivery=store.delivery("taken"))
     store.raw.hset(store.keys["meta"], "schema", "1")
     return engine
 
@@ -223,6 +224,10 @@ def change(store):
     attempt(store.schedule, "other", FAR_MS, extras=extras("keyed"), conflict="replace")
     attempt(store.entries.cancel, target_of_key("key of keyed"))
     attempt(store.arrive, "leased", 2)
+    for again in (True, False):
+        for task_id in ("taken", "new taken"):
+            delivery = store.delivery(task_id, again=again)
+            attempt(store.schedule, task_id, FAR_MS, delivery=delivery)
     attempt(store.arrive, "new", 1)
     resume(store)
 

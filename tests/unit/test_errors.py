@@ -27,6 +27,7 @@ from celery_delayq.errors import (
     NotADueTime,
     NotATask,
     NotScheduled,
+    PutOffTooOften,
     StoreDiffers,
     StoreError,
     StoreFull,
@@ -97,6 +98,14 @@ SENTENCES = [
     (
         ItemsRefused(2, 450, 17, "task 'a' is already scheduled"),
         "2 of 450 items were refused; the first is number 17: task 'a' is already scheduled",
+        (DelayQError,),
+    ),
+    (
+        PutOffTooOften("shop.remind", 100),
+        (
+            "task 'shop.remind' was put off 100 times in a row; it runs eagerly, where no time "
+            "passes: let what it waits for be there"
+        ),
         (DelayQError,),
     ),
     (

@@ -6,6 +6,8 @@ import os
 
 import redis
 
+from tests.worker import putting_off
+
 RUNS = "runs:{}"
 GATE = "gate:{}"
 EVIDENCE = "DELAYQ_TEST_EVIDENCE"
@@ -21,7 +23,10 @@ def _client(_pid):
 
 
 def record(delayq, request, **facts):
-    """Write down one run: when by Redis's clock, and what the task could see of its hand-over."""
+    """Write down one run: when by Redis's clock, and what the task could see of its hand-over.
+
+    Returns the number of runs that are written down.
+    """
     seconds, micros = evidence().time()
     due = delayq.due_of(request)
     line = {
@@ -36,7 +41,7 @@ def record(delayq, request, **facts):
         "pid": os.getpid(),
         **facts,
     }
-    evidence().rpush(RUNS.format(request.id), json.dumps(line))
+    return evidence().rpush(RUNS.format(request.id), json.dumps(line))
 
 
 def define(app):
@@ -107,4 +112,5 @@ def define(app):
         evidence().blpop(GATE.format(self.request.id), seconds)
         record(app.delayq, self.request, after=True)
 
+    putting_off.define(app, task)
     return app.tasks

@@ -6,10 +6,10 @@ import os
 from celery import Celery
 
 from celery_delayq import DelayQ
-from celery_delayq.integration import guard
+from celery_delayq.integration import asking
 from tests.worker.jobs import define
 
-guard.ANSWER_WITHIN = 5.0  # on a busy machine a store that takes its time is not away
+asking.ANSWER_WITHIN = 5.0  # on a busy machine a store that takes its time is not away
 app = Celery("worker-tests")
 app.conf.update(json.loads(os.environ["DELAYQ_TEST_CONF"]))
 DelayQ(app)

@@ -1,4 +1,4 @@
-"""Messages with a far `eta` of a process without this package: workers hold them in the store."""
+"""Messages with a far `eta`, from a process without this package, which workers hold."""
 
 import contextlib
 from datetime import datetime, timedelta, timezone

@@ -32,14 +32,14 @@ AWAY = 5.0  # seconds for which nothing is adopted after the store was away, or 
 ASK_AGAIN = 1.0  # seconds between two questions about what is doubtful
 
 Answers = Sequence[Receipt | DelayQError]
-Write = Callable[[Sequence[Far], bool], Answers]
+Write = Callable[[Sequence[Far]], Answers]
 
 
 class Batches:
     """Of one connection of a worker to its broker.
 
     Args:
-        write: Writes entries; told whether they may be there already. Raises what the store raises.
+        write: Writes entries; of what is there already it says so. Raises what the store raises.
         wake: Called by the thread when something is settled.
         before: Of the connection before; what it has under way ends first.
         sharded: Whether a batch is more than one call, so that an error leaves it open.
@@ -155,7 +155,7 @@ class Batches:
     def _settle(self, batch: list[Far]) -> None:
         stored: list[bool] | None = None
         try:
-            stored = [is_stored(one) for one in self._write(batch, self._is_doubtful)]
+            stored = [is_stored(one) for one in self._write(batch)]
         except DelayQError as error:
             may_have_run = isinstance(error, StoreUnavailable) and error.may_have_run
             if not (may_have_run or self._sharded or self._is_doubtful):

@@ -26,7 +26,7 @@ class Entering:
         self.sender = Sender(services, never)
         self._services = services
 
-    def write(self, batch: Sequence[Far], *, again: bool) -> list[Receipt | DelayQError]:
+    def write(self, batch: Sequence[Far], *, again: bool = False) -> list[Receipt | DelayQError]:
         """Write entries in one step; *again*: they may be there already.
 
         Returns:
@@ -35,13 +35,13 @@ class Entering:
         Raises:
             StoreError: what the store raises; then none is, or it is not known.
         """
-        made = [self._entry(one, again=again or one.again) for one in batch]
+        made = [self._entry(one, again=again or one.again or one.is_named) for one in batch]
         new = [one for one in made if isinstance(one, NewEntry)]
         told = iter(write(self._services, new, _ONCE) if new else ())
         return [next(told) if isinstance(one, NewEntry) else one for one in made]
 
     def _entry(self, one: Far, *, again: bool) -> NewEntry | DelayQError:
-        delivery = self._services.copies.delivery(one.identity, again=again)
+        delivery = self._services.copies.delivery(one.identity, again=again, received=one.received)
         try:
             return self.sender.entry_of(
                 one.message, Request(one.when, delivery=delivery), queue=one.queue

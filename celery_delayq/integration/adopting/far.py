@@ -27,8 +27,10 @@ class Far:
         task_id: The id of its task.
         when: When it is due.
         queue: The queue that it came from, and goes to.
-        identity: Texts that no other message has, the task's id first.
+        identity: Texts that name it, the task's id first.
         again: Whether it may have been delivered before.
+        is_named: Whether no other message has that name: AMQP's have none of their own.
+        received: When that was, by the monotonic clock.
         is_far: Whether it is due late enough to be adopted.
         ack: Acknowledges it, as Celery gave it.
     """
@@ -39,6 +41,8 @@ class Far:
     queue: str
     identity: tuple[str, ...]
     again: bool
+    is_named: bool
+    received: float
     is_far: bool
     ack: Any = None
 
@@ -87,7 +91,8 @@ def far_of(
     identity = (task_id, queue, str(own), envelope["eta"], str(envelope.get("retries")))
     again = bool(message.delivery_info.get("redelivered"))
     ahead = (due - clock.utc_now()).total_seconds()
-    return Far(message, task_id, when, queue, identity, again, ahead > after)
+    is_named, received = own is not None, clock.monotonic()
+    return Far(message, task_id, when, queue, identity, again, is_named, received, ahead > after)
 
 
 def _envelope(headers: Mapping[str, Any], body: Any) -> Mapping[str, Any]:

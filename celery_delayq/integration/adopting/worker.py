@@ -236,8 +236,8 @@ class Worker:
 
     # In the thread.
 
-    def _write(self, batch: Sequence[Far], again: bool) -> list[Receipt | DelayQError]:
-        answers = self._entering.write(batch, again=again)
+    def _write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
+        answers = self._entering.write(batch)
         return [self._unless_revoked(*both) for both in zip(batch, answers, strict=True)]
 
     def _unless_revoked(self, one: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:

@@ -1,6 +1,6 @@
 --[[ arrive: a copy of a relayed task is at a worker; which copy of this hand-over was there first.
 
-KEYS[1]  arrived      HASH  mark -> attempt that was first, or 0; see prelude/marks.lua
+KEYS[1]  arrived      HASH  mark -> attempt that was first, or less than 0; see prelude/marks.lua
 KEYS[2]  arrived_old  HASH  the generation before
 
 ARGV[1]  mark     16 bytes that name one hand-over of one task, or one message
@@ -21,6 +21,7 @@ if attempt < 0 then
   redis.call('HDEL', arrived, mark)
   redis.call('HDEL', arrived_old, mark)
 end
-if first or attempt < 1 then return first or -1 end
+if first then return math.max(first, 0) end
+if attempt < 1 then return -1 end
 set_marks(arrived, arrived_old, math.floor(clock_us() / 1000), keep_ms, most, {mark, attempt})
 return attempt

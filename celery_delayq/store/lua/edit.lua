@@ -34,7 +34,7 @@ ARGV[8]  template     the template that `body` shares, or empty
 
 Returns  {now in us, 'join' | 'late'}: refused, see prelude/call.lua; or {now in us, 'answer', 'done' |
          'uncertain' | 'unchanged' (it was changed since the caller read it; nothing was written) |
-         'in_flight' | 'handed_over' | 'not_found' | 'unreadable' and why}
+         'in_flight' | 'handed_over' (or it was released) | 'not_found' | 'unreadable' and why}
          uncertain: done, but an earlier attempt may have delivered it as it was
 Cost     O(log N + size of the record)
 Keeps    an entry has one place, under the number that its record has; one under a lease stays
@@ -50,14 +50,10 @@ local function answered(answer)
   return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
 end
 
--- What no other state of this entry, and no other entry under its id, has.
-local function stamp_of(record, header_end)
-  return sub(record, header_end + 1, header_end + 6) .. sub(record, header_end + 36, header_end + 42)
-end
-
 -- A request that something newer has overtaken finds another state than its caller has seen.
 local id, name = meant_by(target, holders)
 local entry, why = entry_of(id, name, places, keys)
+if entry and is_released(entry.record, entry.header_end) then return answered('handed_over') end
 if entry and stamp_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
 if not entry then
   allow_when_full(records)

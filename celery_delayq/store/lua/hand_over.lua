@@ -34,10 +34,12 @@ ARGV[7]  asleep_ms     for how long the caller sleeps at most, before it asks ag
 ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
 ARGV[9]  catch_up      how many overdue entries may leave a second; 0: as many as there are
 ARGV[10] owes          1: REVOKED is to be stored for what is too late to leave; or 0
+ARGV[11] tells         1: the caller wants the ids of what is handed over; or 0
 
 Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
          is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
-         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late; or
+         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late, {{id, ...} of each list
+         that was pushed to}, empty unless they are wanted; or
          {now in us} alone, at a heartbeat: nothing was done, as the store knows no process; the caller has
          to join
 Cost     O(log N + M log N), M <= limit
@@ -46,7 +48,7 @@ Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in t
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
-local catch_up, owes = tonumber(ARGV[9]), ARGV[10] == '1'
+local catch_up, owes, tells = tonumber(ARGV[9]), ARGV[10] == '1', ARGV[11] == '1'
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
@@ -218,7 +220,7 @@ if pace then spend(pace, spent, meta) end
 
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
 -- rolled back, and must not lose what it pushed.
-local handed_over = 0
+local handed_over, pushed_ids = 0, {}
 for _, full in ipairs(lists) do
   fence_young(full.young, fences, now_us)
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
@@ -226,6 +228,7 @@ for _, full in ipairs(lists) do
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
+    if tells then pushed_ids[#pushed_ids + 1] = full.ids end
     local leaving = full.leaving
     leaving.ids, leaving.claimed, leaving.failed, leaving.shared = full.ids, known, failed, full.shared
     depart(leaving, 'h', now, keys)
@@ -243,4 +246,6 @@ local heads = {
 }
 
 local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now, keys) or 0
-return {now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, killed, turned_down, skips.told}
+return {
+  now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, killed, turned_down, skips.told, pushed_ids,
+}

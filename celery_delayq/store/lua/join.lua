@@ -1,7 +1,7 @@
 --[[ join: a process makes itself known to a store, and learns what time it is there.
 
 KEYS[1]  meta      HASH  schema, shards, broker, hosts, timeout, history: what the processes of a store agree
-                         on; store: what tells it from every other one
+                         on; app: whose scanners they are; store: what tells it from every other one
 KEYS[2]  scanners  ZSET  scanner -> ms until which its last heartbeat counts
 KEYS[3]  history   LIST  what happened last, see prelude/history.lua
 
@@ -13,24 +13,26 @@ ARGV[5]  hosts    where that is
 ARGV[6]  scanner  1: it hands over, through that broker; or 0
 ARGV[7]  kept     what `meta` is to say of the history: see prelude/history.lua; empty: there is none
 ARGV[8]  store    random text: `store`, if it has none
+ARGV[9]  app      name of the process's app; empty: it has none of its own
 
-Returns  {now in us, schema, shards, broker, hosts, store}, as the store has them from now on
+Returns  {now in us, schema, shards, broker, hosts, store, app}, as the store has them from now on
 Cost     O(log S), S scanners; where the history becomes shorter, by so much more
-Keeps    what is agreed on; the broker is that of the scanners, and another one's only when none is alive;
-         the history is as the last one who joined has it
+Keeps    what is agreed on; the broker and the app are those of the scanners, and others only when none is
+         alive; the history is as the last one who joined has it
 ]]
 local schema, shards, timeout = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local broker, hosts, scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
-local kept, store = ARGV[7], ARGV[8]
+local kept, store, app = ARGV[7], ARGV[8], ARGV[9]
 
 local now_us = clock_us()
-local known = redis.call('HMGET', meta, 'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history')
+local known = redis.call('HMGET', meta, 'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app')
 local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
-local theirs = known[4]
-if is_fit and scanner and known[4] ~= broker then
+local theirs, their_app = known[4], known[8]
+local is_other_app = app ~= '' and their_app ~= app
+if is_fit and scanner and (theirs ~= broker or is_other_app) then
   local alive = redis.call('ZCOUNT', scanners, whole(math.floor(now_us / 1000)), '+inf')
-  if not theirs or alive == 0 then theirs = false end
+  if alive == 0 then theirs, their_app = theirs == broker and theirs, false end
 end
 
 local changes = {}
@@ -46,6 +48,10 @@ if is_fit and scanner and not theirs then
   set('broker', broker)
   set('hosts', hosts)
   known[4], known[5] = broker, hosts
+end
+if is_fit and scanner and is_other_app and not their_app then
+  set('app', app)
+  known[8] = app
 end
 if is_fit and not known[6] then
   set('store', store)
@@ -65,5 +71,5 @@ if is_other then
 end
 return {
   now_us, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',
-  known[6] or '',
+  known[6] or '', known[8] or '',
 }

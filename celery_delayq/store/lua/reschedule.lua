@@ -36,8 +36,8 @@ ARGV[11...] targets  who is meant, 1 to 1000: see prelude/entry.lua
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
          with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
          the due time, and the id, if a key was given | too_late (past `latest`) | unchanged (`only` or `if_due` does
-         not hold, or it is not dead) | in_flight | handed_over | not_found | unreadable, why, and that id | skipped (the
-         selection does not mean it any more) | again (it was not looked at)
+         not hold, or it is not dead) | in_flight | handed_over (or it was released, and is about to be) | not_found |
+         unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
 ]]
@@ -75,6 +75,7 @@ local function moved(entry, text)
   local record = with_due(entry.record, entry.header_end, text, call.now_us)
   local at = entry.header_end + 43
   local flags = string.byte(record, at)
+  if is_released(record, entry.header_end) then return record end
   local wanted = flags - (flags >= 48 + RUN_NOW and RUN_NOW or 0) + (mode == 'now' and RUN_NOW or 0)
   return flags == wanted and record or sub(record, 1, at - 1) .. string.char(wanted) .. sub(record, at + 1)
 end
@@ -85,6 +86,9 @@ local function outcome_of(target, one)
     if one.member and is_gone(one.answer) then return SKIPPED end
     local why = string.match(one.answer, '^unreadable (.*)$')
     return why and 'unreadable' .. quoted(why) .. named_in(target, one.id) or one.answer
+  end
+  if not (mode == 'now' or mode == 'retry') and is_released(one.entry.record, one.entry.header_end) then
+    return 'handed_over'
   end
   local when = new_due(one.entry)
   if not when then return 'unchanged' end
@@ -112,7 +116,7 @@ for at, one in ipairs(looked) do
     if entry.failed then redis.call('HDEL', errors, entry.id) end
     earliest = math.min(earliest, when)
     word = word .. ':' .. text .. named_in(targets[at], entry.id)
-  elseif is_gone(word) then
+  elseif not one.entry and is_gone(word) then
     fence(call, one.name, fences)
   end
   words[at] = word

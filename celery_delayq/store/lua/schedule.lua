@@ -24,7 +24,7 @@ KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when o
 KEYS[22]  outbox_messages  HASH  id -> what is owed for it
 KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
 KEYS[24]  history          LIST  what happened last, see prelude/history.lua
-KEYS[25]  arrived          HASH  mark -> 0, of a message that became an entry; see prelude/marks.lua
+KEYS[25]  arrived          HASH  mark -> when its message became an entry, us, less than 0; see prelude/marks.lua
 KEYS[26]  arrived_old      HASH  the generation before
 
 ARGV[1]  operation    names the call
@@ -37,7 +37,8 @@ ARGV[6]  owes         REVOKED is to be stored: 0, for none; 1, for what is repla
 ARGV[7]  max_bytes    look at nothing more after so many bytes of what is in the way, > 0
 ARGV[8]  deliveries   empty; or, where the entries were messages that a broker delivered: how many ms a generation of
                       marks lasts, how many it has at most, blanks behind both, and of each entry its mark, 16 bytes,
-                      and ? (it is nothing new if it is marked already) or ! (it is new in any case)
+                      and since when (us, 7 bytes) that says that its message became one already; what was marked
+                      before is another message
 ARGV[9...] entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `ms` counts from
@@ -135,9 +136,9 @@ end
 -- The mark of the message that an entry was, and whether it became one before.
 local function delivered(at)
   if not messages then return nil, false end
-  local first = (at - FIRST) / FIELDS * 17 + 1
-  local mark = sub(messages, first, first + 15)
-  return mark, sub(messages, first + 16, first + 16) == '?' and marked(arrived, arrived_old, mark) == 0
+  local first = (at - FIRST) / FIELDS * 23 + 1
+  local mark, since = sub(messages, first, first + 15), number_in(messages, first + 16, first + 22)
+  return mark, -(marked(arrived, arrived_old, mark) or math.huge) >= since
 end
 
 local function schedule(at)
@@ -201,7 +202,7 @@ local function schedule(at)
   if holder then displace(step, holder, new) end
   if past.kept then past.note('s', now, past.told_of(padded(text) .. sub(body, 2, 13), id, key)) end
   earliest = math.min(earliest, when)
-  if mark then marks[#marks + 1], marks[#marks + 2] = mark, 0 end
+  if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end
   return text .. (holder and quoted(holder.id) or '')
 end
 

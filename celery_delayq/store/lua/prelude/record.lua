@@ -12,7 +12,8 @@ record   1 byte    format version, '1'; a script leaves a record of another form
          20..35    when it was scheduled, us, 16 digits; a change keeps it
          36..42    when it was changed last, us, big-endian; each change of an entry has a later one
          43        flags, '0' and the sum of those that are set: 1 has a key, 2 has tags, 4 has a late policy,
-                   8 was told to run now; with one of the first three, extras stand at the end: see extras.lua
+                   8 was told to run now, 16 was released; with one of the first three, extras stand at the
+                   end: see extras.lua
          44..49    task: the first 6 bytes of the SHA-1 of its name
          50..55    queue that it was sent with: the same of its name
          56        I: the message follows, as JSON up to the due time at its end
@@ -25,9 +26,10 @@ A message is bytes to a script: it is put together and cut, never parsed.
 local FORMAT = '1'
 local NO_RECORD = 'no record' -- why what Redis has deleted is dead
 local RECORDLESS = string.rep('\0', 6) -- begins its member among the dead, as its number is known to nobody
-local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '[0-?]' .. string.rep('.', 12) .. '[IT]$'
+local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '[0-O]' .. string.rep('.', 12) .. '[IT]$'
 local EXTRAS = 8 -- what the flags of a record with extras are no multiple of
 local TIMES = '^%d+()' -- where digits end: both times are all digits, as a rule, and the next byte is none
+local RELEASED = 16 -- flag
 local SMALL = 4000 -- bytes; so many of them are read without a look at their sizes
 local sub = string.sub
 
@@ -88,7 +90,7 @@ local function is_sound(record, header_end)
   local flags, form = string.byte(record, header_end + 43), string.byte(record, header_end + 56)
   if flags > 48 and flags % EXTRAS > 0 and not extras_start(record, header_end) then return false end
   if string.match(record, TIMES, header_end + 7) == header_end + 36 then
-    return (form == 73 or form == 84) and flags >= 48 and flags <= 63
+    return (form == 73 or form == 84) and flags >= 48 and flags <= 79
   end
   return string.find(sub(record, header_end + 7, header_end + 56), SOUND)
 end
@@ -153,4 +155,14 @@ end
 -- The name of the template that a record shares, or nil.
 local function template_of(record, header_end)
   if string.byte(record, header_end + 56) == 84 then return sub(record, header_end + 57, header_end + 68) end
+end
+
+-- What no other state of this entry, and no other entry under its id, has.
+local function stamp_of(record, header_end)
+  return sub(record, header_end + 1, header_end + 6) .. sub(record, header_end + 36, header_end + 42)
+end
+
+-- Whether its message has an `eta`: it goes at once, and there is no other time to give it.
+local function is_released(record, header_end)
+  return string.byte(record, header_end + 43) >= 48 + RELEASED
 end

@@ -1,0 +1,89 @@
+"""The command by which tasks leave this package: ``release``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from celery.bin.base import CeleryCommand, CeleryOption
+
+from .. import clock
+from ..errors import DelayQError
+from ..logs import plain
+from ..operations.releasing import Released, invisible_ms
+from ..operations.selection import Selection
+from .selecting import Meant, counted, meaning_many
+
+TELL_EVERY = 5.0  # seconds
+_LONGER = "set a longer one in all workers, or they run more than once"
+
+
+@click.command(cls=CeleryCommand)
+@meaning_many
+@click.option(
+    "--canvas", is_flag=True, cls=CeleryOption, help_group="Messages",
+    help="Canvases as well: only a worker with this package can run one.",
+)  # fmt: skip
+def release(meant: Meant, canvas: bool, **_: Any) -> None:
+    """Let tasks leave as Celery's own messages.
+
+    Their eta is their due time. They go to their queues now, also where they are paused, and
+    workers wait until then, with or without this package. It can be repeated after a kill.
+    """
+    releasing = _Releasing(meant, canvas)
+    meant.change("release", "released", _no_single, releasing.step)
+
+
+def _no_single(**_: Any) -> Any:
+    raise NotImplementedError  # it takes no ids
+
+
+class _Releasing:
+    """The step of a selection, with what there is to say beside it."""
+
+    def __init__(self, meant: Meant, canvas: bool) -> None:
+        self._meant = meant
+        self._canvas = canvas
+        self._is_warned = False
+        self._told_at = clock.monotonic()
+
+    def step(self, selection: Selection, *, dry_run: bool = False) -> Released:
+        if dry_run:
+            count = selection.release(canvas=self._canvas, dry_run=True)
+        else:
+            count = selection.release(canvas=self._canvas, progress=self._tell)
+            self._hand_over(count)
+        if not self._is_warned:
+            self._warn(count)
+        self._is_warned = True
+        return count
+
+    def _tell(self, count: int) -> None:
+        now = clock.monotonic()
+        if now >= self._told_at + TELL_EVERY:
+            self._told_at = now
+            self._meant.say(f"{counted(count)} released so far")
+
+    def _hand_over(self, count: Released) -> None:
+        """At once, as it may be that no scanner is alive; it does no harm where one is."""
+        try:
+            self._meant.delayq.hand_over()
+        except DelayQError as error:
+            again = "a scanner sends them, or this command, given again"
+            raise click.ClickException(
+                f"{counted(count)} released, but not sent yet: {plain(error)}; {again}"
+            ) from error
+
+    def _warn(self, count: Released) -> None:
+        if count.beyond:
+            seconds = (invisible_ms(self._meant.delayq.services) or 0) / 1000
+            said = (
+                f"{count.beyond} due later than the broker's visibility_timeout ({seconds:.0f} s)"
+            )
+            self._meant.warn(f"{said}: Redis delivers these again before; {_LONGER}")
+        if count.dead:
+            stay = "task stays" if count.dead == 1 else "tasks stay"
+            self._meant.warn(f"{count.dead} dead {stay}: retry or remove them")
+        if count.unreadable:
+            stay = "stays" if count.unreadable == 1 else "stay"
+            self._meant.warn(f"{counted(count.unreadable)} cannot be read, and {stay}")

@@ -1,0 +1,85 @@
+"""What a scanner says at its first look: one line on its store, and a warning for each danger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ..errors import StoreError, StoreUnavailable
+from ..logs import logger_of
+from ..services import Services
+from ..store import Engine, sum_of, union_of
+
+logger = logger_of(__name__)
+
+
+class Start:
+    """Says it once.
+
+    Args:
+        engines: The scanner's, one of each shard.
+        store: The store's URL, without what is secret.
+        prefix: What the names of its keys begin with.
+        way: How what is due reaches its queue, in words.
+    """
+
+    def __init__(self, engines: Sequence[Engine], *, store: str, prefix: str, way: str) -> None:
+        self._engines = engines
+        self._store = store
+        self._prefix = prefix
+        self._way = way
+        self._is_said = False
+        self._is_away = False
+
+    @classmethod
+    def of(cls, services: Services, engines: Sequence[Engine]) -> Start:
+        """What a scanner of an app says."""
+        settings = services.settings
+        return cls(engines, store=services.endpoint.url, prefix=settings.prefix, way=_way(services))
+
+    def look(self) -> None:
+        """Join the store and say it, unless that is done.
+
+        Raises:
+            StoreUnavailable: the store is away; it is said when it is back.
+            StoreDiffers: this process would use the store in another way than the others.
+        """
+        if self._is_said:
+            return
+        for engine in self._engines:
+            engine.join()
+        waiting = self._waiting()
+        self._is_said = True
+        name = self._engines[0].name
+        facts = (name, self._store, self._prefix, self._way, waiting)
+        logger.info("scanner %s started: store %s, prefix %s, %s; %s", *facts)
+        # Something between may close a connection that asks this; tasks need no answer.
+        with suppress(StoreUnavailable):
+            for sentence in self._engines[0].dangers():
+                logger.warning("%s", sentence)
+
+    def away(self, error: StoreUnavailable) -> None:
+        """Say once that the store is away, if that is so from the beginning."""
+        if not self._is_said and not self._is_away:
+            self._is_away = True
+            logger.warning("the store %s is away, so what is due waits: %s", self._store, error)
+
+    def _waiting(self) -> str:
+        try:
+            counts = sum_of([engine.counts() for engine in self._engines])
+            pauses = union_of([engine.pauses() for engine in self._engines])
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            return f"what waits is not known: {error}"  # a right that hand-over needs not
+        dead = f", {counts.dead} dead" if counts.dead else ""
+        held = ", ".join(f"{one.what} ({one.parked} due)" for one in pauses if not one.resumed)
+        paused = f"; paused: {held}" if held else ""
+        return f"{counts.scheduled} waiting, {counts.overdue} overdue{dead}{paused}"
+
+
+def _way(services: Services) -> str:
+    if services.store_is_broker:
+        return "hands over directly"
+    broker = services.broker
+    return f"relays to the broker {broker.kind} on {broker.hosts}"

@@ -1,0 +1,175 @@
+"""Let what waits leave for good: each message as Celery itself would have sent it, with an ``eta``.
+
+look at all of them ---> canvases, and nobody said so: refused, nothing was sent
+    |
+    v
+read some --> their messages get their due times as eta --> they go now, to their queues
+    ^                                                           |
+    +----------- changed since they were read ------------------+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .. import clock
+from ..clock import from_ms
+from ..errors import InvalidOption, StoreUnavailable
+from ..message.canvas import LAUNCH
+from ..message.draft import Draft
+from ..services import VISIBILITY_TIMEOUT, Services
+from ..store import Chosen, Entries, Met, Outcome, label_of, target_of_member
+from ..store.listing import entry_of
+from ..store.record import NewRecord, Record
+from ..store.values import State
+from .count import Count, Tally
+
+STEP = 50  # members that are read and released in a step: some 5 ms of Redis's time
+STEP_BYTES = 1_000_000  # of new records that one call takes, about
+
+_CANVAS = label_of(LAUNCH)
+_STAYS = ("DEAD", "UNREADABLE")
+
+
+class Released(Count):
+    """How many tasks were released, or would be.
+
+    Attributes:
+        canvases: How many of these are canvases.
+        beyond: How many of these are due later than a Redis broker waits for an acknowledgement.
+        dead: How many more are dead, and stay.
+        unreadable: How many more have a message that cannot be read, and stay.
+    """
+
+    canvases: int = 0
+    beyond: int = 0
+    dead: int = 0
+    unreadable: int = 0
+
+
+class ReleaseTally(Tally):
+    """Counts what is released, step by step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.canvases = self.beyond = self.dead = self.unreadable = 0
+
+    @property
+    def count(self) -> Released:
+        plain = super().count
+        made = Released(plain, uncertain=plain.uncertain, in_flight=plain.in_flight)
+        made.canvases, made.beyond = self.canvases, self.beyond
+        made.dead, made.unreadable = self.dead, self.unreadable
+        return made
+
+
+class Release:
+    """The release of what a selection means.
+
+    Args:
+        services: The app's.
+        chosen: What the selection picks by.
+    """
+
+    def __init__(self, services: Services, chosen: Chosen) -> None:
+        self._services = services
+        self._chosen = chosen
+        self._invisible_ms = invisible_ms(services)
+
+    def look(self, entries: Entries, members: Sequence[bytes], tally: ReleaseTally) -> None:
+        """Count what would be released of *members*."""
+        for met in entries.sieve.peek(self._chosen, members, reads=True):
+            if met.state in _STAYS:
+                tally.dead += 1
+            elif met.record is not None and not met.record.is_released:
+                tally.met(met.state, would=met.state != "IN_FLIGHT")
+                self._note(met, met.record, tally)
+
+    def step(self, entries: Entries, members: Sequence[bytes], tally: ReleaseTally) -> None:
+        """Release those of *members* that wait.
+
+        Raises:
+            StoreUnavailable: others change them all the while.
+        """
+        until = clock.monotonic() + self._services.settings.timeout
+        left = list(members)
+        while left:
+            changed = []
+            for some in self._batches(entries, left, tally):
+                parts = [(target_of_member(met.member), seen, new) for met, seen, new in some]
+                changes = entries.changes.release(parts, chosen=self._chosen.text)
+                for (met, seen, _), change in zip(some, changes, strict=True):
+                    if change.outcome is Outcome.UNCHANGED:
+                        changed.append(met.member)
+                        continue
+                    tally.changed(change.outcome)
+                    if change.outcome in (Outcome.DONE, Outcome.UNCERTAIN):
+                        self._note(met, seen, tally)
+            left = changed
+            if left and clock.monotonic() >= until:
+                raise StoreUnavailable(
+                    "release", "others change the same tasks all the while", False
+                )
+
+    def _batches(
+        self, entries: Entries, members: Sequence[bytes], tally: ReleaseTally
+    ) -> Iterator[list[tuple[Met, Record, NewRecord]]]:
+        """Those that wait, with their new records, as many as one call takes."""
+        batch: list[tuple[Met, Record, NewRecord]] = []
+        size = 0
+        for met in entries.sieve.peek(self._chosen, members, reads=True):
+            if met.state in _STAYS:
+                tally.dead += 1
+                continue
+            if met.record is None or met.record.is_released:
+                continue
+            try:
+                new = self._new_record(met, met.record)
+            except Exception:  # what is no message of Celery's fails in many ways
+                tally.unreadable += 1
+                continue
+            batch.append((met, met.record, new))
+            size += new.size
+            if size >= STEP_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _new_record(self, met: Met, record: Record) -> NewRecord:
+        task_id = met.member[6:].decode(errors="replace")
+        entry = entry_of(task_id, State.SCHEDULED, record, met.template)
+        draft = Draft(entry.message, record, self._services.app)
+        if draft.is_v1 and not draft.is_readable:
+            raise ValueError("its body cannot be decoded, or may not be")
+        draft.set_eta(from_ms(entry.due_ms))
+        grace_ms = entry.extras.grace_ms
+        if grace_ms is not None:
+            # Celery knows no grace; but what has expired it does not run either.
+            start_ms = met.now_us // 1000 if met.state == "PAUSED" else entry.extras.excused_ms
+            last_ms = max(entry.due_ms, start_ms) + grace_ms
+            said = draft.expires
+            if said is None or clock.at(said, self._services.timezone).ms > last_ms:
+                draft.set_expiry(from_ms(last_ms))
+        return draft.released()
+
+    def _note(self, met: Met, record: Record, tally: ReleaseTally) -> None:
+        tally.canvases += record.task_label == _CANVAS
+        ahead_ms = met.due_ms - met.now_us // 1000
+        tally.beyond += self._invisible_ms is not None and ahead_ms > self._invisible_ms
+
+
+def invisible_ms(services: Services) -> float | None:
+    """For how long a Redis broker waits for an acknowledgement, before it delivers again."""
+    broker = services.broker
+    if broker.transport != "redis":
+        return None
+    return float(broker.options.get("visibility_timeout", VISIBILITY_TIMEOUT)) * 1000
+
+
+def refuse_canvases(count: int) -> None:
+    """Raise, where there are canvases, and nobody said that they shall be released."""
+    if count:
+        only = "only a worker with celery_delayq can run a canvas, and there"
+        are = "is 1" if count == 1 else f"are {count}"
+        raise InvalidOption("canvas", False, f"True: {only} {are}")

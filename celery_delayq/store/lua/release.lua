@@ -1,0 +1,108 @@
+--[[ release: let entries that wait go now, each with a message that tells a worker when to run it.
+
+KEYS[1]   due             ZSET  member -> due time, ms
+KEYS[2]   relay           ZSET  member -> due time, ms
+KEYS[3]   leased          ZSET  member -> lease deadline, ms
+KEYS[4]   dead            ZSET  member -> since when, ms
+KEYS[5]   refused         ZSET  member -> next try, ms
+KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
+KEYS[7]   records         HASH  id -> record
+KEYS[8]   holders         HASH  key -> id of the entry that has it
+KEYS[9]   tags            ZSET  tag, NUL, member -> 0
+KEYS[10]  templates       HASH  name -> template
+KEYS[11]  template_uses   HASH  name -> how many records share the template
+KEYS[12]  claims          HASH  id -> claim
+KEYS[13]  errors          HASH  id -> what went wrong with it last
+KEYS[14]  tombstones      HASH  id -> tombstone of what left
+KEYS[15]  tombstones_old  HASH  the same, older
+KEYS[16]  wake            CHANNEL  where scanners are told to look
+KEYS[17]  timer           STRING  which scanner is up next, and when
+KEYS[18]  answers         HASH  operation -> answer
+KEYS[19]  answers_old     HASH  the same, older
+KEYS[20]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[21]  fences_old      HASH  the same, older
+KEYS[22]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+
+ARGV[1]  operation  names the call
+ARGV[2]  issued     when this request was made, us by Redis's clock
+ARGV[3]  deadline   when the call ends, us by Redis's clock
+ARGV[4]  filter     what a selection picks by, or empty: see prelude/targets.lua
+ARGV[5]  max_bytes  look at nothing more after so many bytes of records, > 0
+ARGV[6...] parts    of each, 1 to 100 of them: who is meant, see prelude/entry.lua; number and last change of the
+                    record that the caller has read, 13 bytes; and the new record's part from the flags on, whole,
+                    with the key and the tags that it had
+
+Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
+         with a word of each: done | uncertain (done, but an earlier attempt may have delivered it as it was) |
+         unchanged (it was changed since the caller read it, or is dead) | in_flight | handed_over | not_found |
+         unreadable, and why | skipped (the selection does not mean it any more) | again (it was not looked at)
+Cost     O(log N + size of the record) each
+Keeps    an entry is not due before its message says until when it is to wait
+]]
+local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local filter, max_bytes = filter_of(ARGV[4]), tonumber(ARGV[5])
+local EACH = 3 -- of the parts
+local targets, seen, bodies = {}, {}, {}
+for at = 6, #ARGV, EACH do
+  targets[#targets + 1], seen[#seen + 1], bodies[#bodies + 1] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+end
+
+local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+if not call then return ended end
+local places = {due, relay, leased, dead, refused, parked = parked}
+local looked = look_for(targets, call, issued, filter, max_bytes, places, keys)
+if not looked then return stale(call) end
+local promise = promise_of(timer)
+local now = math.floor(call.now_us / 1000)
+
+-- What becomes of a target, in a word.
+local function outcome_of(one, read)
+  local entry = one.entry
+  if not entry then
+    if one.member and is_gone(one.answer) then return SKIPPED end
+    local why = string.match(one.answer, '^unreadable (.*)$')
+    return why and 'unreadable' .. quoted(why) or one.answer
+  end
+  if stamp_of(entry.record, entry.header_end) ~= read or entry.place == dead then return 'unchanged' end
+  return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
+end
+
+-- Let an entry go. The record first: one that was due now with the message that it had would run too early, and
+-- one that has the other message already is late for nothing.
+local function release(entry, body)
+  local record, header_end, id, there = entry.record, entry.header_end, entry.id, entry.there
+  local number, destination = number_in(record, header_end + 1, header_end + 6), sub(record, 2, header_end)
+  local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
+  local order = six_bytes(grows and number + 1 or number)
+  local extras = grows and extras_of(record, header_end)
+  local member, index = order .. id, sub(record, 2, 2) == 'L' and due or relay
+  local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
+
+  redis.call('HSET', records, id, record_of(destination, order, whole(now), sub(record, header_end + 20,
+    header_end + 35), changed_next(record, header_end, call.now_us), body))
+  for _, tag in ipairs(its_tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
+  if entry.place == leased then take_key(record, header_end, id, keys) end
+  put_back(index, whole(now), entry.place, entry.member, claims, entry.claim, there)
+  if grows then
+    redis.call('ZADD', index, whole(now), member)
+    redis.call('ZREM', index, entry.member)
+  end
+  for _, tag in ipairs(its_tags) do redis.call('ZREM', tags, tag .. '\0' .. entry.member) end
+  if name then drop_template(templates, template_uses, name, 1) end
+  if entry.failed then redis.call('HDEL', errors, id) end
+end
+
+-- Nothing is rolled back: what may not be written to comes before the first write. So does a step that changes
+-- nothing, to find out whether it is allowed: what has its new message has to go now.
+redis.call('ZADD', due, 'XX', 0, '')
+check_types({due, relay, refused, parked, tags}, {templates, template_uses, holders, errors})
+local words, goes = {}, false
+for at, one in ipairs(looked) do
+  words[at] = outcome_of(one, seen[at])
+  if words[at] == 'done' or words[at] == 'uncertain' then
+    release(one.entry, bodies[at])
+    goes = true
+  end
+end
+if goes then wake_for(now, now, wake, timer, promise) end
+return end_call(call, table.concat(words, ' '), answers, answers_old, fences, fences_old, meta)

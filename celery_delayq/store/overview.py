@@ -1,0 +1,135 @@
+"""What a shard holds, in numbers, and what is paused there; and that of all shards together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ..clock import from_ms
+from .listing import PAGE
+from .scripts import Scripts
+from .values import time_in
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many entries are in which state; the next due time; how many scanners are alive.
+
+    ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
+    and wait for their next try, which are overdue. ``paused`` fell due while they were.
+    """
+
+    scheduled: int
+    in_flight: int
+    dead: int
+    scanners: int
+    overdue: int
+    paused: int
+    refused: int
+    next_due_ms: int | None
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What is paused: a queue, a task, or neither, which is everything.
+
+    Attributes:
+        queue: The queue that is paused, or ``None``.
+        task: The name of the task that is paused, or ``None``.
+        since: When it was.
+        late: Whether it counts as lateness for entries with a late policy.
+        parked: How many entries fell due meanwhile, and are still here.
+        resumed: Whether they are coming back.
+        rate: How many of them come back a second at most; ``None``: as fast as it goes.
+    """
+
+    queue: str | None
+    task: str | None
+    since: datetime
+    late: bool
+    parked: int
+    resumed: bool
+    rate: float | None
+
+    @property
+    def what(self) -> str:
+        """What is paused, in words."""
+        return lane_in_words(self.queue, self.task)
+
+    def and_of(self, other: Pause) -> Pause:
+        """The same of two shards: it comes back where both do."""
+        rates = [one.rate for one in (self, other) if one.rate is not None]
+        return replace(
+            self,
+            since=min(self.since, other.since),
+            parked=self.parked + other.parked,
+            resumed=self.resumed and other.resumed,
+            rate=sum(rates) if rates else None,
+        )
+
+
+def lane_in_words(queue: str | None, task: str | None) -> str:
+    """What a queue, a task, or neither is called where it is paused or resumed."""
+    if queue is None and task is None:
+        return "everything"
+    return f"task {task}" if queue is None else f"queue {queue}"
+
+
+def counts_in(scripts: Scripts) -> Counts:
+    """All counts of a shard, at one instant."""
+    now_us, *numbers, due, relay = scripts.call("counts")
+    known = [head for head in (due, relay) if head >= 0]
+    numbers += [min(known, default=None), now_us // 1000]
+    return Counts(*numbers)
+
+
+def sum_of(counts: Sequence[Counts]) -> Counts:
+    """The counts of all shards; a scanner serves each of them."""
+    heads = [one.next_due_ms for one in counts if one.next_due_ms is not None]
+    sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused")
+    return replace(
+        counts[0],
+        **{name: sum(getattr(one, name) for one in counts) for name in sums},
+        scanners=max(one.scanners for one in counts),
+        next_due_ms=min(heads, default=None),
+        now_ms=max(one.now_ms for one in counts),
+    )
+
+
+def pauses_in(scripts: Scripts) -> list[Pause]:
+    """What is paused in a shard, or comes back."""
+    found: dict[bytes, Pause] = {}
+    cursor: Any = 0
+    while True:
+        cursor, flat = scripts.call("pauses", cursor=cursor, count=PAGE)
+        for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
+            found[lane] = _pause(lane, facts)
+        if int(cursor) == 0:
+            return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+
+
+def union_of(pauses: Iterable[Sequence[Pause]]) -> list[Pause]:
+    """The pauses of all shards."""
+    found: dict[tuple[str | None, str | None], Pause] = {}
+    for shard in pauses:
+        for one in shard:
+            before = found.get((one.queue, one.task))
+            found[one.queue, one.task] = one if before is None else before.and_of(one)
+    return [*found.values()]
+
+
+def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
+    name, back, since, late, rate, parked = facts
+    kind, text = lane[:1], name.decode(errors="replace")
+    return Pause(
+        queue=text if kind == b"q" else None,
+        task=text if kind == b"t" else None,
+        since=from_ms(time_in(float(since) // 1000) or 0),
+        late=bool(late),
+        parked=parked,
+        resumed=bool(back),
+        rate=float(rate) or None,
+    )

@@ -1,0 +1,295 @@
+"""Events of what is scheduled and cancelled: `task-sent` and `task-revoked`, as Celery has them."""
+
+import contextlib
+import multiprocessing
+import socket
+
+import pytest
+from celery import chain
+from celery.app.trace import build_tracer
+from kombu import Exchange, Queue
+
+from celery_delayq import clock
+from celery_delayq.integration import events
+from tests.app.support import FAR, LONG_AGO
+from tests.faults.proxy import Proxy
+from tests.support.shards import keys_need_one_shard
+
+DUE = "2100-01-01T00:00:00+00:00"
+# What no two events have in common.
+OWN = ("timestamp", "clock", "local_received", "utcoffset", "pid")
+
+
+@pytest.fixture
+def watching(redis):
+    """Watch an app's events as Flower does; the function that is given waits for so many."""
+
+    @contextlib.contextmanager
+    def watch(app):
+        seen = []
+        with contextlib.ExitStack() as stack:
+            given = stack.enter_context(app.connection_for_read())
+            receiver = app.events.Receiver(given, handlers={"*": seen.append})
+            connection, *_ = stack.enter_context(receiver.consumer_context())
+
+            def wait_for(count):
+                while len(seen) < count:
+                    connection.drain_events(timeout=10)
+                with contextlib.suppress(socket.timeout):
+                    connection.drain_events(timeout=0.1)  # none may come after
+                assert len(seen) == count
+                return seen
+
+            while not redis.pubsub_numpat():
+                with contextlib.suppress(socket.timeout):
+                    connection.drain_events(timeout=0.01)
+            yield wait_for
+
+    return watch
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    return delayq_app(url, task_send_sent_event=True)
+
+
+def told(seen):
+    return [(event["type"], event["uuid"]) for event in seen]
+
+
+def facts(event):
+    return {name: value for name, value in event.items() if name not in OWN}
+
+
+@pytest.fixture(params=[1, 2], ids="protocol {}".format)
+def both(request, delayq_app, make_app, url):
+    """An app without a DelayQ, and one with it."""
+    conf = {"task_protocol": request.param, "accept_content": ["json", "pickle"]}
+    conf["task_send_sent_event"] = True
+    return make_app(url, **conf), delayq_app(url, **conf)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"args": (1,), "kwargs": {"y": "é\n"}},
+        {"args": ("secret",), "argsrepr": "('***',)", "root_id": "r", "parent_id": "p"},
+        {"queue": "mail", "priority": 3, "expires": "2101-01-01T00:00:00+00:00"},
+        {"queue": Queue("topics", Exchange("topics", "topic"), routing_key="a.b")},
+        {"exchange": "there", "routing_key": "x.y"},
+        {"args": (1,), "serializer": "pickle", "compression": "zlib", "shadow": "other"},
+        {"retries": 2, "headers": {"stamp": "x"}, "reply_to": "me"},
+    ],
+    ids=",".join,
+)
+def test_the_event_is_celery_s_own_with_the_due_time_for_an_eta(both, watching, options):
+    plain, ours = both
+
+    with watching(ours) as wait_for:
+        plain.send_task("t", task_id="a", eta=clock.from_ms(FAR * 1000), **options)
+        ours.send_task("t", task_id="a", delayq_at=FAR, **options)
+        theirs, own = wait_for(2)
+
+    assert facts(own) == facts(theirs)
+    assert own["eta"] == DUE
+    assert set(own) == set(theirs)
+    assert own["pid"] == theirs["pid"]
+
+
+def test_an_expiry_that_counts_from_the_due_time_is_told_as_a_time(app, watching):
+    with watching(app) as wait_for:
+        app.send_task("t", task_id="a", delayq_at=FAR, expires=60)
+        [event] = wait_for(1)
+
+    assert event["expires"] == "2100-01-01T00:01:00.000000+00:00"
+
+
+def test_each_item_of_a_bulk_is_sent_once(app, add, watching):
+    with watching(app) as wait_for:
+        bulk = app.delayq.schedule_many(add, [((one,), {}) for one in range(250)], at=FAR)
+        seen = wait_for(250)
+
+    assert told(seen) == [("task-sent", task_id) for task_id in bulk.ids]
+    assert [event["args"] for event in seen] == [f"({one},)" for one in range(250)]
+    assert {event["eta"] for event in seen} == {DUE}
+    # Celery makes the first messages, and the rest are filled in.
+    first, *_, last = ({**facts(event), "uuid": "", "args": "", "root_id": ""} for event in seen)
+    assert first == last
+
+
+def test_a_task_that_is_cancelled_is_revoked_once(app, watching):
+    with watching(app) as wait_for:
+        for task_id in ("a", "b", "c"):
+            app.send_task("t", task_id=task_id, delayq_at=FAR)
+        app.delayq.cancel("a")
+        app.control.revoke("b")
+        app.delayq.select(all=True).cancel()
+        seen = wait_for(6)
+
+    assert told(seen[3:]) == [("task-revoked", task_id) for task_id in "abc"]
+    assert [seen[3][name] for name in ("terminated", "signum", "expired")] == [False, None, False]
+    # One for all processes of this host, as whoever sends it is shown as a worker.
+    assert seen[3]["hostname"] == f"delayq@{socket.gethostname()}"
+
+
+@keys_need_one_shard
+def test_what_is_replaced_and_what_is_too_late_is_revoked(app, watching):
+    with watching(app) as wait_for:
+        for task_id in ("a", "b"):
+            app.send_task(
+                "t", task_id=task_id, delayq_at=FAR, delayq_key="k", delayq_conflict="replace"
+            )
+        app.send_task("t", task_id="c", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=1)
+        app.delayq.hand_over()
+        seen = wait_for(5)
+
+    revoked = [task_id for kind, task_id in told(seen) if kind == "task-revoked"]
+    assert revoked == ["a", "c"]
+
+
+def test_a_move_and_a_hand_over_send_none(app, watching):
+    with watching(app) as wait_for:
+        app.send_task("t", task_id="a", delayq_at=FAR)
+        app.delayq.reschedule("a", FAR + 1)
+        app.delayq.edit("a", priority=1)
+        app.delayq.run_now("a")
+        app.delayq.hand_over()
+        wait_for(1)
+
+
+def test_a_retry_is_sent_with_its_number(delayq_app, url, watching):
+    app = delayq_app(url, task_send_sent_event=True, delayq_capture_eta=True)
+
+    @app.task(name="retrying", bind=True, shared=False)
+    def task(self):
+        raise self.retry(countdown=3600)
+
+    with watching(app) as wait_for:
+        build_tracer(task.name, task, app=app)("a", (), {}, {"id": "a"})
+        [event] = wait_for(1)
+
+    assert (event["uuid"], event["retries"], event["name"]) == ("a", 1, "retrying")
+
+
+def test_a_canvas_is_sent_as_the_task_that_applies_it(app, add, watching):
+    with watching(app) as wait_for:
+        result = chain(add.s(1), add.s(2)).delay_until(FAR)
+        [event] = wait_for(1)
+
+    assert (event["uuid"], event["name"]) == (result.id, "celery_delayq.launch")
+    assert event["args"] == "chain(add, ...)"
+
+
+def test_what_celery_sends_itself_has_one_event_still(app, watching):
+    with watching(app) as wait_for:
+        app.send_task("t", task_id="a")
+        assert told(wait_for(1)) == [("task-sent", "a")]
+
+
+def test_celery_s_state_takes_them(app, watching):
+    state = app.events.State()
+    with watching(app) as wait_for:
+        app.send_task("t", (1,), task_id="a", delayq_at=FAR)
+        app.send_task("t", task_id="b", delayq_at=FAR)
+        app.delayq.cancel("b")
+        for event in wait_for(3):
+            state.event(event)
+
+    a, b = state.tasks["a"], state.tasks["b"]
+    assert (a.state, a.name, a.args, a.eta, a.worker) == ("PENDING", "t", "(1,)", DUE, None)
+    assert (b.state, b.worker.hostname) == ("REVOKED", f"delayq@{socket.gethostname()}")
+
+
+def test_with_the_setting_off_nothing_is_sent_and_nothing_connected(delayq_app, url, watching):
+    app = delayq_app(url)
+
+    with watching(app) as wait_for:
+        app.send_task("t", task_id="a", delayq_at=FAR)
+        app.delayq.cancel("a")
+        wait_for(0)
+
+    telling = app.delayq.services.hooks.scheduled.__closure__[0].cell_contents.__self__
+    assert telling._events._lines == {}
+
+
+# A broker that is away. The store is another Redis than the broker.
+
+
+@pytest.fixture
+def proxy(start_redis):
+    with Proxy(start_redis().port) as one:
+        yield one
+
+
+@pytest.fixture
+def behind(delayq_app, url, proxy):
+    broker = f"redis://127.0.0.1:{proxy.port}/0"
+    return delayq_app(broker, delayq_url=url, task_send_sent_event=True, broker_pool_limit=1)
+
+
+@pytest.mark.parametrize("fault", ["refuse", "stall"])
+def test_a_broker_that_is_away_fails_no_call_and_holds_up_one(behind, proxy, fault, caplog):
+    getattr(proxy, fault)()
+    began = clock.monotonic()
+
+    behind.send_task("t", task_id="a", delayq_at=FAR)
+    waited = clock.monotonic() - began
+    # No time passes for what is to be tried again.
+    [line] = lines_of(behind)
+    line._again = clock.monotonic() + 60
+    began = clock.monotonic()
+    for _ in range(20):
+        behind.send_task("t", delayq_at=FAR)
+    assert behind.delayq.cancel("a")
+
+    assert waited < 3 * events.TIMEOUT
+    assert clock.monotonic() - began < events.TIMEOUT
+    line._again = 0.0
+    behind.send_task("t", delayq_at=FAR)
+    warned = [one for one in caplog.records if one.name == events.logger.name]
+    assert [one.levelname for one in warned] == ["WARNING"]
+
+
+def lines_of(app):
+    telling = app.delayq.services.hooks.scheduled.__closure__[0].cell_contents.__self__
+    return list(telling._events._lines.values())
+
+
+@pytest.mark.parametrize("fault", ["cut", "stall"])
+def test_events_go_again_when_the_broker_is_back(behind, proxy, fault, caplog):
+    behind.send_task("t", task_id="a", delayq_at=FAR)
+    [line] = lines_of(behind)
+    getattr(proxy, fault)()
+    behind.send_task("t", task_id="b", delayq_at=FAR)
+    proxy.resume()
+    line._again = 0.0
+
+    behind.send_task("t", task_id="c", delayq_at=FAR)
+
+    assert not line._is_away
+    assert line._connection.connected
+
+
+def test_one_connection_serves_all_calls(behind, proxy):
+    for _ in range(5):
+        behind.send_task("t", task_id="a", delayq_at=FAR)
+        behind.delayq.cancel("a")
+
+    [line] = lines_of(behind)
+    assert len(line._dispatchers) == 2
+    assert len({id(one.connection) for one in line._dispatchers.values()}) == 1
+
+
+def test_a_child_process_has_a_connection_of_its_own(app, watching):
+    with watching(app) as wait_for:
+        app.send_task("t", task_id="a", delayq_at=FAR)
+        child = multiprocessing.get_context("fork").Process(
+            target=app.send_task, args=("t",), kwargs={"task_id": "b", "delayq_at": FAR}
+        )
+        child.start()
+        child.join(30)
+        app.send_task("t", task_id="c", delayq_at=FAR)
+        seen = wait_for(3)
+
+    assert [event["uuid"] for event in seen] == ["a", "b", "c"]
+    assert seen[1]["pid"] == child.pid

@@ -1,0 +1,221 @@
+"""`Defer` without a worker: eagerly, in a direct call, and which tasks it is caught around."""
+
+import pickle
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import Celery, Task
+
+from celery_delayq import Defer, DelayQ, InvalidDueTime
+from celery_delayq.errors import InvalidOption, PutOffTooOften
+
+
+@pytest.fixture
+def app():
+    app = Celery("put-off", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    app.conf.task_always_eager = True
+    with app:
+        yield app
+
+
+@pytest.fixture
+def runs():
+    return []
+
+
+def define(app, runs, times=2, **options):
+    @app.task(bind=True, name="wait", shared=False, **options)
+    def wait(self, *args):
+        runs.append((self.request.id, self.request.retries))
+        if len(runs) <= times:
+            raise self.defer(after=3600)
+        return [*args, len(runs)]
+
+    return wait
+
+
+def test_eagerly_it_runs_again_at_once_with_the_same_id_and_no_retry(app, runs):
+    DelayQ(app)
+    result = define(app, runs).apply_async((1,), task_id="a")
+    assert result.get() == [1, 3]
+    assert runs == [("a", 0)] * 3
+
+
+def test_eagerly_a_task_that_never_stops_fails_and_says_so(app, runs):
+    DelayQ(app)
+    result = define(app, runs, times=10**6).apply_async()
+    with pytest.raises(PutOffTooOften) as raised:
+        result.get()
+    assert str(raised.value) == (
+        "task 'wait' was put off 100 times in a row; it runs eagerly, where no time passes: let "
+        "what it waits for be there"
+    )
+    assert len(runs) == 100
+
+
+def test_eagerly_no_automatic_retry_takes_it_for_a_failure(app, runs):
+    DelayQ(app)
+    task = define(app, runs, autoretry_for=(Exception,), max_retries=0)
+    assert task.apply_async().get() == [3]
+    assert [retries for _, retries in runs] == [0, 0, 0]
+
+
+def test_called_directly_it_reaches_the_caller(app, runs):
+    DelayQ(app)
+    task = define(app, runs)
+    with pytest.raises(Defer):
+        task()
+    with pytest.raises(Defer):
+        task.run()
+
+
+def test_one_that_is_called_directly_puts_off_the_task_that_called_it(app, runs):
+    DelayQ(app)
+    inner = define(app, runs)
+
+    @app.task(shared=False)
+    def outer():
+        return inner(7)
+
+    assert outer.apply_async().get() == [7, 3]
+
+
+def test_a_task_that_was_there_before_its_delayq_can_be_put_off(app, runs):
+    task = define(app, runs)
+    app.finalize()
+    DelayQ(app)
+    assert task.apply_async().get() == [3]
+
+
+def test_a_task_that_is_made_after_the_app_was_finalized_can_be_put_off(app, runs):
+    DelayQ(app)
+    app.finalize()
+    assert define(app, runs).apply_async().get() == [3]
+
+
+class Counting(Task):
+    name = "counting"
+    autoretry_for = (Exception,)
+    max_retries = 0
+
+    def __init__(self):
+        self.runs = []
+
+    def run(self):
+        self.runs.append(self.request.id)
+        if len(self.runs) < 3:
+            raise Defer(after=1)
+        return len(self.runs)
+
+
+class Unnamed(Counting):
+    name = None
+
+
+class Locking(Counting):
+    """Where a lock is taken around every task of a base."""
+
+    name = "locking"
+
+    def __call__(self, *args, **kwargs):
+        if len(self.runs) < 2:
+            self.runs.append(self.request.id)
+            raise self.defer(after=1)
+        return self.run(*args, **kwargs)
+
+
+class Calling(Counting):
+    name = "calling"
+
+    def __call__(self, *args, **kwargs):
+        return self.run(*args, **kwargs)
+
+
+class Preparing(Counting):
+    name = "preparing"
+
+    def before_start(self, task_id, args, kwargs):
+        if len(self.runs) < 2:
+            self.runs.append(task_id)
+            raise self.defer(after=1)
+
+
+@pytest.mark.parametrize("kind", [Counting, Unnamed, Locking, Calling, Preparing])
+def test_each_kind_of_task_class_can_be_put_off(app, kind):
+    DelayQ(app)
+    task = app.register_task(kind())
+    assert task.apply_async().get() == 3
+
+
+def test_a_task_of_a_base_with_a_call_of_its_own_can_be_put_off(app, runs):
+    class Base(Task):
+        def __call__(self, *args, **kwargs):
+            runs.append("called")
+            if len(runs) < 3:
+                raise self.defer(after=1)
+            return self.run(*args, **kwargs)
+
+    DelayQ(app)
+
+    @app.task(base=Base, name="one", shared=False)
+    def one():
+        return "one"
+
+    @app.task(base=Base, name="two", shared=False)
+    def two():
+        return "two"
+
+    assert one.apply_async().get() == "one"
+    assert two.apply_async().get() == "two"
+    assert len(runs) == 4
+
+
+def test_without_a_delayq_it_is_an_error_that_says_so(app):
+    @app.task(name="nobody", shared=False)
+    def nobody():
+        raise Defer(after=5)
+
+    result = nobody.apply_async()
+    assert result.state == "FAILURE"
+    assert str(result.result) == (
+        "raised where no task is put off: a worker catches Defer around a task's own code, if its "
+        "app has a DelayQ"
+    )
+
+
+def test_a_second_app_without_a_delayq_is_left_alone(app, runs):
+    DelayQ(app)
+    with Celery("other", set_as_current=False) as other:
+        task = define(other, runs)
+        other.finalize()
+        assert vars(task).get("run") is None
+
+
+def test_a_task_is_wrapped_once_however_often_it_is_bound(app, runs):
+    DelayQ(app)
+    task = define(app, runs)
+    app.finalize()
+    once = task.run
+    DelayQ(app)
+    task.bind(app)
+    assert task.run == once
+
+
+@pytest.mark.parametrize("given", [{}, {"after": 1, "at": 2}])
+def test_it_wants_one_time(given):
+    with pytest.raises(InvalidOption, match="exactly one of at, after, by"):
+        Defer(**given)
+
+
+@pytest.mark.parametrize("given", [{"after": float("nan")}, {"at": "noon"}, {"after": "5"}])
+def test_a_wrong_time_is_refused_where_it_is_written(given):
+    with pytest.raises(InvalidDueTime):
+        Defer(**given)
+
+
+@pytest.mark.parametrize(
+    "defer",
+    [Defer(5), Defer(after=timedelta(1)), Defer(at=datetime(2030, 1, 1, tzinfo=timezone.utc))],
+)
+def test_it_travels_between_processes(defer):
+    assert pickle.loads(pickle.dumps(defer)).args == defer.args

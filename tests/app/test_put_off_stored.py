@@ -1,0 +1,118 @@
+"""What `Defer` does to the store, in a process that runs tasks as a worker does."""
+
+import pytest
+from celery.exceptions import Ignore
+
+from celery_delayq import Defer
+from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
+from tests.support.ports import free_port
+
+LATER = 3600
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    return delayq_app(url)
+
+
+@pytest.fixture
+def later(app):
+    @app.task(name="later", shared=False, bind=True, ignore_result=True)
+    def later(self, *_, **__):
+        raise self.defer(after=LATER)
+
+    return later
+
+
+def run(task, task_id="a", tag="t1", **said):
+    """Run a task for a message that a worker was given."""
+    headers = task.app.amqp.as_task_v2(task_id, task.name, (1,)).headers
+    info = {"exchange": "", "routing_key": "mail", "priority": 3, "redelivered": False}
+    given = {"args": (1,), "kwargs": {}, "properties": {"delivery_tag": tag}, "delivery_info": info}
+    task.push_request(**{**headers, "called_directly": False, **given, **said})
+    try:
+        return task.run(1)
+    finally:
+        task.pop_request()
+
+
+def test_its_next_run_goes_to_the_same_queue_with_the_same_priority(app, later, redis):
+    with pytest.raises(Ignore):
+        run(later)
+    assert (app.delayq.get("a").queue, app.delayq.get("a").args) == ("mail", (1,))
+    assert app.delayq.run_now("a")
+    assert app.delayq.hand_over() == 1
+    assert redis.llen("mail\x06\x163") == 1
+
+
+def test_a_message_is_put_off_once_however_often_it_runs(app, later):
+    with pytest.raises(Ignore):
+        run(later)
+    first = app.delayq.get("a")
+    with pytest.raises(Ignore):
+        run(later)
+    assert app.delayq.get("a").revision == first.revision
+
+
+def test_so_it_is_where_the_next_run_was_cancelled_in_between(app, later):
+    with pytest.raises(Ignore):
+        run(later)
+    assert app.delayq.cancel("a")
+    with pytest.raises(Ignore):
+        run(later)
+    assert app.delayq.get("a") is None
+
+
+def test_another_message_under_its_id_is_put_off_by_itself(app, later):
+    with pytest.raises(Ignore):
+        run(later)
+    assert app.delayq.cancel("a")
+    with pytest.raises(Ignore):
+        run(later, tag="t2")
+    assert app.delayq.get("a")
+
+
+def test_a_message_that_nothing_names_is_put_off_too(app, later):
+    with pytest.raises(Ignore):
+        run(later, properties={})
+    assert app.delayq.get("a")
+
+
+def test_where_another_task_of_its_id_waits_it_fails_and_that_one_stays(app, later):
+    app.send_task("other", task_id="a", delayq_after=LATER)
+    with pytest.raises(AlreadyScheduled):
+        run(later)
+    assert app.delayq.get("a").task == "other"
+
+
+def test_where_the_store_is_away_that_error_leaves_the_task(delayq_app):
+    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0", delayq_timeout=0.2)
+
+    @app.task(name="later", shared=False)
+    def later(_x):
+        raise Defer(after=LATER)
+
+    with pytest.raises(StoreUnavailable):
+        run(later)
+
+
+def test_a_time_without_a_zone_is_one_of_the_app(app):
+    app.conf.timezone = "Asia/Tokyo"
+
+    @app.task(name="noon", shared=False)
+    def noon(_x):
+        raise Defer(at="2030-01-01T12:00:00")
+
+    with pytest.raises(Ignore):
+        run(noon)
+    assert app.delayq.get("a").due.isoformat() == "2030-01-01T03:00:00+00:00"
+
+
+def test_the_attributes_of_the_task_count_anew(app):
+    @app.task(name="later", shared=False, delayq_tags=["own"])
+    def later(_x):
+        raise Defer(after=LATER)
+
+    with pytest.raises(Ignore):
+        run(later)
+    assert app.delayq.get("a").tags == ("own",)

@@ -1,0 +1,460 @@
+"""``select(...).release()``: what waits leaves as the message that Celery sends with an ``eta``."""
+
+import json
+import threading
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import chain
+from kombu import serialization
+
+from celery_delayq import Outcome, State
+from celery_delayq.errors import InvalidOption, StoreUnavailable
+from celery_delayq.operations import releasing
+from tests.app.support import (
+    FAR,
+    LONG_AGO,
+    claim,
+    comparable,
+    envelope,
+    hand_over_until_dead,
+    lists,
+    only_message,
+    templates,
+)
+
+DUE = datetime.fromtimestamp(FAR, timezone.utc)
+MINUTE = timedelta(minutes=1)
+
+WAYS = {
+    "plain": {},
+    "compressed": {"compression": "zlib"},
+    "msgpack": {"serializer": "msgpack"},
+    "links": {"link": "add", "headers": {"mine": 1}},
+    "priority": {"priority": 6},
+    "expires": {"expires": DUE + MINUTE},
+}
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch):
+    monkeypatch.setattr("celery_delayq.operations.selection.STEP", 7)
+
+
+@pytest.fixture
+def add(app):
+    @app.task(name="add")
+    def add(x=0, y=0):
+        return x + y
+
+    return add
+
+
+def messages(redis):
+    return [json.loads(one) for waiting in lists(redis).values() for one in waiting]
+
+
+def ids(redis):
+    return sorted(one["headers"]["id"] for one in messages(redis))
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["whole", "template"])
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_leaves_is_what_a_call_with_that_eta_sends(
+    delayq_app, url, redis, *, way, protocol, shared
+):
+    app = delayq_app(url, task_protocol=protocol, accept_content=["json", "msgpack"])
+
+    @app.task(name="add")
+    def add(x, y=0):
+        return x + y
+
+    options = {**WAYS[way], "task_id": "a"}
+    if "link" in options:
+        options["link"] = add.s(3)
+    add.apply_async((1,), {"y": 2}, eta=DUE, **options)
+    expected_in, expected = only_message(redis)
+    redis.delete(expected_in)
+    for _ in range(2 if shared else 1):  # a message is sent for the first time
+        app.delayq.cancel("a")
+        add.apply_async((1,), {"y": 2}, delayq_at=FAR, **options)
+
+    assert app.delayq.select(all=True).release() == 1
+    assert app.delayq.hand_over() == 1
+
+    found_in, found = only_message(redis)
+    assert (found_in, comparable(found)) == (expected_in, comparable(expected))
+    assert "delayq_due" in json.loads(found)["headers"]
+    assert templates(redis) == (0, 0)
+    assert list(app.delayq.check()) == []
+
+
+def released(app, redis):
+    """The headers of the only message that leaves; of protocol 1, its body."""
+    app.delayq.select(all=True).release()
+    app.delayq.hand_over()
+    _, raw = only_message(redis)
+    message = json.loads(raw)
+    if app.conf.task_protocol == 2:
+        return message["headers"]
+    body = __import__("base64").b64decode(message["body"])
+    return serialization.loads(body, message["content-type"], message["content-encoding"])
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize(
+    ("options", "after_due"),
+    [
+        ({"expires": 60}, 60),
+        ({"delayq_late": "skip", "delayq_grace": 5}, 5),
+        ({"delayq_late": "skip", "delayq_grace": 5, "expires": 60}, 5),
+        ({"delayq_late": "skip", "delayq_grace": 90, "expires": 60}, 60),
+        ({}, None),
+    ],
+)
+def test_what_ends_a_task_counts_on_from_its_due_time(
+    delayq_app, url, redis, *, protocol, options, after_due
+):
+    app = delayq_app(url, task_protocol=protocol)
+    app.send_task("t", task_id="a", delayq_at=FAR - 100, **options)
+    app.delayq.reschedule("a", FAR)
+    expected = None if after_due is None else FAR + after_due
+    if protocol == 1 and options.get("expires") and "delayq_grace" not in options:
+        expected -= 100  # in protocol 1 an expiry stays what it is when the task is rescheduled
+
+    found = released(app, redis)
+
+    assert datetime.fromisoformat(found["eta"]) == DUE
+    until = found["expires"] and datetime.fromisoformat(found["expires"]).timestamp()
+    if protocol == 1 and len(options) == 3:
+        expected = min(expected, FAR - 100 + 60)
+    assert until == expected
+
+
+def test_what_the_store_knew_of_them_is_forgotten(app, add, delayq, redis):
+    for number in range(20):
+        add.apply_async(
+            task_id=f"{number:02}",
+            delayq_at=FAR,
+            delayq_tags=["t", f"{number}"],
+            delayq_late="skip",
+            delayq_grace=1,
+        )
+
+    assert delayq.select(tag="t").release() == 20
+    assert delayq.hand_over() == 20
+
+    assert ids(redis) == [f"{number:02}" for number in range(20)]
+    assert list(delayq.check()) == []
+    kinds = {b"answers", b"meta", b"timer", b"fences", b"tombstones"}
+    assert {key.rpartition(b":")[2] for key in redis.keys("{*")} <= kinds
+
+
+def test_only_what_is_meant_leaves(add, delayq, redis):
+    for number in range(20):
+        add.apply_async(task_id=f"{number:02}", delayq_at=FAR, delayq_tags=[f"t{number % 2}"])
+
+    assert delayq.select(tag="t1").release() == 10
+    delayq.hand_over()
+
+    assert ids(redis) == [f"{number:02}" for number in range(1, 20, 2)]
+    assert {task.due for task in delayq.select(all=True)} == {DUE}
+
+
+def test_a_dry_run_counts_and_changes_nothing(add, delayq, redis):
+    add.apply_async(delayq_at=FAR, task_id="a")
+    before = redis.hgetall("{delayq:0}:records")
+    seen = []
+
+    count = delayq.select(all=True).release(dry_run=True, progress=seen.append)
+
+    assert (count, count.beyond, seen) == (1, 1, [1])
+    assert redis.hgetall("{delayq:0}:records") == before
+    assert delayq.hand_over() == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"visibility_timeout": 7200}])
+def test_it_counts_what_a_redis_broker_delivers_again_before_it_is_due(
+    delayq_app, url, redis, options
+):
+    app = delayq_app(url, broker_transport_options=options)
+    for hours in (0.9, 1.1, 1.9, 2.1):
+        app.send_task("t", delayq_after=hours * 3600)
+    assert app.delayq.select(all=True).release(dry_run=True).beyond == (1 if options else 3)
+    assert app.delayq.select(all=True).release().beyond == (1 if options else 3)
+
+
+def test_another_broker_has_no_such_time(delayq_app, url, redis):
+    app = delayq_app("amqp://guest@127.0.0.1:1//", delayq_url=url)
+    app.send_task("t", delayq_at=FAR)
+    assert app.delayq.select(all=True).release(dry_run=True).beyond == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"delayq_late": "skip", "delayq_grace": 3600}])
+def test_what_is_paused_leaves_as_well(add, delayq, redis, options):
+    add.apply_async(task_id="parked", delayq_after=0, **options)
+    add.apply_async(task_id="waiting", delayq_at=FAR, **options)
+    delayq.pause(queue="celery")
+    delayq.hand_over()
+    assert delayq.state("parked") is State.PAUSED
+
+    assert delayq.select(all=True).release() == 2
+    delayq.hand_over()
+
+    assert ids(redis) == ["parked", "waiting"]
+    assert (delayq.counts().paused, list(delayq.check())) == (0, [])
+
+
+def test_a_grace_does_not_end_what_was_held_back_by_a_pause(add, delayq, redis):
+    add.apply_async(task_id="a", delayq_after=0, delayq_late="skip", delayq_grace=3600)
+    delayq.pause()
+    delayq.hand_over()
+    assert delayq.state("a") is State.PAUSED
+    delayq.select(all=True).release()
+    delayq.hand_over()
+    [message] = messages(redis)
+    left = datetime.fromisoformat(message["headers"]["expires"]) - datetime.now(timezone.utc)
+    assert timedelta(minutes=59) < left <= timedelta(hours=1, seconds=1)
+
+
+def test_what_is_refused_by_its_list_leaves_later(add, delayq, redis):
+    add.apply_async(task_id="a", delayq_at=LONG_AGO)
+    redis.set("celery", "no list")
+    delayq.hand_over()
+    assert delayq.counts().refused == 1
+
+    assert delayq.select(all=True).release() == 1
+    assert delayq.counts().refused == 0
+    redis.delete("celery")
+    delayq.hand_over()
+
+    assert ids(redis) == ["a"]
+
+
+def test_dead_letters_stay_and_are_counted(add, delayq, redis):
+    add.apply_async(task_id="dead", delayq_at=LONG_AGO)
+    redis.set("celery", "no list")
+    hand_over_until_dead(delayq, redis)
+    add.apply_async(task_id="a", delayq_at=FAR)
+
+    count = delayq.select(all=True).release()
+
+    assert (count, count.dead) == (1, 1)
+    assert delayq.state("dead") is State.DEAD
+    assert delayq.select(all=True).release(dry_run=True).dead == 1
+
+
+def test_what_is_being_published_stays_and_is_counted(delayq_app, url, redis):
+    app = delayq_app(url)
+    app.send_task("t", task_id="a", exchange="x", routing_key="x", delayq_at=LONG_AGO)
+    claim(app.delayq)
+    assert app.delayq.select(all=True).release(dry_run=True).in_flight == 1
+    count = app.delayq.select(all=True).release()
+    assert (count, count.in_flight) == (0, 1)
+
+
+def test_what_cannot_be_read_stays_and_is_counted(delayq_app, url, redis):
+    app = delayq_app(url, task_protocol=1, task_serializer="pickle", accept_content=["json"])
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    before = redis.hgetall("{delayq:0}:records")
+
+    count = app.delayq.select(all=True).release()
+
+    assert (count, count.unreadable) == (0, 1)
+    assert redis.hgetall("{delayq:0}:records") == before
+
+
+# Canvases.
+
+
+def test_a_canvas_is_refused_before_anything_is_sent(add, delayq, redis):
+    for number in range(20):
+        add.apply_async(task_id=f"{number:02}", delayq_at=FAR)
+    canvas = chain(add.s(1), add.s(2)).delay_until(FAR)
+    before = redis.hgetall("{delayq:0}:records")
+
+    with pytest.raises(InvalidOption) as raised:
+        delayq.select(all=True).release()
+
+    assert str(raised.value) == (
+        "canvas is False; expected True: only a worker with celery_delayq can run a canvas, "
+        "and there is 1"
+    )
+    assert redis.hgetall("{delayq:0}:records") == before
+    with pytest.raises(InvalidOption):
+        delayq.select(all=True).release(dry_run=True)
+
+    assert delayq.select(task="add").release() == 20
+    count = delayq.select(all=True).release(canvas=True)
+    assert (count, count.canvases) == (1, 1)
+    delayq.hand_over()
+    assert len(ids(redis)) == 21
+    assert canvas.id in ids(redis)
+
+
+# What was released, and has not left yet.
+
+
+def test_it_can_be_cancelled_and_nothing_else(add, delayq, redis):
+    for task_id in ("a", "b"):
+        add.apply_async(task_id=task_id, delayq_at=FAR, delayq_key=f"k{task_id}")
+    delayq.select(all=True).release()
+    before = envelope(delayq, "a").raw
+
+    # Its worker would wait for the earlier time, or for the later one.
+    assert delayq.reschedule("a", after=60) is Outcome.HANDED_OVER
+    assert delayq.reschedule("a", FAR + 60) is Outcome.HANDED_OVER
+    assert delayq.edit("a", args=[5]) is Outcome.HANDED_OVER
+    assert delayq.select(all=True).reschedule(by=60) == 0
+    assert envelope(delayq, "a").raw == before
+    assert delayq.cancel("a")
+    assert delayq.run_now("b")
+    delayq.hand_over()
+    [message] = messages(redis)
+    assert message["headers"]["eta"] == DUE.isoformat()
+
+
+def test_one_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
+    add.apply_async(task_id="a", delayq_at=FAR)
+    redis.set("celery", "no list")
+    delayq.select(all=True).release()
+    hand_over_until_dead(delayq, redis)
+    redis.delete("celery")
+
+    assert delayq.retry("a")
+    assert delayq.reschedule("a", after=1) is Outcome.HANDED_OVER
+    assert delayq.select(all=True).release() == 0
+    delayq.hand_over()
+
+    [message] = messages(redis)
+    assert message["headers"]["eta"] == DUE.isoformat()
+
+
+def test_when_it_was_due_is_told_to_its_task(app, delayq, redis):
+    @app.task(name="t", bind=True)
+    def t(self):
+        return delayq.due_of(self.request)
+
+    t.apply_async(delayq_at=FAR)
+    headers = released(app, redis)
+    t.push_request(**headers)
+    assert delayq.due_of(t.request) == DUE
+
+
+# Broken off, and beside others.
+
+
+class Killed(BaseException):
+    """Ends the process."""
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("scans", [False, True])
+def test_after_a_kill_it_is_said_again(add, delayq, redis, steps, scans):
+    for number in range(20):
+        add.apply_async(task_id=f"{number:02}", delayq_at=FAR, delayq_tags=["t"])
+    seen = []
+
+    def progress(count):
+        seen.append(int(count))
+        if len(seen) == steps:
+            raise Killed
+
+    with pytest.raises(Killed):
+        delayq.select(tag="t").release(progress=progress)
+    if scans:
+        delayq.hand_over()
+    assert seen[-1] < 20 or steps == 3
+    assert delayq.select(tag="t").release() == 20 - seen[-1]
+    delayq.hand_over()
+
+    assert ids(redis) == [f"{number:02}" for number in range(20)]
+    assert {one["headers"]["eta"] for one in messages(redis)} == {DUE.isoformat()}
+
+
+def test_a_cursor_goes_on_behind_what_was_released(add, delayq, redis):
+    for number in range(20):
+        add.apply_async(task_id=f"{number:02}", delayq_at=FAR, delayq_tags=["t"])
+    first = delayq.select(tag="t")
+
+    def progress(count):
+        if count == 14:
+            raise StoreUnavailable("release", "gone")
+
+    with pytest.raises(StoreUnavailable) as raised:
+        first.release(progress=progress)
+    assert raised.value.so_far == 14
+    assert delayq.select(tag="t", cursor=first.cursor).release() == 6
+
+
+@pytest.mark.parametrize("change", ["reschedule", "edit", "cancel", "anew", "dies"])
+def test_what_is_changed_after_it_was_read_is_read_anew(add, delayq, redis, monkeypatch, change):
+    add.apply_async((1,), task_id="a", delayq_at=FAR)
+    read = releasing.Release._new_record
+    times = []
+
+    def changed(self, met, record):
+        new = read(self, met, record)
+        times.append(met)
+        if len(times) == 1:
+            if change == "reschedule":
+                delayq.reschedule("a", FAR + 60)
+            elif change == "edit":
+                delayq.edit("a", kwargs={"y": 7})
+            elif change == "dies":
+                delayq.run_now("a")
+                redis.set("celery", "no list")
+                hand_over_until_dead(delayq, redis)
+            else:
+                delayq.cancel("a")
+                if change == "anew":
+                    add.apply_async((5,), task_id="a", delayq_at=FAR + 9)
+        return new
+
+    monkeypatch.setattr(releasing.Release, "_new_record", changed)
+    count = delayq.select(all=True).release()
+    left = {"cancel": 0, "anew": 0, "dies": 0}.get(change, 1)
+    assert (count, count.dead) == (left, int(change == "dies"))
+    redis.delete("celery")
+    delayq.hand_over()
+    found = [one["headers"] for one in messages(redis)]
+    if change == "reschedule":
+        assert found[0]["eta"] == (DUE + MINUTE).isoformat()
+    if change == "edit":
+        assert (found[0]["eta"], found[0]["kwargsrepr"]) == (DUE.isoformat(), "{'y': 7}")
+    assert len(found) == left
+    if change == "anew":
+        assert delayq.get("a").due.timestamp() == FAR + 9
+
+
+def test_beside_others_that_schedule_and_cancel_each_is_dealt_with_once(add, delayq, redis):
+    for number in range(400):
+        add.apply_async(task_id=f"{number:03}", delayq_at=FAR, delayq_tags=["t"])
+    begun, cancelled, new = threading.Event(), [], []
+
+    def others():
+        begun.wait(20)
+        for number in range(399, 0, -3):
+            delayq.reschedule(f"{number:03}", by=1)
+            if number % 2:
+                cancelled.append(bool(delayq.cancel(f"{number:03}")))
+            if number % 10 == 0:
+                delayq.hand_over()
+                new.append(add.apply_async(delayq_at=FAR, delayq_tags=["t"]).id)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    count = delayq.select(tag="t").release(progress=lambda _: begun.set())
+    thread.join(60)
+    delayq.hand_over()
+
+    # One that was released, and not yet handed over, can still be cancelled.
+    found = ids(redis)
+    assert len(found) == len(set(found))
+    assert len(found) + sum(cancelled) == 400
+    assert len(found) <= count <= 400
+    assert {one["headers"]["eta"] for one in messages(redis)} <= {
+        (DUE + timedelta(seconds=more)).isoformat() for more in (0, 1)
+    }
+    assert sorted(task.id for task in delayq.select(tag="t")) == sorted(new)

@@ -1,0 +1,122 @@
+"""``celery delayq release``: what it asks, says, sends, and leaves."""
+
+import json
+
+import pytest
+from celery import chain
+
+from celery_delayq.cli import releasing
+from celery_delayq.operations import selection
+from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, lists
+
+BEYOND = (
+    "2 due later than the broker's visibility_timeout (3600 s): Redis delivers these again "
+    "before; set a longer one in all workers, or they run more than once"
+)
+
+
+@pytest.fixture
+def tasks(app):
+    for task_id, after in (("a", 60), ("b", 7200), ("c", 7200)):
+        tags = ["x"] if task_id != "c" else []
+        app.send_task("t", task_id=task_id, delayq_after=after, delayq_tags=tags)
+
+
+def sent(redis):
+    return sorted(
+        json.loads(one)["headers"]["id"] for waiting in lists(redis).values() for one in waiting
+    )
+
+
+def test_it_sends_them_itself(app, tasks, said, redis):
+    assert said("release", "--all", "--yes") == [BEYOND, "3 tasks released"]
+    assert sent(redis) == ["a", "b", "c"]
+    assert app.delayq.counts().scheduled == 0
+
+
+def test_only_what_is_selected_goes(app, tasks, said, redis):
+    assert said("release", "--tag", "x", "--before-due", str(FAR), "--yes")[1:] == [
+        "2 tasks released"
+    ]
+    assert sent(redis) == ["a", "b"]
+
+
+def test_a_dry_run_says_what_there_is_to_know(app, tasks, said, redis):
+    assert said("release", "--all", "--dry-run") == [BEYOND, "3 tasks would be released"]
+    assert app.delayq.counts().scheduled == 3
+    assert sent(redis) == []
+
+
+def test_without_a_terminal_nothing_goes_without_yes(app, tasks, refused, redis):
+    assert refused("release", "--all")[-1] == (
+        "Error: release 3 tasks? There is no terminal to ask at; pass --yes"
+    )
+    assert sent(redis) == []
+
+
+def test_dead_letters_stay(app, said, redis):
+    app.send_task("t", task_id="d", delayq_at=LONG_AGO)
+    redis.set("celery", "no list")
+    hand_over_until_dead(app.delayq, redis)
+    redis.delete("celery")
+    assert said("release", "--all", "--yes") == [
+        "1 dead task stays: retry or remove them",
+        "0 tasks released",
+    ]
+
+
+def test_what_cannot_be_read_stays(delayq_app, url, run, redis):
+    app = delayq_app(url, task_protocol=1, task_serializer="pickle", accept_content=["json"])
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    assert run("release", "--all", "--yes", app=app).output.splitlines() == [
+        "1 task cannot be read, and stays",
+        "0 tasks released",
+    ]
+
+
+def test_a_canvas_goes_where_that_is_said(app, tasks, said, refused, redis):
+    chain(app.signature("t"), app.signature("t")).delay_until(FAR)
+    for line in (["--dry-run"], ["--yes"], []):
+        [sentence] = refused("release", "--all", *line)
+        assert sentence == (
+            "Error: canvas is False; expected True: only a worker with celery_delayq can run a "
+            "canvas, and there is 1"
+        )
+    assert sent(redis) == []
+    assert said("release", "--all", "--yes", "--canvas")[-1] == "4 tasks released"
+    assert len(sent(redis)) == 4
+
+
+def test_what_is_being_published_is_told_with_status_1(app, tasks, refused, monkeypatch):
+    app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
+    claim(app.delayq)
+    assert refused("release", "--all", "--yes")[-2:] == [
+        "3 tasks released",
+        "1 being published this moment; try again shortly",
+    ]
+
+
+def test_while_the_broker_is_away_it_is_said_again_later(delayq_app, url, refused, redis):
+    app = delayq_app("redis://127.0.0.1:1/0", delayq_url=url)
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    for count in ("1 task", "0 tasks"):
+        [line] = refused("release", "--all", "--yes", app=app)
+        assert line.startswith(f"Error: {count} released, but not sent yet: the broker cannot be")
+        assert line.endswith("; a scanner sends them, or this command, given again")
+
+
+def test_it_says_how_far_it_has_come(app, said, monkeypatch, tasks):
+    monkeypatch.setattr(releasing, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(selection, "STEP", 2)
+    assert said("release", "--all", "--yes") == [
+        "2 tasks released so far",
+        "3 tasks released so far",
+        BEYOND,
+        "3 tasks released",
+    ]
+
+
+@pytest.mark.parametrize("line", [[], ["a"], ["--key", "k"]])
+def test_it_takes_a_selection(app, tasks, run, redis, line):
+    assert run("release", *line, "--yes").exit_code == 2
+    assert sent(redis) == []

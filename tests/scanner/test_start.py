@@ -1,0 +1,187 @@
+"""What a scanner says at its first look: one line on its store, and how that may lose tasks."""
+
+import logging
+
+import pytest
+
+from celery_delayq.errors import StoreDiffers
+from celery_delayq.handover import start
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.faults.proxy import Proxy
+from tests.support.shards import each
+from tests.support.waiting import eventually
+
+EVICTS = (
+    "the store's Redis deletes what waits when its memory is full, as its maxmemory-policy is "
+    "allkeys-lru; set noeviction"
+)
+KEEPS_NOTHING = (
+    "the store's Redis loses what waits when it restarts, as it has neither an append-only file "
+    "nor save points; set appendonly yes"
+)
+EVICTING = ("--maxmemory-policy", "allkeys-lru")
+LIMIT = ("--maxmemory", "100mb")
+KEPT = ("--appendonly", "yes")
+
+
+@pytest.fixture
+def said(caplog):
+    """What scanners have said of their starts so far: the lines, and the warnings."""
+    caplog.set_level(logging.INFO, start.__name__)
+
+    def said():
+        records = [one for one in caplog.records if one.name == start.__name__]
+        return tuple(
+            [one.getMessage() for one in records if one.levelno == level]
+            for level in (logging.INFO, logging.WARNING)
+        )
+
+    return said
+
+
+def test_an_empty_store_is_one_line(house, said, redis_server):
+    made = house()
+    scanner = made.start_asleep()
+    name, url = scanner._name, redis_server.url()
+    assert said()[0] == [
+        (
+            f"scanner {name} started: store {url}, prefix delayq, hands over directly; "
+            "0 waiting, 0 overdue"
+        )
+    ]
+
+
+def test_what_waits_is_counted_before_anything_is_handed_over(house, said):
+    made = house()
+    app, delayq = made.delayq.app, made.delayq
+    delayq.pause(queue="mail")
+    delayq.pause(task="t")
+    for queue, due in (("mail", LONG_AGO), ("celery", LONG_AGO), ("celery", FAR)):
+        app.send_task("u", queue=queue, delayq_at=due)
+    delayq.hand_over()
+    app.send_task("u", delayq_at=LONG_AGO)
+    made.start_asleep()
+    [line] = said()[0]
+    assert line.endswith("; 2 waiting, 1 overdue; paused: task t (0 due), queue mail (1 due)")
+
+
+def test_what_is_dead_is_said(house, said):
+    made = house()
+    made.task.delay_until(LONG_AGO)
+    made.client.set("celery", "no list")
+    hand_over_until_dead(made.delayq, made.client)
+    made.start_asleep()
+    assert said()[0][0].endswith("; 0 waiting, 0 overdue, 1 dead")
+
+
+def test_another_broker_is_named_and_no_password(house, start_redis, said):
+    server = start_redis()
+    server.client().execute_command("ACL", "SETUSER", "u", "on", ">hunter2", "~*", "&*", "+@all")
+    url = server.url(3).replace("//", "//u:hunter2@")
+    made = house(delayq_url=url, delayq_prefix="shop")
+    made.start()
+    [line] = eventually(lambda: said()[0])
+    assert (
+        f" store {server.url(3)}, prefix shop, relays to the broker redis, database 0 on " in line
+    )
+    assert made.server.url().split("/")[2] in line
+    assert "hunter2" not in line
+
+
+def test_a_right_that_is_missing_for_the_count_holds_up_nothing(house, start_redis, said):
+    server = start_redis()
+    server.client().execute_command(
+        "ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-zlexcount"
+    )
+    made = house(server.url().replace("//", "//u:p@"))
+    made.client = server.client()
+    made.delayq.pause(queue="mail")
+    result = made.task.delay_for(0)
+    made.start()
+    assert made.next_arrival()[0] == result.id
+    [line] = said()[0]
+    assert "; what waits is not known: pauses failed: " in line
+
+
+def test_a_store_that_is_away_is_said_at_once_and_the_rest_when_it_is_back(
+    house, said, redis_server
+):
+    with Proxy(redis_server.port) as proxy:
+        proxy.refuse()
+        made = house(f"redis://127.0.0.1:{proxy.port}/0")
+        scanner = made.start()
+        scanner.wait_for_look(10)
+        [warning] = eventually(lambda: said()[1])
+        assert warning.startswith(
+            f"the store redis://127.0.0.1:{proxy.port}/0 is away, so what is due waits: hand over "
+        )
+        assert said()[0] == []
+        proxy.accept()
+        eventually(lambda: said()[0])
+        assert [one for one in said()[1] if one != KEEPS_NOTHING] == [warning]
+
+
+def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said, caplog):
+    made = house()
+    made.client.hset(each("meta")[0], mapping={"schema": "999", "shards": len(each("meta"))})
+    scanner = made.start()
+    with pytest.raises(StoreDiffers, match="the store has layout '999', this process '1'; "):
+        scanner.wait_for_look(10)
+    assert said() == ([], [])
+    assert "the store has layout '999', this process '1'; " in caplog.text
+
+
+def test_one_that_is_refused_later_is_not_refused_its_start(house):
+    made = house()
+    scanner = made.start_asleep()
+    made.client.flushall()
+    made.client.hset(each("meta")[0], mapping={"schema": "999", "shards": len(each("meta"))})
+    scanner.wait_for_look(10)
+
+
+# What may be lost.
+
+
+@pytest.fixture
+def warned(start_redis, house, said):
+    """What a scanner has warned of after some passes."""
+
+    def warned(*config, rights=()):
+        server = start_redis(*config)
+        url = server.url()
+        if rights:
+            server.client().execute_command("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", *rights)
+            url = url.replace("//", "//u:p@")
+        made = house(url, delayq_safety_interval=0.1)
+        made.client = server.client()
+        made.start_asleep()
+        for _ in range(3):
+            result = made.task.delay_for(0)
+            assert made.next_arrival()[0] == result.id
+        return said()[1]
+
+    return warned
+
+
+@pytest.mark.parametrize(
+    ("config", "warnings"),
+    [
+        ((*EVICTING, *LIMIT), [EVICTS, KEEPS_NOTHING]),
+        ((*EVICTING, *LIMIT, *KEPT), [EVICTS]),
+        ((*EVICTING, *KEPT), []),
+        ((*LIMIT, *KEPT), []),
+        (("--maxmemory-policy", "volatile-lru", *LIMIT, *KEPT), []),
+        (("--save", "3600", "1"), []),
+        ((), [KEEPS_NOTHING]),
+    ],
+    ids=["both", "evicts", "no limit", "noeviction", "volatile", "save points", "keeps nothing"],
+)
+def test_each_way_to_lose_what_waits_is_warned_of_once(warned, config, warnings):
+    assert warned(*config) == warnings
+
+
+@pytest.mark.parametrize(
+    ("rights", "warnings"), [("-info", []), ("-config", [EVICTS])], ids=["info", "config"]
+)
+def test_nothing_is_said_of_what_the_user_may_not_ask(warned, rights, warnings):
+    assert warned(*EVICTING, *LIMIT, rights=("+@all", rights)) == warnings

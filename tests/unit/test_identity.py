@@ -1,0 +1,58 @@
+"""What names a message, however often it is delivered."""
+
+import pytest
+from celery.app.task import Context
+from kombu import Message
+
+from celery_delayq.message.identity import give_identity, identity_of, may_come_again
+
+HAND_OVER = {"delayq_hand_over": "1.1"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "properties", "own"),
+    [
+        (HAND_OVER, {"delivery_tag": "t", "message_id": "m"}, "1.1"),
+        ({}, {"delivery_tag": "t", "message_id": "m"}, "t"),
+        ({}, {"message_id": "m"}, "m"),
+    ],
+)
+def test_the_hand_over_names_it_or_the_tag_or_the_message_id(headers, properties, own):
+    assert identity_of("a", headers, properties) == ("a", own)
+    assert identity_of("a", Context(headers), properties) == ("a", own)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "properties"),
+    [
+        ("a", {}),
+        ("a", {"delivery_tag": 7}),
+        ("a", {"message_id": ["m"]}),
+        (None, {"message_id": "m"}),
+    ],
+)
+def test_what_nothing_names_has_no_identity(task_id, properties):
+    assert identity_of(task_id, {}, properties) is None
+
+
+def test_each_message_is_given_another_one_and_the_users_own_is_kept():
+    first, second, own = {}, {}, {"message_id": "m"}
+    for properties in (first, second, own):
+        give_identity(properties)
+    assert first["message_id"] != second["message_id"]
+    assert own == {"message_id": "m"}
+
+
+@pytest.mark.parametrize(
+    ("delivery_info", "headers", "again"),
+    [
+        ({"redelivered": True}, {}, True),
+        ({"redelivered": False}, {"delayq_redelivered": True}, True),
+        ({"redelivered": False}, {}, False),
+        (None, {}, False),
+    ],
+)
+def test_the_broker_or_the_relay_says_that_it_may_have_come_before(delivery_info, headers, again):
+    message = Message(delivery_info=delivery_info, headers=headers)
+    message.delivery_info = delivery_info
+    assert may_come_again(message) is again

@@ -1,0 +1,272 @@
+"""`Defer` in real workers: the same task, later, and nobody takes it for a failure."""
+
+import signal
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import chain, chord, group
+
+from tests.faults.proxy import Proxy
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS
+from tests.worker.putting_off import LONG, TOLD
+from tests.worker.test_shutdown import HAS_SOFT_SHUTDOWN
+
+
+def told(project, result):
+    return [one.decode() for one in project.evidence.lrange(TOLD.format(result.id), 0, -1)]
+
+
+@pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
+def pool(request, standing):
+    return standing("-P", request.param, "-c", "2")
+
+
+@pytest.fixture(scope="module")
+def rabbit(standing, server, rabbitmq_server):
+    return standing(
+        "-P", "prefork", "-c", "2", broker_url=rabbitmq_server.url, delayq_url=server.url()
+    )
+
+
+@pytest.fixture(params=["crew", "capturing", "rabbit"])
+def project(request):
+    return request.getfixturevalue(request.param)
+
+
+def waiting(project, result):
+    return eventually(lambda: project.delayq.get(result.id))
+
+
+@pytest.mark.parametrize("name", ["later", "later_acked_late", "later_hungry"])
+def test_it_runs_again_under_its_id_and_never_early(pool, name):
+    result = pool.tasks[name].delay(0.3)
+    first, second = pool.wait_runs(result, 2)
+    assert second["at"] >= second["due"] >= first["at"] + 0.3
+    assert (first["retries"], second["retries"]) == (0, 0)
+    assert result.get(timeout=20) == 2
+    assert len(pool.runs(result)) == 2
+
+
+def test_a_scheduled_task_can_be_put_off_too(project):
+    result = project.tasks["later"].delay_for(0.1)
+    assert result.get(timeout=20) == 2
+    first, second = project.runs(result)
+    assert second["due"] > first["due"]
+
+
+def test_nobody_is_told_of_a_failure_or_a_retry(project):
+    failed = project.tasks["note"].s()
+    failed.freeze()
+    result = project.tasks["later"].apply_async(link_error=failed)
+    assert result.get(timeout=20) == 2
+    eventually(lambda: told(project, result) == ["on_success"])
+    assert project.runs(failed.id) == []
+
+
+def test_what_belongs_to_the_call_is_kept(project):
+    expires = datetime.now(timezone.utc) + timedelta(hours=1)
+    linked = project.tasks["note"].s(7)
+    linked.freeze()
+    result = project.tasks["later"].apply_async(
+        kwargs={"secret": "s3cret"},
+        kwargsrepr="<hidden>",
+        argsrepr="<none>",
+        headers={"tenant": "t1"},
+        expires=expires,
+        priority=6,
+        soft_time_limit=50,
+        time_limit=60,
+        link=linked,
+    )
+    first, second = project.wait_runs(result, 2)
+    same = ("queue", "priority", "headers", "expires", "limits", "args")
+    assert {name: second[name] for name in same} == {name: first[name] for name in same}
+    assert second["headers"] == {"tenant": "t1", "argsrepr": "<none>"}
+    assert (second["priority"], second["limits"]) == (6, [60, 50])
+    assert datetime.fromisoformat(second["expires"]) == expires
+    [run] = project.wait_runs(linked.id)
+    assert run["args"] == [2, 7]
+
+
+def test_the_rest_of_a_chain_waits_for_it(project):
+    result = chain(project.tasks["later"].s(), project.tasks["double"].s()).apply_async()
+    assert result.get(timeout=20) == 4
+
+
+def test_a_part_of_a_chord_is_waited_for_and_the_body_runs_once(project):
+    later, double, total = (project.tasks[name] for name in ("later", "double", "total"))
+    result = chord([later.s(0.3), later.s(), double.s(5)], total.s()).apply_async()
+    assert result.get(timeout=20) == 2 + 2 + 10
+    assert len(project.runs(result)) == 1
+
+
+def test_the_body_of_a_chord_can_be_put_off(project):
+    note, later = project.tasks["note"], project.tasks["later"]
+    result = chord([note.si(1), note.si(2)], later.si(0.1)).apply_async()
+    assert result.get(timeout=20) == 2
+
+
+def test_a_member_of_a_group_is_put_off(project):
+    result = group(project.tasks["later"].s(), project.tasks["double"].s(4)).apply_async()
+    assert result.get(timeout=20) == [2, 8]
+
+
+def test_a_base_can_put_its_tasks_off(project):
+    result = project.tasks["later_locking"].delay(1)
+    assert result.get(timeout=20) == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["later", "later_tracked"])
+def test_its_state_says_that_it_is_scheduled(crew, name):
+    result = crew.tasks[name].delay(LONG)
+    entry = waiting(crew, result)
+    assert 0 < (entry.due - datetime.now(timezone.utc)).total_seconds() <= LONG
+    eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
+    assert crew.delayq.reschedule(result.id, after=0)
+    assert result.get(timeout=20) == 2
+
+
+def test_so_it_does_after_a_retry_which_stays_counted(crew):
+    result = crew.tasks["later_retried"].delay()
+    waiting(crew, result)
+    eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
+    assert crew.delayq.reschedule(result.id, after=0)
+    assert result.get(timeout=20) == 1
+
+
+@pytest.mark.parametrize("name", ["later", "later_tracked"])
+def test_one_that_is_cancelled_right_away_stays_revoked(project, name):
+    result = project.tasks[name].delay(LONG)
+    waiting(project, result)
+    assert project.delayq.cancel(result.id)
+    after = project.tasks["note"].delay()
+    project.wait_runs(after)
+    assert project.app.AsyncResult(result.id).state == "REVOKED"
+    assert len(project.runs(result)) == 1
+
+
+def test_it_can_be_put_off_once_more_and_its_message_was_acknowledged(make_project, start_worker):
+    project = make_project(task_acks_late=True)
+    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
+    result = project.tasks["later"].delay(LONG)
+    waiting(project, result)
+    assert worker.stop() == 0
+    assert project.queued() == 0
+    assert project.client.hlen("unacked") == 0
+
+
+@pytest.fixture(scope="module", params=["rabbitmq", "redis"])
+def broker(request, server):
+    rabbit = request.param == "rabbitmq"
+    return request.getfixturevalue("rabbitmq_server").url if rabbit else server.url()
+
+
+@pytest.fixture
+def make_late(make_project, server, broker):
+    """Make a project whose broker delivers soon again what nobody acknowledged."""
+    options = {} if broker.startswith("amqp") else {"visibility_timeout": 1}
+    return lambda **conf: make_project(
+        broker_url=broker, delayq_url=server.url(), broker_transport_options=options, **conf
+    )
+
+
+def end_visibility(project):
+    """As if what this Redis delivered had not been acknowledged for long."""
+    if project.conf["broker_url"].startswith("redis"):
+        for tag in eventually(lambda: project.client.zrange("unacked_index", 0, -1)):
+            project.client.zadd("unacked_index", {tag: 0})
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.parametrize("cancel", [False, True])
+def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
+    make_late, start_worker, scheduled, cancel
+):
+    project = make_late()
+    first = start_worker(TASKS, "-P", "solo", env=project.env)
+    options = {"delayq_after": 0} if scheduled else {}
+    result = project.tasks["later_acked_late"].apply_async((LONG,), {"die": True}, **options)
+    waiting(project, result)
+    first.wait()
+    if cancel:
+        assert project.delayq.cancel(result.id)
+    end_visibility(project)
+
+    second = start_worker(TASKS, "-P", "solo", env=project.env)
+
+    second.wait_log(f"task {result.id}: dropped, as it was put off when this message was")
+    assert len(project.runs(result)) == 1
+    if not cancel:
+        assert project.delayq.reschedule(result.id, after=0)
+        assert result.get(timeout=20) == 2
+    assert second.stop() == 0
+    assert len(project.runs(result)) == (1 if cancel else 2)
+    assert project.client.hlen("unacked") == 0
+
+
+def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(
+    make_late, start_worker
+):
+    """Its worker dies while it runs, as the mark of an earlier one is known still."""
+    project = make_late()
+    first = start_worker(TASKS, "-P", "solo", env=project.env)
+    task, task_id = project.tasks["later_acked_late"], f"order-{project.queue}"
+    task.apply_async(task_id=task_id)
+    project.wait_runs(task_id, 2)
+    held = project.tasks["hold"].apply_async((60,), task_id=task_id)
+    project.wait_runs(task_id, 3)
+    first.kill()
+    end_visibility(project)
+
+    second = start_worker(TASKS, "-P", "solo", env=project.env)
+    project.wait_runs(task_id, 4, timeout=40)
+    project.let_go(held)
+
+    assert project.wait_runs(task_id, 5)[-1]["after"]
+    assert second.running
+
+
+def test_with_the_store_away_it_fails_and_an_automatic_retry_tries_again(
+    make_project, start_worker, server, rabbitmq_server
+):
+    with Proxy(server.port) as proxy:
+        project = make_project(
+            broker_url=rabbitmq_server.url,
+            delayq_url=f"redis://127.0.0.1:{proxy.port}/0",
+            delayq_timeout=0.5,
+        )
+        start_worker(TASKS, "-P", "solo", env=project.env)
+        warm = project.tasks["note"].delay()
+        project.wait_runs(warm)
+        proxy.refuse()
+        failing = project.tasks["later"].delay()
+        with pytest.raises(Exception, match="schedule failed"):
+            failing.get(timeout=20)
+        assert told(project, failing) == ["on_failure", "task_failure"]
+        retried = project.tasks["later_hungry"].delay()
+        runs = project.wait_runs(retried, 2)
+        proxy.accept()
+        assert [run["retries"] for run in runs] == [0, 1]
+
+
+@pytest.mark.skipif(not HAS_SOFT_SHUTDOWN, reason="Celery 5.5 brought it")
+def test_a_soft_shutdown_meanwhile_loses_nothing(make_project, start_worker):
+    project = make_project(worker_soft_shutdown_timeout=20.0)
+    env = {**project.env, "REMAP_SIGTERM": "SIGQUIT"}
+    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=env)
+    result = project.tasks["later_held"].delay(LONG)
+    project.wait_runs(result)
+    worker.signal(signal.SIGTERM)
+    worker.wait_log("Initiating Soft Shutdown")
+    project.let_go(result)
+    waiting(project, result)
+    assert worker.wait() == 0
+
+    assert project.client.hlen("unacked") == 0
+    start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
+    assert project.delayq.reschedule(result.id, after=0)
+
+    project.wait_runs(result, 2)
+    eventually(lambda: project.app.AsyncResult(result.id).state == "SUCCESS")
+    assert len(project.runs(result)) == 2

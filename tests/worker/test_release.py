@@ -1,0 +1,82 @@
+"""What was released runs in a worker without this package: at its due time, and once."""
+
+import itertools
+import json
+from datetime import datetime
+
+import pytest
+
+from tests.support.waiting import eventually
+from tests.support.worker import WorkerProcess
+
+DELAYS = (0.2, 2.0, 3.5)
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def broker(request):
+    """What is configured of the broker: the store's own Redis, or a RabbitMQ."""
+    if request.param == "redis":
+        return {}
+    rabbitmq = request.getfixturevalue("rabbitmq_server")
+    server = request.getfixturevalue("server")
+    return {"broker_url": rabbitmq.url, "delayq_url": server.url()}
+
+
+@pytest.fixture
+def plain_worker(tmp_path):
+    """Start a worker of the same project, that has no package of ours."""
+    started = []
+
+    def start(project):
+        conf = {name: value for name, value in project.conf.items() if "delayq" not in name}
+        env = {**project.env, "DELAYQ_TEST_CONF": json.dumps(conf)}
+        log = tmp_path / f"{project.queue}.log"
+        options = ("-P", "prefork", "-c", "2")
+        started.append(WorkerProcess("tests.worker.plain", *options, env=env, log=log))
+        return started[-1].wait_ready()
+
+    yield start
+    for worker in started:
+        worker.kill()
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker, protocol):
+    project = make_project(task_protocol=protocol, **broker)
+    note, numbers = project.tasks["note"], itertools.count()
+    results = [note.delay_for(delay, next(numbers)) for delay in DELAYS * 2]
+    kept = note.s(99).set(expires=600, priority=3).delay_for(0.5)
+
+    assert project.delayq.select(all=True).release() == 7
+    project.delayq.hand_over()
+    assert project.delayq.counts().scheduled == 0
+    plain_worker(project)
+
+    for number, result in enumerate([*results, kept]):
+        [run] = project.wait_runs(result)
+        due = datetime.fromisoformat(run["eta"]).timestamp()
+        assert due == pytest.approx(result.due.timestamp(), abs=0.001)
+        assert run["at"] >= due
+        assert run["args"] == [number if result is not kept else 99]
+        assert not run["has_delayq"]
+    # The last one was due after all others: none of them comes a second time.
+    assert [len(project.runs(result)) for result in [*results, kept]] == [1] * 7
+
+
+def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, tmp_path, server):
+    project = make_project()
+    result = project.tasks["note"].delay_for(4)
+    assert project.delayq.select(all=True).release() == 1
+    worker = WorkerProcess(
+        "tests.worker.tasks", "-P", "solo", env=project.env, log=tmp_path / "worker.log"
+    ).wait_ready()
+    try:
+        eventually(lambda: not project.delayq.counts().scheduled, 20, "it left")
+
+        [run] = project.wait_runs(result)
+
+        # The package is there: it tells the task when it was due, and holds it no second time.
+        assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.001)
+        assert len(project.runs(result)) == 1
+    finally:
+        worker.kill()
