@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from kombu.serialization import prepare_accept_content
-from kombu.transport import virtual
-from kombu.utils.json import loads
-
 from ... import clock
 from ...errors import AlreadyTaken, DelayQError
 from ...logs import logger_of
+from ...message.body import received
 from ...message.outgoing import list_key
 from ...services import Services
 from ...store import Lists, Receipt
@@ -75,7 +72,7 @@ class _Adopter:
         self._lists = lists
         self._entering = Entering(services)
         self._after = services.settings.adopt_after or AFTER
-        self._accept = prepare_accept_content(services.app.conf.accept_content)
+        self._accept = services.app.conf.accept_content
         self._channel = self._entering.sender.channel
 
     def adopted(self, queue: str, *, dry_run: bool) -> Iterator[int]:
@@ -97,7 +94,7 @@ class _Adopter:
 
     def _far(self, raw: bytes, queue: str) -> Far | None:
         try:
-            message = virtual.Message(loads(raw), channel=self._channel, accept=self._accept)
+            message = received(raw, self._channel, self._accept)
             body = None if "task" in message.headers else message.payload
             one = far_of(self._services, message, body, queue, self._after)
         except Exception as error:  # nobody's message, or one that its worker refuses

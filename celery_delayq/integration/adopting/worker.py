@@ -220,7 +220,7 @@ class Worker:
     def _raise(self) -> None:
         qos, waiting = self._consumer.qos, len(self._batches or ())
         # Each change is a round trip: not for every message.
-        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 4)
+        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 2)
         if getattr(qos, "max_prefetch", None) is None and waiting - self._raised >= step:
             qos.increment_eventually(waiting - self._raised)
             self._raised = waiting
