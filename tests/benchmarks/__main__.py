@@ -39,6 +39,7 @@ ORDER = (
     "memory",
     "growth",
     "worker_memory",
+    "adoption",
     "hundred_scanners",
     "busy_worker",
     "peers",
