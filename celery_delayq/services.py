@@ -17,6 +17,7 @@ from typing import Any
 from celery import Celery
 from celery.utils import time
 
+from .errors import InvalidSetting
 from .hooks import Hooks
 from .message.broker import Broker, store_endpoint
 from .settings import SETTINGS, Settings
@@ -27,6 +28,7 @@ from .store import (
     Engine,
     Entries,
     Keys,
+    Lists,
     Membership,
     PooledConnection,
     ScratchKeys,
@@ -37,6 +39,7 @@ from .store import (
 )
 
 VISIBILITY_TIMEOUT = 3600.0  # seconds after which kombu delivers again, where nothing is said
+_REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adopt_after"
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
 _KEYS = [setting.key for setting in SETTINGS]
 
@@ -147,6 +150,17 @@ class Services:
     def wakeup(self, scanner: str) -> Wakeup:
         """What a scanner of that name waits on."""
         return Wakeup(self.connect(), self._keys(), scanner)
+
+    def broker_lists(self) -> Lists:
+        """The lists of the broker's Redis; whoever asks closes them.
+
+        Raises:
+            InvalidSetting: the broker is no Redis.
+        """
+        endpoint = self.broker.endpoint
+        if endpoint is None:
+            raise InvalidSetting("broker_url", self.broker.transport, _REDIS_ONLY)
+        return Lists(PooledConnection(endpoint, self.settings.timeout))
 
     def scratch_keys(self) -> ScratchKeys:
         """Keys to measure with, in the store's Redis."""

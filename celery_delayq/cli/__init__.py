@@ -7,6 +7,7 @@
     pausing   pause, resume ---------+
     releasing release ---------------+
     running   scan ------------------+
+    adopting  adopt ----------------------> integration, over the broker's lists
     bench     bench ----------------------> bench
 
 A command that one of these files defines is found by itself. ``common`` has what they share.
@@ -21,7 +22,18 @@ from celery.bin.base import handle_preload_options
 
 # A command line asks workers for their commands, so it has to know of them.
 from ..integration import panel as panel
-from . import bench, changing, checking, editing, listing, pausing, reading, releasing, running
+from . import (
+    adopting,
+    bench,
+    changing,
+    checking,
+    editing,
+    listing,
+    pausing,
+    reading,
+    releasing,
+    running,
+)
 
 
 @click.group(name="delayq")
@@ -32,7 +44,9 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 
 # Whatever command one of these files defines.
-for _module in (listing, reading, checking, changing, editing, pausing, releasing, running, bench):
+for _module in (
+    *(listing, reading, checking, changing, editing, pausing, releasing, adopting, running, bench),
+):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)

@@ -51,9 +51,9 @@ LEANS_ON = (
     ),
     Leaning("kombu:Connection._init_params", "where a broker is", mentions("transport_cls")),
     Leaning(
-        "kombu.serialization:registry",
+        "kombu.serialization:SerializerRegistry.__init__",
         "a body of protocol 1 is serialised as it was",
-        has("type_to_name"),
+        mentions("type_to_name"),
     ),
     Leaning("kombu:Queue.as_dict", "a relay declares queues", takes("recurse=")),
     Leaning(

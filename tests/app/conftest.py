@@ -4,6 +4,7 @@ import contextlib
 import warnings
 
 import pytest
+from celery import Celery
 
 from celery_delayq import DelayQ, signals
 from celery_delayq.scheduling import bulk
@@ -114,6 +115,13 @@ def through(delayq_app):
     return lambda proxy, **conf: delayq_app(
         f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry_policy=QUICK, **conf
     )
+
+
+@pytest.fixture
+def stranger(url):
+    """An app in whose process nobody made a DelayQ."""
+    with Celery("stranger", broker=url, set_as_current=False) as app:
+        yield app
 
 
 @pytest.fixture(autouse=True)

@@ -6,20 +6,12 @@ from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import pytest
-from celery import Celery
 
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.integration.adopting.worker import AdoptingStep
 from tests.app.support import FAR, LONG_AGO, comparable, lists, only_message, to_ms
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
-
-
-@pytest.fixture
-def stranger(url):
-    """An app in whose process nobody made a DelayQ."""
-    with Celery("stranger", broker=url, set_as_current=False) as app:
-        yield app
 
 
 class Consumer:

@@ -40,6 +40,7 @@ ORDER = (
     "memory",
     "growth",
     "worker_memory",
+    "adoption",
     "hundred_scanners",
     "busy_worker",
     "peers",

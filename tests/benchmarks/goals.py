@@ -241,6 +241,33 @@ LINES: tuple[Line, ...] = (
     Line("growth.least_kept", "least rate kept, 10,000 to largest", "x", goals=(at_least(0.7),)),
     Line("growth.page_ms", "a page of 200 tasks(), p90", "ms", goals=(at_most(10),)),
     Line("worker_memory.added_mb", "a million waiting: worker", "MB", goals=(at_most(5),)),
+    *(
+        line
+        for broker in ("redis", "rabbitmq")
+        for line in (
+            Line(
+                f"adoption.{broker}_adopted_rate",
+                f"adopt from {broker}, one worker",
+                "tasks/s",
+                f"{broker}_received_rate",
+                "receive and ack",
+                (at_least(2000),),
+            ),
+            Line(
+                f"adoption.{broker}_adopted_cpu_us",
+                "its CPU, each",
+                "us",
+                f"{broker}_received_cpu_us",
+                "receive and ack",
+            ),
+            Line(
+                f"adoption.{broker}_adopted_grown_mb",
+                "what the worker grew by at most",
+                "MB",
+                goals=(at_most(5),),
+            ),
+        )
+    ),
     Line(
         "hundred_scanners.idle_redis_cpu_percent",
         "100 idle scanners: Redis CPU",

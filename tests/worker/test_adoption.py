@@ -1,73 +1,226 @@
 """Messages with a far `eta`, from a process without this package, which workers hold."""
 
+import contextlib
 from datetime import datetime, timedelta, timezone
 
 import pytest
+import redis as redis_py
+from celery import Celery
 
+from tests.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
-from tests.support.strangers import stranger
 from tests.support.waiting import eventually
+from tests.worker.project import TASKS
 
-ADOPTING = {"delayq_adopt_after": 60}
+FAR = timedelta(hours=1)
+
+
+class Broker:
+    """RabbitMQ, or a Redis that is not the store's."""
+
+    def __init__(self, url, rabbit=None):
+        self.url, self._rabbit = url, rabbit
+
+    def unacked(self, queue) -> int:
+        """How many messages workers have."""
+        if self._rabbit is None:
+            with redis_py.from_url(self.url) as client:
+                return sum(f'"{queue}"'.encode() in one for one in client.hvals("unacked"))
+        columns = ("name", "messages_unacknowledged")
+        listed = self._rabbit.control("-q", "list_queues", *columns).splitlines()
+        return sum(int(line.split()[1]) for line in listed if line.split()[0] == queue)
+
+    def end_visibility(self) -> None:
+        """As if what is not acknowledged had been so for long; a worker that starts delivers it."""
+        if self._rabbit is None:
+            with redis_py.from_url(self.url) as client:
+                for tag in client.zrange("unacked_index", 0, -1):
+                    client.zadd("unacked_index", {tag: 0})
 
 
 @pytest.fixture(scope="module", params=["rabbitmq", "redis"])
-def broker(request, server):
-    """Its URL, and how many of a queue's messages are with workers."""
+def broker(request):
     if request.param == "rabbitmq":
         rabbit = request.getfixturevalue("rabbitmq_server")
-
-        def with_workers(queue):
-            columns = ("name", "messages_unacknowledged")
-            listed = rabbit.control("-q", "list_queues", *columns).splitlines()
-            return sum(int(line.split()[1]) for line in listed if line.split()[0] == queue)
-
-        yield rabbit.url, with_workers
+        yield Broker(rabbit.url, rabbit)
     else:
         with RedisServer() as one:
-            yield one.url(), lambda _: one.client().hlen("unacked")
+            yield Broker(one.url())
+
+
+def conf_of(broker, server):
+    return {"broker_url": broker.url, "delayq_url": server.url(), "delayq_adopt_after": 60}
+
+
+@contextlib.contextmanager
+def stranger(project):
+    with Celery("stranger", broker=project.conf["broker_url"], set_as_current=False) as app:
+        app.conf.task_default_queue = project.queue
+        yield app
+
+
+def send(project, count=1, ahead=FAR, **options):
+    due = datetime.now(timezone.utc) + ahead
+    with stranger(project) as app:
+        return [app.send_task("note", (n,), eta=due, **options).id for n in range(count)]
+
+
+def wait_held(project, ids):
+    eventually(lambda: all(project.delayq.get(one) for one in ids), 20)
+
+
+def prefetch(project):
+    # A worker that has just started may miss the first question.
+    inspect = project.app.control.inspect([project.worker.name], timeout=2, limit=1)
+    return eventually(inspect.stats, 20)[project.worker.name]["prefetch_count"]
 
 
 @pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
 def project(request, standing, server, broker):
-    one = standing(
-        *("-P", request.param, "-c", "2"),
-        broker_url=broker[0],
-        delayq_url=server.url(),
-        **ADOPTING,
-    )
-    one.unacked = lambda: broker[1](one.queue)
-    return one
+    return standing("-P", request.param, "-c", "2", **conf_of(broker, server))
 
 
-@pytest.fixture(scope="module")
-def sender(project):
-    with stranger(project.conf["broker_url"], project.queue) as app:
-        yield app
-
-
-def prefetch(project):
-    name = project.worker.name
-    # A worker that has just started may miss the first question.
-    inspect = project.app.control.inspect([name], timeout=2, limit=1)
-    return eventually(inspect.stats)[name]["prefetch_count"]
-
-
-def held(project, ids):
-    eventually(lambda: all(project.delayq.get(one) for one in ids))
-    return [project.delayq.get(one) for one in ids]
-
-
-def test_it_waits_in_the_store_and_the_worker_is_as_if_it_had_never_come(project, sender):
+def test_the_worker_is_as_if_it_had_never_come_and_it_runs_when_it_is_due(project, broker):
     before = prefetch(project)
-    due = datetime.now(timezone.utc) + timedelta(hours=1)
 
-    ids = [sender.send_task("note", (number,), eta=due).id for number in range(30)]
+    ids = send(project, 30)
 
-    assert [(one.due, one.args) for one in held(project, ids)] == [
-        (one.due, (number,)) for number, one in enumerate(held(project, ids))
-    ]
-    assert {abs((one.due - due).total_seconds()) < 0.001 for one in held(project, ids)} == {True}
-    eventually(lambda: project.unacked() == 0)
+    wait_held(project, ids)
+    eventually(lambda: broker.unacked(project.queue) == 0)
     eventually(lambda: prefetch(project) == before)
-    project.delayq.select(all=True).cancel()
+    for one in ids:
+        project.delayq.run_now(one)
+    for number, one in enumerate(ids):
+        [run] = project.wait_runs(one)
+        assert (run["args"], run["queue"], run["eta"]) == ([number], project.queue, None)
+
+
+def test_of_two_queues_of_an_exchange_each_gets_its_own_back(
+    make_project, start_worker, broker, server
+):
+    project = make_project(**conf_of(broker, server))
+    names = [f"{project.queue}-{one}" for one in "ab"]
+    exchange = {"exchange": f"{project.queue}-x", "exchange_type": "topic"}
+    project.conf["task_queues"] = {one: {**exchange, "routing_key": f"{one}.#"} for one in names}
+    project.app.conf.task_queues = project.conf["task_queues"]
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    due = datetime.now(timezone.utc) + FAR
+    with stranger(project) as app:
+        app.conf.task_queues = project.conf["task_queues"]
+        ids = [app.send_task("note", eta=due, queue=one).id for one in names]
+
+        wait_held(project, ids)
+
+    assert [project.delayq.get(one).queue for one in ids] == names
+    project.delayq.run_now(ids[1])
+    [run] = project.wait_runs(ids[1])
+    assert run["queue"] == names[1]
+
+
+@pytest.fixture
+def killed_in_between(make_project, start_worker, server, broker):
+    """A task whose worker was killed when it was stored, and before that was acknowledged."""
+    with Proxy(server.port) as proxy:
+        conf = conf_of(broker, server) | {"delayq_url": f"redis://127.0.0.1:{proxy.port}/0"}
+        if broker.url.startswith("redis"):
+            conf["broker_transport_options"] = {"visibility_timeout": 1}
+        project = make_project(**conf)
+        [warm] = send(project)
+        worker = start_worker(TASKS, "-P", "solo", "--no-delayq", env=project.env)
+        eventually(lambda: project.delayq.get(warm), 20)
+        # The answer never comes, so nothing is acknowledged.
+        worker.pause()
+        [task_id] = send(project)
+        proxy.cut_after = task_id.encode()
+        worker.resume()
+        eventually(lambda: project.server.client().hexists(records(project), task_id), 20)
+        worker.kill()
+        proxy.cut_after = None
+        broker.end_visibility()
+        yield project, task_id
+
+
+def records(project):
+    [key] = project.server.client().keys(f"{{{project.conf['delayq_prefix']}:*records")
+    return key
+
+
+@pytest.mark.parametrize("since", ["waits", "cancelled"])
+def test_one_whose_worker_was_killed_before_the_acknowledgement_is_recognised(
+    killed_in_between, start_worker, broker, since
+):
+    project, task_id = killed_in_between
+    if since == "cancelled":
+        project.delayq.cancel(task_id)
+
+    start_worker(TASKS, "-P", "solo", "--no-delayq", env=project.env)
+
+    with stranger(project) as app:  # behind it
+        after = app.send_task("note").id
+    project.wait_runs(after)
+    eventually(lambda: broker.unacked(project.queue) == 0, 20)
+    assert (project.delayq.get(task_id) is not None) is (since == "waits")
+    assert project.runs(task_id) == []
+
+
+@pytest.fixture
+def away(make_project, server, broker):
+    """A project, and the network before its store."""
+    with Proxy(server.port) as proxy:
+        conf = conf_of(broker, server) | {"delayq_url": f"redis://127.0.0.1:{proxy.port}/0"}
+        yield make_project(**conf, delayq_timeout=1), proxy
+
+
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
+@pytest.mark.parametrize("how", ["refuse", "stall"])
+def test_while_the_store_is_away_others_run_and_nothing_is_lost(
+    away, start_worker, broker, how, pool
+):
+    project, proxy = away
+    worker = start_worker(TASKS, "-P", pool, "-c", "2", env=project.env)
+    [warm] = send(project)
+    wait_held(project, [warm])
+    getattr(proxy, how)()
+
+    ids = send(project, 20, timedelta(seconds=75))
+    with stranger(project) as app:
+        plain = app.send_task("note").id
+    project.wait_runs(plain, timeout=15)
+    worker.wait_log("workers keep what has an eta")
+
+    proxy.resume() if how == "stall" else proxy.accept()
+    # Each is in the store, or in the worker.
+    eventually(
+        lambda: (
+            sum(project.delayq.get(one) is not None for one in ids) + broker.unacked(project.queue)
+            == 20
+        ),
+        20,
+    )
+    assert [project.runs(one) for one in ids] == [[]] * 20
+
+
+def test_what_opts_out_waits_in_the_worker(make_project, start_worker, broker, server):
+    project = make_project(**conf_of(broker, server))
+    start_worker(TASKS, "-P", "solo", env=project.env)
+
+    send(project, 3, headers={"delayq_capture": False})
+    [adopted] = send(project)
+
+    wait_held(project, [adopted])
+    eventually(lambda: broker.unacked(project.queue) == 3)
+    assert project.delayq.counts().scheduled == 1
+
+
+def test_one_that_is_revoked_while_it_waits_does_not_run(
+    make_project, start_worker, broker, server
+):
+    project = make_project(**conf_of(broker, server))
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    [task_id] = send(project)
+    wait_held(project, [task_id])
+
+    project.app.control.revoke(task_id)
+
+    assert project.delayq.get(task_id) is None
+    assert project.app.AsyncResult(task_id).state == "REVOKED"

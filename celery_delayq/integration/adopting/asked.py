@@ -61,7 +61,3 @@ def _blame(message: Any) -> str:
 
 def _id(message: Any) -> Any:
     return message.properties.get("correlation_id")
-
-
-def never(*_: Any, **__: Any) -> None:
-    """What a sender is made with that sends nothing."""

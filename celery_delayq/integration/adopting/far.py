@@ -58,7 +58,9 @@ def has_eta(message: Any, body: Any) -> bool:
     return DUE_HEADER not in headers and bool(_envelope(headers, body).get("eta"))
 
 
-def far_of(services: Services, message: Any, body: Any, queue: str | None) -> Far | None:
+def far_of(
+    services: Services, message: Any, body: Any, queue: str | None, after: float | None
+) -> Far | None:
     """What a message with an eta is to become; ``None`` where it is left to Celery.
 
     Args:
@@ -66,12 +68,18 @@ def far_of(services: Services, message: Any, body: Any, queue: str | None) -> Fa
         message: The message.
         body: What it says, in protocol 1; else ``None``.
         queue: Where it came from, if that is known.
+        after: How many seconds ahead is far; ``None``: nothing is.
     """
-    envelope, after = _envelope(message.headers, body), services.settings.adopt_after
+    envelope = _envelope(message.headers, body)
     task_id = message.properties.get("correlation_id")
-    if queue is None or after is None or task_id != envelope.get("id"):
+    if (
+        queue is None
+        or after is None
+        or DUE_HEADER in message.headers
+        or task_id != envelope.get("id")
+    ):
         return None
-    due = _moment(envelope["eta"])
+    due = _moment(envelope.get("eta"))
     if due is None or _may_expire(envelope) or not _is_taken_in(services, message, envelope):
         return None
     try:

@@ -44,7 +44,7 @@ class Queues:
 
 def _only_queue(channel: Any, exchange: str, key: Any) -> str | None:
     try:
-        kind = channel.typeof(exchange)
+        kind = channel.typeof(exchange, None)  # one that this worker has declared
         found = set(kind.lookup(channel.get_table(exchange), exchange, key, None))
     except Exception:
         return None

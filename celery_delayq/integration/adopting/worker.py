@@ -12,16 +12,15 @@ from celery import bootsteps
 from ... import clock
 from ...errors import DelayQError
 from ...logs import logger_of
-from ...scheduling.request import Ready, Request
 from ...scheduling.sender import Sender
-from ...scheduling.writing import write
 from ...services import Services
-from ...store import NewEntry, Receipt
+from ...store import Receipt
 from ..registry import find
 from ..remembered import Remembered, remembered_here
 from ..strategies import Strategy, wrap_strategies
-from .asked import adopting, never
+from .asked import adopting
 from .batches import Batches, is_stored
+from .entries import Entering, never
 from .far import Far, far_of, has_eta
 from .queues import Queues
 
@@ -79,7 +78,7 @@ class Worker:
         self._consumer = consumer
         self._remembered = remembered
         self._queues = Queues(consumer)
-        self._sender = Sender(services, never)
+        self._entering = Entering(services)
         self._batches: Batches | None = None
         self._passed_on: Any = None
         self._raised = 0
@@ -151,11 +150,17 @@ class Worker:
     def _look(self, message: Any, body: Any) -> Far | None:
         """What a message with an eta is to become; ``None`` where it is left to Celery."""
         try:
-            one = far_of(self._services, message, body, self._queues.of(message))
+            one = self._far(message, body)
         except Exception:  # one here would stop the worker
             logger.exception("a message with an eta is left to Celery")
             return None
         return one if one and not self._remembered.knows(one.task_id, message) else None
+
+    def _far(self, message: Any, body: Any) -> Far | None:
+        after = self._services.settings.adopt_after
+        if after is None:
+            return None
+        return far_of(self._services, message, body, self._queues.of(message), after)
 
     def _takes(self, one: Far) -> bool:
         """Whether it is taken, to be settled later."""
@@ -215,7 +220,7 @@ class Worker:
     def _raise(self) -> None:
         qos, waiting = self._consumer.qos, len(self._batches or ())
         # Each change is a round trip: not for every message.
-        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 4)
+        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 2)
         if getattr(qos, "max_prefetch", None) is None and waiting - self._raised >= step:
             qos.increment_eventually(waiting - self._raised)
             self._raised = waiting
@@ -232,27 +237,8 @@ class Worker:
     # In the thread.
 
     def _write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
-        answers = [self._entry(one) for one in batch]
-        new = [one for one in answers if not isinstance(one, DelayQError)]
-        told = iter(write(self._services, new, {"max_retries": 0}) if new else ())
-        found = [one if isinstance(one, DelayQError) else next(told) for one in answers]
-        return [self._unless_revoked(*both) for both in zip(batch, found, strict=True)]
-
-    def _entry(self, one: Far) -> NewEntry | DelayQError:
-        delivery = self._services.copies.delivery(
-            one.identity, again=one.again or one.is_named, received=one.received
-        )
-        try:
-            ready: Ready = self._sender.entry_of(
-                one.message, Request(one.when, delivery=delivery), queue=one.queue
-            )
-        except DelayQError as error:
-            return error
-        except Exception as error:
-            # Headers that no message of Celery's has. What is wrong, its own way tells.
-            logger.debug("task %s: is not adopted: %r", one.task_id, error)
-            return DelayQError(str(error))
-        return ready.new
+        answers = self._entering.write(batch)
+        return [self._unless_revoked(*both) for both in zip(batch, answers, strict=True)]
 
     def _unless_revoked(self, one: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
         """*answer*; an error where its id was revoked meanwhile, and nothing is held any more."""

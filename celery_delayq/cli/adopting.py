@@ -1,0 +1,52 @@
+"""The command that adopts what waits in the broker's lists: ``adopt``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from celery.bin.base import CeleryCommand, CeleryOption
+
+from ..integration.adopting.lists import adopt_lists
+from .common import Said, delayq_of
+
+_GROUP = "Messages"
+
+
+@click.command(cls=CeleryCommand)
+@click.option(
+    "--queue", "queues", multiple=True, cls=CeleryOption, help_group=_GROUP,
+    help="Of this queue; may be given more than once. By default of all that the app knows.",
+)  # fmt: skip
+@click.option(
+    "--dry-run", is_flag=True, cls=CeleryOption, help_group=_GROUP,
+    help="Only say how many it would be.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, cls=CeleryOption, help_group=_GROUP, help="Do not ask.")
+@click.pass_context
+def adopt(
+    ctx: click.Context, /, queues: tuple[str, ...], dry_run: bool, yes: bool, **_: Any
+) -> None:
+    """Take messages with a far eta out of the lists of a Redis broker, into the store.
+
+    Far is what is further ahead than delayq_adopt_after; without that setting, a minute.
+    """
+    services = delayq_of(ctx).services
+    with Said():
+        if dry_run or not yes:
+            count = adopt_lists(services, queues, dry_run=True)
+            if dry_run:
+                click.echo(f"{_messages(count)} would be adopted")
+                return
+            click.confirm(f"adopt {_messages(count)}?", abort=True)
+        count = adopt_lists(services, queues, progress=_show if sys.stderr.isatty() else None)
+    click.echo(f"{_messages(count)} adopted")
+
+
+def _show(count: int) -> None:
+    click.echo(f"\r{count}", nl=False, err=True)
+
+
+def _messages(count: int) -> str:
+    return f"{count} message" if count == 1 else f"{count} messages"

@@ -1,0 +1,424 @@
+"""What a worker does with a message that has an `eta` and no word of this package's."""
+
+import logging
+import time
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+
+import pytest
+from kombu import Exchange, Queue
+from kombu.common import QoS
+
+from celery_delayq import clock
+from celery_delayq.errors import StoreFull, StoreUnavailable
+from celery_delayq.integration.adopting import batches
+from celery_delayq.integration.adopting.worker import AdoptingStep
+from celery_delayq.integration.remembered import remembered_here
+from tests.app.support import only_message, to_ms
+from tests.support.waiting import eventually
+
+NOW = datetime.now(timezone.utc).replace(microsecond=0)
+FAR = NOW + timedelta(days=1)
+
+
+class Consumer:
+    """As much of a worker's consumer as the step needs; it has no hub."""
+
+    connection_errors = ()
+    initial_prefetch_count = 8
+    hub = None
+
+    def __init__(self, app, *queues):
+        self.app, self.strategies = app, {}
+        self.ran, self.acked, self.soon = [], [], []
+        self.qos = QoS(lambda **_: None, self.initial_prefetch_count)
+        self.task_consumer = SimpleNamespace(
+            _active_tags=dict.fromkeys(("celery", *queues)), on_message=self.take
+        )
+        self.step = AdoptingStep(self)
+        self.update_strategies()
+        self.step.start(self)
+
+    def update_strategies(self):
+        self.strategies["t"] = lambda message, *_: self.ran.append(message)
+
+    def call_soon(self, call):
+        self.soon.append(call)
+
+    def receive(self, queue="celery", *, again=False):
+        with self.app.connection_for_read() as connection:
+            simple = connection.SimpleQueue(queue, no_ack=True, accept=["json", "pickle"])
+            message = simple.get_nowait()
+            message.delivery_info["redelivered"] = again
+            self.take(message)
+            simple.close()
+        return message
+
+    def take(self, message):
+        body = None if "task" in message.headers else message.payload
+        ack = lambda *_: self.acked.append(message.properties["correlation_id"])  # noqa: E731
+        self.strategies["t"](message, body, ack, None, [])
+
+    def settle(self):
+        while self.soon:
+            self.soon.pop()()
+
+
+def run(*_, **__):
+    """Never called."""
+
+
+@pytest.fixture
+def adopting(delayq_app, url):
+    app = delayq_app(url, delayq_adopt_after=60, accept_content=["json", "pickle"])
+    app.task(name="t", shared=False)(run)
+    yield app
+    remembered_here()._ids.discard("a")
+    remembered_here()._told.pop("a", None)
+
+
+@pytest.fixture
+def consumer(adopting, stranger):
+    one = Consumer(adopting)
+    one.stranger = stranger
+    yield one
+    one.step.stop(one)
+
+
+def is_adopted(consumer, task_id="a"):
+    def known():
+        consumer.settle()
+        return consumer.acked or consumer.ran
+
+    eventually(known)
+    held = consumer.app.delayq.get(task_id)
+    assert (consumer.acked == [task_id]) is (consumer.ran == []) is (held is not None)
+    return held
+
+
+ENCODINGS = [("json", None), ("pickle", None), ("json", "zlib")]
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
+def test_it_waits_and_then_is_the_message_of_a_plain_call(
+    stranger, consumer, redis, protocol, encoding
+):
+    adopting, stranger.conf.task_protocol = consumer.app, protocol
+    options = dict(zip(("serializer", "compression"), encoding, strict=True), priority=3)
+    stranger.send_task("t", (1,), {"x": "ü"}, task_id="a", eta=FAR, **options)
+    key, _ = only_message(redis)
+
+    consumer.receive(key.decode().partition("\x06")[0])
+    held = is_adopted(consumer)
+
+    assert to_ms(held.due) == to_ms(FAR)
+    assert (held.task, held.args, held.kwargs, held.queue) == ("t", (1,), {"x": "ü"}, "celery")
+    adopting.delayq.run_now("a")
+    assert adopting.delayq.hand_over() == 1
+    assert only_message(redis)[0] == key
+    message = consumer.receive()
+    assert consumer.ran == [message]
+    body = message.payload if protocol == 1 else message.headers
+    assert (body["eta"], body["id"], message.properties["priority"]) == (None, "a", 3)
+
+
+NEAR = NOW + timedelta(seconds=30)
+LEFT = {
+    "near": {"eta": NEAR},
+    "past": {"eta": NOW - timedelta(days=1)},
+    "none": {},
+    "naive": {"eta": (NOW + timedelta(days=1)).replace(tzinfo=None).isoformat()},
+    "no such zone": {"eta": "2090-01-01T00:00:00+99:99"},
+    "no time": {"eta": "tomorrow"},
+    "too far": {"eta": "2400-01-01T00:00:00+00:00"},
+    "expired": {"eta": FAR, "expires": NOW - timedelta(seconds=5)},
+    "opted out by a header": {"eta": FAR, "headers": {"delayq_capture": False}},
+    "opted out by an option": {"eta": FAR, "delayq_capture": False},
+    "an id too long": {"eta": FAR, "task_id": "x" * 513},
+}
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("options", LEFT.values(), ids=LEFT)
+def test_it_is_left_to_celery(stranger, consumer, caplog, protocol, options):
+    stranger.conf.task_protocol = protocol
+    eta = options.get("eta")
+    if isinstance(eta, str):  # that no call lets pass
+        made = stranger.amqp.as_task_v1 if protocol == 1 else stranger.amqp.as_task_v2
+        message = made("a", "t", (), {}, eta=FAR)
+        where = message.body if protocol == 1 else message.headers
+        where["eta"] = eta
+        with stranger.producer_pool.acquire() as producer:
+            stranger.amqp.send_task_message(producer, "t", message)
+    else:
+        stranger.send_task("t", **{"task_id": "a", **options})
+
+    consumer.receive()
+
+    assert (len(consumer.ran), consumer.acked) == (1, [])
+    assert consumer.app.delayq.counts().scheduled == 0
+    assert not [one for one in caplog.records if one.name.startswith("celery_delayq")]
+
+
+def test_nothing_is_adopted_without_the_setting(stranger, consumer, adopting):
+    adopting.conf.delayq_adopt_after = None
+    stranger.send_task("t", task_id="a", eta=FAR)
+
+    consumer.receive()
+
+    assert len(consumer.ran) == 1
+
+
+def test_a_task_can_opt_out(stranger, consumer, adopting):
+    adopting.tasks["t"].delayq_capture = False  # as @app.task(delayq_capture=False) does
+    stranger.send_task("t", task_id="a", eta=FAR)
+
+    consumer.receive()
+
+    assert len(consumer.ran) == 1
+
+
+def test_what_came_from_the_store_is_not_adopted(adopting, consumer):
+    adopting.send_task("t", task_id="a", delayq_after=0)
+    adopting.delayq.hand_over()
+
+    message = consumer.receive()
+    message.headers["eta"] = FAR.isoformat()
+    consumer.take(message)
+
+    assert len(consumer.ran) == 2
+
+
+def test_a_large_one_is_left_to_celery(stranger, consumer, adopting):
+    adopting.conf.delayq_max_message = 10_000
+    stranger.send_task("t", ("x" * 20_000,), task_id="a", eta=FAR)
+
+    consumer.receive()
+
+    assert len(consumer.ran) == 1
+
+
+@pytest.mark.parametrize("how", ["remembered", "told"])
+def test_a_revoked_one_is_left_to_celery_which_drops_it(stranger, consumer, how):
+    if how == "told":
+        remembered_here().told(["a"], None)
+    else:
+        remembered_here()._ids.add("a")
+    stranger.send_task("t", task_id="a", eta=FAR)
+
+    consumer.receive()
+    eventually(lambda: consumer.ran)
+
+    assert (len(consumer.ran), consumer.acked) == (1, [])
+
+
+def test_one_that_is_revoked_on_its_way_is_not_held(stranger, consumer, adopting, monkeypatch):
+    write = consumer.step._worker._entering.write
+
+    def revoked_meanwhile(*args, **options):
+        answers = write(*args, **options)
+        remembered_here().told(["a"], None)
+        return answers
+
+    monkeypatch.setattr(consumer.step._worker._entering, "write", revoked_meanwhile)
+    stranger.send_task("t", task_id="a", eta=FAR)
+
+    consumer.receive()
+
+    assert is_adopted(consumer) is None
+
+
+def test_one_of_another_s_id_is_left_to_celery(stranger, consumer, adopting):
+    adopting.send_task("t", task_id="a", delayq_after=3600)
+    stranger.send_task("t", task_id="a", eta=FAR)
+
+    consumer.receive()
+    eventually(lambda: consumer.settle() or consumer.ran)
+
+    assert (len(consumer.ran), consumer.acked) == (1, [])
+
+
+@pytest.mark.parametrize("since", ["waits", "cancelled", "left"])
+@pytest.mark.parametrize("ahead", [86_400, 80], ids=["far", "near by then"])
+def test_one_that_is_delivered_again_is_done(consumer, redis, monkeypatch, since, ahead):
+    adopting, eta = consumer.app, datetime.now(timezone.utc) + timedelta(seconds=ahead)
+    consumer.stranger.send_task("t", task_id="a", eta=eta)
+    _, raw = only_message(redis)
+    consumer.receive()
+    is_adopted(consumer)
+    if since == "cancelled":
+        adopting.delayq.cancel("a")
+    elif since == "left":
+        adopting.delayq.run_now("a")
+        adopting.delayq.hand_over()
+        redis.delete("celery")
+    later = clock.utc_now() + timedelta(seconds=30)
+    monkeypatch.setattr(clock, "utc_now", lambda: later)
+
+    redis.lpush("celery", raw)
+    consumer.receive(again=True)
+    eventually(lambda: consumer.settle() or len(consumer.acked) == 2)
+
+    assert consumer.ran == []
+    assert adopting.delayq.counts().scheduled == (since == "waits")
+
+
+@pytest.mark.parametrize("eta", [FAR, NEAR])
+def test_one_that_is_delivered_again_and_was_never_adopted(stranger, consumer, eta):
+    stranger.send_task("t", task_id="a", eta=eta)
+
+    consumer.receive(again=True)
+
+    assert (is_adopted(consumer) is None) is (eta is NEAR)
+
+
+@pytest.mark.parametrize(
+    "error", [StoreUnavailable("schedule", "refused", False), StoreFull("schedule", "OOM")]
+)
+def test_while_the_store_is_away_messages_are_left_to_celery(
+    stranger, consumer, monkeypatch, caplog, error
+):
+    adopting = consumer.app
+
+    def away(*_, **__):
+        raise error
+
+    monkeypatch.setattr(type(adopting.delayq.services.entries), "schedule", away)
+    for task_id in "ab":
+        stranger.send_task("t", task_id=task_id, eta=FAR)
+        consumer.receive()
+    eventually(lambda: consumer.settle() or len(consumer.ran) == 2)
+
+    assert consumer.acked == []
+    assert [one.levelno for one in caplog.records] == [logging.WARNING]
+    assert caplog.messages == [f"for 5 s, workers keep what has an eta: {error}"]
+
+
+def test_what_may_be_stored_is_asked_again_and_neither_runs_nor_is_acknowledged(
+    stranger, consumer, adopting, monkeypatch
+):
+    monkeypatch.setattr(batches, "ASK_AGAIN", 0.05)
+    kind, asked = type(adopting.delayq.services.entries), []
+    schedule = kind.schedule
+
+    def unanswered(entries, new, **options):
+        asked.append([one.task_id for one in new])
+        answers = schedule(entries, new, **options)
+        if len(asked) < 4:
+            raise StoreUnavailable("schedule", "timed out")
+        return answers
+
+    monkeypatch.setattr(kind, "schedule", unanswered)
+    stranger.send_task("t", task_id="a", eta=FAR)
+    consumer.receive()
+    eventually(lambda: len(asked) >= 3)
+    consumer.settle()
+    assert (consumer.ran, consumer.acked) == ([], [])
+    stranger.send_task("t", task_id="b", eta=FAR)
+    consumer.receive()
+    assert [one.headers["id"] for one in consumer.ran] == ["b"]
+
+    eventually(lambda: consumer.settle() or consumer.acked)
+
+    assert asked == [["a"]] * 4
+    assert consumer.acked == ["a"]
+    assert adopting.delayq.counts().scheduled == 1
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_consumer(
+    stranger, consumer, adopting, monkeypatch
+):
+    kind = type(adopting.delayq.services.entries)
+    schedule, hanging = kind.schedule, []
+
+    def hang(entries, new, **options):
+        eventually(lambda: not hanging)
+        return schedule(entries, new, **options)
+
+    monkeypatch.setattr(kind, "schedule", hang)
+    hanging.append(True)
+    for number in range(20):
+        stranger.send_task("t", task_id=str(number), eta=FAR)
+    started = time.monotonic()
+    for _ in range(20):
+        consumer.receive()
+    assert time.monotonic() - started < 5
+    assert consumer.acked == []
+    assert consumer.qos.value > consumer.initial_prefetch_count
+    hanging.clear()
+
+    eventually(lambda: consumer.settle() or len(consumer.acked) + len(consumer.ran) == 20)
+
+    assert consumer.qos.value == consumer.initial_prefetch_count
+    assert adopting.delayq.counts().scheduled == len(consumer.acked)
+
+
+def test_what_came_over_a_connection_that_is_gone_is_not_acknowledged(
+    stranger, consumer, adopting, monkeypatch
+):
+    kind, hanging = type(adopting.delayq.services.entries), [True]
+    schedule = kind.schedule
+
+    def hang(entries, new, **options):
+        eventually(lambda: not hanging)
+        return schedule(entries, new, **options)
+
+    monkeypatch.setattr(kind, "schedule", hang)
+    stranger.send_task("t", task_id="a", eta=FAR)
+    message = consumer.receive()
+    consumer.step.stop(consumer)
+    consumer.step.start(consumer)
+    message.delivery_info["redelivered"] = True
+    consumer.take(message)
+    hanging.clear()
+
+    eventually(lambda: consumer.settle() or consumer.acked)
+
+    assert (consumer.acked, consumer.ran) == (["a"], [])
+    assert adopting.delayq.counts().scheduled == 1
+
+
+def test_an_error_of_ours_is_no_worker_s_end(stranger, consumer, monkeypatch, caplog):
+    monkeypatch.setattr(consumer.step._worker._queues, "of", lambda _: 1 / 0)
+    stranger.send_task("t", task_id="a", eta=FAR)
+
+    consumer.receive()
+
+    assert len(consumer.ran) == 1
+    assert caplog.messages == ["a message with an eta is left to Celery"]
+
+
+BINDINGS = [
+    ("direct", ("one",), True),
+    ("topic", ("one",), True),
+    ("topic", ("one", "two"), False),
+    ("fanout", ("one",), False),
+]
+
+
+@pytest.mark.parametrize(("kind", "queues", "adopted"), BINDINGS)
+def test_of_an_exchange_it_goes_to_the_one_queue_or_is_left_to_celery(
+    stranger, adopting, kind, queues, adopted
+):
+    consumer, exchange = Consumer(adopting, *queues), Exchange("x", type=kind)
+    made = stranger.amqp.as_task_v2("a", "t", (), {}, eta=FAR)
+    with stranger.connection_for_write() as connection:
+        for queue in queues:
+            Queue(queue, exchange, routing_key="k")(connection.default_channel).declare()
+        sent = {"headers": made.headers, "correlation_id": "a", "serializer": "json"}
+        connection.Producer().publish(made.body, routing_key="one", **sent)
+        simple = connection.SimpleQueue("one", no_ack=True)
+        message = simple.get_nowait()
+        # As of a message that was sent to the exchange.
+        message.delivery_info.update(exchange="x", routing_key="k")
+
+        consumer.take(message)
+
+        assert (is_adopted(consumer) is not None) is adopted
+        if adopted:
+            adopting.delayq.run_now("a")
+            adopting.delayq.hand_over()
+            assert simple.get_nowait().headers["id"] == "a"
+        simple.close()
+    consumer.step.stop(consumer)
