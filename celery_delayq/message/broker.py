@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kombu import Connection
+from kombu.transport import redis as kombu_redis
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
@@ -46,6 +47,14 @@ class Broker:
     hosts: str
     transport: str
     is_sentinel: bool
+
+    @property
+    def unacked(self) -> tuple[str, str]:
+        """Where kombu keeps what a Redis broker's consumers have not acknowledged: hash, index."""
+        prefix, channel = self.options.get("global_keyprefix", ""), kombu_redis.Channel
+        names = ("unacked_key", "unacked_index_key")
+        unacked, index = (self.options.get(name, getattr(channel, name)) for name in names)
+        return f"{prefix}{unacked}", f"{prefix}{index}"
 
     @classmethod
     def of(cls, connection: Connection) -> Broker:

@@ -21,7 +21,7 @@ from .entries import Entries
 from .happened import Happened, What
 from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
 from .keys import Keys
-from .lists import Lists
+from .lists import Lists, Waiting
 from .outcome import Outcome
 from .overview import Counts, Pause, lane_in_words, sum_of, union_of
 from .record import label_of, lane_for
@@ -77,6 +77,7 @@ __all__ = [
     "ShardedEntries",
     "State",
     "Target",
+    "Waiting",
     "Wakeup",
     "What",
     "checked_id",

@@ -75,14 +75,6 @@ class Copies:
         """
         return self._arrive(message, 0, until, "taken") == 0
 
-    def forget(self, message: tuple[str, ...], until: float) -> None:
-        """Take the mark of a message back, whose entry will be taken back as well.
-
-        Raises:
-            StoreError: it is not known whether it is there still.
-        """
-        self._arrive(message, -1, until, "taken")
-
     def _arrive(self, texts: tuple[str, ...], attempt: int, until: float, *kind: str) -> int:
         scripts = self._shards[shard_of(texts[0], len(self._shards))]
         first: int = scripts.call(

@@ -4,9 +4,11 @@ import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from celery import Celery
 
 from celery_delayq.errors import InvalidSetting, StoreUnavailable
 from celery_delayq.integration.adopting import lists as adopting_lists
+from celery_delayq.integration.adopting.entries import Entering
 from celery_delayq.integration.adopting.lists import adopt_lists
 from celery_delayq.store import Lists
 from tests.app.support import to_ms
@@ -94,46 +96,99 @@ def test_of_the_queues_that_are_named(stranger, services, redis):
     assert services.app.delayq.get("b").queue == "two"
 
 
-@pytest.mark.parametrize("since", ["waits", "cancelled"])
-def test_after_a_kill_in_between_it_is_repeated(stranger, services, redis, monkeypatch, since):
+def killed(*_, **__):
+    raise KeyboardInterrupt
+
+
+def unacked(redis):
+    """What a consumer has taken, by kombu's bookkeeping."""
+    assert redis.hlen("unacked") == redis.zcard("unacked_index")
+    return redis.hlen("unacked")
+
+
+def let_come_back(app, redis):
+    """Do what kombu does when the visibility time-out of what was taken is over."""
+    for tag in redis.zrange("unacked_index", 0, -1):
+        redis.zadd("unacked_index", {tag: 0})
+    with app.connection_for_read() as connection:
+        connection.default_channel.qos.restore_visible()
+
+
+@pytest.mark.parametrize("since", ["waits", "cancelled", "released"])
+@pytest.mark.parametrize("place", [(Entering, "write"), (Lists, "settle")])
+def test_after_a_kill_kombu_gives_back_what_was_taken(
+    stranger, services, redis, monkeypatch, *, place, since
+):
+    delayq = services.app.delayq
     send(stranger, "a", "b", eta=FAR)
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(Lists, "remove", killed)
+        patch.setattr(*place, killed)
         with pytest.raises(KeyboardInterrupt):
             adopt_lists(services)
-    assert ids_in(redis) == ["a", "b"]
+    assert ids_in(redis) == []
+    assert unacked(redis) == 2
+    stored = delayq.counts().scheduled
+    assert stored == (2 if place[1] == "settle" else 0)
     if since == "cancelled":
-        services.app.delayq.cancel("a")
+        delayq.cancel("a")
+    elif since == "released":
+        delayq.run_now("a")
+        delayq.hand_over()
+        redis.delete("celery")  # it has run
 
+    let_come_back(stranger, redis)
+    assert sorted(ids_in(redis)) == ["a", "b"]
     assert adopt_lists(services) == 2
 
     assert ids_in(redis) == []
-    assert services.app.delayq.counts().scheduled == (2 if since == "waits" else 1)
+    assert unacked(redis) == 0
+    assert delayq.counts().scheduled == (1 if stored and since != "waits" else 2)
 
 
-def test_what_a_worker_takes_meanwhile_is_not_held_and_not_forgotten(
-    stranger, services, redis, monkeypatch
-):
+def test_what_a_worker_has_by_then_is_left_to_it(stranger, services, redis, monkeypatch):
     send(stranger, "a", eta=FAR)
-    raw = redis.lindex("celery", 0)
-    remove = Lists.remove
+    take = Lists.take
 
-    def too_late(lists, key, message):
+    def too_late(lists, key, messages):
         redis.delete(key)
-        return remove(lists, key, message)
+        return take(lists, key, messages)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lists, "remove", too_late)
+        patch.setattr(Lists, "take", too_late)
         assert adopt_lists(services) == 0
-    assert services.app.delayq.counts().scheduled == 0
 
-    redis.lpush("celery", raw)  # that worker died
+    assert services.app.delayq.counts().scheduled == 0
+    assert unacked(redis) == 0
+
+
+def test_a_message_that_is_there_twice_becomes_one_entry(stranger, services, redis):
+    send(stranger, "a", eta=FAR)
+    redis.lpush("celery", redis.lindex("celery", 0))
+
     assert adopt_lists(services) == 1
+    assert adopt_lists(services) == 1
+
+    assert ids_in(redis) == []
     assert services.app.delayq.counts().scheduled == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"global_keyprefix": "shop:", "unacked_key": "taken"}])
+def test_it_takes_them_where_kombu_looks_for_them(delayq_app, url, redis, monkeypatch, options):
+    app = delayq_app(url, broker_transport_options=options)
+    with Celery("other", broker=url, set_as_current=False) as stranger:
+        stranger.conf.broker_transport_options = options
+        send(stranger, "a", eta=FAR)
+        with monkeypatch.context() as patch:
+            patch.setattr(Entering, "write", killed)
+            with pytest.raises(KeyboardInterrupt):
+                adopt_lists(app.delayq.services)
+        prefix = options.get("global_keyprefix", "")
+        assert redis.hlen(prefix + options.get("unacked_key", "unacked")) == 1
+        redis.zadd(f"{prefix}unacked_index", {redis.zrange(f"{prefix}unacked_index", 0, 0)[0]: 0})
+        with stranger.connection_for_read() as connection:
+            connection.default_channel.qos.restore_visible()
+
+    assert ids_in(redis, f"{prefix}celery") == ["a"]
 
 
 def test_one_whose_id_is_scheduled_stays_in_its_list(stranger, services, redis, caplog):
@@ -155,19 +210,38 @@ def test_what_is_no_message_stays(stranger, services, redis, raw):
     assert redis.llen("celery") == 1
 
 
-def test_a_store_that_is_away_is_an_error_and_nothing_is_removed(
-    stranger, services, redis, monkeypatch
+def test_a_store_that_is_away_is_an_error_and_they_go_back_to_their_places(
+    mixed, services, redis, monkeypatch
 ):
-    send(stranger, "a", eta=FAR)
+    before = redis.lrange("celery", 0, -1)
 
     def away(*_, **__):
-        raise StoreUnavailable("schedule", "refused")
+        raise StoreUnavailable("schedule", "refused", False)
 
     monkeypatch.setattr(type(services.entries), "schedule", away)
 
     with pytest.raises(StoreUnavailable):
         adopt_lists(services)
-    assert ids_in(redis) == ["a"]
+    assert sorted(redis.lrange("celery", 0, -1)) == sorted(before)
+    assert ids_in(redis)[:3] == ["a", "b", "c"]
+    assert unacked(redis) == 0
+
+
+def test_where_no_answer_came_kombu_gives_them_back(stranger, services, redis, monkeypatch):
+    send(stranger, "a", eta=FAR)
+
+    def unanswered(*_, **__):
+        raise StoreUnavailable("schedule", "no answer", True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(services.entries), "schedule", unanswered)
+        with pytest.raises(StoreUnavailable):
+            adopt_lists(services)
+    assert ids_in(redis) == []
+
+    let_come_back(stranger, redis)
+    assert adopt_lists(services) == 1
+    assert unacked(redis) == 0
 
 
 def test_a_broker_without_lists_is_an_error_that_says_what_else(delayq_app, url):

@@ -1,24 +1,27 @@
 """What waits in the lists of a broker's Redis with a far eta goes into the store.
 
-    slice --> stored, and marked --> removed from its list --> adopted
-                                        | it was not there: a worker has it
-                                        +--> the mark is taken back, and the entry
+    slice --> taken, as a consumer takes it --> stored, and marked --> acknowledged
+                | no longer there: a worker has it        | refused
+                                                          +--> back to its list
 
-The order of all else is untouched. After a kill it can be repeated: what was stored and is still in
-its list is recognised by its mark, and only removed.
+It delivers to itself: never is a message in a list and in the store at once, where a worker could
+be given it. The order of all else is untouched. After a kill kombu gives back what was taken and
+not acknowledged, when its visibility time-out is over, and the mark tells what was stored by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
-from ... import clock
-from ...errors import AlreadyTaken, DelayQError
+from kombu.utils.json import loads
+
+from ...errors import AlreadyTaken, StoreError, StoreUnavailable
 from ...logs import logger_of
 from ...message.body import received
-from ...message.outgoing import list_key
+from ...message.outgoing import dumps, list_key
 from ...services import Services
-from ...store import Lists, Receipt
+from ...store import Lists, Receipt, Waiting
 from .entries import Entering
 from .far import Far, far_of
 
@@ -66,6 +69,13 @@ def adopt_lists(
     return count
 
 
+class _Found(NamedTuple):
+    """A message that is to be adopted, as it waits and as it was read."""
+
+    far: Far
+    waiting: Waiting
+
+
 class _Adopter:
     def __init__(self, services: Services, lists: Lists) -> None:
         self._services = services
@@ -87,36 +97,46 @@ class _Adopter:
         left, kept = self._lists.length(key), 0
         while left > 0 and (part := self._lists.part(key, kept, min(SLICE, left))):
             left -= len(part)
-            far = [(raw, one) for raw in part if (one := self._far(raw, queue))]
-            removed = 0 if dry_run else self._adopt(key, far)
-            kept += len(part) - removed
-            yield len(far) if dry_run else removed
+            far = [one for raw in part if (one := self._far(raw, queue))]
+            if dry_run:
+                yield len(far)
+                kept += len(part)
+                continue
+            adopted = self._adopt(key, far)
+            yield adopted
+            kept += len(part) - adopted
 
-    def _far(self, raw: bytes, queue: str) -> Far | None:
+    def _far(self, raw: bytes, queue: str) -> _Found | None:
         try:
             message = received(raw, self._channel, self._accept)
             body = None if "task" in message.headers else message.payload
             one = far_of(self._services, message, body, queue, self._after)
+            if one is None or not one.is_far:
+                return None
+            info = message.delivery_info
+            kept = dumps([loads(raw), info.get("exchange") or "", info["routing_key"]])
+            return _Found(one, Waiting(raw, str(message.delivery_tag), kept))
         except Exception as error:  # nobody's message, or one that its worker refuses
             logger.debug("a message of queue %s is left as it is: %r", queue, error)
             return None
-        return one if one is not None and one.is_far else None
 
-    def _adopt(self, key: str, far: list[tuple[bytes, Far]]) -> int:
-        answers = self._entering.write([one for _, one in far], again=True) if far else []
-        return sum(
-            self._take_out(key, raw, one, answer)
-            for (raw, one), answer in zip(far, answers, strict=True)
-        )
-
-    def _take_out(self, key: str, raw: bytes, one: Far, answer: Receipt | DelayQError) -> bool:
-        if not isinstance(answer, (Receipt, AlreadyTaken)):
-            logger.warning("task %s: stays in its list: %s", one.task_id, answer)
-            return False
-        is_there = self._lists.remove(key, raw)
-        if not is_there and isinstance(answer, Receipt):
-            # The mark first: with it, a worker's message would be dropped when it comes again.
-            until = clock.monotonic() + self._services.settings.timeout
-            self._services.copies.forget(one.identity, until)
-            self._services.entries.cancel(one.task_id)
-        return is_there
+    def _adopt(self, key: str, far: list[_Found]) -> int:
+        there = self._lists.take(key, [one.waiting for one in far]) if far else []
+        taken = [one for one, is_there in zip(far, there, strict=True) if is_there]
+        if not taken:
+            return 0
+        try:
+            answers = self._entering.write([one.far for one in taken])
+        except StoreError as error:
+            if not (isinstance(error, StoreUnavailable) and error.may_have_run):
+                self._lists.settle(key, [], [one.waiting for one in taken])
+            raise
+        done: list[Waiting] = []
+        refused: list[Waiting] = []
+        for one, answer in zip(taken, answers, strict=True):
+            is_done = isinstance(answer, (Receipt, AlreadyTaken))
+            (done if is_done else refused).append(one.waiting)
+            if not is_done:
+                logger.warning("task %s: stays in its list: %s", one.far.task_id, answer)
+        self._lists.settle(key, done, refused)
+        return len(done)
