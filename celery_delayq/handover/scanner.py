@@ -120,40 +120,38 @@ class Scanner:
                 self._look_at(self._wakeup.wait(self._pass()))
                 backoff.reset()
                 self._reachable = True
-            except StoreUnavailable as error:
-                self._reachable = False
-                if self._start is not None:
-                    self._start.away(error)
-                self._pause(backoff.next(), error)
-            except StoreError as error:
-                # Redis refused, and said why: who reads the log needs no traceback of it.
+            except Exception as error:
                 seconds = backoff.next()
-                again = "" if isinstance(error, StoreDiffers) else f"; next try in {seconds:.1f} s"
-                logger.error("%s%s", error, again)
+                self._say(error, seconds)
+                # Whoever waits for the first look may end the process: the log has the reason now.
+                self._looked.set()
                 self._stopping.wait(seconds)
-            except Exception:
-                logger.exception("a pass failed; the scanner goes on")
-                self._stopping.wait(backoff.next())
         self._end()
 
-    def _look_first(self) -> None:
-        try:
+    def _say(self, error: Exception, seconds: float) -> None:
+        if isinstance(error, StoreUnavailable):
+            self._reachable = False
             if self._start is not None:
-                self._start.look()
-        except StoreDiffers as error:
+                self._start.away(error)
+            logger.warning("%s; next try in %.1f s", error, seconds)
+        elif isinstance(error, StoreDiffers):
+            logger.error("%s", error)
             if not self._looked.is_set():
                 self._differs = error
-            raise
-        finally:
-            self._looked.set()
+        elif isinstance(error, StoreError):
+            # Redis refused, and said why: who reads the log needs no traceback of it.
+            logger.error("%s; next try in %.1f s", error, seconds)
+        else:
+            logger.error("a pass failed; the scanner goes on", exc_info=error)
+
+    def _look_first(self) -> None:
+        if self._start is not None:
+            self._start.look()
+        self._looked.set()
 
     def _look_at(self, shards: Iterable[int]) -> None:
         for number in shards:
             self._shards[number].up_at = 0.0
-
-    def _pause(self, seconds: float, error: Exception) -> None:
-        logger.warning("%s; next try in %.1f s", error, seconds)
-        self._stopping.wait(seconds)
 
     def _pass(self) -> float:
         """Hand over all that is due; returns for how many seconds there is nothing to do."""

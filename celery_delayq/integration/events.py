@@ -5,7 +5,7 @@
 
 They go as a worker's do, in lists, and over a connection of their own: one of the app's pool has no
 time limit, and the call under way may hold the last of it. A broker that is away, or hangs, costs a
-call some two seconds at most, and the calls after it nothing, until it is tried again.
+call some two seconds at most, and those after it nothing, for five seconds, and longer each time.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ..store import NewEntry
 logger = logger_of(__name__)
 
 TIMEOUT = 1.0  # seconds that the broker may take to connect, or for a list of events
+AGAIN = 5.0  # seconds after which it is tried again at first, where it did not take them
 LIST = 100  # events that go in one message
 SENT, REVOKED = "task-sent", "task-revoked"
 # Whose event that is no task-sent counts as a worker's, so it is one for all processes of a host.
@@ -76,7 +77,7 @@ class Line:
         self._dispatchers: dict[str, Any] = {}
         self._used = 0.0
         self._again = 0.0
-        self._backoff = Backoff()
+        self._backoff = Backoff(AGAIN)
         self._is_away = False
 
     def send(self, kind: str, events: Sequence[Fields]) -> None:

@@ -85,18 +85,18 @@ def _lane(given: Mapping[str, Any]) -> str:
     return lane_in_words(given.get("queue"), given.get("task"))
 
 
-def _late(text: str) -> bool:
+def _late(text: str) -> Any:
     try:
-        return bool(strtobool(text))
+        return strtobool(text)
     except TypeError:
-        raise InvalidOption("late", text, "true or false") from None
+        return text  # of which the step says what it should be
 
 
 def _rate(text: str) -> Any:
     try:
         return float(text)
     except ValueError:
-        return text  # of which the step says what it should be
+        return text
 
 
 _PAUSE: Mapping[str, Reader] = {"queue": str, "task": str, "late": _late}

@@ -53,9 +53,10 @@ class RemoteMixin:
             options: Those of ``broadcast``, such as ``reply=True``.
 
         Raises:
-            InvalidOption: a queue and a task, or what is no name.
+            InvalidOption: a queue and a task, what is no name, or neither true nor false.
         """
         queue, name = pausing.checked(queue, task)
+        pausing.check_late(late)
         return self._tell("delayq_pause", destination, options, queue=queue, task=name, late=late)
 
     def delayq_resume(

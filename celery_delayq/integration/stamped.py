@@ -1,8 +1,8 @@
 """``revoke_by_stamped_headers`` reaches what waits: from an app, and from a worker's panel.
 
-A worker does it in a thread, as to read a million entries takes a minute. All workers are told at
-the same moment; one of them does it. What it does not reach, as it is scheduled meanwhile or the
-worker dies, is dropped when it is received: workers keep in mind which stamps are revoked.
+A worker does it in a thread, as to read a million entries takes a minute or two. All workers are
+told at the same moment; one of them does it. What it does not reach, as it is scheduled meanwhile
+or the worker dies, is dropped when it is received: workers keep in mind which stamps are revoked.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ def pause(
 ) -> None:
     """Hand over nothing of it until it is resumed; see :meth:`DelayQ.pause`."""
     queue, name = checked(queue, task)
-    services.entries.pause(lane_for(queue, name), queue or name or "", late=bool(late))
+    check_late(late)
+    services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
 
 
 def resume(
@@ -42,6 +43,12 @@ def resume(
 def pauses(services: Services) -> list[Pause]:
     """What is paused, or is coming back."""
     return services.entries.pauses()
+
+
+def check_late(late: Any) -> None:
+    """Raise ``InvalidOption`` where *late* is not one of true and false."""
+    if not isinstance(late, bool):
+        raise InvalidOption("late", late, "true or false")
 
 
 def check_rate(rate: Any) -> None:

@@ -1,5 +1,6 @@
 """`revoke_by_stamped_headers` reaches what waits, and means what a worker would mean."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -174,6 +175,17 @@ def test_of_several_workers_that_are_told_one_looks(app, add, monkeypatch):
         thread.join(10)
 
     assert looked == [{"mark": "a"}]
+
+
+def test_who_tells_a_worker_does_not_wait_until_it_has_looked(app, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(stamped, "cancel", lambda *_: gate.wait(30))
+
+    thread = stamped.cancel_in_background(app.delayq.services, {"mark": "a"})
+
+    assert thread.is_alive()
+    gate.set()
+    thread.join(10)
 
 
 def test_the_panel_does_not_wait_and_asks_only_where_nobody_has(app, monkeypatch):

@@ -32,6 +32,7 @@ ORDER = (
     "put_off",
     "many_tasks",
     "by_id",
+    "selections",
     "lateness",
     "execution",
     "crowd",

@@ -23,10 +23,12 @@ _ECHO = b"*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n" % (len(_MARKER), _MARKER)
 class Template:
     """The command of one ``delay_until`` of the no-op task, with its id and due time left open."""
 
-    def __init__(self, app: Celery, *, queue: str | None = None):
+    def __init__(self, app: Celery, *, queue: str | None = None, tags: tuple[str, ...] = ()):
         signature = app.noop.s(1, 2)
         if queue:
             signature.set(queue=queue)
+        if tags:
+            signature.set(delayq_tags=tags)
         self._command, self._id = _watched(app, signature)
         self._operation, self._deadline = _call_of(self._command)
 

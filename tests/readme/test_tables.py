@@ -5,7 +5,8 @@ import re
 import pytest
 
 import celery_delayq
-from celery_delayq import Outcome
+from celery_delayq import Outcome, signals
+from celery_delayq.integration import panel
 from celery_delayq.scheduling.options import NAMES
 from celery_delayq.settings import SETTINGS
 from celery_delayq.store.scripts import prelude
@@ -38,7 +39,8 @@ def test_the_readme_is_short():
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=lambda document: document.name)
 def test_every_setting_that_a_readme_names_is_one(document):
     named = set(re.findall(r"\bdelayq_[a-z_]+\b", document.text))
-    assert named <= OPTIONS | HEADERS | {setting.key for setting in SETTINGS}
+    commands = {name for name in vars(panel) if name.startswith("delayq")}
+    assert named <= OPTIONS | HEADERS | commands | {setting.key for setting in SETTINGS}
 
 
 def test_the_outcomes_are_those_that_there_are():
@@ -85,6 +87,7 @@ def test_what_is_stable_is_all_that_is_public():
     assert stable["importable from `celery_delayq`"] == set(celery_delayq.__all__)
     assert stable["options of `apply_async` and `send_task`"] == OPTIONS
     assert stable["headers of a message"] == HEADERS
+    assert stable["importable from `celery_delayq.signals`"] == set(signals.__all__)
 
 
 def test_every_attribute_of_delayq_is_named(shop):

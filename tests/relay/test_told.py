@@ -1,10 +1,13 @@
-"""What a relay tells of: a batch that the broker has, what is dead, what was too late."""
+"""What a relay tells of: what the broker has, what is dead, what was too late; and events."""
 
 import pytest
+from kombu import Connection
 
-from celery_delayq import signals
+from celery_delayq import clock, signals
 from celery_delayq.handover.publishers import Verdict
+from celery_delayq.integration import events
 
+FAR_AWAY = 4_102_444_800
 NAMES = ("task_handed_over", "task_dead", "task_skipped")
 
 
@@ -79,3 +82,53 @@ def test_what_one_call_hands_over_is_told(house, heard):
     assert house.delayq.hand_over() == 1
 
     assert heard == [("task_handed_over", {"task_ids": [sent]})]
+
+
+# Events, over RabbitMQ.
+
+
+@pytest.fixture
+def watched(make_house, rabbitmq_server, proxy):
+    """A house whose events go through a proxy; and what waits for the next one of them."""
+    broker = f"amqp://guest:guest@127.0.0.1:{proxy.port}//"
+    house = make_house(broker, where=rabbitmq_server.url, task_send_sent_event=True)
+    seen = []
+    with Connection(rabbitmq_server.url) as given:
+        receiver = house.app.events.Receiver(given, handlers={"*": seen.append})
+        with receiver.consumer_context() as (connection, *_):
+
+            def next_one():
+                while not seen:
+                    connection.drain_events(timeout=10)
+                event = seen.pop(0)
+                return event["type"], event["uuid"]
+
+            yield house, next_one
+
+
+def test_events_go_through_rabbitmq(watched):
+    house, next_one = watched
+
+    house.task.delay_until(FAR_AWAY).cancel()
+    result = house.task.delay_until(FAR_AWAY)
+
+    assert [next_one()[0] for _ in range(2)] == ["task-sent", "task-revoked"]
+    assert next_one() == ("task-sent", result.id)
+
+
+@pytest.mark.parametrize("fault", ["cut", "refuse", "stall", "deaden"])
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_call_waits_for_no_rabbitmq_that_is_away(watched, proxy, fault, is_connected):
+    house, next_one = watched
+    if is_connected:
+        house.task.delay_until(FAR_AWAY)
+        next_one()
+    getattr(proxy, fault)()
+    began = clock.monotonic()
+
+    for _ in range(3):
+        house.task.delay_until(FAR_AWAY)
+
+    # A link that is silent takes what fits into its buffers; nobody waits for an answer.
+    assert clock.monotonic() - began < 3 * events.TIMEOUT
+    assert house.counts() == (3 + is_connected, 0, 0)

@@ -22,6 +22,8 @@ class World:
         self.log = []
         self.waits = []
         self.dead = []
+        self.handed_over = []
+        self.hears = False
         self.ends_after = 1
         self.engine = FakeEngine(self, batch_size)
         self.wakeup = FakeWakeup(self)
@@ -32,7 +34,11 @@ class World:
             self.wakeup,
             safety_interval=safety_interval,
             lease=lease,
-            hooks=Hooks(dead=lambda *told: self.dead.append(told)),
+            hooks=Hooks(
+                dead=lambda *told: self.dead.append(told),
+                handed_over=self.handed_over.append,
+                hears_handed_over=lambda: self.hears,
+            ),
         )
         self.scanner._stopping = FakeStop(self)
 

@@ -137,3 +137,16 @@ def test_one_that_does_not_watch_still_comes_at_the_safety_interval(world):
     made.engine.has_timer = False
     made.run()
     assert made.waits[0] <= 5.0
+
+
+@pytest.mark.parametrize("hears", [True, False])
+def test_it_asks_for_the_ids_of_what_went_only_while_somebody_listens(world, hears):
+    made = world()
+    made.hears = hears
+    made.engine.due = [START_MS, START_MS + 700]
+
+    made.run(waits=2)
+
+    assert set(made.engine.told) == {hears}
+    ids = [[f"id-{START_MS}"], [f"id-{START_MS + 700}"]]
+    assert made.handed_over == (ids if hears else [])

@@ -65,6 +65,17 @@ def test_what_waits_is_counted_before_anything_is_handed_over(house, said):
     assert line.endswith("; 2 waiting, 1 overdue; paused: task t (0 due), queue mail (1 due)")
 
 
+def test_what_comes_back_is_not_called_paused(house, said):
+    made = house()
+    made.delayq.pause(queue="mail")
+    for _ in range(2):
+        made.delayq.app.send_task("u", queue="mail", delayq_at=LONG_AGO)
+    made.delayq.hand_over()
+    made.delayq.resume(queue="mail", rate=0.001)
+    made.start_asleep()
+    assert "paused" not in said()[0][0]
+
+
 def test_what_is_dead_is_said(house, said):
     made = house()
     made.task.delay_until(LONG_AGO)
@@ -103,8 +114,8 @@ def test_a_right_that_is_missing_for_the_count_holds_up_nothing(house, start_red
     assert "; what waits is not known: pauses failed: " in line
 
 
-def test_a_store_that_is_away_is_said_at_once_and_the_rest_when_it_is_back(
-    house, said, redis_server
+def test_a_store_that_is_away_is_said_once_and_the_rest_when_it_is_back(
+    house, said, redis_server, caplog
 ):
     with Proxy(redis_server.port) as proxy:
         proxy.refuse()
@@ -115,10 +126,22 @@ def test_a_store_that_is_away_is_said_at_once_and_the_rest_when_it_is_back(
         assert warning.startswith(
             f"the store redis://127.0.0.1:{proxy.port}/0 is away, so what is due waits: hand over "
         )
+        # It was tried again since.
+        eventually(lambda: caplog.text.count("next try in") >= 3)
         assert said()[0] == []
         proxy.accept()
         eventually(lambda: said()[0])
         assert [one for one in said()[1] if one != KEEPS_NOTHING] == [warning]
+
+
+def test_one_whose_store_is_silent_is_not_waited_for(house, said, redis_server):
+    with Proxy(redis_server.port) as proxy:
+        proxy.stall()
+        scanner = house(f"redis://127.0.0.1:{proxy.port}/0").start()
+        scanner.wait_for_look(0.1)
+        assert said() == ([], [])
+        proxy.resume()
+        eventually(lambda: said()[0])
 
 
 def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said, caplog):
@@ -131,11 +154,12 @@ def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said,
     assert "the store has layout '999', this process '1'; " in caplog.text
 
 
-def test_one_that_is_refused_later_is_not_refused_its_start(house):
-    made = house()
+def test_one_that_is_refused_later_was_not_refused_its_start(house, caplog):
+    made = house(delayq_safety_interval=0.1)
     scanner = made.start_asleep()
     made.client.flushall()
     made.client.hset(each("meta")[0], mapping={"schema": "999", "shards": len(each("meta"))})
+    eventually(lambda: "the store has layout '999'" in caplog.text)
     scanner.wait_for_look(10)
 
 

@@ -165,6 +165,21 @@ def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch)
     assert engine.hand_over().read_at == 12.0
 
 
+@SHARE
+def test_the_ids_of_what_went_are_told_to_who_wants_them(store, share):
+    ids = {f"a{one}" for one in range(3)} | {"é b", "elsewhere"}
+    for task_id in ids:
+        to = "other" if task_id == "elsewhere" else "celery"
+        store.schedule(task_id, share=share and task_id.isalnum(), to=to)
+    store.raw.set("broken", "no list")
+    store.schedule("refused", to="broken")
+    store.schedule("later", FAR_MS)
+
+    assert sorted(store.engine().hand_over(tells=True).ids) == sorted(ids)
+    store.schedule("again")
+    assert store.engine().hand_over().ids == []
+
+
 def test_what_fell_due_while_nobody_scanned_is_all_handed_over(store):
     for step in range(50):
         store.schedule(f"a{step}", FAR_MS + step)

@@ -179,6 +179,11 @@ def test_a_caller_of_another_app_is_served_without_a_word(store, caplog):
     assert meta(store, "app") == b"shop"
 
 
+def test_a_caller_never_says_whose_scanners_they_are(store):
+    joined(store, replace(OURS, app="web"))
+    assert meta(store, "app") is None
+
+
 def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, caplog):
     joined(store, replace(OURS, app="shop"), scanner=True)
     joined(store, replace(OURS, app="billing", hosts="elsewhere:6379"), scanner=True)

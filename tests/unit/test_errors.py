@@ -117,6 +117,14 @@ SENTENCES = [
         (DelayQError, ValueError),
     ),
     (
+        PutOffTooOften("tasks.a", 100),
+        (
+            "task 'tasks.a' was put off 100 times in a row; it runs eagerly, where no time passes: "
+            "let what it waits for be there"
+        ),
+        (DelayQError,),
+    ),
+    (
         UnreadableRecord("a", "no record"),
         "the record of task 'a' cannot be read: no record",
         (DelayQError,),

@@ -42,11 +42,11 @@ def standing(server, tmp_path_factory):
 
     with celery_state_kept(), contextlib.ExitStack() as stack:
 
-        def make(*options, ready=True, **conf):
+        def make(*options, ready=True, module=TASKS, **conf):
             project = Project(server, **conf)
             stack.callback(project.close)
             log = folder / f"{project.queue}.log"
-            project.worker = WorkerProcess(TASKS, *options, env=project.env, log=log)
+            project.worker = WorkerProcess(module, *options, env=project.env, log=log)
             stack.callback(project.worker.kill)
             if ready:
                 project.worker.wait_ready()

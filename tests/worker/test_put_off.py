@@ -34,6 +34,12 @@ def project(request):
     return request.getfixturevalue(request.param)
 
 
+def is_unacknowledged(project, result):
+    """Whether a message of it is with a worker, as kombu sees it on Redis."""
+    kept = project.client.hvals("unacked")
+    return any(result.id.encode() in message for message in kept)
+
+
 def waiting(project, result):
     return eventually(lambda: project.delayq.get(result.id))
 
@@ -46,6 +52,7 @@ def test_it_runs_again_under_its_id_and_never_early(pool, name):
     assert (first["retries"], second["retries"]) == (0, 0)
     assert result.get(timeout=20) == 2
     assert len(pool.runs(result)) == 2
+    eventually(lambda: not is_unacknowledged(pool, result))
 
 
 def test_a_scheduled_task_can_be_put_off_too(project):
@@ -112,6 +119,14 @@ def test_a_member_of_a_group_is_put_off(project):
     assert result.get(timeout=20) == [2, 8]
 
 
+def test_so_is_a_message_of_protocol_1(make_project, start_worker):
+    project = make_project(task_protocol=1)
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    result = project.tasks["later"].delay(0.1)
+    assert result.get(timeout=20) == 2
+    assert [run["retries"] for run in project.runs(result)] == [0, 0]
+
+
 def test_a_base_can_put_its_tasks_off(project):
     result = project.tasks["later_locking"].delay(1)
     assert result.get(timeout=20) == [1, 0]
@@ -146,14 +161,14 @@ def test_one_that_is_cancelled_right_away_stays_revoked(project, name):
     assert len(project.runs(result)) == 1
 
 
-def test_it_can_be_put_off_once_more_and_its_message_was_acknowledged(make_project, start_worker):
+def test_its_message_was_acknowledged(make_project, start_worker):
     project = make_project(task_acks_late=True)
     worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
     result = project.tasks["later"].delay(LONG)
     waiting(project, result)
+    eventually(lambda: not is_unacknowledged(project, result))
     assert worker.stop() == 0
     assert project.queued() == 0
-    assert project.client.hlen("unacked") == 0
 
 
 @pytest.fixture(scope="module", params=["rabbitmq", "redis"])
@@ -200,9 +215,10 @@ def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
     if not cancel:
         assert project.delayq.reschedule(result.id, after=0)
         assert result.get(timeout=20) == 2
+    # A worker that is told to stop this moment might leave it to the next one.
+    eventually(lambda: not is_unacknowledged(project, result))
     assert second.stop() == 0
     assert len(project.runs(result)) == (1 if cancel else 2)
-    assert project.client.hlen("unacked") == 0
 
 
 def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(
@@ -243,7 +259,7 @@ def test_with_the_store_away_it_fails_and_an_automatic_retry_tries_again(
         failing = project.tasks["later"].delay()
         with pytest.raises(Exception, match="schedule failed"):
             failing.get(timeout=20)
-        assert told(project, failing) == ["on_failure", "task_failure"]
+        eventually(lambda: told(project, failing) == ["on_failure", "task_failure"])
         retried = project.tasks["later_hungry"].delay()
         runs = project.wait_runs(retried, 2)
         proxy.accept()
@@ -263,7 +279,6 @@ def test_a_soft_shutdown_meanwhile_loses_nothing(make_project, start_worker):
     waiting(project, result)
     assert worker.wait() == 0
 
-    assert project.client.hlen("unacked") == 0
     start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
     assert project.delayq.reschedule(result.id, after=0)
 

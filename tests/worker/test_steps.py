@@ -14,7 +14,7 @@ def test_a_worker_without_delayq_scans_nothing_and_still_runs_tasks(make_project
     project.wait_runs(project.tasks["note"].delay())
     assert project.scanners() == 0
     assert project.runs(held) == []
-    assert not any("scanner" in line for line in worker.lines)
+    assert not any("started: " in line for line in worker.lines)
     # And what it leaves, another one scans.
     start_worker(TASKS, "-P", "solo", env=project.env)
     project.wait_runs(held)
@@ -28,27 +28,6 @@ def test_a_step_added_twice_starts_one_scanner(make_project, start_worker, modul
     worker.wait_log(rf"note\[{result.id}\].*succeeded")
     assert project.scanners() == 1
     assert sum("scanner" in line and "started" in line for line in worker.lines) == 1
-
-
-@pytest.mark.parametrize(
-    ("conf", "sentence"),
-    [
-        (
-            {"delayq_batch_size": 1.5},
-            "delayq_batch_size is 1.5; expected a whole number of tasks from 1 to 1000",
-        ),
-        (
-            {"broker_url": "memory://"},
-            "delayq_url is None; expected a redis:// URL, because the broker is not a Redis",
-        ),
-    ],
-)
-def test_a_wrong_setting_keeps_the_worker_from_starting(make_project, start_worker, conf, sentence):
-    project = make_project()
-    project.conf.update(conf)
-    worker = start_worker(TASKS, "-P", "solo", env=project.env, ready=False)
-    worker.wait_log(sentence.replace(".", r"\."))
-    assert worker.wait() != 0
 
 
 def test_two_workers_have_two_scanners(make_project, start_worker):

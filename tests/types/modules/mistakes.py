@@ -7,7 +7,7 @@ stands `without stubs` may be reported then, as pyright reads Celery's code inst
 # without stubs: import-untyped
 from celery import Celery, group
 
-from celery_delayq import DelayQ, DelayQTask, Item, ScheduledResult
+from celery_delayq import Defer, DelayQ, DelayQTask, Item, ScheduledResult
 from celery_delayq.contrib.django import DelayQDjangoTask
 
 app = Celery("shop", task_cls=DelayQTask)
@@ -49,6 +49,11 @@ delayq.schedule(bill, after="soon")
 delayq.schedule(bill, at=b"2030-01-01")
 # always: call-arg, reportCallIssue
 delayq.schedule(bill, later=5)
+
+# always: arg-type, reportArgumentType
+Defer(after="soon")
+# always: arg-type, reportArgumentType
+bill.defer("soon")
 
 # No policy, and no tags.
 # always: arg-type, reportArgumentType

@@ -12,6 +12,7 @@ from celery import Celery, chain, chord, group, shared_task
 
 from celery_delayq import (
     AlreadyScheduled,
+    Defer,
     DelayQ,
     DelayQError,
     DelayQTask,
@@ -40,6 +41,9 @@ def remind(order: int) -> str:
 def later(self: DelayQTask, order: int) -> None:
     due: datetime | None = delayq.due_of(self.request)
     print(due, self.delay_for(60, order).id)
+    if order > 100:
+        raise self.defer(after=timedelta(seconds=5))
+    raise Defer(at=datetime.now(timezone.utc))
 
 
 # A class names its arguments, and what it returns.

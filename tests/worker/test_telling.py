@@ -1,0 +1,143 @@
+"""The README's table of signals and events is what a real worker, and its callers, send."""
+
+import contextlib
+import re
+import socket
+from collections import Counter
+
+import pytest
+
+from tests.app.support import FAR, LONG_AGO
+from tests.readme.document import PACKAGE
+from tests.support.waiting import eventually
+from tests.worker import telling
+
+NAME = re.compile(r"`([\w-]+)`")
+
+
+def table():
+    """What the README says: what happens -> the signals, the events."""
+    text = PACKAGE.text.partition("## Signals and events\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")][2:]
+    return {
+        what.strip(): (NAME.findall(celerys) + NAME.findall(ours), NAME.findall(events))
+        for what, celerys, ours, events in rows
+    }
+
+
+class Watch:
+    """What is told of tasks, by all processes together."""
+
+    def __init__(self, project, connection, seen):
+        self._project, self._connection, self._seen = project, connection, seen
+        self._due = {}
+
+    def expect(self, task_id, *steps):
+        """Wait until these steps of the table, and those before, have been told of a task."""
+        signals, events = self._due.setdefault(task_id, (Counter(), Counter()))
+        for step in steps:
+            for due, told in zip((signals, events), table()[step], strict=True):
+                due.update(told)
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: self._told(task_id) == (signals, events), 20)
+        assert self._told(task_id) == (signals, events)
+
+    def all_as_expected(self):
+        """Nothing more came of any of them."""
+        assert {task_id: self._told(task_id) for task_id in self._due} == self._due
+
+    def _told(self, task_id):
+        with contextlib.suppress(socket.timeout):
+            while True:
+                self._connection.drain_events(timeout=0.05)
+        signals = self._project.evidence.lrange(telling.HEARD.format(task_id), 0, -1)
+        events = [one["type"] for one in self._seen if one.get("uuid") == task_id]
+        return Counter(name.decode() for name in signals), Counter(events)
+
+
+@pytest.fixture(scope="module")
+def project(standing):
+    return standing(
+        "-P",
+        "prefork",
+        "-c",
+        "1",
+        "-E",
+        module="tests.worker.telling",
+        task_send_sent_event=True,
+        delayq_capture_eta=True,
+    )
+
+
+@pytest.fixture
+def watch(project):
+    seen, app = [], project.app
+    telling.listen(lambda: project.evidence)
+    with app.connection_for_read() as given:
+        receiver = app.events.Receiver(given, handlers={"*": seen.append})
+        with receiver.consumer_context() as (connection, *_):
+            with contextlib.suppress(socket.timeout):
+                connection.drain_events(timeout=0.2)
+            made = Watch(project, connection, seen)
+            yield made
+            made.all_as_expected()
+    telling.stop_listening()
+
+
+def test_a_task_that_waits_and_runs(project, watch):
+    result = project.tasks["add"].delay_until(FAR, 1, 2)
+    watch.expect(result.id, "scheduled")
+    project.delayq.reschedule(result, FAR + 1)
+    watch.expect(result.id, "moved, or told to run now")
+    project.delayq.edit(result, args=[3, 4])
+    watch.expect(result.id, "edited")
+    project.delayq.run_now(result)
+    watch.expect(
+        result.id, "moved, or told to run now", "handed over", "received", "runs, and succeeds"
+    )
+    assert result.get(timeout=10) == 7
+
+
+def test_a_retry_that_waits_and_is_cancelled(project, watch):
+    result = project.tasks["persist"].delay_until(LONG_AGO, 1, 3600)
+    watch.expect(
+        result.id, "scheduled", "handed over", "received", "runs, and retries later", "scheduled"
+    )
+    assert project.delayq.cancel(result)
+    watch.expect(result.id, "cancelled, or replaced")
+
+
+def test_a_task_that_puts_itself_off(project, watch):
+    result = project.tasks["later"].delay_until(LONG_AGO, 3600)
+    watch.expect(
+        result.id, "scheduled", "handed over", "received", "runs, and is put off", "scheduled"
+    )
+
+
+@pytest.mark.parametrize("by", ["id", "selection", "revoke", "stamp"])
+def test_each_way_of_cancelling(project, watch, by):
+    stamp = {"stamped_headers": ["mark"], "mark": "a", "delayq_tags": ["mine"]}
+    result = project.tasks["add"].s(1, 2).set(**stamp).delay_until(FAR)
+    watch.expect(result.id, "scheduled")
+    {
+        "id": lambda: project.delayq.cancel(result),
+        "selection": lambda: project.delayq.select(tag="mine").cancel(),
+        "revoke": result.revoke,
+        "stamp": lambda: project.app.control.revoke_by_stamped_headers({"mark": "a"}),
+    }[by]()
+    watch.expect(result.id, "cancelled, or replaced")
+
+
+def test_a_stamp_that_only_the_worker_was_told_of(project, watch):
+    stamp = {"stamped_headers": ["only"], "only": "a"}
+    result = project.tasks["add"].s(1, 2).set(**stamp).delay_until(FAR)
+    project.app.control.broadcast(
+        "revoke_by_stamped_headers", arguments={"headers": {"only": ["b", "a"]}}
+    )
+    watch.expect(result.id, "scheduled", "cancelled, or replaced")
+
+
+def test_a_task_that_is_too_late(project, watch):
+    options = {"delayq_at": LONG_AGO, "delayq_late": "skip", "delayq_grace": 1}
+    result = project.tasks["add"].apply_async((1, 2), **options)
+    watch.expect(result.id, "scheduled", "too late to leave")
