@@ -4,7 +4,8 @@
                           --> control   ``revoke`` reaches what waits
                           --> bootstep  a scanner in each worker
                           --> methods   ``delay_until``, ``delay_for`` on tasks and signatures
-                          --> registry  ``app.delayq``
+                          --> putoff    ``raise self.defer(...)`` in a running task
+                  --> registry  ``app.delayq``
 
 ``calls`` and ``results`` give back what can be cancelled and rescheduled; ``task`` is the base
 whose methods type checkers know.

@@ -24,7 +24,7 @@ from celery.app.task import Context, Task
 from celery.exceptions import Ignore, TaskPredicate
 
 from ..clock import DelayInput, TimeInput, When, from_ms, one_of
-from ..errors import AlreadyTaken, PutOffTooOften
+from ..errors import AlreadyTaken, InvalidOption, PutOffTooOften
 from ..logs import logger_of
 from ..message.identity import identity_of
 from ..scheduling.calls import schedule_call
@@ -54,6 +54,8 @@ class Defer(TaskPredicate):
 
     def __init__(self, after: DelayInput | None = None, at: TimeInput | None = None) -> None:
         super().__init__(after, at)
+        if (after is None) == (at is None):
+            raise InvalidOption("time", self.args, "exactly one of after and at")
         self.when(timezone.utc)
 
     def when(self, zone: tzinfo) -> When:

@@ -9,5 +9,6 @@
 
 With the hand-over, the only room that knows kombu's insides. ``broker`` says what the app's broker
 is, ``canvas`` makes one message of a workflow, ``native_delay`` undoes what Celery does to an eta
-on quorum queues, ``headers`` names what this package adds.
+on quorum queues, ``headers`` names what this package adds, ``identity`` tells one message from
+another of the same task.
 """

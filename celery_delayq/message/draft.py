@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import kombu.serialization
 from celery import Celery
 from kombu.compression import compress
 from kombu.serialization import dumps as serialize
-from kombu.serialization import registry
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
@@ -75,7 +75,9 @@ class Draft:
     @property
     def serializer(self) -> str | None:
         """What its arguments were serialised with, where that is known here."""
-        name: str | None = registry.type_to_name.get(self._message["content-type"])
+        name: str | None = kombu.serialization.registry.type_to_name.get(
+            self._message["content-type"]
+        )
         return name
 
     @property

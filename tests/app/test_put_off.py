@@ -203,7 +203,7 @@ def test_a_task_is_wrapped_once_however_often_it_is_bound(app, runs):
 
 @pytest.mark.parametrize("given", [{}, {"after": 1, "at": 2}])
 def test_it_wants_one_time(given):
-    with pytest.raises(InvalidOption, match="exactly one of after, at"):
+    with pytest.raises(InvalidOption, match="exactly one of after and at"):
         Defer(**given)
 
 
