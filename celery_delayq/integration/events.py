@@ -35,6 +35,7 @@ logger = logger_of(__name__)
 TIMEOUT = 1.0  # seconds that the broker may take to connect, or for a list of events
 AGAIN = 5.0  # seconds after which it is tried again at first, where it did not take them
 LIST = 100  # events that go in one message
+SETTING = "task_send_sent_event"
 SENT, REVOKED = "task-sent", "task-revoked"
 # Whose event that is no task-sent counts as a worker's, so it is one for all processes of a host.
 NODE = "delayq"
@@ -49,17 +50,29 @@ class Events:
         self._app = app
         # By process. A child lets the connections of its parent alone, which it must not close.
         self._lines: dict[int, Line] = {}
+        self._conf: Any = None
+        self._read: tuple[Any, int] = (None, 0)  # what of it tells whether one was changed
+        self._on = False
 
     def sent(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
         """Say of entries that they were scheduled, each with its due time in ms."""
-        if self._app.conf.task_send_sent_event:
+        if self._is_on():
             self._send(SENT, [_sent(self._app, *one) for one in entries])
 
     def revoked(self, task_ids: Iterable[str]) -> None:
         """Say of tasks that they will not run."""
-        if self._app.conf.task_send_sent_event:
+        if self._is_on():
             how = {"terminated": False, "signum": None, "expired": False}
             self._send(REVOKED, [{"uuid": task_id, **how} for task_id in task_ids])
+
+    def _is_on(self) -> bool:
+        # Celery takes 30 us to read a setting, so it is read anew only where one was changed.
+        conf = self._app.conf
+        read = conf.changes.get(SETTING), len(conf.changes)
+        if conf is not self._conf or read != self._read:
+            self._on = bool(conf[SETTING])
+            self._conf, self._read = self._app.conf, read
+        return self._on
 
     def _send(self, kind: str, events: list[Fields]) -> None:
         pid = os.getpid()

@@ -86,6 +86,11 @@ def worker_request(app, task, headers):
     )
 
 
+@pytest.mark.parametrize("stamped_headers", [None, [], ["other"]])
+def test_a_value_that_no_stamp_names_is_none(stamped_headers):
+    assert not stamps.matches({"mark": "a"}, stamped_headers, {"mark": "a", "other": "a"})
+
+
 def test_only_what_carries_the_stamp_goes_be_it_with_a_template_or_whole(app, add, broadcast):
     mine = {"mark": "a"}
     for one in range(30):

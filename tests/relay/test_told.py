@@ -3,12 +3,12 @@
 import pytest
 from kombu import Connection
 
-from celery_delayq import clock, signals
+from celery_delayq import Outcome, clock, signals
 from celery_delayq.handover.publishers import Verdict
 from celery_delayq.integration import events
 
 FAR_AWAY = 4_102_444_800
-NAMES = ("task_handed_over", "task_dead", "task_skipped")
+NAMES = ("task_edited", "task_handed_over", "task_dead", "task_skipped")
 
 
 @pytest.fixture
@@ -55,6 +55,15 @@ def test_what_the_broker_refused_is_not_told_and_what_is_given_up_is_dead(
     relay.batch(lambda: False)
 
     assert heard == [("task_dead", {"task_id": sent[1], "reason": "no"})]
+
+
+def test_an_edit_of_what_is_being_published_is_not_told_as_it_is_not_done(house, heard):
+    task_id = house.due_now().id
+    house.relay().engine.claim(1)
+
+    assert house.delayq.edit(task_id, args=[1]) is Outcome.IN_FLIGHT
+
+    assert heard == []
 
 
 def test_what_is_too_late_is_told_as_skipped(house, heard):
