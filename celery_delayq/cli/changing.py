@@ -15,7 +15,7 @@ from .common import Said, time_of
 from .selecting import Meant, meaning
 
 _RELATIVE = re.compile(r"\+(\d+(?:\.\d+)?)([smhd]?)")
-_BARE = re.compile(r"\d{1,8}(?:\.\d+)?[smhd]?")  # no time since 1980 is written so
+_BARE = re.compile(r"[1-9]\d{0,7}(?:\.\d+)?[smhd]?")  # no time since 1980 is written so
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _NOT_DEAD = "task {} is not dead; nothing was changed"
 

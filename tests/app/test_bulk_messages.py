@@ -39,7 +39,6 @@ OPTIONS = {
     "stamps": {"stamped_headers": ["who"], "who": "me"},
     "shadow": {"shadow": "another name"},
     "retry": {"retry": False, "retry_policy": {"max_retries": 1}},
-    "countdown": {"countdown": 5},
     "tags": {"delayq_tags": ["a"], "delayq_late": "skip", "delayq_grace": 5 * 10**9},
     "group": {"group_id": "g", "group_index": 3},
     "root": {"root_id": "r", "parent_id": "p"},

@@ -9,7 +9,7 @@ import pytest
 from celery_delayq import AlreadyScheduled
 from celery_delayq.errors import StoreUnavailable
 from tests.app.network import Listener
-from tests.app.support import FAR
+from tests.app.support import FAR, LONG_AGO
 
 THREADS, CALLS = 8, 40
 
@@ -55,7 +55,7 @@ def test_of_many_that_cancel_one_id_one_is_told_that_it_did(add, delayq):
 
 def test_cancel_and_hand_over_at_once_agree_on_every_entry(delayq_app, url, redis):
     app = delayq_app(url, delayq_batch_size=2)
-    ids = [app.send_task("t", delayq_at=number).id for number in range(THREADS * CALLS)]
+    ids = [app.send_task("t", delayq_at=LONG_AGO + number).id for number in range(THREADS * CALLS)]
 
     with ThreadPoolExecutor(1) as pool:
         moving = pool.submit(app.delayq.hand_over)

@@ -238,3 +238,11 @@ def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
     result = group(task.s(1), task.s(2)).delay_until(FAR)
 
     assert said("cancel", result.id) == [f"task {result.id} cancelled"]
+
+
+@pytest.mark.parametrize("when", ["90", "5m", "1.5"])
+def test_a_delay_without_its_sign_is_told_how_it_is_written(app, refused, when):
+    app.send_task("t", task_id="one", delayq_at=FAR)
+    [sentence] = refused("reschedule", "one", when)
+    assert sentence == f"Error: '{when}' is not a due time; expected a time, or from now: +{when}"
+    assert app.delayq.get("one").due.timestamp() == FAR
