@@ -56,26 +56,6 @@ def test_a_refused_message_is_tried_as_often_as_the_readme_says():
     assert "After eight refusals it is dead" in PACKAGE.parts("What happens when")
 
 
-def test_no_sent_event_is_sent_for_what_is_scheduled(make_app, redis_url):
-    from celery_delayq import DelayQ
-
-    app = make_app(task_send_sent_event=True, delayq_url=redis_url)
-    delayq = DelayQ(app)
-    seen = []
-
-    def send_both(*_, **__):
-        app.send_task("held", delayq_after=1800)
-        app.send_task("plain")
-
-    with app.connection_for_read() as connection:
-        receiver = app.events.Receiver(connection, handlers={"task-sent": seen.append})
-        receiver.on_consume_ready = send_both
-        receiver.capture(limit=1, timeout=5, wakeup=False)
-    delayq.close()
-
-    assert [event["name"] for event in seen] == ["plain"]
-
-
 def test_what_is_dead_says_why_and_can_be_tried_again(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
