@@ -422,3 +422,27 @@ def test_of_an_exchange_it_goes_to_the_one_queue_or_is_left_to_celery(
             assert simple.get_nowait().headers["id"] == "a"
         simple.close()
     consumer.step.stop(consumer)
+
+
+def test_one_of_a_type_that_is_not_accepted_is_left_to_celery_which_refuses_it(
+    stranger, consumer, adopting
+):
+    stranger.send_task("t", task_id="a", eta=FAR, serializer="pickle")
+    message = consumer.receive()
+    eventually(lambda: consumer.settle() or consumer.acked)
+    adopting.delayq.cancel("a")
+
+    message.accept = {"application/json"}
+    consumer.take(message)
+
+    assert consumer.ran == [message]
+
+
+def test_a_retry_of_a_call_that_opted_out_is_not_captured(adopting, redis):
+    adopting.conf.delayq_capture_eta = True
+
+    # As a retry sends it, with the headers of its message.
+    adopting.send_task("t", eta=FAR, headers={"delayq_capture": False})
+
+    assert adopting.delayq.counts().scheduled == 0
+    assert redis.llen("celery") == 1

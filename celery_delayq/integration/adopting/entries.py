@@ -26,8 +26,8 @@ class Entering:
         self.sender = Sender(services, never)
         self._services = services
 
-    def write(self, batch: Sequence[Far], *, again: bool = False) -> list[Receipt | DelayQError]:
-        """Write entries in one step; *again*: they may be there already.
+    def write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
+        """Write entries in one step.
 
         Returns:
             Of each a receipt, or why it is not written.
@@ -35,13 +35,15 @@ class Entering:
         Raises:
             StoreError: what the store raises; then none is, or it is not known.
         """
-        made = [self._entry(one, again=again or one.again or one.is_named) for one in batch]
+        made = [self._entry(one) for one in batch]
         new = [one for one in made if isinstance(one, NewEntry)]
         told = iter(write(self._services, new, _ONCE) if new else ())
         return [next(told) if isinstance(one, NewEntry) else one for one in made]
 
-    def _entry(self, one: Far, *, again: bool) -> NewEntry | DelayQError:
-        delivery = self._services.copies.delivery(one.identity, again=again, received=one.received)
+    def _entry(self, one: Far) -> NewEntry | DelayQError:
+        delivery = self._services.copies.delivery(
+            one.identity, again=one.again or one.is_named, received=one.received
+        )
         try:
             return self.sender.entry_of(
                 one.message, Request(one.when, delivery=delivery), queue=one.queue
