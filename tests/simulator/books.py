@@ -1,6 +1,7 @@
 """What is written down of a history: calls, their answers and effects, and entries."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.simulator.server import Version, View
 
@@ -20,6 +21,7 @@ RULES = {
     "paused": "nothing leaves that is paused, but all that is told to run now",
     "skipped": "what has a late policy leaves in time, or is skipped",
     "count": "a selection counts what it did",
+    "taken": "a message that is delivered becomes an entry once, and is over then",
     "lost": "what was accepted stays until it is delivered or cancelled",
     "unasked": "nothing comes that nobody asked for",
     "overtime": "a call ends with its time",
@@ -89,6 +91,8 @@ class Call:
     held: set[tuple[str, int]] = field(default_factory=set)  # what they found under the key
     displaced: dict[str, "Effect"] = field(default_factory=dict)  # what was in the way, and went
     about: set[str] = field(default_factory=set)  # the ids and keys that its effects were about
+    taking: dict[str, Any] = field(default_factory=dict)  # of each id the message that it was
+    taken: set[str] = field(default_factory=set)  # the ids of those that were entries before
     to_be_interrupted: bool = False
     unchanged: int = 0
 
@@ -100,6 +104,10 @@ class Call:
     def asked(self) -> tuple[str, ...]:
         """What it is answered of: ids, or a key."""
         return (key_of(self.key),) if self.by_key else self.ids
+
+    def name_of(self, task_id: str) -> str:
+        """The name that stands in what it writes under an id."""
+        return str(self.taking.get(task_id, self.name))
 
     @property
     def subjects(self) -> set[str]:

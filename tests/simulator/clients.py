@@ -9,7 +9,13 @@ from typing import Any
 
 from celery_delayq import clock
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled, DelayQError, InFlight, StoreUnavailable
+from celery_delayq.errors import (
+    AlreadyScheduled,
+    AlreadyTaken,
+    DelayQError,
+    InFlight,
+    StoreUnavailable,
+)
 from celery_delayq.hooks import Hooks
 from celery_delayq.store import Entries, Membership, NewEntry, Receipt
 from celery_delayq.store.extras import Extras
@@ -202,8 +208,8 @@ class Client:
             outcome, due_ms = entries.reschedule(who, one.when, **mode)
             return [Answer(outcome.name, due_ms)]
         until = clock.monotonic() + self._membership.timeout
-        new, pauses = [_new(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
-        return [*map(_answer, entries.schedule(new, owes=2, until=until, pauses=pauses))]
+        new, pauses = [new_entry(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
+        return [*map(answer_of, entries.schedule(new, owes=2, until=until, pauses=pauses))]
 
 
 def _turn(entries: Entries, one: Planned) -> Answer:
@@ -224,12 +230,14 @@ def _clear(entries: Entries, tag: str) -> int:
     return done
 
 
-def _answer(given: Receipt | DelayQError) -> Answer:
+def answer_of(given: Receipt | DelayQError) -> Answer:
     if isinstance(given, Receipt):
         gone = tuple((one.task_id, one.outcome is Outcome.DONE) for one in given.cancelled)
         if given.existed:
             return Answer("KEPT", given.due_ms, given.task_id, gone)
         return Answer("SCHEDULED", given.due_ms, "", gone)
+    if isinstance(given, AlreadyTaken):
+        return Answer("TAKEN")
     if isinstance(given, InFlight):
         return Answer("IN_FLIGHT")
     if isinstance(given, AlreadyScheduled):
@@ -237,7 +245,7 @@ def _answer(given: Receipt | DelayQError) -> Answer:
     raise given
 
 
-def _new(one: Planned, task_id: str) -> NewEntry:
+def new_entry(one: Planned, task_id: str) -> NewEntry:
     record = _record(one, task_id, f"call:{one.name};")
     record = record.with_extras(Extras(one.key, one.tags, one.grace_ms))
     return NewEntry(task_id, one.when, record, one.conflict)

@@ -22,13 +22,16 @@ RATES = {
     "interrupted": 0.08,  # a call, as by a signal
     "asleep": 0.02,  # between two steps
     "stopped": 0.002,  # the same, right after it has looked at its clock
-    "dead": 0.02,  # a scanner, between two steps; another one comes in its place
+    "dead": 0.02,  # a scanner or a worker, between two steps; another one comes in its place
     # Of the broker.
     "broker away": 0.05,
     "publish lost": 0.04,
     "publish late": 0.04,  # it arrives, but later than the scanner waits
     "confirm lost": 0.05,
     "publish refused": 0.04,
+    # Of the broker that gives messages to workers.
+    "taken back": 0.1,  # sooner than its worker believes
+    "ack lost": 0.05,
     # Of Redis's machine.
     "clock forward": 0.01,
     "clock back": 0.01,

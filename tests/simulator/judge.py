@@ -16,6 +16,7 @@ from tests.simulator.keys import Keys
 from tests.simulator.lanes import Lanes
 from tests.simulator.network import Request
 from tests.simulator.server import GONE, Sight, View, edited_in, name_in
+from tests.simulator.taken import Taken
 from tests.simulator.world import SECOND
 
 SLACK_US = SECOND // 10  # that a call may take beyond its time
@@ -33,12 +34,13 @@ class Judge:
         self.skipped: set[str] = set()  # ids of what was too late to leave
         self._keys = Keys(self)
         self._lanes = Lanes(self)
+        self.taken = Taken(self)
 
     def found(self, rule: str, what: str) -> None:
         self._find(Finding(rule, what))
 
     def failed(self, *told: Any) -> None:
-        """A scanner has logged an exception that it did not expect."""
+        """A scanner or a worker has logged an exception that it did not expect."""
         self.found("error", f"{told}: {sys.exc_info()[1]!r}")
 
     # What Redis did.
@@ -95,8 +97,10 @@ class Judge:
         life.was_due = True
 
     def _came(self, request: Request, task_id: str, new: View) -> None:
-        if request.call and new.name != request.call.name:
+        if request.call and new.name != request.call.name_of(task_id):
             self.found("unasked", f"{task_id} of {new.name} came by {request.where}")
+        if request.call and task_id in request.call.taking:
+            self.taken.became(request.call, request.call.taking[task_id])
         life = self.lives.setdefault((new.name, task_id), Life(new.name, task_id, new))
         self._effect(request, "schedule", life)
 
@@ -178,6 +182,7 @@ class Judge:
 
     def began(self, call: Call) -> None:
         self.calls[call.name] = call
+        self.taken.began(call)
 
     def ended(
         self, call: Call, how: str, answers: list[Answer], now_us: int, slept_us: int
@@ -220,7 +225,9 @@ class Judge:
         """Whether one of a call's requests found what it is told, and the reason why not."""
         seen = call.seen.get(asked, set())
         if word in ("ALREADY_SCHEDULED", "KEPT"):
-            return bool(seen - {GONE} or call.held)
+            return bool(seen - {GONE} or call.held) and asked not in call.taken
+        if word == "TAKEN":
+            return call.taking[asked].entries > 0
         if word == "UNCHANGED":
             return call.kind == "edit"
         if word == "IN_FLIGHT":
@@ -264,6 +271,7 @@ class Judge:
                 self.found("overtime", f"{call.name} has not ended")
         for entry in self.waits_due(sight, now_ms):
             self.found("left over", f"{entry} is still in the store")
+        self.taken.drained()
         held = {(view.name, task_id) for task_id, view in sight.views.items()}
         for key, life in self.lives.items():
             if key not in held and not life.copies and not life.is_cancelled:

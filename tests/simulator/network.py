@@ -88,7 +88,7 @@ class Network:
         text = b"*%d\r\n%s" % (len(command), b"".join(command))
         request = Request(actor.name, where, step, text, actor.call)
         self._send(request, actor)
-        if self._decisions.fault("dead", where) and actor.name.startswith("s"):
+        if self._decisions.fault("dead", where) and actor.name.startswith(("s", "w")):
             self._world.say(actor.name, f"dies after {step} was sent")
             actor.die()
         answer = actor.wait(actor.until(until))

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from celery_delayq import clock
 from celery_delayq.handover import backoff, scanner
+from celery_delayq.integration.adopting import batches
 from tests.simulator.server import START_US
 from tests.simulator.world import World, current
 
@@ -27,8 +28,9 @@ def owned(world: World, judge: Any) -> Iterator[None]:
         (clock, "sleep", _sleep),
         (scanner, "random", dice),
         (backoff, "random", dice),
-        # A scanner goes on after whatever it did not expect, and says so.
+        # A scanner or a worker goes on after whatever it did not expect, and says so.
         (scanner.logger, "exception", judge.failed),
+        (batches.logger, "exception", judge.failed),
     ]
     with ExitStack() as stack:
         for owner, name, ours in own:

@@ -18,6 +18,8 @@ class Sabotage:
         rates: How often which faults happen, so that few seeds are enough to find that out.
         keys: If it is about keys and tags, who has them; see `clients.planned`.
         pauses: Whether it is about pauses and late policies.
+        messages: If it is about messages that become entries, whether they have names of their own.
+        acks_first: Workers acknowledge what is not stored yet.
     """
 
     name: str
@@ -27,6 +29,8 @@ class Sabotage:
     rates: Mapping[str, float] | None = None
     keys: str = ""
     pauses: bool = False
+    messages: str = ""
+    acks_first: bool = False
 
     def scripts(self, connection: Any, keys: Any) -> ClockedScripts:
         return _Edited(connection, keys, self)
@@ -50,6 +54,11 @@ def _paused(name: str, old: str, new: str, *rules: str, **rates: float) -> Sabot
     return replace(_of(name, old, new, *rules, **rates), pauses=True, keys="some")
 
 
+def _taken(name: str, old: str, new: str, *rules: str) -> Sabotage:
+    return replace(_of(name, old, new, *rules, **DELIVERED_AGAIN), messages="names")
+
+
+DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
 HELD = {**LATE, "keys": "held"}
 BACK = {"keys": "one", "dead": 0.5}
@@ -225,6 +234,47 @@ SABOTAGES = (
         "for _, one in ipairs(owes and skips.owed or {}) do",
         "for _, one in ipairs({}) do",
         "lost",
+    ),
+    _taken(
+        "what became an entry is not marked",
+        "if #marks > 0 then set_marks(",
+        "if false then set_marks(",
+        *("taken", "answer"),
+    ),
+    _taken(
+        "a message is marked before it is an entry",
+        "if is_taken then return TAKEN end",
+        "if is_taken then return TAKEN end\n"
+        "  if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end",
+        *("answer", "lost"),
+    ),
+    _taken(
+        "marks are not looked at by who writes",
+        "if is_taken then return TAKEN end",
+        "",
+        *("taken", "answer"),
+    ),
+    _taken(
+        "marks are not looked at by who runs",
+        "if first then return math.max(first, 0) end",
+        "",
+        "taken",
+    ),
+    replace(
+        _of(
+            "a message that came for the first time is taken for new",
+            ">= since\n",
+            ">= (since > 0 and math.huge or 0)\n",
+            *("taken", "answer"),
+            taken_back=0.9,
+            asleep=0.1,
+            reply_lost=0.2,
+        ),
+        messages="no names",
+    ),
+    replace(
+        _taken("a message is acknowledged before it is stored", "", "", "lost"),
+        acks_first=True,
     ),
 )
 

@@ -9,6 +9,7 @@ from tests.simulator.books import Finding
 from tests.simulator.broker import Broker
 from tests.simulator.clients import IDS, Client, Planned, planned
 from tests.simulator.decisions import Decisions
+from tests.simulator.inbox import Inbox
 from tests.simulator.judge import Judge
 from tests.simulator.lanes import LANES
 from tests.simulator.network import Network, Request, Wire
@@ -17,14 +18,19 @@ from tests.simulator.sabotage import NONE, Sabotage
 from tests.simulator.scanners import SAFETY_INTERVAL, run_scanner
 from tests.simulator.server import Lab, Server, describe
 from tests.simulator.words import Wakeup, Words
+from tests.simulator.workers import Worker, planned_message
 from tests.simulator.world import SECOND, Actor, World
 
 CLIENTS, CALLS, SCANNERS = 2, 6, 2
+WORKERS, MESSAGES = 2, 5
 TIMEOUTS = (0.5, 2.0, 5.0)  # seconds
 DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
 # How far Redis's clock is set back: further than anything is late. By less, a call that was made
 # before can take effect so much later than its caller could know.
 SET_BACK_S = (60, 120)
+# Whether messages have names of their own. Those without are told by when they were received, by
+# Redis's clock; so that one is not set then.
+NAMES, NO_NAMES = MESSAGES_HAVE = "names", "no names"
 CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
 PROMPT_AFTER_MS = 12_000  # from then on what is due directly leaves within a safety interval
 DRAINED_US = 120 * SECOND  # when what was late, asleep or under a lease is over
@@ -59,8 +65,9 @@ class Simulation:
         self._network = Network(self.world, self._serve)
         self._broker = Broker(self.world, self._judge)
         self._words = Words(self.world, lab)
-        self._requests = 0
-        self._scanners = 0
+        self._inbox = self._new_inbox()
+        self._judge.taken.messages = self._inbox.messages
+        self._requests = self._scanners = self._workers = 0
 
     def run(self) -> int:
         """Returns how many requests were served."""
@@ -69,6 +76,8 @@ class Simulation:
                 self._start_client(client)
         for _ in range(SCANNERS):
             self._start_scanner()
+        for _ in range(WORKERS if self._inbox.messages else 0):
+            self._start_worker()
         self.world.run(CALM_US)
         self.world.decisions.calm = True
         self._judge.prompt_from_ms = self._server.now_ms + PROMPT_AFTER_MS
@@ -111,6 +120,37 @@ class Simulation:
         client = Client(self._judge, plan, self._scripts, Membership(TIMEOUTS[0]), is_calm=True)
         Actor(self.world, name, DRIFT, client.run)
 
+    def _new_inbox(self) -> Inbox:
+        decisions = self.world.decisions
+        names = self._sabotage.messages or decisions.dice("inbox").choice(("", "", *MESSAGES_HAVE))
+        self._clock_is_set = names != NO_NAMES
+        numbers = [n for n in range(1, MESSAGES + 1) if names and decisions.takes(f"m{n}")]
+        return Inbox(
+            self.world,
+            [
+                planned_message(decisions.dice(f"m{n}"), n, self._ids, has_name=names != NO_NAMES)
+                for n in numbers
+            ],
+        )
+
+    def _start_worker(self) -> None:
+        self._workers += 1
+        name = f"w{self._workers}"
+        timeout = self.world.decisions.dice(f"{name} timeout").choice(TIMEOUTS)
+        worker = Worker(
+            *(self._judge, self._inbox, self._scripts, Membership(timeout)),
+            acks_first=self._sabotage.acks_first,
+        )
+        actor = Actor(self.world, name, DRIFT, worker.run)
+
+        def bury() -> None:
+            if actor.call:
+                self._judge.ended(actor.call, "interrupted", [], self.world.now_us, actor.slept_us)
+            self._inbox.lose(name)
+            self.world.later(SECOND, self._start_worker)
+
+        actor.on_death = bury
+
     def _start_scanner(self) -> None:
         self._scanners += 1
         Actor(self.world, f"s{self._scanners}", DRIFT, self._scan)
@@ -150,11 +190,11 @@ class Simulation:
         return reply
 
     def _spoil(self, where: str) -> None:
-        if dice := self.world.decisions.fault("clock forward", where):
+        if self._clock_is_set and (dice := self.world.decisions.fault("clock forward", where)):
             self._server.step_clock(round(dice.choice((0.01, 1, 10, 100)) * dice.random() * SECOND))
         if self.world.decisions.fault("scripts forgotten", where):
             self._server.forget_scripts()
-        if dice := self.world.decisions.fault("clock back", where):
+        if self._clock_is_set and (dice := self.world.decisions.fault("clock back", where)):
             self._server.step_clock(-round(dice.uniform(*SET_BACK_S) * SECOND))
 
     def _found(self, finding: Finding) -> None:

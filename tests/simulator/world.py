@@ -70,7 +70,7 @@ class Actor:
         self.name = name
         self.is_alive = True
         self.call: Any = None  # what a client is doing
-        self._steps = itertools.count(1)
+        self._own, self._steps = itertools.count(1), itertools.count(1)
         self.slept_us = 0  # while it was stopped
         self.on_death: Callable[[], None] = lambda: None
         self.dice = world.decisions.dice(name)
@@ -130,7 +130,9 @@ class Actor:
 
     def step(self) -> str:
         """A name for what it does next, the same whatever was done for other calls."""
-        return f"{self.call.name if self.call else self.name}/{next(self._steps)}"
+        if self.call:
+            return f"{self.call.name}/{next(self._steps)}"
+        return f"{self.name}/{next(self._own)}"
 
     def may_fall_asleep(self, kind: str = "asleep") -> None:
         """Between any two steps a process may be stopped for a while."""

@@ -1,0 +1,49 @@
+"""What was promised of messages that become entries, held against what becomes of them."""
+
+from typing import Any
+
+from tests.simulator.books import Call
+from tests.simulator.inbox import Delivery, Message
+
+
+class Taken:
+    """Told of every message that becomes an entry, that is run, and that is done with."""
+
+    def __init__(self, judge: Any):
+        self._judge = judge
+        self.messages: list[Message] = []
+
+    def began(self, call: Call) -> None:
+        """A call that finds what has become an entry by now has to say so."""
+        call.taken = {one.task_id for one in call.taking.values() if one.entries}
+
+    def became(self, call: Call, message: Message) -> None:
+        message.entries += 1
+        if message.entries > 1:
+            self._judge.found("taken", f"{message} becomes an entry again, by {call.name}")
+
+    def ran(self, one: Delivery, *, asked: bool) -> None:
+        """A worker runs it.
+
+        Args:
+            one: What it was given.
+            asked: Whether the store has answered before, and so must have said what became of it.
+        """
+        message = one.message
+        message.is_over = message.is_over or not message.puts_off
+        if asked and one.was_taken:
+            self._judge.found("taken", f"{message} runs, and had become an entry")
+        # Of what the broker has taken back it says the same to the worker that has it now.
+        if message.entries and not one.again and one.is_held:
+            self._judge.found("copies", f"{message} runs, unmarked, and became an entry")
+
+    def failed(self, one: Delivery) -> None:
+        """Its task could not be put off, which is seen by whoever looks."""
+        one.message.is_over = True
+
+    def drained(self) -> None:
+        for message in self.messages:
+            if not message.is_gone:
+                self._judge.found("left over", f"{message} is still with its broker")
+            elif not message.entries and not message.is_over:
+                self._judge.found("lost", f"{message} is nowhere")

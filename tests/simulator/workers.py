@@ -1,0 +1,182 @@
+"""What workers do with messages: adopt those with an eta, and run those that put themselves off."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from celery_delayq import clock
+from celery_delayq.clock import When
+from celery_delayq.errors import DelayQError, StoreUnavailable
+from celery_delayq.integration.adopting.batches import ASK_AGAIN, Batches, is_stored
+from celery_delayq.integration.asking import Asking
+from celery_delayq.store import Entries, Membership, NewEntry, Receipt
+from celery_delayq.store.copies import Copies
+from tests.simulator.books import Answer, Call
+from tests.simulator.clients import Planned, answer_of, new_entry
+from tests.simulator.inbox import VISIBILITY, Delivery, Inbox, Message
+from tests.simulator.judge import Judge
+from tests.simulator.server import START_US
+from tests.simulator.world import SECOND, Actor
+
+POLL = 0.3  # seconds
+SLICE = 2  # messages per call
+
+
+def planned_message(
+    dice: random.Random, number: int, ids: Sequence[str], *, has_name: bool
+) -> Message:
+    """The message of this number, of one of some ids."""
+    puts_off = dice.random() < 0.4
+    ahead_s = dice.choice((5, 10, 20, 30, 3600))
+    at = When("at", START_US // 1000 + ahead_s * 1000 + 500 + number)
+    when = When("after", dice.choice((0, 500, 2_000, 8_000)) + number) if puts_off else at
+    relayed, shares = dice.random() < 0.4, dice.random() < 0.7
+    plan = Planned(
+        f"m{number}", "message", (dice.choice(ids),), when, relayed, shares, 15 * dice.random()
+    )
+    return Message(plan, puts_off, has_name)
+
+
+class Worker:
+    """A process that is given messages; it may die between any two steps.
+
+    Args:
+        judge: Who looks on.
+        inbox: Where messages come from.
+        scripts: Makes this process's own.
+        membership: Its timeout.
+        acks_first: Acknowledge what is not stored yet; a sabotage.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        inbox: Inbox,
+        scripts: Callable[[Actor], Any],
+        membership: Membership,
+        *,
+        acks_first: bool = False,
+    ):
+        self._judge = judge
+        self._inbox = inbox
+        self._scripts = scripts
+        self._membership = membership
+        self._acks_first = acks_first
+
+    def run(self, actor: Actor) -> None:
+        """Work until there are no more messages."""
+        scripts = self._scripts(actor)
+        self._actor, self._calls = actor, 0
+        self._entries = Entries(scripts, self._membership)
+        self._copies = Copies([scripts], VISIBILITY)
+        self._asking = Asking()
+        while not self._inbox.is_over:
+            given = self._take()
+            if self._acks_first:
+                self._ack(given)
+            self._adopt([one for one in given if not one.message.puts_off])
+            for one in given:
+                if one.message.puts_off:
+                    self._run(one)
+            if not given:
+                actor.sleep(POLL)
+
+    def _take(self) -> list[Delivery]:
+        """None for the same id: the second would be refused for the first."""
+        given: list[Delivery] = []
+        while len(given) < SLICE:
+            one = self._inbox.take(self._actor, but={each.task_id for each in given})
+            if one is None:
+                break
+            given.append(one)
+        return given
+
+    def _adopt(self, given: list[Delivery]) -> None:
+        batches = Batches(self._write, lambda: None)
+        # As its thread does, which is another process's matter here.
+        batches._under_way = given
+        while len(batches):
+            batches._settle(given)
+            if len(batches):
+                self._actor.sleep(ASK_AGAIN)
+        for one, is_kept in batches.settled():
+            if not is_kept:
+                self._judge.taken.ran(one, asked=self._is_answered)
+            self._ack([one])
+
+    def _run(self, one: Delivery) -> None:
+        """Run a task that puts itself off; unless it did, when it was delivered before."""
+        is_taken = one.again and self._asking.ask(
+            one.task_id, lambda until: self._copies.is_taken(one.message.identity, until), None
+        )
+        if not is_taken:
+            self._judge.taken.ran(one, asked=is_taken is False)
+            self._may_die("runs")
+            try:
+                (answer,) = self._schedule([one], [self._entry(one, again=True)])
+            except StoreUnavailable as error:
+                answer = error
+            if not is_stored(answer):
+                self._judge.taken.failed(one)
+        self._ack([one])
+
+    def _write(self, batch: Sequence[Delivery]) -> list[Receipt | DelayQError]:
+        new = [
+            self._entry(one, again=one.again or one.message.has_name, received=one.received)
+            for one in batch
+        ]
+        return self._schedule(batch, new)
+
+    def _entry(self, one: Delivery, **how: Any) -> NewEntry:
+        delivery = self._copies.delivery(one.message.identity, **how)
+        return replace(new_entry(one.message.plan, one.task_id), delivery=delivery)
+
+    def _schedule(
+        self, given: Sequence[Delivery], new: list[NewEntry]
+    ) -> list[Receipt | DelayQError]:
+        actor, timeout, self._calls = self._actor, self._membership.timeout, self._calls + 1
+        call = Call(
+            *(f"{actor.name}.{self._calls}", "schedule", tuple(one.task_id for one in given)),
+            *("", "", "", round(timeout * SECOND), actor.world.now_us, actor.slept_us),
+            taking={one.task_id: one.message for one in given},
+        )
+        actor.begin(call)
+        self._judge.began(call)
+        actor.world.say(actor.name, f"{call.name}: takes {', '.join(map(_told, given))}")
+        try:
+            answers = self._entries.schedule(new, until=clock.monotonic() + timeout)
+        except StoreUnavailable:
+            self._end(call, "unavailable", [])
+            raise
+        if any(isinstance(one, StoreUnavailable) for one in answers):
+            self._end(call, "unavailable", [])
+        else:
+            self._end(call, "answered", [answer_of(one) for one in answers])
+        return answers
+
+    def _end(self, call: Call, how: str, found: list[Answer]) -> None:
+        actor = self._actor
+        actor.begin(None)
+        self._is_answered = how == "answered"
+        actor.world.say(actor.name, f"{call.name}: {how} {', '.join(map(str, found))}")
+        self._judge.ended(call, how, found, actor.world.now_us, actor.slept_us)
+
+    def _ack(self, given: Sequence[Delivery]) -> None:
+        for one in given:
+            self._may_die(f"acknowledges {one.message}")
+            if self._actor.world.decisions.fault("ack lost", self._actor.step()):
+                self._actor.world.say(one.worker, f"acknowledges {one.message}, which is lost")
+            else:
+                self._inbox.ack(one)
+
+    def _may_die(self, before: str) -> None:
+        actor = self._actor
+        actor.may_fall_asleep()
+        if actor.world.decisions.fault("dead", actor.step()):
+            actor.world.say(actor.name, f"dies before it {before}")
+            actor.die()
+
+
+def _told(one: Delivery) -> str:
+    return f"{one.message} as {one.task_id}"
