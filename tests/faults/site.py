@@ -17,6 +17,7 @@ from tests.faults.callers import Caller, callers, new_delayq, now_ms
 from tests.faults.history import Call, Copy, Kept, Problem, Verdict, judge
 from tests.faults.processes import STARTED, ScannerProcess
 from tests.faults.proxy import Proxy
+from tests.faults.strangers import Strangers
 from tests.faults.watches import ListWatch, QueueWatch
 from tests.support.rabbit_server import RabbitServer
 from tests.support.redis_server import RedisServer
@@ -88,6 +89,7 @@ class Site:
         config: The store's, such as ``"--appendonly", "yes"``.
         workers: Whether scanners run in workers, and not by themselves.
         processes: How many processes of callers.
+        strangers: Whether others send as well, and a worker adopts that; over RabbitMQ.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Site:
         workers: bool = False,
         processes: int = 2,
         pace: float = 0.04,
+        strangers: bool = False,
     ):
         self.path = path
         self.random = random.Random(f"{seed} site")
@@ -108,6 +111,8 @@ class Site:
         self._seed, self._config, self._workers = seed, config, workers
         self._processes, self._pace = processes, pace
         self._rabbit = rabbit
+        self._has_strangers = strangers
+        self.strangers: Strangers | None = None
         self._children: list[Child] = []
         self._started = 0
         self._over = threading.Event()
@@ -140,6 +145,10 @@ class Site:
         for number in range(self._processes):
             child = Child(callers, conf, f"c{number}", self._seed, self._pace)
             self._children.append(enter(child))
+        if self._has_strangers:
+            conf = self._conf(self.scanners_link.port)
+            where = (self.broker.url, conf, self.store.folder)
+            self.strangers = enter(Strangers(*where, self._seed))
         for scanner in scanners:
             scanner.wait_log(STARTED, timeout=60)
         for child in self._children:
@@ -217,10 +226,12 @@ class Site:
     def finish(self) -> Outcome:
         calls = [call for child in self._children for call in child.ask("stop")]
         calls += self._burster.history
+        sent, ran = self.strangers.finish(SETTLED) if self.strangers else ([], [])
+        calls += sent
         settled = self._settle()
         ended = now_ms()
         findings = [str(finding) for finding in self.delayq.check()]
-        copies, kept = self.watch.read(), self._kept(calls)
+        copies, kept = self.watch.read() + ran, self._kept(calls)
         verdict = judge(calls, copies, kept, ended, relayed=not self.direct)
         return Outcome(verdict, settled, findings, copies, calls)
 

@@ -8,8 +8,10 @@ import argparse
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tests.faults.injected import ALWAYS, FAULTS, Fault, kill_broker, kill_store, stop_broker
 from tests.faults.site import PATHS, TO_RABBIT, Outcome, Site
@@ -17,6 +19,7 @@ from tests.support.rabbit_server import RabbitServer
 
 QUIET = (0.0, 2.0)  # seconds between two faults; the first may still be felt
 PAUSED = 0.3  # of the times between two faults
+KILLED = 0.5  # of the faults, in whose midst the worker that adopts is killed
 MINUTES = 10.0
 
 
@@ -39,17 +42,32 @@ def soak(
     """
     order = random.Random(f"{seed} {path}")
     began = time.monotonic()
-    with Site(path, seed, rabbit=rabbit, config=ALWAYS) as site:
+    adopts = path == TO_RABBIT
+    with Site(path, seed, rabbit=rabbit, config=ALWAYS, strangers=adopts) as site:
         until = time.monotonic() + seconds
         for fault in _faults(path, order, spared=rabbit is not None):
             site.pause(order.uniform(*QUIET))
             if time.monotonic() > until:
                 break
             say(f"{time.monotonic() - began:6.1f} s  {fault.name}")
-            fault.inject(site)
+            with _worker_killed(site, order):
+                fault.inject(site)
             if order.random() < PAUSED:
                 _hold_up(site, order)
         return site.finish()
+
+
+@contextmanager
+def _worker_killed(site: Site, order: random.Random) -> Iterator[None]:
+    """Kill the worker that adopts, at times, while something else is wrong as well."""
+    seconds, is_killed = order.uniform(*QUIET), order.random() < KILLED
+    if not (site.strangers and is_killed):
+        yield
+        return
+    killing = threading.Timer(seconds, site.strangers.kill_worker)
+    killing.start()
+    yield
+    killing.join()
 
 
 def _hold_up(site: Site, order: random.Random) -> None:
