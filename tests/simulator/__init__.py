@@ -1,7 +1,8 @@
-"""Clients and scanners on a real Redis, with a clock and a network that a seed owns.
+"""Clients, scanners and workers on a real Redis, with a clock and a network that a seed owns.
 
-    decisions --> world --> actors: clients and scanners, the package's own Python, one at a time
-                    |         |
+    decisions --> world --> actors: clients, scanners, workers; the package's own Python, in turns
+                    |         |   ^
+                    |         |   inbox: messages of others, given to workers, and given again
                     |       network: requests and replies held, lost, doubled, late
                     |         v
                     +-----> server: the package's own scripts on a real Redis, at the world's time
