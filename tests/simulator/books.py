@@ -93,6 +93,7 @@ class Call:
     about: set[str] = field(default_factory=set)  # the ids and keys that its effects were about
     taking: dict[str, Any] = field(default_factory=dict)  # of each id the message that it was
     taken: set[str] = field(default_factory=set)  # the ids of those that were entries before
+    revoked: set[str] = field(default_factory=set)  # of its ids, after one of its requests
     to_be_interrupted: bool = False
     unchanged: int = 0
 

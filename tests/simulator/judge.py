@@ -216,7 +216,7 @@ class Judge:
             if effect is None:
                 # Moved to where it was already, or replaced in the same step: nobody can see that.
                 moved = call.kind == "reschedule" and (task_id, answer.due_ms) in call.dues
-                return moved or (len(call.ids) > 1 and self._keys.is_revoked(task_id))
+                return moved or (len(call.ids) > 1 and task_id in call.revoked)
             is_due = answer.due_ms in (None, effect.view.due_ms)
             return is_due and (answer.word != "DONE" or self.is_sure(call, effect))
         return effect is None and self._is_so(answer.word, call, task_id)

@@ -72,11 +72,10 @@ class Keys:
                 self._judge.found("revoked", f"{task_id}, again")
             self._revoked.add(task_id)
         self._revoked -= after.views.keys()
+        if call:
+            call.revoked |= after.owed.intersection(call.ids)
         if both := after.owed & after.views.keys():
             self._judge.found("revoked", f"{sorted(both)}, which are there")
-
-    def is_revoked(self, task_id: str) -> bool:
-        return task_id in self._revoked
 
     def displaces(self, call: Call | None, task_id: str, before: Sight, after: Sight) -> bool:
         """Whether an entry went because a call put another one in its place."""
