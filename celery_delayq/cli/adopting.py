@@ -28,9 +28,10 @@ _GROUP = "Messages"
 def adopt(
     ctx: click.Context, /, queues: tuple[str, ...], dry_run: bool, yes: bool, **_: Any
 ) -> None:
-    """Take messages with a far eta out of the lists of a Redis broker, into the store.
+    """Take messages with a far eta into the store.
 
-    Far is what is further ahead than delayq_adopt_after; without that setting, a minute.
+    Out of the lists of a Redis broker. Far is what is further ahead than delayq_adopt_after, or,
+    without that setting, than a minute.
     """
     services = delayq_of(ctx).services
     with Said():

@@ -34,7 +34,7 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 # Lines that do nothing to a task that waits.
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` says with status 1 that nothing was paused.
-NO_OPERATION_COMMANDS = ("bench", "bench --json", "scan", "resume")
+NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "scan", "resume")
 
 
 @dataclass(frozen=True)

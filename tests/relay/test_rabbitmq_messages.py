@@ -25,6 +25,7 @@ def comparable(message):
     properties = dict(message.properties)
     properties.pop("application_headers", None)
     properties.pop("expiration", None)
+    properties.pop("message_id", None)  # ours; what is relayed has a hand-over in its place
     return (
         bytes(message.body, "utf-8") if isinstance(message.body, str) else bytes(message.body),
         headers,

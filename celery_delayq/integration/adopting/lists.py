@@ -54,6 +54,7 @@ def adopt_lists(
         InvalidSetting: the broker is no Redis.
         StoreError: a Redis cannot be reached, or refuses. What was adopted before stays.
     """
+    services.check()
     lists = services.broker_lists()
     names = list(queues) or [queue.name for queue in services.app.amqp.queues.values()]
     count = 0
