@@ -15,9 +15,6 @@ from tests.app.support import FAR, LONG_AGO
 from tests.faults.proxy import Proxy
 from tests.support.shards import keys_need_one_shard
 
-# kombu 5.4 calls redis-py in a way that 5.3 warns of, where it listens.
-pytestmark = pytest.mark.filterwarnings("ignore:Call to 'get_connection':DeprecationWarning")
-
 DUE = "2100-01-01T00:00:00+00:00"
 # What no two events have in common.
 OWN = ("timestamp", "clock", "local_received", "utcoffset", "pid")

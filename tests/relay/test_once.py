@@ -16,9 +16,6 @@ from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.copies import attempts_at, publish
 
-# kombu 5.4 consumes from Redis by what redis-py 5.3 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:Call to 'get_connection':DeprecationWarning")
-
 
 class Receiver:
     """As much of a worker's consumer as the step needs; its messages come from the real broker."""

@@ -12,9 +12,6 @@ from tests.readme.document import PACKAGE
 from tests.support.waiting import eventually
 from tests.worker import telling
 
-# kombu 5.4 calls redis-py in a way that 5.3 warns of, where it listens.
-pytestmark = pytest.mark.filterwarnings("ignore:Call to 'get_connection':DeprecationWarning")
-
 NAME = re.compile(r"`([\w-]+)`")
 
 
