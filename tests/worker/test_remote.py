@@ -22,6 +22,9 @@ def pair(standing, tmp_path_factory):
     project.second = WorkerProcess(TASKS, "-P", "solo", env=project.env, log=log)
     project.second.wait_ready()
     project.names = sorted([project.worker.name, project.second.name])
+    # On Redis a worker that says that it is ready may not have subscribed yet.
+    ping = project.app.control.ping
+    eventually(lambda: len(ping(destination=project.names, timeout=2)) == 2, timeout=30)
     yield project
     project.second.kill()
 
