@@ -38,7 +38,6 @@ from .store import (
     new_name,
 )
 
-VISIBILITY_TIMEOUT = 3600.0  # seconds after which kombu delivers again, where nothing is said
 _REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adopt_after"
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
 _KEYS = [setting.key for setting in SETTINGS]
@@ -266,8 +265,8 @@ class _Configured:
 
     @cached_property
     def copies(self) -> Copies:
-        invisible = self._broker().options.get("visibility_timeout", VISIBILITY_TIMEOUT)
-        return Copies(self.scripts, max(self.settings.lease, float(invisible)))
+        broker = self._broker()
+        return Copies(self.scripts, max(self.settings.lease, broker.visibility_timeout))
 
     def close(self) -> None:
         if "scripts" in vars(self):

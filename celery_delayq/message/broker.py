@@ -17,6 +17,7 @@ from ..store import Endpoint
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
+VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's, where nothing is said
 _SENTINEL = "Redis Sentinel is not supported as the store yet"
 _REQUIREMENTS = {
     name: requirement
@@ -47,6 +48,11 @@ class Broker:
     hosts: str
     transport: str
     is_sentinel: bool
+
+    @property
+    def visibility_timeout(self) -> float:
+        """Seconds after which kombu delivers again what a Redis broker's consumer does not ack."""
+        return float(self.options.get("visibility_timeout", VISIBILITY_TIMEOUT))
 
     @property
     def unacked(self) -> tuple[str, str]:

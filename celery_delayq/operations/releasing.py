@@ -17,7 +17,7 @@ from ..clock import from_ms
 from ..errors import InvalidOption, StoreUnavailable
 from ..message.canvas import LAUNCH
 from ..message.draft import Draft
-from ..services import VISIBILITY_TIMEOUT, Services
+from ..services import Services
 from ..store import Chosen, Entries, Met, Outcome, label_of, target_of_member
 from ..store.listing import entry_of
 from ..store.record import NewRecord, Record
@@ -164,7 +164,7 @@ def invisible_ms(services: Services) -> float | None:
     broker = services.broker
     if broker.transport != "redis":
         return None
-    return float(broker.options.get("visibility_timeout", VISIBILITY_TIMEOUT)) * 1000
+    return broker.visibility_timeout * 1000
 
 
 def refuse_canvases(count: int) -> None:

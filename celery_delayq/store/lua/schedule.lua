@@ -95,8 +95,8 @@ for at = FIRST, #ARGV, FIELDS do
   if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
   has_extras = has_extras or string.byte(ARGV[at + 4]) % EXTRAS > 0 or ARGV[at + 6] ~= ''
 end
--- A single plain entry reads these before it writes; the second of many, after the first has written.
 if messages then check_types({}, {arrived, arrived_old}) end
+-- A single plain entry reads these before it writes; the second of many, after the first has written.
 if supersede or count > 1 or leftovers then check_types({leased, dead}, {}) end
 if has_extras then
   check_types({leased, dead, refused, parked, tags, outbox}, {holders, tombstones, outbox_messages, fences})
