@@ -5,6 +5,7 @@ from celery.exceptions import Ignore
 
 from celery_delayq import Defer
 from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
+from celery_delayq.store.copies import KEEP
 from tests.support.ports import free_port
 
 LATER = 3600
@@ -116,3 +117,17 @@ def test_the_attributes_of_the_task_count_anew(app):
     with pytest.raises(Ignore):
         run(later)
     assert app.delayq.get("a").tags == ("own",)
+
+
+@pytest.mark.parametrize(
+    ("lease", "invisible", "seconds"), [(30, {}, 3600), (30, 7200, 7200), (3600, 10, 3600)]
+)
+def test_a_mark_outlives_what_may_bring_its_message_again(
+    delayq_app, url, lease, invisible, seconds
+):
+    options = {"visibility_timeout": invisible} if invisible else {}
+    app = delayq_app(url, delayq_lease=lease, broker_transport_options=options)
+
+    made = app.delayq.services.copies.delivery(("a", "b"), again=True)
+
+    assert made.keep_ms == (KEEP + seconds) * 1000
