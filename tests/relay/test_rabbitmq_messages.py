@@ -45,6 +45,8 @@ def both(house, args=(), kwargs=None, queue=None, **options):
     house.relay_once()
     [held] = house.take(queue)
     assert comparable(held) == comparable(plain)
+    assert plain.properties["message_id"]
+    assert held.headers["delayq_hand_over"]
     assert house.counts() == (0, 0, 0)
     return held
 
