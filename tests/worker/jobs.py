@@ -108,7 +108,7 @@ def define(app):
 
     @task("hold", acks_late=True)
     def hold(self, seconds):
-        record(app.delayq, self.request)
+        record(app.delayq, self.request, after=False)
         evidence().blpop(GATE.format(self.request.id), seconds)
         record(app.delayq, self.request, after=True)
 
