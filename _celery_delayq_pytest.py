@@ -6,6 +6,8 @@ anything inside of that imports Celery, which a run without these fixtures has n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -27,7 +29,8 @@ def delayq_app(request: pytest.FixtureRequest) -> Any:
     """The Celery app that ``delayq`` is for; override it, or name one in ``delayq_app``."""
     from celery_delayq.contrib.testing.apps import app_of_test
 
-    return app_of_test(request.config.getini("delayq_app"))
+    with _sentences():
+        return app_of_test(request.config.getini("delayq_app"))
 
 
 @pytest.fixture
@@ -43,5 +46,18 @@ def delayq(request: pytest.FixtureRequest, delayq_app: Any, delayq_options: dict
 
     config = request.config
     redis = config.getoption("--delayq-redis") or config.getini("delayq_redis") or None
-    with isolated(delayq_app, **{"redis": redis, **delayq_options}) as made:
+    with ExitStack() as stack:
+        with _sentences():
+            made = stack.enter_context(isolated(delayq_app, **{"redis": redis, **delayq_options}))
         yield made
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """What cannot be had is said in a sentence, without a traceback."""
+    from celery_delayq import DelayQError
+
+    try:
+        yield
+    except DelayQError as error:
+        pytest.fail(str(error), pytrace=False)

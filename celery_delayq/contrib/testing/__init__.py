@@ -13,15 +13,11 @@
 The plugin's fixtures are in ``_celery_delayq_pytest``, which imports none of this until it is used.
 """
 
-from .errors import CannotIsolate, ClockGoesBack, EndlessTasks
 from .isolation import isolated
 from .running import RanTask
 from .tested import IsolatedDelayQ
 
 __all__ = [
-    "CannotIsolate",
-    "ClockGoesBack",
-    "EndlessTasks",
     "IsolatedDelayQ",
     "RanTask",
     "isolated",

@@ -7,8 +7,8 @@ from typing import Any
 from celery import current_app
 from celery.app.utils import find_app
 
+from ...errors import CannotIsolate
 from ...integration.registry import find
-from .errors import CannotIsolate
 
 _HOW = (
     "say which app the tests are for: in pytest's configuration, delayq_app = shop:app; or "

@@ -22,10 +22,10 @@ from functools import lru_cache
 from celery import Celery
 
 from ... import clock
+from ...errors import InvalidOption
 from ...store.connection import packed
 from ...store.scripts import Script, Scripts, load
 from .aside import put
-from .errors import ClockGoesBack
 
 KEY = "clock"
 
@@ -49,6 +49,7 @@ end
 return redis.call('PUBLISH', KEYS[3], '')
 """
 
+_FORWARD = "time that passes, 0 or more; another test begins at the present again"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -99,11 +100,11 @@ class Clock:
             by: For how long; whole microseconds.
 
         Raises:
-            ClockGoesBack: *by* is below 0.
+            InvalidOption: *by* is below 0.
             StoreError: Redis cannot be reached.
         """
         if by < timedelta(0):
-            raise ClockGoesBack(by)
+            raise InvalidOption("advance", f"{by.total_seconds():g} s", _FORWARD)
         us = by // _MICROSECOND
         for shard in scripts:
             keys = clock_key(shard), shard.keys["scanners"], shard.keys["wake"]

@@ -8,11 +8,11 @@ from typing import Any
 
 from celery import Celery
 
+from ...errors import CannotIsolate
 from ...integration.registry import services_of
 from . import stores
 from .application import MEMORY, broker_settings, configured, empty_memory, unconnected, untraced
 from .clock import Clock, MovedScripts
-from .errors import CannotIsolate
 from .results import URL as IN_MEMORY
 from .tested import IsolatedDelayQ
 

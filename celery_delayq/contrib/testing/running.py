@@ -21,8 +21,8 @@ from celery.utils.imports import symbol_by_name
 from celery.worker.request import Request
 from celery.worker.strategy import proto1_to_proto2
 
+from ...errors import EndlessTasks
 from ...message.headers import DUE_HEADER
-from .errors import EndlessTasks
 
 
 class RanTask(EagerResult):

@@ -14,11 +14,11 @@ from importlib import import_module
 from threading import Thread
 from typing import Any
 
+from ...errors import CannotIsolate
 from ...store.connection import packed
 from ...store.keys import KEYS
 from ...store.scripts import Scripts
 from .clock import clock_key
-from .errors import CannotIsolate
 
 #: Names a real Redis, where neither a caller nor pytest's options do.
 VARIABLE = "DELAYQ_TEST_REDIS"

@@ -11,11 +11,11 @@ from celery import Celery
 from celery.app.task import Task
 
 from ...clock import TimeInput, from_ms
+from ...errors import CannotIsolate
 from ...integration.delayq import DelayQ
 from ...operations.task import ScheduledTask
 from ...store import State
 from .clock import Clock, span_of
-from .errors import CannotIsolate
 from .running import RanTask, Runner
 from .worker import running_worker
 
@@ -53,7 +53,7 @@ class IsolatedDelayQ(DelayQ):
             **units: Or the same as a timedelta has it: ``minutes=30``.
 
         Raises:
-            ClockGoesBack: it is less than nothing.
+            InvalidOption: it is less than nothing.
             StoreError: Redis cannot be reached.
         """
         self._clock.advance(self.services.scripts, span_of(by, units))

@@ -10,9 +10,10 @@ from typing import Any
 
 from celery import Celery, _state, signals
 
+from ... import clock
 from .aside import kept, put
 
-_DRAINED = 0.05  # seconds after which it looks whether it is to stop; Celery's own are two
+_POLLED = 0.01  # seconds between two looks at the queues, and at whether it is to stop
 
 
 @contextmanager
@@ -73,11 +74,18 @@ def _restore_revoked(revoked: Any, before: set[str]) -> None:
 
 
 def _hurry(worker: Any) -> None:
-    """Let it see soon that it is to stop."""
+    """Let it see soon what is sent, and that it is to stop; also where time stands still.
+
+    Celery lets it wait for two seconds by the monotonic clock, which freezegun stops.
+    """
     connection = worker.consumer.connection
     drain = connection.drain_events
 
     def drained(timeout: float | None = None, **given: Any) -> Any:
-        return drain(timeout=_DRAINED if timeout is None else min(timeout, _DRAINED), **given)
+        try:
+            return drain(timeout=0, **given)
+        except TimeoutError:
+            clock.sleep(_POLLED if timeout is None else min(timeout, _POLLED))
+            raise
 
     connection.drain_events = drained
