@@ -57,7 +57,10 @@ def _sentences() -> Iterator[None]:
     """What cannot be had is said in a sentence, without a traceback."""
     from celery_delayq import DelayQError
 
+    sentence = ""
     try:
         yield
     except DelayQError as error:
-        pytest.fail(str(error), pytrace=False)
+        sentence = str(error)
+    if sentence:
+        pytest.fail(sentence, pytrace=False)

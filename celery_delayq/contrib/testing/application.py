@@ -65,8 +65,10 @@ def configured(app: Celery, settings: dict[str, Any]) -> Iterator[None]:
 @contextmanager
 def unconnected(app: Celery) -> Iterator[None]:
     """Set aside what an app has open: its pools and backends; close what it opens meanwhile."""
-    producers = vars(app.amqp).get("_producer_pool")
     with ExitStack() as stack:
+        if "amqp" not in vars(app):
+            stack.callback(vars(app).pop, "amqp", None)
+        producers = vars(app.amqp).get("_producer_pool")
         own = {"_pool": None, "_local": threading.local(), "_backend_cache": None}
         for name, value in own.items():
             stack.enter_context(put(vars(app), name, value))
@@ -118,11 +120,11 @@ def empty_memory() -> Iterator[None]:
 @contextmanager
 def untraced(app: Celery) -> Iterator[None]:
     """Let tasks be traced anew, as what traces one keeps its backend."""
-    had = {task: task.__trace__ for task in app.tasks.values()}
+    had = {task: task.__trace__ for task in app._tasks.values()}
     for task in had:
         task.__trace__ = None
     try:
         yield
     finally:
-        for task in app.tasks.values():
+        for task in app._tasks.values():
             task.__trace__ = had.get(task)

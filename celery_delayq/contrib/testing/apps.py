@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery import current_app
+from celery.app import app_or_default
 from celery.app.utils import find_app
 
 from ...errors import CannotIsolate
@@ -22,7 +22,7 @@ def app_of_test(name: str) -> Any:
     Raises:
         CannotIsolate: it has no ``DelayQ``.
     """
-    app = find_app(name) if name else current_app._get_current_object()
+    app = find_app(name) if name else app_or_default()
     if find(app) is not None:
         return app
     if name:

@@ -23,7 +23,8 @@ from celery import Celery
 
 from ... import clock
 from ...errors import InvalidOption
-from ...store.connection import packed
+from ...store.connection import Connection, packed
+from ...store.keys import Keys
 from ...store.scripts import Script, Scripts, load
 from .aside import put
 
@@ -54,7 +55,17 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class MovedScripts(Scripts):
-    """The scripts, with a clock that a key of the store is ahead by."""
+    """The scripts, with a clock that a key of the store is ahead by.
+
+    Args:
+        connection: To their Redis.
+        keys: The shard's.
+        sent: The texts that this Redis has; each of many short hand-overs need not send them.
+    """
+
+    def __init__(self, connection: Connection, keys: Keys, sent: set[str]) -> None:
+        super().__init__(connection, keys)
+        self._sent = sent
 
     def script(self, name: str) -> Script:
         return _moved()[name]

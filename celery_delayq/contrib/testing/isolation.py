@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from celery import Celery
 
 from ...errors import CannotIsolate
+from ...integration import contract
 from ...integration.registry import services_of
 from . import stores
 from .application import MEMORY, broker_settings, configured, empty_memory, unconnected, untraced
 from .clock import Clock, MovedScripts
+from .libraries import LEANS_ON
 from .results import URL as IN_MEMORY
 from .tested import IsolatedDelayQ
 
 RESULTS = "cache+memory://"
 
 _isolated: set[int] = set()
+_sent: dict[str, set[str]] = {}  # by URL, which scripts a Redis has been sent
 
 
 @contextmanager
@@ -45,9 +49,11 @@ def isolated(
 
     Raises:
         NoDelayQ: the app has none.
+        LibraryChanged: Celery or kombu lack something that this leans on.
         CannotIsolate: it is isolated already; or no *redis* is named, and fakeredis is missing.
         StoreError: Redis cannot be reached.
     """
+    contract.check(LEANS_ON)
     services = services_of(app)
     if id(app) in _isolated:
         raise CannotIsolate(f"the app {app.main!r} is isolated already; one test at a time")
@@ -66,7 +72,8 @@ def isolated(
         stack.callback(services.start_anew)
         for aside in (configured(app, settings), unconnected(app), empty_memory(), untraced(app)):
             stack.enter_context(aside)
-        services.start_anew(MovedScripts)
+        sent = _sent.setdefault(settings["delayq_url"], set())
+        services.start_anew(partial(MovedScripts, sent=sent))
         stack.callback(services.close)
         stack.callback(lambda: stores.delete_all(services.scripts))
         clock = Clock(app)
