@@ -67,7 +67,6 @@ def new_project(redis_server, tmp_path_factory):
     """Make a project, of the recipe's files; with more lines in its settings."""
 
     def new(settings=""):
-        redis_server.empty()
         folder = tmp_path_factory.mktemp("django")
         for block in EXAMPLE.written_in("python", "Django"):
             name = block.text.split()[1].rstrip(",")
@@ -76,12 +75,14 @@ def new_project(redis_server, tmp_path_factory):
         (folder / "shop" / "__init__.py").write_text("from .celery import app\n")
         (folder / "orders" / "__init__.py").touch()
         with (folder / "shop" / "settings.py").open("a") as file:
-            file.write(settings)
+            # A worker's working directory is another one.
+            file.write(f'DATABASES["default"]["NAME"] = "{folder}/db.sqlite3"\n{settings}')
         env = {
             "CELERY_BROKER_URL": redis_server.url(),
             "DJANGO_SETTINGS_MODULE": "shop.settings",
             "PYTHONPATH": f"{folder}:{ROOT}",
         }
+        redis_server.empty()
         project = Project(folder, env)
         migrated = project.started(
             "from django.core.management import call_command\n"
