@@ -23,7 +23,8 @@ from .ids import Target, checked_id, checked_name, target_of, target_of_key, tar
 from .keys import Keys
 from .lists import Lists, Waiting
 from .outcome import Outcome
-from .overview import Counts, Pause, lane_in_words, sum_of, union_of
+from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
+from .queues import Tally
 from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
@@ -71,11 +72,13 @@ __all__ = [
     "PooledConnection",
     "Receipt",
     "Refusal",
+    "Scanner",
     "ScratchKeys",
     "Scripts",
     "Seen",
     "ShardedEntries",
     "State",
+    "Tally",
     "Target",
     "Waiting",
     "Wakeup",
