@@ -140,7 +140,7 @@ def test_a_scrape_while_redis_is_dead_says_so_in_time(
 
     assert "waiting_tasks" not in gone.names
     assert "scheduled_total" in gone.names
-    assert took < 1.0 + 5
+    assert took < 1.0 + 10
     until(port, lambda it: it["store_up"] == 1, "the store is back")
     worker.stop()
 
@@ -159,15 +159,12 @@ def test_a_port_that_is_taken_is_said_and_ends_no_worker(make_project, start_wor
     assert second.stop() == 0
 
 
-@pytest.mark.parametrize(("host", "why"), [("no.such.host.invalid", ""), ("203.0.113.1", "assign")])
-def test_an_address_that_is_none_is_said_and_ends_no_worker(
-    make_project, start_worker, port, host, why
-):
-    project = make_project(delayq_metrics_port=port, delayq_metrics_host=host)
+def test_an_address_of_another_machine_is_said_and_ends_no_worker(make_project, start_worker, port):
+    project = make_project(delayq_metrics_port=port, delayq_metrics_host="203.0.113.1")
 
     worker = start_worker(TASKS, "-P", "solo", env=project.env)
 
-    worker.wait_log(rf"metrics are not served on {host}, port {port}: .*{why}")
+    worker.wait_log(rf"metrics are not served on 203\.0\.113\.1, port {port}: .*assign")
     assert worker.stop() == 0
 
 
