@@ -19,7 +19,15 @@ from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
-from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
+from .ids import (
+    Target,
+    checked_id,
+    checked_name,
+    plain_text,
+    target_of,
+    target_of_key,
+    target_of_member,
+)
 from .keys import Keys
 from .lists import Lists, Waiting
 from .outcome import Outcome
@@ -89,6 +97,7 @@ __all__ = [
     "lane_for",
     "lane_in_words",
     "new_name",
+    "plain_text",
     "refusal_of",
     "sum_of",
     "target_of",
