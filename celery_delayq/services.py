@@ -123,8 +123,9 @@ class Services:
 
         With *owes*, it notes that ``REVOKED`` is to be stored for what is too late.
         """
-        connection, name = self.connect(), new_name()
-        return [self.engine(Scripts(connection, keys), name, owes=owes) for keys in self._keys()]
+        connection, name, hooks = self.connect(), new_name(), self.hooks
+        each = [Scripts(connection, keys, hooks) for keys in self._keys()]
+        return [self.engine(scripts, name, owes=owes) for scripts in each]
 
     def _keys(self) -> list[Keys]:
         # First where processes meet that differ in the number of shards: one that is refused there
@@ -182,7 +183,7 @@ class Services:
         """What was made of the settings; anew where one of them has been changed since."""
         made = self._made
         if made is None or made.is_outdated():
-            fresh = _Configured(self.app, lambda: self.broker)
+            fresh = _Configured(self.app, lambda: self.broker, self.hooks)
             if made is not None:
                 fresh.take_over(made)
             self._made = made = fresh
@@ -192,13 +193,14 @@ class Services:
 class _Configured:
     """What is made of the settings, and stays as long as they do."""
 
-    def __init__(self, app: Celery, broker: Callable[[], Broker]) -> None:
+    def __init__(self, app: Celery, broker: Callable[[], Broker], hooks: Hooks) -> None:
         # What is read first makes a configuration that was pending a real one, another object.
         app.conf.get(SETTINGS[0].key)
         self._conf = app.conf
         self.settings = Settings.load(self._conf)
         self._app = app
         self._broker = broker
+        self._hooks = hooks
         self._changes = self._changed()
 
     def is_outdated(self) -> bool:
@@ -238,7 +240,8 @@ class _Configured:
     def scripts(self) -> list[Scripts]:
         connection = PooledConnection(self.endpoint, self.settings.timeout)
         prefix, shards = self.settings.prefix, self.settings.shards
-        return [Scripts(connection, Keys(prefix, shard, shards)) for shard in range(shards)]
+        each = [Keys(prefix, shard, shards) for shard in range(shards)]
+        return [Scripts(connection, keys, self._hooks) for keys in each]
 
     @cached_property
     def membership(self) -> Membership:
