@@ -31,7 +31,8 @@ from .ids import (
 from .keys import Keys
 from .lists import Lists, Waiting
 from .outcome import Outcome
-from .overview import Counts, Pause, lane_in_words, sum_of, union_of
+from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
+from .queues import Tally
 from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
@@ -79,11 +80,13 @@ __all__ = [
     "PooledConnection",
     "Receipt",
     "Refusal",
+    "Scanner",
     "ScratchKeys",
     "Scripts",
     "Seen",
     "ShardedEntries",
     "State",
+    "Tally",
     "Target",
     "Waiting",
     "Wakeup",
