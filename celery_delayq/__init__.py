@@ -3,8 +3,8 @@
 Stable are the names in ``__all__`` with their documented attributes, the classes of
 ``celery_delayq.errors`` and ``celery_delayq.signals``,
 ``celery_delayq.contrib.django:DelayQDjangoTask``, ``delay_until`` and ``delay_for`` on tasks and
-signatures, the options and settings ``delayq_…``, and ``celery_delayq:ScannerStep``. Every other
-name can change with any release.
+signatures, the same two with ``_on_commit`` on tasks of a Django project, the options and settings
+``delayq_…``, and ``celery_delayq:ScannerStep``. Every other name can change with any release.
 """
 
 from .errors import AlreadyScheduled, DelayQError, InvalidDueTime
