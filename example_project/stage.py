@@ -1,8 +1,8 @@
 """The stage: a clock, what the worker did, and the stories that are played at the same time.
 
-each story --yields until when--> step() --its time has come--> it goes on
-                                    |
-the worker's notes (witness.py) ----+--> events, one line each, for the screen
+each story --yields what it waits for--> step() --it has come--> the story goes on
+                                           |
+the worker's notes (witness.py) -----------+--> events, a line each, for the screen
 """
 
 import time
@@ -14,6 +14,7 @@ from story import LATEST, span
 
 AFTERWARDS = 0.7  # seconds to stay on, in case something runs that should not
 PATIENCE = 20.0  # seconds for what a story waits for
+MOST_TOLD = 4  # sentences on what was wrong in a story
 
 
 class Stage:
@@ -22,6 +23,7 @@ class Stage:
     def __init__(self):
         # Nobody waits for a result here. One that has subscribed cannot be dropped without a Redis.
         app.backend.on_task_call = lambda *_: None
+        delayq.counts()  # the first call connects, which takes its time
         self.events = []  # (seconds since the start, scene, text)
         self.runs = []
         self.lag = 0.0  # seconds that a story went on late, at most
@@ -35,7 +37,8 @@ class Stage:
         """Seconds since the start."""
         return time.monotonic() - self._clock
 
-    def since_start(self, timestamp):
+    def second(self, timestamp):
+        """What that is in seconds since the start."""
         return timestamp - self._start
 
     def runs_of(self, task_id):
@@ -45,34 +48,34 @@ class Stage:
         self.events.append((self.now, scene, text))
 
     def step(self):
-        """See what ran, and let each story go on whose time has come."""
-        self._look()
-        for story in list(self._playing):
-            self._play_on(story)
-
-    def _look(self):
+        """See what ran, and let each story go on that has what it waits for."""
         for run in witness.runs(len(self.runs)):
             self.runs.append(run)
             self.tell(run.task.split(".")[1], _said(run))
+        for story in list(self._playing):
+            self._play_on(story)
 
     def _play_on(self, story):
-        script, until, since = self._playing[story]
-        if callable(until):
-            if not until():
-                if self.now < since + PATIENCE:
-                    return
-                story.wrong.append(f"what it waited for did not happen in {PATIENCE:g} s")
-        elif self.now < until:
+        script, awaited, since = self._playing[story]
+        if not self._has_come(story, awaited, since):
             return
-        else:
-            self.lag = max(self.lag, self.now - until)
         try:
             self._playing[story] = script, next(script), self.now
         except StopIteration:
             del self._playing[story]
         except Exception as error:  # whatever a broken package may raise
-            story.wrong.append(f"it could not go on: {error!r}")
+            story.stopped = f"it could not go on: {error!r}"
             del self._playing[story]
+
+    def _has_come(self, story, awaited, since):
+        waited = self.now - since
+        if not callable(awaited):
+            self.lag = max(self.lag, waited - awaited)
+            return waited >= awaited
+        if waited >= PATIENCE:
+            story.wrong.append(f"what it waited for did not happen in {PATIENCE:g} s")
+            return True
+        return awaited()
 
     @property
     def over(self):
@@ -82,12 +85,14 @@ class Stage:
         expected = [one for story in self.stories for one in story.expected.items()]
         if all(self.runs_of(task_id) for task_id, _ in expected):
             return True
-        return self.now > max(self.since_start(one.due) for _, one in expected) + LATEST
+        return self.now > max(self.second(one.due[0]) for _, one in expected if one.due) + LATEST
 
     def problems(self):
         for story in self.stories:
-            for sentence in story.problems():
-                yield f"{story.name}: {sentence}"
+            found = list(story.problems())
+            yield from (f"{story.name}: {sentence}" for sentence in found[:MOST_TOLD])
+            if len(found) > MOST_TOLD:
+                yield f"{story.name}: and {len(found) - MOST_TOLD} more"
         for task in delayq.tasks():
             yield f"{task.task} waits, and nothing should any more"
         for finding in delayq.check():
@@ -97,5 +102,4 @@ class Stage:
 def _said(run):
     if run.state == "IGNORED":
         return "ran, and put itself off"
-    late = f", {span(run.began - run.due)} late" if run.due else ""
-    return f"ran{late}: {run.answer}"
+    return f"ran, {span(run.began - run.due)} late: {run.answer}"

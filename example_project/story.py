@@ -13,15 +13,14 @@ MILLISECOND = timedelta(milliseconds=1)
 class Expected:
     """A task that must end well once, and with this answer.
 
-    It is due at *due*, Unix time; or, where that is not *exact*, it may not begin before.
+    *due* has the earliest and the latest time, Unix time, for which it may run; or it is None.
     """
 
     who: str
-    due: float
+    due: tuple[float, float] | None
     answer: str
-    exact: bool = True
 
-    def problems(self, runs):
+    def problems(self, runs, second):
         ended = [run for run in runs if run.state != "IGNORED"]
         if len(ended) != 1:
             yield f"{self.who} ran {len(ended)} times, not once"
@@ -29,19 +28,18 @@ class Expected:
         [run] = ended
         if (run.state, run.answer) != ("SUCCESS", self.answer):
             yield f"{self.who} ended with {run.state}, {run.answer!r}; not with {self.answer!r}"
-        if self.exact and run.due != self.due:
-            yield f"{self.who} ran for a time that is {span(run.due - self.due)} after its own"
-        if run.began < self.due:
-            yield f"{self.who} ran {span(self.due - run.began)} early"
-        if run.began > max(self.due, run.due or 0) + LATEST:
-            yield f"{self.who} ran {span(run.began - self.due)} late; {span(LATEST)} is the bound"
+        if self.due and not self.due[0] <= run.due <= self.due[1]:
+            when, promised = second(run.due), second(self.due[0])
+            yield f"{self.who} ran for {when:.3f} s, and was promised for {promised:.3f} s"
+        if run.began > run.due + LATEST:
+            yield f"{self.who} ran {span(run.began - run.due)} late; {span(LATEST)} is the bound"
 
 
 class Story:
     """One scene's: what is done, what was told, and what was not as it should be.
 
-    `name` is that of its module in scenes/; `play` is a generator that yields until when it waits:
-    a number of seconds since the start, or a function that is to become true.
+    `name` is that of its module in scenes/; `play` is a generator that yields what it waits for:
+    so many seconds, or a function that is to become true.
     """
 
     name = title = scale = ""
@@ -50,6 +48,7 @@ class Story:
         self.stage = stage
         self.expected = {}  # by task id; what else runs should not have
         self.wrong = []
+        self.stopped = ""  # why it could not go on
 
     def play(self):
         raise NotImplementedError
@@ -86,8 +85,11 @@ class Story:
         if not true:
             self.wrong.append(otherwise)
 
-    def will_run(self, who, task_id, due, answer, *, exact=True):
-        self.expected[task_id] = Expected(who, due.timestamp(), answer, exact)
+    def will_run(self, who, task_id, due, answer):
+        """It must run once, for this due time; or between two; or, with None, whenever."""
+        times = due if isinstance(due, tuple) else (due, due)
+        stamps = None if due is None else tuple(one.timestamp() for one in times)
+        self.expected[task_id] = Expected(who, stamps, answer)
 
     def has_run(self, task_id):
         return lambda: any(run.state != "IGNORED" for run in self.stage.runs_of(task_id))
@@ -97,16 +99,24 @@ class Story:
             return answer.name
         if isinstance(answer, ScheduledResult):
             kept = "kept, " if answer.existed else ""
-            return f"{kept}due {self.stage.since_start(answer.due.timestamp()):.2f}"
+            return f"{kept}due at {self.second(answer.due)}"
         return str(answer)
+
+    def second(self, time):
+        """What that is in seconds since the start, as text."""
+        return f"{self.stage.second(time.timestamp()):.2f} s"
 
     # What the show asks.
 
     def problems(self):
         yield from self.wrong
+        if self.stopped:
+            yield self.stopped
+            return
         runs = [run for run in self.stage.runs if run.task.startswith(f"scenes.{self.name}.")]
         for task_id, expected in self.expected.items():
-            yield from expected.problems([run for run in runs if run.id == task_id])
+            mine = [run for run in runs if run.id == task_id]
+            yield from expected.problems(mine, self.stage.second)
         for run in runs:
             if run.id not in self.expected:
                 yield f"{run.answer!r} ran, and should not have"
@@ -115,8 +125,9 @@ class Story:
 
     def late(self, who):
         """How late somebody's task began, as text."""
-        [(task_id, expected)] = [one for one in self.expected.items() if one[1].who == who]
-        return span(self.stage.runs_of(task_id)[-1].began - expected.due)
+        [task_id] = [task_id for task_id, one in self.expected.items() if one.who == who]
+        run = self.stage.runs_of(task_id)[-1]
+        return span(run.began - run.due)
 
 
 def span(seconds):

@@ -22,6 +22,7 @@ class Run:
     task: str
     id: str
     began: float
+    ended: float
     due: float | None
     retries: int
     state: str  # Celery's: SUCCESS; IGNORED where it put itself off
@@ -50,6 +51,7 @@ def ends(task, task_id, retval, state, **_):
         task.name,
         task_id,
         request.witnessed.timestamp(),
+        redis_now().timestamp(),
         due and due.timestamp(),
         request.retries,
         state,

@@ -6,7 +6,7 @@ from scenes.topup import page_opened, paid
 from story import Story
 
 LINES = 10
-VISITORS = 6  # each of them adds two lines
+CROWDS, VISITORS = 3, 6  # each of them adds two lines
 
 
 class Latest(Story):
@@ -15,16 +15,16 @@ class Latest(Story):
     looks = longest = 0
 
     def play(self):
-        for second in (1, 5, 9):
-            yield second
-            for number in range(1, VISITORS + 1):
-                user = f"guest-{second}-{number}"
+        for crowd in range(CROWDS):
+            yield 1 if crowd == 0 else 4
+            for number in range(VISITORS):
+                user = f"guest-{crowd * VISITORS + number + 1}"
                 page_opened(user)
                 self.looks_at(page(), f"scheduled topup:{user}")
                 paid(user)
                 self.looks_at(page(), f"cancelled topup:{user}")
             self.tell(f"{VISITORS} guests came and paid; the page has {len(page())} lines")
-        yield 13
+        yield 4
         self.must(self.longest == LINES, f"the page never had {LINES} lines, but {self.longest}")
         times = [event.when for event in delayq.history()]
         self.must(times == sorted(times, reverse=True), "the page's newest line was not the first")

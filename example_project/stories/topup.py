@@ -19,7 +19,7 @@ class TopUp(Story):
             again.existed and (again.id, again.due) == (anna.id, anna.due),
             "anna opened the page twice, and the first reminder did not stay as it was",
         )
-        yield 3
+        yield 1.5
         self.does("ben pays", lambda: paid("ben"), answers=Outcome.DONE)
         self.does("ben pays twice", lambda: paid("ben"), answers=Outcome.NOT_FOUND)
         self.must(ben.state == "REVOKED", f"ben's reminder is {ben.state}, not REVOKED")
