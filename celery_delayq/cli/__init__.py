@@ -1,6 +1,7 @@
 """``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
 
-    reading   status, list, show ----+
+    status    status ----------------+
+    reading   list, show, history ---+
     checking  check -----------------+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
@@ -33,6 +34,7 @@ from . import (
     reading,
     releasing,
     running,
+    status,
 )
 
 
@@ -45,7 +47,8 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 # Whatever command one of these files defines.
 for _module in (
-    *(listing, reading, checking, changing, editing, pausing, releasing, adopting, running, bench),
+    *(status, listing, reading, checking),
+    *(changing, editing, pausing, releasing, adopting, running, bench),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
