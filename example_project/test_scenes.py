@@ -1,4 +1,4 @@
-"""The scenes with their real times, tested as one tests tasks of one's own: no server, no waiting."""
+"""The scenes, with their real times, tested as one tests tasks of one's own: with no server."""
 
 from datetime import timedelta
 from threading import Lock
