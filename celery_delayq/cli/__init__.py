@@ -1,6 +1,8 @@
 """``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
 
-    reading   status, list, show ----+
+    status    status ----------------+
+    health    health ----------------+
+    reading   list, show, history ---+
     checking  check -----------------+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
@@ -28,11 +30,13 @@ from . import (
     changing,
     checking,
     editing,
+    health,
     listing,
     pausing,
     reading,
     releasing,
     running,
+    status,
 )
 
 
@@ -45,7 +49,8 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 # Whatever command one of these files defines.
 for _module in (
-    *(listing, reading, checking, changing, editing, pausing, releasing, adopting, running, bench),
+    *(status, health, listing, reading, checking),
+    *(changing, editing, pausing, releasing, adopting, running, bench),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
