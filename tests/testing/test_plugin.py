@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from types import ModuleType
 
 import pytest
@@ -128,7 +127,7 @@ def test_where_there_is_no_such_app_one_sentence_says_so(user):
     ("name", "sentence"),
     [
         ("plain:app", "the app plain:app has no DelayQ; make one with DelayQ(app)"),
-        ("plain:none", "delayq_app is 'plain:none', and there is none: module 'plain' has no"),
+        ("plain:none", "delayq_app is 'plain:none', and there is none: No module named"),
         ("nowhere", "delayq_app is 'nowhere', and there is none: No module named 'nowhere'"),
     ],
 )
@@ -271,9 +270,11 @@ UNUSED = """
     import sys
 
     def test_nothing_of_it_is_imported():
+        assert "celery_delayq.contrib.pytest" in sys.modules
         loaded = {name.partition(".")[0] for name in sys.modules}
-        assert "_celery_delayq_pytest" in loaded
-        assert not loaded & {"celery", "celery_delayq", "fakeredis", "kombu", "lupa", "redis"}
+        assert not loaded & {"celery", "fakeredis", "kombu", "lupa", "redis"}
+        own = {name for name in sys.modules if name.startswith("celery_delayq")}
+        assert own == {"celery_delayq", "celery_delayq.contrib", "celery_delayq.contrib.pytest"}
 """
 
 
@@ -284,11 +285,12 @@ def test_a_run_without_it_imports_the_plugin_and_nothing_else(user):
 
 def test_the_plugin_costs_a_run_next_to_nothing():
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "import pytest, _celery_delayq_pytest"],
+        [sys.executable, "-X", "importtime", "-c", "import pytest, celery_delayq.contrib.pytest"],
         capture_output=True,
         text=True,
         check=True,
     )
-    [line] = [line for line in done.stderr.splitlines() if line.endswith("_celery_delayq_pytest")]
-    microseconds = int(line.partition("|")[2].partition("|")[0])
-    assert microseconds < 50_000, textwrap.shorten(done.stderr, 500)
+    lines = [line for line in done.stderr.splitlines() if "| celery_delayq" in line]
+    microseconds = sum(int(line.split("|")[1]) for line in lines)
+    assert lines
+    assert microseconds < 100_000, lines
