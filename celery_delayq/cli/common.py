@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import click
 from celery.bin.base import CeleryOption
@@ -15,8 +13,6 @@ from ..integration import registry
 from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..store import Outcome
-
-_UNIX_TIME = re.compile(r"\d+(?:\.\d+)?")
 
 REFUSED = {
     Outcome.HANDED_OVER: "task {} has been handed over to its queue already",
@@ -50,14 +46,15 @@ def delayq_of(ctx: click.Context) -> DelayQ:
         return delayq
 
 
-def time_of(text: str | None) -> Any:
-    """What was given as a time: Unix time as a number, all else as it stands."""
-    return float(text) if text and _UNIX_TIME.fullmatch(text) else text
-
-
 def short(time: datetime) -> str:
     """A time in UTC, as tables have it."""
     return time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def examples(*lines: str) -> str:
+    """What the help of a command ends in: lines behind ``celery -A proj delayq``."""
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  celery -A proj delayq {line}" for line in lines)])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
