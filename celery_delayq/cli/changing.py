@@ -8,7 +8,7 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..operations.selection import Selection
-from .common import Said, examples
+from .common import Argument, Said, examples
 from .selecting import Meant, meaning
 from .when import Given, When
 
@@ -18,7 +18,7 @@ _NOT_DEAD = "task {} is not dead; nothing was changed"
 @click.command(
     cls=CeleryCommand,
     epilog=examples(
-        "cancel order-42 --key topup:7", "cancel --tag user:7 --dry-run", "cancel - --yes < ids.txt"
+        "cancel order-42 order-43", "cancel --tag user:7 --dry-run", "cancel - --yes < ids.txt"
     ),
 )
 @meaning
@@ -45,7 +45,7 @@ def cancel(meant: Meant, revoke: bool, **_: Any) -> None:
     ),
 )
 @meaning
-@click.argument("when", type=When(due=True))
+@click.argument("when", type=When(due=True), cls=Argument, help="The time; see above.")
 @click.option(
     "--only", type=click.Choice(["earlier", "later"]), cls=CeleryOption, help_group="Moves",
     help="Move none the other way.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import click
 from celery.bin.base import CeleryOption
@@ -23,8 +24,9 @@ REFUSED = {
 }
 
 json_option = click.option(
-    "--json", "as_json", is_flag=True, cls=CeleryOption, help_group="Output", help="Print JSON."
-)
+    "--json", "as_json", is_flag=True, cls=CeleryOption, help_group="Output",
+    help="Print JSON: an object on each line, with times in UTC.",
+)  # fmt: skip
 
 
 class Said:
@@ -49,6 +51,19 @@ def delayq_of(ctx: click.Context) -> DelayQ:
 def short(time: datetime) -> str:
     """A time in UTC, as tables have it."""
     return time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+class Argument(click.Argument):
+    """An argument that the help explains, which click itself does since 8.5 only."""
+
+    help_group = "Arguments"
+
+    def __init__(self, names: Sequence[str], *, help: str, **given: Any) -> None:
+        super().__init__(names, **given)
+        self._text = help
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 - click's own
+        return self.metavar or str(self.name).upper(), self._text
 
 
 def examples(*lines: str) -> str:

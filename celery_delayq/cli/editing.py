@@ -14,7 +14,7 @@ from ..clock import from_ms, to_ms
 from ..errors import InvalidOption
 from ..logs import plain
 from ..operations.editing import KEPT
-from .common import Said, delayq_of, examples
+from .common import Argument, Said, delayq_of, examples
 from .selecting import change_one
 from .when import Given, When
 from .zones import zoned
@@ -27,7 +27,7 @@ from .zones import zoned
         "edit --key topup:7 --expires by:+30m --priority 3",
     ),
 )
-@click.argument("id", required=False)
+@click.argument("id", required=False, cls=Argument, help="The task's id.")
 @click.option(
     "--key",
     cls=CeleryOption,

@@ -16,7 +16,7 @@ from ..clock import EPOCH
 from ..logs import plain
 from ..operations.task import ScheduledTask
 from ..store import Outcome, State
-from .common import REFUSED, Said, delayq_of, examples, json_option
+from .common import REFUSED, Argument, Said, delayq_of, examples, json_option
 from .facts import facts_of, json_of
 from .picking import named_in, picked, picks
 from .screen import Line, Screen
@@ -33,9 +33,9 @@ _READ = {"args", "kwargs", "reason", "error"}  # that nobody copies, so they may
     cls=CeleryCommand,
     epilog=examples(
         "list --overdue",
-        "list --before-due +1h --queue mail",
+        "list --before-due +1h --queue mail --local",
         "list --json | jq -r 'select(.args[0] == 42) | .id'",
-        "list --ids --tag user:7 | celery -A proj delayq cancel - --yes",
+        "list --ids --tag user:7 > ids.txt",
     ),
 )
 @picks("Filter")
@@ -198,7 +198,7 @@ def _row(task: ScheduledTask, zone: tzinfo) -> tuple[str, ...]:
 @click.command(
     cls=CeleryCommand, epilog=examples("show order-42", "show order-42 --json | jq .args")
 )
-@click.argument("id")
+@click.argument("id", cls=Argument, help="The task's id.")
 @zoned
 @json_option
 @click.pass_context

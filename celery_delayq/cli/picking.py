@@ -17,6 +17,7 @@ from .zones import zone_of
 _PICKS = ("tag", "task", "queue", "state")
 _TIMES = ("after_due", "before_due")
 _WHEN = When(ago=True)
+_FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m: so long ago."
 _STATES = [one.value.lower() for one in State]
 
 
@@ -36,7 +37,7 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         ),
         (("--dead", "state"), {"flag_value": "dead", "help": "The same as --state dead."}),
         (("--overdue",), {"is_flag": True, "help": "Due by now, waiting, and not paused."}),
-        (("--after-due",), {"type": _WHEN, "help": "Due at this time or later."}),
+        (("--after-due",), {"type": _WHEN, "help": f"Due at this time or later. {_FORMS}"}),
         (("--before-due",), {"type": _WHEN, "help": "Due before this time."}),
     )
 

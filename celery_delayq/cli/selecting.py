@@ -16,7 +16,7 @@ from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..operations.count import Count
 from ..store import Outcome
-from .common import REFUSED, Said, delayq_of
+from .common import REFUSED, Argument, Said, delayq_of
 from .picking import named_in, picked, picks
 from .progress import progress_of
 from .stdin import STDIN, ids_read
@@ -28,6 +28,10 @@ _KEY = click.option(
     "--key", "keys", multiple=True, cls=CeleryOption, help_group="Tasks",
     help="Whoever has this unique key; may be given more than once.",
 )  # fmt: skip
+_IDS = click.argument(
+    "ids", metavar="[ID | -]...", nargs=-1, cls=Argument,
+    help="Ids of tasks; - reads them from standard input, one on each line.",
+)  # fmt: skip
 _OPTIONS = (
     ("--all", "Everything."),
     ("--dry-run", "Only say how many it would be."),
@@ -38,7 +42,7 @@ _OPTIONS = (
 def meaning(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options by which it is told who is meant; it gets a :class:`Meant`."""
     told = meaning_many(command)
-    return click.argument("ids", metavar="[ID | -]...", nargs=-1)(_KEY(told))
+    return _IDS(_KEY(told))
 
 
 def meaning_many(command: Callable[..., None]) -> Callable[..., None]:

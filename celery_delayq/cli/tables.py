@@ -94,6 +94,7 @@ class _Cell:
     text: str
     width: int
     style: str
+    is_usual: bool = False
 
     @property
     def part(self) -> tuple[str, str]:
@@ -119,16 +120,21 @@ class _Shape:
         texts = [[columns[place].title for place in self._shown]]
         texts += [[row[place] for place in self._shown] for row in first]
         self._widths = [max(map(width_of, column)) for column in zip(*texts, strict=True)]
-        self._is_stacked = width is not None and self._spare_of(width) < 0
+        narrow = self._widths if width is None else self._cut_to(width)
+        self._is_stacked = width is not None and _length(narrow) > width
+        if not self._is_stacked:
+            self._widths = narrow
 
-    def _spare_of(self, width: int) -> int:
-        """Columns that are left when texts were cut as far as need be; below 0: it does not fit."""
+    def _cut_to(self, width: int) -> list[int]:
+        """How wide the columns are when their texts are cut, as far as need be and may be."""
+        widths = list(self._widths)
         for at, place in enumerate(self._shown):
-            spare = width - _length(self._widths)
-            if spare < 0:
-                least = min(self._columns[place].shortest, self._widths[at])
-                self._widths[at] = max(least, self._widths[at] + spare)
-        return width - _length(self._widths)
+            column, beyond = self._columns[place], max(0, _length(widths) - width)
+            shortest = min(column.shortest, widths[at])
+            # Of a time all digits go that can, or none.
+            left = widths[at] - beyond if column.mark else shortest
+            widths[at] = max(shortest, left) if beyond else widths[at]
+        return widths
 
     def head(self) -> Iterator[Line]:
         titles = [self._columns[place].title for place in self._shown]
@@ -159,7 +165,8 @@ class _Shape:
         column, most = self._columns[place], width
         if self._is_stacked or not width:
             most = (self._width or 0) - len(_GAP)
-        return _Cell(column.cut(text, most), width, column.style_of(text))
+        is_usual = text == column.usual
+        return _Cell(column.cut(text, most), width, column.style_of(text), is_usual)
 
     def _lines(self, cells: Sequence[_Cell]) -> Iterator[Line]:
         lengths = [width_of(one.text) for one in cells[-1:]]
@@ -168,7 +175,7 @@ class _Shape:
             yield _joined(cells)
             return
         yield [(cells[0].text, cells[0].style)]
-        for some in self._packed(cells[1:]):
+        for some in self._packed([one for one in cells[1:] if not one.is_usual]):
             yield [(_GAP, ""), *_joined(some)]
 
     def _packed(self, cells: Sequence[_Cell]) -> Iterator[Sequence[_Cell]]:
