@@ -20,7 +20,7 @@ from celery.utils import time
 from .errors import InvalidSetting
 from .hooks import Hooks
 from .message.broker import Broker, store_endpoint
-from .settings import SETTINGS, Settings
+from .settings import SETTINGS, Settings, written
 from .store import (
     Connection,
     Copies,
@@ -223,7 +223,7 @@ class _Configured:
 
     @cached_property
     def endpoint(self) -> Endpoint:
-        return store_endpoint(self.settings.url, self._broker())
+        return store_endpoint(self.settings.url, self._broker(), written(self._conf, "delayq_url"))
 
     @cached_property
     def store_is_broker(self) -> bool:

@@ -34,7 +34,7 @@ class Setting:
     def read(self, conf: Mapping[str, Any]) -> Any:
         value = conf.get(self.key, self.default)
         if not self.valid(value):
-            raise InvalidSetting(self.key, self.shown(value), self.expected)
+            raise InvalidSetting(written(conf, self.key), self.shown(value), self.expected)
         return value
 
 
@@ -248,4 +248,21 @@ def _refuse_unknown(conf: Mapping[str, Any]) -> None:
         key = name.removeprefix(namespace).lower() if is_inside else name
         if key.startswith("delayq_") and key not in known:
             (nearest,) = difflib.get_close_matches(key, known, n=1, cutoff=0)
-            raise UnknownSetting(key, nearest)
+            raise UnknownSetting(name, _in_namespace(conf, nearest) if is_inside else nearest)
+
+
+def written(conf: Mapping[str, Any], key: str) -> str:
+    """The name by which the value of *key* was given, or would be."""
+    name = _in_namespace(conf, key)
+    # In the order in which Celery looks; what is set on the app stands before a module's.
+    for mapping in getattr(conf, "maps", ()):
+        if name in mapping:
+            return name
+        if key in mapping:
+            return key
+    return name
+
+
+def _in_namespace(conf: Mapping[str, Any], key: str) -> str:
+    namespace = getattr(conf, "prefix", None) or ""
+    return namespace + (key.upper() if namespace.isupper() else key)

@@ -1,4 +1,4 @@
-"""The commands ``status`` and ``history``."""
+"""The command ``history``."""
 
 from __future__ import annotations
 
@@ -11,34 +11,12 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from ..operations.history import Event
-from ..operations.status import counts_facts, pause_facts
 from .common import Said, delayq_of, examples, json_option
-from .pausing import line_of
 from .screen import Screen
 from .tables import Column, due, table
 from .zones import name_of, stamp, zone_of, zoned
 
-_NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
-
-
-@click.command(cls=CeleryCommand)
-@json_option
-@click.pass_context
-def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Show how many tasks wait, and how many scanners are alive."""
-    with Said():
-        counts, pauses = delayq_of(ctx).counts(), delayq_of(ctx).pauses()
-    facts = counts_facts(counts)
-    if as_json:
-        ctx.obj.echo(json.dumps({**facts, "pauses": [pause_facts(one) for one in pauses]}))
-        return
-    for name, value in facts.items():
-        ctx.obj.echo(f"{name.replace('_', ' '):<10} {'-' if value is None else value}")
-    for pause in pauses:
-        ctx.obj.secho(plain(line_of(pause)), fg="yellow")
-    if not counts.scanners:
-        ctx.obj.secho(_NO_SCANNER, fg="yellow")
 
 
 @click.command(cls=CeleryCommand, epilog=examples("history -n 10", "history --json | jq .what"))

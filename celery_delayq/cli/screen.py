@@ -48,7 +48,7 @@ class Screen:
     def __init__(self, ctx: click.Context) -> None:
         self._obj = ctx.obj
         is_plain = ctx.obj.no_color or os.environ.get("NO_COLOR")
-        self._console = None if is_plain else console_of(ctx, sys.stdout)
+        self._console: Any = None if is_plain else console_of(ctx, sys.stdout)
         self._is_terminal = sys.stdout.isatty()
         self.width = _columns(sys.stdout) if self._is_terminal else None
 

@@ -20,7 +20,7 @@ from ..errors import LibraryChanged
 from ..handover import libraries as handover
 from ..libraries import Leaning, has, is_cached_property, mentions, takes, takes_at
 from ..message import libraries as message
-from ..scheduling.sender import EXPIRES_AT
+from ..scheduling.decision import EXPIRES_AT
 from ..store import libraries as store
 
 #: The versions that this package was tried with, oldest and newest.

@@ -15,6 +15,7 @@ from ..errors import InvalidOption
 from ..message.headers import DUE_HEADER
 from ..operations import checking, history, pausing, reading
 from ..operations.history import Event
+from ..operations.status import Status, status
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..services import Services
@@ -87,6 +88,16 @@ class Reads:
     def counts(self) -> Counts:
         """How many tasks are in which state, and how many scanners are alive."""
         return reading.counts(self.services)
+
+    def status(self) -> Status:
+        """How the store stands: counts, pauses, scanners by name, what waits queue by queue.
+
+        It reads in short steps, and looks at 10,000 waiting tasks at most.
+
+        Returns:
+            A :class:`~celery_delayq.operations.status.Status`, with ``facts()`` for JSON.
+        """
+        return status(self.services)
 
     def state(self, task_id: Named | None = None, *, key: str | None = None) -> State | None:
         """Where a scheduled task stands, or ``None`` if it is not in the store."""

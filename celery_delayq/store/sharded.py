@@ -22,7 +22,8 @@ from .ids import Target, named
 from .keys import shard_of
 from .listing import CURSOR, MAX_SIZE, Cursor, readable
 from .outcome import Outcome
-from .overview import Counts, Pause, sum_of, union_of
+from .overview import Counts, Pause, Scanner, sum_of, union_of
+from .queues import Tally
 from .record import NewRecord, Record
 from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
@@ -175,3 +176,22 @@ class ShardedEntries:
     def counts(self) -> Counts:
         """All counts; those of one shard at one instant. A scanner serves every shard."""
         return sum_of([shard.counts() for shard in self._shards])
+
+    def scanners(self) -> list[Scanner]:
+        """The scanners that are alive; one that has not come to each shard yet is known already."""
+        found: dict[str, Scanner] = {}
+        for shard in self._shards:
+            for one in shard.scanners():
+                before = found.setdefault(one.name, one)
+                found[one.name] = max(before, one, key=attrgetter("until_ms"))
+        return sorted(found.values(), key=attrgetter("name"))
+
+    def tallies(self, most: int) -> tuple[list[Tally], bool]:
+        """As :meth:`Entries.tallies`, of all shards; a queue has one of each."""
+        tallies: list[Tally] = []
+        is_complete = True
+        for shard in self._shards:
+            some, is_all = shard.tallies(most // len(self._shards))
+            tallies += some
+            is_complete = is_complete and is_all
+        return tallies, is_complete

@@ -9,6 +9,20 @@ local function head_of(index)
   return head[2] and math.max(0, tonumber(head[2])) or -1
 end
 
+-- The rank in an index of what comes behind a due time, as Redis prints it, and an insertion number. Among equal due
+-- times the members stand in insertion order: halve until the place is found. (Lua's own comparison of strings follows
+-- the locale, so the numbers are compared.)
+local function rank_behind(index, after, order)
+  local low = redis.call('ZCOUNT', index, '-inf', '(' .. after)
+  local high = redis.call('ZCOUNT', index, '-inf', after)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local number = number_in(redis.call('ZRANGE', index, middle, middle)[1], 1, 6)
+    if number <= order then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
 -- The earlier of two heads, or the one that there is.
 local function earlier_head(one, other)
   if one < 0 or other < 0 then return math.max(one, other) end
