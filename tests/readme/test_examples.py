@@ -29,6 +29,7 @@ def test_an_example_runs_and_keeps_its_promises(shop, block):
 def test_every_example_with_an_app_of_its_own_has_a_test_here():
     assert [(block.document, block.section) for block in OWN_APP] == [
         (README.name, "celery_delayq"),
+        *[(EXAMPLE.name, "Django")] * 5,  # files of a project: tests/django runs it
         (EXAMPLE.name, "RabbitMQ, with a Redis for the store"),
         (EXAMPLE.name, "Tests with fakeredis"),
     ]
