@@ -1,6 +1,7 @@
 """``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
 
     status    status ----------------+
+    health    health ----------------+
     reading   list, show, history ---+
     checking  check -----------------+
     editing   edit ------------------+
@@ -29,6 +30,7 @@ from . import (
     changing,
     checking,
     editing,
+    health,
     listing,
     pausing,
     reading,
@@ -47,7 +49,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:
 
 # Whatever command one of these files defines.
 for _module in (
-    *(status, listing, reading, checking),
+    *(status, health, listing, reading, checking),
     *(changing, editing, pausing, releasing, adopting, running, bench),
 ):
     for _command in vars(_module).values():

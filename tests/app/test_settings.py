@@ -23,6 +23,8 @@ EXPECTED = {
     "delayq_history_repeats": "true or false",
     "delayq_catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
     "delayq_adopt_after": "a number of seconds from 1 to 31536000, or None",
+    "delayq_metrics_port": "a whole number from 1 to 65535, or None",
+    "delayq_metrics_host": "an address, such as 0.0.0.0 for all of this machine's",
 }
 
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
@@ -41,6 +43,8 @@ WRONG = [
     ("delayq_history_repeats", 0),
     ("delayq_catch_up", 0),
     ("delayq_adopt_after", 0.5),
+    ("delayq_metrics_port", 0),
+    ("delayq_metrics_host", ""),
 ]
 RIGHT = [
     ("delayq_prefix", "x" * 64),
@@ -56,6 +60,8 @@ RIGHT = [
     ("delayq_history_repeats", False),
     ("delayq_catch_up", 100),
     ("delayq_adopt_after", 1),
+    ("delayq_metrics_port", 65_535),
+    ("delayq_metrics_host", "0.0.0.0"),
 ]
 
 
