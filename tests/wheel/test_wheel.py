@@ -52,8 +52,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
     kinds = ("*.py", "*.lua", "*.yml", "*.json", "py.typed")
     kept = {path for kind in kinds for path in PACKAGE.rglob(kind)}
-    plugin = "_celery_delayq_pytest.py"  # beside the package, which pytest shall not import
-    assert packed == {plugin, *(path.relative_to(ROOT).as_posix() for path in kept)}
+    assert packed == {path.relative_to(ROOT).as_posix() for path in kept}
     assert any(name.endswith(".lua") for name in packed)
     monitoring = {"alerts.yml", "grafana.json"}
     assert {f"celery_delayq/metrics/{name}" for name in monitoring} <= packed
