@@ -25,7 +25,7 @@ from kombu.exceptions import OperationalError
 from celery_delayq.errors import StoreUnavailable
 from tests.faults.hung_app import app, delayq, note
 from tests.faults.proxy import Proxy
-from tests.support.process import ProcessEndedError
+from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.redis_programs import redis_binaries
 from tests.support.redis_server import RedisServer
 from tests.support.worker import ROOT, WorkerProcess
@@ -35,6 +35,7 @@ BEGIN, END = "<!-- the table of ./tests/run hung -->", "<!-- the end of that -->
 MOST = 60  # seconds; what takes longer is not waited for
 AT_ONCE = 4
 MANY = 1000
+APP = "tests.faults.hung_app"
 WELL, REFUSED, SILENT, STOPPED = "well", "refused", "silent", "stopped"
 TIMEOUTS = (5, 1)  # delayq_timeout: the default, and a short one
 COLUMNS = ((WELL, 5), *((fault, one) for fault in (REFUSED, SILENT, STOPPED) for one in TIMEOUTS))
@@ -49,9 +50,11 @@ CALLS: dict[str, Callable[[], object]] = {
         note, [((number,), {}) for number in range(MANY)], after=60
     ),
 }
-START, STOP = "a worker's start", "a worker's stop"
+START, STOP, SCAN = "a worker's start", "a worker's stop", "a stop of `delayq scan`"
 WORKERS = tuple(
-    f"{what}, with the broker {where}" for what in (START, STOP) for where in ("elsewhere", "there")
+    f"{what}, with the broker {where}"
+    for what in (START, STOP, SCAN)
+    for where in ("elsewhere", "there")
 )
 
 
@@ -156,9 +159,10 @@ def _worker(what: str, store: Store, conf: dict[str, object]) -> Took:
         if is_start:
             store.spoil()
         started = time.monotonic()
-        worker = WorkerProcess("tests.faults.hung_app", "-P", "solo", log=log, env=env)
+        worker = _started(what, log, env)
         try:
-            worker.wait_ready(MOST)
+            if not what.startswith(SCAN):
+                worker.wait_ready(MOST)
             if not is_start:
                 worker.wait_log("scanner .* started", MOST)
                 store.spoil()
@@ -170,6 +174,13 @@ def _worker(what: str, store: Store, conf: dict[str, object]) -> Took:
             took = time.monotonic() - started
             worker.kill()
         return Took(took)
+
+
+def _started(what: str, log: Path, env: dict[str, str]) -> ChildProcess:
+    if not what.startswith(SCAN):
+        return WorkerProcess(APP, "-P", "solo", log=log, env=env)
+    command = [sys.executable, "-m", "celery", "-A", APP, "delayq", "scan"]
+    return ChildProcess(command, log=log, env=env, cwd=ROOT)
 
 
 @contextlib.contextmanager

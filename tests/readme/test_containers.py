@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from tests.readme.document import PACKAGE
+from tests.support.process import ChildProcess
 
 (FRAGMENT,) = PACKAGE.written_in("yaml", "In containers")
 
@@ -47,3 +48,18 @@ def test_a_worker_answers_its_own_ping_and_one_that_is_not_there_does_not(
 
     assert run([*ping[:-1], worker.name], environment).returncode == 0
     assert run([*ping[:-1], "nobody@localhost"], environment).returncode == 69
+
+
+def test_a_host_is_ready_while_its_scanner_is_alive(environment, redis_url, tmp_path):
+    [scan] = [words for words in COMMANDS if "scan" in words]
+    [health] = [words for words in COMMANDS if "health" in words]
+
+    assert run(health, environment).returncode == 1
+    scanner = ChildProcess(scan, log=tmp_path / "scan.log", env=environment)
+    try:
+        scanner.wait_log("scanner .* started")
+        assert run(health, environment).returncode == 0
+        assert scanner.stop() == 0
+    finally:
+        scanner.kill()
+    assert run(health, environment).returncode == 1
