@@ -25,6 +25,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.timeout(240)
 def test_its_tests_pass(folder):
     without = [option for plugin in PLUGINS for option in ("-p", f"no:{plugin}")]
     done = subprocess.run(
@@ -32,7 +33,7 @@ def test_its_tests_pass(folder):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 

@@ -13,6 +13,7 @@ from celery import Celery, _state, signals
 from ... import clock
 from .aside import kept, put
 
+_ENDS = 30.0  # seconds that a task under way, and a slow machine, have to let a worker end
 _POLLED = 0.01  # seconds between two looks at the queues, and at whether it is to stop
 
 
@@ -21,7 +22,8 @@ def running_worker(app: Celery, **options: Any) -> Iterator[Any]:
     """Run a worker, until it is stopped here; see ``IsolatedDelayQ.worker``."""
     from celery.contrib.testing.worker import start_worker
 
-    given = {"perform_ping_check": False, "loglevel": "WARNING", **options}
+    given = {"perform_ping_check": False, "shutdown_timeout": _ENDS, "loglevel": "WARNING"}
+    given.update(options)
     with _traceless(app), start_worker(app, **given) as worker:
         _hurry(worker)
         yield worker
