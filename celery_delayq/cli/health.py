@@ -10,12 +10,14 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from ..operations.health import MAX_DEAD, MAX_OVERDUE
-from .common import Said, delayq_of, json_option
+from .common import Said, delayq_of, examples, json_option
 
 _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
 
 
-@click.command(cls=CeleryCommand)
+@click.command(
+    cls=CeleryCommand, epilog=examples("health", "health --max-overdue 300 --max-dead 10")
+)
 @click.option(
     "--max-overdue", type=click.FloatRange(0), default=MAX_OVERDUE, metavar="SECONDS", **_BOUNDS,
     help="For so long a task may be overdue.",

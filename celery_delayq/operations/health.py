@@ -54,7 +54,7 @@ def _problems(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[str
     late = 0 if due_ms is None else (counts.now_ms - due_ms) / 1000
     if due_ms is not None and late > max_overdue:
         yield (
-            f"a task that was due at {from_ms(due_ms):%Y-%m-%d %H:%M:%S} UTC has been overdue for "
+            f"a task that was due at {from_ms(due_ms):%Y-%m-%d %H:%M:%S} UTC is overdue by "
             f"{late:.0f} seconds; {max_overdue:g} are allowed"
         )
     if counts.dead > max_dead:

@@ -12,6 +12,8 @@ from ..services import Services
 from ..store import Counts, Pause
 from .queues import QueueCounts, queue_counts
 
+__all__ = ["QueueCounts", "ScannerSeen", "Status", "status"]
+
 
 @dataclass(frozen=True)
 class ScannerSeen:

@@ -216,7 +216,7 @@ class ShardedEntries:
         tallies: list[Tally] = []
         is_complete = True
         for shard in self._shards:
-            some, is_all = shard.tallies(most // len(self._shards))
+            some, is_all = shard.tallies(max(1, most // len(self._shards)))
             tallies += some
             is_complete = is_complete and is_all
         return tallies, is_complete
