@@ -10,12 +10,12 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..integration import starting
 from ..metrics.step import serving_of
-from .common import Said, delayq_of
+from .common import Said, delayq_of, examples
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("scan --loglevel INFO"))
 @click.option(
     "-l", "--loglevel", type=click.Choice(LEVELS, case_sensitive=False), default="INFO",
     show_default=True,

@@ -249,7 +249,8 @@ def test_with_a_namespace_a_wrong_value_is_named_as_it_was_written(bare_app, nam
 
 def test_with_a_namespace_what_is_set_on_the_app_is_named_as_it_is_there(bare_app):
     delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"CELERY_DELAYQ_LEASE": 9}, namespace="CELERY")
+    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
+    assert bare_app.conf.delayq_batch_size == 9
     bare_app.conf.delayq_lease = 0
 
     with pytest.raises(InvalidSetting, match=r"^delayq_lease is 0;"):
@@ -358,7 +359,8 @@ def test_with_a_namespace_only_what_it_begins_is_a_setting(bare_app):
 
 def test_with_a_namespace_an_unknown_setting_of_the_app_is_named_as_it_is_there(bare_app):
     delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"CELERY_DELAYQ_LEASE": 9}, namespace="CELERY")
+    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
+    assert bare_app.conf.delayq_batch_size == 9
     bare_app.conf.delayq_urls = "redis://"
 
     with pytest.raises(UnknownSetting, match=r"no setting delayq_urls; did you mean delayq_url\?"):

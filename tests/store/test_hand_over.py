@@ -295,5 +295,6 @@ def test_what_cannot_be_kept_as_dead_keeps_the_others_back_too(store, key):
     before = store.contents()
     with pytest.raises(StoreError):
         store.engine().hand_over()
-    store.raw.delete(store.keys["scanners"])  # its heartbeat, given before
+    # Its heartbeat, given before.
+    store.raw.delete(store.keys["scanners"], store.keys["heartbeats"])
     assert store.contents() == before

@@ -23,6 +23,7 @@ KEYS[20]  outbox           ZSET  id whose REVOKED is to be stored -> from when o
 KEYS[21]  outbox_messages  HASH  id -> what is owed for it
 KEYS[22]  meta             HASH  timeout -> longest call, ms; caught_up, see prelude/pace.lua
 KEYS[23]  history          LIST  what happened last, see prelude/history.lua
+KEYS[24]  heartbeats       HASH  scanner -> when it gave its last heartbeat, ms
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -58,9 +59,8 @@ local now = math.floor(now_us / 1000)
 allow_when_full(records)
 if alive_ms > 0 then
   if redis.call('HEXISTS', meta, 'timeout') == 0 then return {now_us} end
-  -- Scanners silent for an hour are forgotten; until then `status` can tell of them.
-  redis.call('ZREMRANGEBYSCORE', scanners, '-inf', whole(now - 3600000))
   redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
+  note_heartbeat(scanner, now, scanners, heartbeats)
 end
 
 -- First comes back what waited for something else.
