@@ -42,7 +42,7 @@ _REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adop
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
 _KEYS = [setting.key for setting in SETTINGS]
 
-ScriptsOf = Callable[[Connection, Keys], Scripts]
+ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
 
 
 class Services:
@@ -126,11 +126,9 @@ class Services:
 
         With *owes*, it notes that ``REVOKED`` is to be stored for what is too late.
         """
-        connection, name = self.connect(), new_name()
-        return [
-            self.engine(self._scripts_of(connection, keys), name, owes=owes)
-            for keys in self._keys()
-        ]
+        connection, name, hooks = self.connect(), new_name(), self.hooks
+        each = [self._scripts_of(connection, keys, hooks) for keys in self._keys()]
+        return [self.engine(scripts, name, owes=owes) for scripts in each]
 
     def _keys(self) -> list[Keys]:
         # First where processes meet that differ in the number of shards: one that is refused there
@@ -199,7 +197,8 @@ class Services:
         """What was made of the settings; anew where one of them has been changed since."""
         made = self._made
         if made is None or made.is_outdated():
-            fresh = _Configured(self.app, lambda: self.broker, self._scripts_of)
+            broker = lambda: self.broker  # noqa: E731
+            fresh = _Configured(self.app, broker, self.hooks, self._scripts_of)
             if made is not None:
                 fresh.take_over(made)
             self._made = made = fresh
@@ -210,7 +209,7 @@ class _Configured:
     """What is made of the settings, and stays as long as they do."""
 
     def __init__(
-        self, app: Celery, broker: Callable[[], Broker], scripts_of: ScriptsOf = Scripts
+        self, app: Celery, broker: Callable[[], Broker], hooks: Hooks, scripts_of: ScriptsOf
     ) -> None:
         # What is read first makes a configuration that was pending a real one, another object.
         app.conf.get(SETTINGS[0].key)
@@ -218,6 +217,7 @@ class _Configured:
         self.settings = Settings.load(self._conf)
         self._app = app
         self._broker = broker
+        self._hooks = hooks
         self._scripts_of = scripts_of
         self._changes = self._changed()
 
@@ -258,9 +258,8 @@ class _Configured:
     def scripts(self) -> list[Scripts]:
         connection = PooledConnection(self.endpoint, self.settings.timeout)
         prefix, shards = self.settings.prefix, self.settings.shards
-        return [
-            self._scripts_of(connection, Keys(prefix, shard, shards)) for shard in range(shards)
-        ]
+        each = [Keys(prefix, shard, shards) for shard in range(shards)]
+        return [self._scripts_of(connection, keys, self._hooks) for keys in each]
 
     @cached_property
     def membership(self) -> Membership:

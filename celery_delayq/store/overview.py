@@ -13,7 +13,6 @@ from .scripts import Scripts
 from .values import time_in
 
 OVERDUE_BYTES = 1_000_000  # of records that are looked at for what is overdue longest: some 2 ms
-SCANNERS = 1000  # that are told of by name, at most
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scanner:
-    """A scanner that is alive: its name, and until when its last heartbeat counts, in ms."""
+    """A scanner that is alive: its name, and when it gave its last heartbeat, in ms."""
 
     name: str
-    until_ms: int
+    seen_ms: int
+
+    @property
+    def host(self) -> str:
+        """The host that it runs on; see :func:`new_name`."""
+        return self.name.rsplit(":", 2)[0]
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,10 @@ def counts_in(scripts: Scripts) -> Counts:
 
 def scanners_in(scripts: Scripts) -> list[Scanner]:
     """The scanners that are alive, as a shard knows them; each serves all shards."""
-    flat = scripts.call("scanners", limit=SCANNERS)
+    flat = scripts.call("scanners")
     return [
-        Scanner(name.decode(errors="replace"), time_in(until) or 0)
-        for name, until in zip(flat[::2], flat[1::2], strict=True)
+        Scanner(name.decode(errors="replace"), time_in(seen) or 0)
+        for name, seen in zip(flat[::2], flat[1::2], strict=True)
     ]
 
 

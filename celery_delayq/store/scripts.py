@@ -18,6 +18,8 @@ from typing import Any
 
 import redis
 
+from .. import clock
+from ..hooks import Hooks
 from .connection import Connection, packed
 from .keys import Keys
 
@@ -127,11 +129,18 @@ def prelude() -> str:
 
 
 class Scripts:
-    """The scripts, bound to one Redis and one set of keys."""
+    """The scripts, bound to one Redis and one set of keys.
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    Args:
+        connection: To that Redis.
+        keys: Those of a shard.
+        hooks: Who is told how long calls take.
+    """
+
+    def __init__(self, connection: Connection, keys: Keys, hooks: Hooks | None = None) -> None:
         self.connection = connection
         self.keys = keys
+        self._hooks = hooks or Hooks()
         self._calls: dict[str, _Call] = {}
         self._sent: set[str] = set()
 
@@ -147,6 +156,15 @@ class Scripts:
             TypeError: *arguments* are not what the header declares.
             StoreError: as :meth:`Connection.execute`.
         """
+        if not self._hooks.hears_calls:
+            return self._call(name, until, arguments)
+        began = clock.monotonic()
+        try:
+            return self._call(name, until, arguments)
+        finally:
+            self._hooks.called(name, clock.monotonic() - began)
+
+    def _call(self, name: str, until: float | None, arguments: dict[str, Any]) -> Any:
         call = self._calls.get(name) or self._prepare(name)
         tail = call.keys + packed(call.script.argv(arguments))
         try:

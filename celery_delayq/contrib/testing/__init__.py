@@ -10,7 +10,8 @@
               --> app   (its settings, connections and caches are set aside)
               --> clock (the scripts', the app's and this package's are ahead by what was advanced)
 
-The plugin's fixtures are in ``_celery_delayq_pytest``, which imports none of this until it is used.
+The plugin's fixtures are in ``celery_delayq.contrib.pytest``, which imports none of this until a
+test asks for one.
 """
 
 from .isolation import isolated

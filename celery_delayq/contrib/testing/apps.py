@@ -20,11 +20,18 @@ def app_of_test(name: str) -> Any:
     """The app of that name, as ``celery -A`` takes it; or, without one, the current app.
 
     Raises:
-        CannotIsolate: it has no ``DelayQ``.
+        CannotIsolate: it cannot be found, or has no ``DelayQ``.
     """
-    app = find_app(name) if name else app_or_default()
+    app = _named(name) if name else app_or_default()
     if find(app) is not None:
         return app
     if name:
         raise CannotIsolate(f"the app {name} has no DelayQ; make one with DelayQ(app)")
     raise CannotIsolate(f"the current Celery app, {app.main!r}, has no DelayQ; {_HOW}")
+
+
+def _named(name: str) -> Any:
+    try:
+        return find_app(name)
+    except (ImportError, AttributeError) as error:
+        raise CannotIsolate(f"delayq_app is {name!r}, and there is none: {error}") from error

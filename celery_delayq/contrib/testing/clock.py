@@ -23,6 +23,7 @@ from celery import Celery
 
 from ... import clock
 from ...errors import InvalidOption
+from ...hooks import Hooks
 from ...store.connection import Connection, packed
 from ...store.keys import Keys
 from ...store.scripts import Script, Scripts, load
@@ -60,11 +61,12 @@ class MovedScripts(Scripts):
     Args:
         connection: To their Redis.
         keys: The shard's.
+        hooks: Who is told how long calls take.
         sent: The texts that this Redis has; each of many short hand-overs need not send them.
     """
 
-    def __init__(self, connection: Connection, keys: Keys, sent: set[str]) -> None:
-        super().__init__(connection, keys)
+    def __init__(self, connection: Connection, keys: Keys, hooks: Hooks, sent: set[str]) -> None:
+        super().__init__(connection, keys, hooks)
         self._sent = sent
 
     def script(self, name: str) -> Script:

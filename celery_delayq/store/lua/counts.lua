@@ -1,14 +1,15 @@
 --[[ counts: how many entries are in which state, and what comes next.
 
-KEYS[1]  due       ZSET  member -> due time, ms
-KEYS[2]  relay     ZSET  member -> due time, ms
-KEYS[3]  leased    ZSET  member -> lease deadline, ms
-KEYS[4]  refused   ZSET  member -> next try, ms
-KEYS[5]  parked    ZSET  lane, due time, kind, member -> 0
-KEYS[6]  dead      ZSET  member -> since when, ms
-KEYS[7]  scanners  ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[8]  paused    HASH  lane -> what is paused, and how it comes back
-KEYS[9]  records   HASH  id -> record
+KEYS[1]   due         ZSET  member -> due time, ms
+KEYS[2]   relay       ZSET  member -> due time, ms
+KEYS[3]   leased      ZSET  member -> lease deadline, ms
+KEYS[4]   refused     ZSET  member -> next try, ms
+KEYS[5]   parked      ZSET  lane, due time, kind, member -> 0
+KEYS[6]   dead        ZSET  member -> since when, ms
+KEYS[7]   scanners    ZSET  scanner -> ms until which its last heartbeat counts
+KEYS[8]   paused      HASH  lane -> what is paused, and how it comes back
+KEYS[9]   records     HASH  id -> record
+KEYS[10]  heartbeats  HASH  scanner -> when it gave its last heartbeat, ms
 
 ARGV[1]  most       look at no more than so many records that are overdue, of each index, > 0
 ARGV[2]  max_bytes  nor at more than so many bytes of them, > 0
@@ -17,7 +18,7 @@ Returns  {now in us, scheduled, in flight, dead, live scanners, overdue, paused,
          due time of what is overdue longest, ms or -1}
          scheduled: with the refused; overdue: of these, all that are refused or due by now; overdue longest: of these
          without what is paused, and will be parked when a scanner meets it
-Cost     O(log N), and O(R) of what was refused, and O(P) of what is due and paused, each of them `most` at most
+Cost     O(log N + S), S scanners; O(R) of what was refused, and O(P) of what is due and paused, each `most` at most
 Keeps    changes nothing
 ]]
 local most, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -58,7 +59,7 @@ return {
   redis.call('ZCARD', due) + redis.call('ZCARD', relay) + tried,
   redis.call('ZCARD', leased),
   redis.call('ZCARD', dead),
-  redis.call('ZCOUNT', scanners, now, '+inf'),
+  #alive_in(scanners, heartbeats, tonumber(now)) / 2,
   redis.call('ZCOUNT', due, '-inf', now) + redis.call('ZCOUNT', relay, '-inf', now) + tried,
   redis.call('ZCARD', parked),
   tried,

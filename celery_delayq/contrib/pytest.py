@@ -1,7 +1,7 @@
 """The pytest plugin of celery_delayq: the fixtures ``delayq`` and ``delayq_app``.
 
-pytest loads it wherever celery_delayq is installed. It stands beside the package, as importing
-anything inside of that imports Celery, which a run without these fixtures has no use for.
+pytest loads it wherever celery_delayq is installed. So it imports neither Celery nor the rest of
+the package until a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where the app is, and a Redis other than fakeredis."""
     group = parser.getgroup("celery_delayq")
     group.addoption(
         "--delayq-redis",
