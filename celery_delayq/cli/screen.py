@@ -23,7 +23,7 @@ Line = list[tuple[str, str]]
 
 def text_of(line: Line) -> str:
     """A line without its styles."""
-    return "".join([text for text, _ in line]).rstrip()
+    return "".join([text for text, _ in line])
 
 
 def console_of(ctx: click.Context, stream: TextIO) -> Any:
@@ -68,10 +68,8 @@ class Screen:
         from rich.text import Text
 
         for line in lines:
-            text = Text.assemble(*line, end="")
-            text.rstrip()
             # A line that is longer than the terminal stays one that can be copied.
-            self._console.print(text, soft_wrap=True)
+            self._console.print(Text.assemble(*line), soft_wrap=True)
 
 
 def _columns(stream: TextIO) -> int | None:

@@ -155,7 +155,7 @@ class _Shape:
         """A row without styles, for what is no terminal; there may be very many."""
         both = zip(self._shown, self._widths, strict=True)
         texts = [_padded(row[place], width) for place, width in both]
-        return _GAP.join([*texts, *(row[place] for place in self._hidden(row))])
+        return _GAP.join([*texts, *(row[place] for place in self._hidden(row))]).rstrip()
 
     def _hidden(self, row: Sequence[str]) -> list[int]:
         """What a later row has to tell that none of the first had."""
@@ -192,10 +192,9 @@ class _Shape:
 
 
 def _joined(cells: Sequence[_Cell]) -> Line:
-    parts = [cells[0].part]
-    for cell in cells[1:]:
-        parts += [(_GAP, ""), cell.part]
-    return parts
+    *others, last = cells[: 1 + max(at for at, cell in enumerate(cells) if cell.text or not at)]
+    parts = [part for cell in others for part in (cell.part, (_GAP, ""))]
+    return [*parts, (last.text, last.style)]
 
 
 def _padded(text: str, width: int) -> str:
