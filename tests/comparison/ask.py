@@ -16,8 +16,7 @@ from tests.comparison.ways import COLUMNS
 def ask(name: str, row: str) -> answers.Answer | dict[str, float]:
     """The cell of a row, or its figures."""
     [column] = [one for one in COLUMNS if one.name == name]
-    short = {"COMPARISON_TIMEOUT": str(answers.SHORT_TIMEOUT)} if row == "timeout" else {}
-    with site(rabbit=column.rabbit, **short) as made:
+    with site(rabbit=column.rabbit, short=row == "timeout") as made:
         way = importlib.import_module(f"tests.comparison.ways.{name}").Driver()
         for one in ANSWERS:
             if one.name == row:

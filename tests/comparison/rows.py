@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tests.comparison import answers, figures
 from tests.comparison.answers import NONE
+from tests.comparison.site import SHORT_TIMEOUT
 
 Measured = Mapping[str, float]
 
@@ -103,8 +104,8 @@ ANSWERS = (
     Row(
         "timeout",
         "Runs once if it waits longer than the broker's time-out",
-        f"The visibility time-out (of RabbitMQ the delivery time-out) is {answers.SHORT_TIMEOUT} "
-        f"s, two of each process run, and one job waits for {answers.HELD:.0f} s. The broker "
+        f"The visibility time-out (of RabbitMQ the delivery time-out) is {SHORT_TIMEOUT} "
+        f"s, two workers run, and one job waits for {answers.HELD:.0f} s. The broker "
         "or kombu looks for it once a second. A way whose time-outs do not concern what waits is "
         "run as it is.",
         answers.timeout,

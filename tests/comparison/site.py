@@ -17,6 +17,7 @@ from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 
 STARTED = 90
+SHORT_TIMEOUT = 2
 
 
 class Role(Protocol):
@@ -24,6 +25,16 @@ class Role(Protocol):
 
     command: tuple[str, ...]
     ready: str
+
+
+class ShortRabbit(RabbitServer):
+    """A broker that soon closes the channel of whoever holds a message for too long."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        name, own = "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", super().environment
+        short = f"-rabbit consumer_timeout {SHORT_TIMEOUT}000 -rabbit channel_tick_interval 1000"
+        return {**own, name: f"{own[name]} {short}"}
 
 
 class Site:
@@ -44,7 +55,6 @@ class Site:
             "PYTHONUNBUFFERED": "1",
             **env,
         }
-        self.rabbit = rabbit
         self._notes = redis.client(db=9)
         self._folder = Path(redis.folder)
         self._started: list[ChildProcess] = []
@@ -82,6 +92,11 @@ class Site:
         return sum(_pss_mb(pid) for pid in _pids() if _session(pid) in sessions)
 
     @property
+    def ended(self) -> list[str]:
+        """What those processes said last that ended by themselves."""
+        return [one.lines[-1][:100] for one in self._started if not one.running]
+
+    @property
     def ran(self) -> list[tuple[str, float]]:
         """Label and time of every job that ran so far."""
         lines = (line.decode().split() for line in self._notes.lrange(RAN, 0, -1))
@@ -100,11 +115,18 @@ class Site:
 
 
 @contextmanager
-def site(*, rabbit: bool, **env: str) -> Iterator[Site]:
-    """A site whose addresses are in this process's environment, for the driver that it imports."""
+def site(*, rabbit: bool, short: bool = False) -> Iterator[Site]:
+    """A site whose addresses are in this process's environment, for the driver that it imports.
+
+    Args:
+        rabbit: Whether there is a RabbitMQ as well.
+        short: Whether the time-outs of brokers are of SHORT_TIMEOUT seconds.
+    """
+    env = {"COMPARISON_TIMEOUT": str(SHORT_TIMEOUT)} if short else {}
     with ExitStack() as stack:
-        servers = stack.enter_context(RedisServer()), rabbit and stack.enter_context(RabbitServer())
-        made = Site(servers[0], servers[1] or None, **env)
+        redis = stack.enter_context(RedisServer())
+        kind = ShortRabbit if short else RabbitServer
+        made = Site(redis, stack.enter_context(kind()) if rabbit else None, **env)
         stack.callback(made.kill)
         os.environ.update(made.env)
         yield made

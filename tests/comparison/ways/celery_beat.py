@@ -17,7 +17,12 @@ settings.configure(
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": Path(os.environ["COMPARISON_FOLDER"]) / "beat.sqlite3",
-            "OPTIONS": {"timeout": 20},
+            # Several processes write.
+            "OPTIONS": {
+                "timeout": 20,
+                "transaction_mode": "IMMEDIATE",
+                "init_command": "PRAGMA journal_mode=WAL",
+            },
         }
     },
     USE_TZ=True,
