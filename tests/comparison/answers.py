@@ -17,6 +17,8 @@ Answer = tuple[str, str]
 
 # How much longer whatever polls may take than it should: beat looks for changes every 5 s.
 POLLED = 6.0
+# By how much a listed time may be rounded.
+ROUNDED = 1.0
 # What waits for more than this after a kill waits for a time-out.
 AT_ONCE = 10.0
 LONGEST = 75.0
@@ -95,19 +97,23 @@ def reschedule(site: Site, way: Way) -> Answer:
 def listing(site: Site, way: Way) -> Answer:
     """With all offline; where that has nothing, with all running."""
     all_offline(site, way)
-    now = time.time()
-    delays = {way.schedule("a", 1000): 1000, way.schedule("b", 2000): 2000}
-    if _all_listed(way, delays, now):
+    # A call may take long: the due time lies between those by its begin and by its end.
+    due = {}
+    for label, delay in (("a", 1000), ("b", 2000)):
+        begun = time.time()
+        job_id = way.schedule(label, delay)
+        due[job_id] = begun + delay - ROUNDED, time.time() + delay + ROUNDED
+    if _all_listed(way, due):
         return YES, "offline: both, with their times"
     site.start(*way.roles.values())
     pause(POLLED)
-    good = _all_listed(way, delays, now)
+    good = _all_listed(way, due)
     return _outcome(good, f"offline: not both; online: {'both' if good else 'not both'}", ONLINE)
 
 
-def _all_listed(way: Way, delays: dict[str, float], now: float) -> bool:
+def _all_listed(way: Way, due: dict[str, tuple[float, float]]) -> bool:
     found = way.waiting()
-    return all(abs(found.get(each, 0) - now - delay) < 5 for each, delay in delays.items())
+    return all(low <= found.get(each, 0) <= high for each, (low, high) in due.items())
 
 
 def kill(site: Site, way: Way) -> Answer:

@@ -67,7 +67,24 @@ def part(cells: Cells) -> str:
     return f"{BEGIN}\n{heading()}\n\n{table(cells)}\n### What each row asks\n\n{definitions()}{END}"
 
 
+def written() -> Cells:
+    """The cells that stand in the README, by way and row."""
+    lines = [line for line in README.read_text("utf-8").splitlines() if line.startswith("| ")]
+    found = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    columns = {column.title: column.name for column in COLUMNS}
+    rows = {row.title: row.name for row in ROWS}
+    ways = next(([columns.get(one) for one in each[1:]] for each in found if each[0] == CORNER), [])
+    return {
+        (way, rows[title]): cell
+        for title, *cells in found
+        if title in rows
+        for way, cell in zip(ways, cells, strict=True)
+        if way
+    }
+
+
 def write(cells: Cells) -> None:
-    """Put it into the README in place of the one that is there."""
+    """Put these cells into the README in place of those that are there."""
+    cells = {**written(), **cells}
     pattern = re.compile(f"{BEGIN}.*{END}", re.DOTALL)
     README.write_text(pattern.sub(lambda _: part(cells), README.read_text("utf-8")), "utf-8")

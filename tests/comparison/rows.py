@@ -89,8 +89,8 @@ ANSWERS = (
     Row(
         "list",
         "List what waits, with times, without workers",
-        "While no process runs, two jobs that wait are listed with their ids and due times, "
-        "right to 5 s.",
+        "While no process runs, two jobs that wait are listed with their ids and due times, right"
+        " to the second.",
         answers.listing,
     ),
     Row(
