@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.store import label_of, queues
+from celery_delayq.store import label_of, overview, queues
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import lane_for
 from tests.store.support import FAR_MS, NOW_MS
@@ -251,6 +251,30 @@ def test_behind_what_is_paused_the_next_one_is_the_oldest(store):
         store.schedule(f"a{step}", NOW_MS - 10 - step, queue="mail")
     store.schedule("b", NOW_MS - 3)
     assert oldest(store) == NOW_MS - 3
+
+
+@pytest.mark.parametrize("bound", ["REFUSED", "OVERDUE_BYTES"])
+def test_behind_more_that_is_paused_than_is_looked_at_the_next_one_counts(
+    store, monkeypatch, bound
+):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(4):
+        store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
+    size = len(store.record("a0"))
+    monkeypatch.setattr(overview, bound, 3 if bound == "REFUSED" else size * 3 - 1)
+    assert oldest(store) == NOW_MS - 7
+    store.entries.cancel("a3")
+    assert oldest(store) is None
+
+
+def test_of_more_that_was_refused_than_is_looked_at_those_count_that_are_tried_next(
+    store, monkeypatch
+):
+    for step, wait in enumerate((10, 50, 200)):
+        store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
+        refuse(store, f"a{step}", wait=wait)
+    monkeypatch.setattr(overview, "REFUSED", 2)
+    assert oldest(store) == NOW_MS - 10
 
 
 def test_what_was_refused_and_is_paused_since_is_not_the_oldest(store):

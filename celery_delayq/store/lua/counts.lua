@@ -29,11 +29,14 @@ local tried, pauses = redis.call('ZCARD', refused), redis.call('HLEN', paused)
 local oldest, bytes, cache = -1, 0, {}
 
 -- Look at what is overdue in an index: at one entry, or at more while these are paused, or where their due times are
--- not told by the order that they stand in.
+-- not told by the order that they stand in. Behind so many that are paused, the next one counts, be it paused or not.
 local function look_at(index, last, is_in_due_order)
-  local found = redis.call('ZRANGEBYSCORE', index, '-inf', last, 'WITHSCORES', 'LIMIT', 0, most)
+  local found = redis.call('ZRANGEBYSCORE', index, '-inf', last, 'WITHSCORES', 'LIMIT', 0, most + 1)
   for at = 1, #found, 2 do
-    if bytes >= max_bytes then return end
+    if at > 2 * most or bytes >= max_bytes then
+      if is_in_due_order then oldest = earlier_head(oldest, math.max(0, tonumber(found[at + 1]))) end
+      return
+    end
     local record = redis.call('HGET', records, id_of(found[at]))
     local header_end = header_end_of(record)
     bytes = bytes + #(record or '')
