@@ -25,15 +25,6 @@ SHOP = """
         return f"reminded {user}"
 """
 
-REMINDS = """
-    from shop import remind
-
-    def test_it_reminds(delayq):
-        remind.delay_for(1800, 7)
-        delayq.advance(minutes=30)
-        assert [result.get() for result in delayq.run_due()] == ["reminded 7"]
-"""
-
 
 @pytest.fixture
 def user(pytester, monkeypatch):
@@ -54,31 +45,15 @@ def user(pytester, monkeypatch):
     return pytester
 
 
-def test_the_app_is_the_current_one_if_that_has_a_delayq(user):
-    user.makepyfile(REMINDS)
-    user.run_tests(passed=1)
-
-
-def test_it_can_be_named_in_the_configuration(user):
-    user.makeini("[pytest]\npythonpath = .\ndelayq_app = shop:app\n")
-    user.makepyfile(
-        """
-        from celery import Celery
-
-        other = Celery("other", set_as_current=True)
-
-        def test_it_is_the_named_one(delayq):
-            assert delayq.app.main == "shop"
-        """
-    )
-    user.run_tests(passed=1)
-
-
-def test_or_by_a_fixture_of_the_user_s_own_as_can_the_options(user):
+def test_the_app_and_the_options_are_what_the_user_s_fixtures_say(user, redis_server, redis_url):
+    user.makeini(f"[pytest]\npythonpath = .\ndelayq_redis = {redis_url}\n")
     user.makeconftest(
         """
         import pytest
         import shop
+        from celery import Celery
+
+        other = Celery("other", set_as_current=True)
 
         @pytest.fixture
         def delayq_app():
@@ -90,13 +65,14 @@ def test_or_by_a_fixture_of_the_user_s_own_as_can_the_options(user):
         """
     )
     user.makepyfile(
-        """
+        f"""
         from shop import remind
 
         def test_its_settings_are_the_given_ones(delayq):
             remind.apply_async((7,), countdown=60)
             [task] = delayq.scheduled()
             assert task.args == (7,)
+            assert delayq.services.endpoint.port == {redis_server.port}
         """
     )
     user.run_tests(passed=1)
@@ -140,7 +116,7 @@ def test_so_it_does_where_a_name_is_wrong(make_app, monkeypatch, name, sentence)
         app_of_test(name)
 
 
-def test_a_test_that_fails_spoils_no_other(user):
+def test_a_test_of_the_current_app_that_fails_spoils_no_other(user):
     user.makepyfile(
         """
         import pytest
@@ -166,12 +142,15 @@ def test_a_test_that_fails_spoils_no_other(user):
     user.run_tests(passed=3, failed=1)
 
 
-def test_each_process_of_xdist_has_a_store_of_its_own(user):
+def test_each_process_of_xdist_has_a_store_of_its_own_for_the_app_that_is_named(user):
+    user.makeini("[pytest]\npythonpath = .\ndelayq_app = shop:app\n")
     user.makepyfile(
         """
-        import os
         import pytest
-        from shop import app, remind
+        from celery import Celery
+        from shop import remind
+
+        other = Celery("other", set_as_current=True)
 
         @pytest.mark.parametrize("turn", range(8))
         def test_it_is_alone(delayq, turn):
@@ -199,9 +178,6 @@ def test_a_real_server_can_be_named_on_the_command_line(user, redis_server, redi
         client.set("mine", 1)
         user.run_tests("--delayq-redis", redis_url, passed=1)
         assert client.keys() == [b"mine"]
-
-    user.makeini(f"[pytest]\npythonpath = .\ndelayq_redis = {redis_url}\n")
-    user.run_tests(passed=1)
 
 
 def test_unittest_asyncio_and_django_have_it_as_a_context_manager(user):

@@ -55,10 +55,12 @@ def configured(app: Celery, settings: dict[str, Any]) -> Iterator[None]:
     names = [name for setting in settings for name in _VARIABLES.get(setting, ())]
     with without_variables(names), kept(conf.changes):
         for name, value in settings.items():
-            # It may be there under an older name, or with a namespace's, which go before.
-            for alias in conf._to_keys(name):
+            # It may be there under an older name, or with a namespace's, which goes before: in
+            # Celery 5.4 also where that is no change.
+            first, *others = conf._to_keys(name)
+            for alias in others:
                 conf.changes.pop(alias, None)
-            conf[name] = value
+            conf.changes.update({first: value, name: value})
         yield
 
 

@@ -74,12 +74,11 @@ def isolated(
             stack.enter_context(aside)
         sent = _sent.setdefault(settings["delayq_url"], set())
         services.start_anew(partial(MovedScripts, sent=sent))
-        stack.callback(services.close)
         stack.callback(lambda: stores.delete_all(services.scripts))
         clock = Clock(app)
         stack.enter_context(clock.shown())
         delayq = IsolatedDelayQ(app, clock)
-        stack.callback(delayq.end)
+        stack.callback(delayq.close)
         yield delayq
 
 

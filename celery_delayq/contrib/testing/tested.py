@@ -143,6 +143,7 @@ class IsolatedDelayQ(DelayQ):
             finally:
                 self._worker = None
 
-    def end(self) -> None:
-        """Let go of what it has open."""
+    def close(self) -> None:
+        """Close what is open, to the broker as well; the next call opens new ones."""
         self._runner.close()
+        super().close()
