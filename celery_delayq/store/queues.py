@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from .scripts import Scripts
 
 STEP = 500  # entries that one call looks at
-STEP_BYTES = 1_000_000  # of records that one call reads
-MOST_STEPS = 40  # of a shard, where records are large
+STEP_BYTES = 500_000  # of records that one call reads
+MOST_STEPS = 60  # of a shard, where records are large
 
 
 @dataclass(frozen=True)

@@ -58,3 +58,21 @@ def test_a_coroutine_that_is_cancelled_takes_nothing_back(slow):
     asyncio.run(main())
 
     assert eventually(lambda: delayq.get("cancelled")).args == (42,)
+
+
+def test_a_call_keeps_one_of_celery_s_producers_of_which_there_are_ten(slow):
+    server, delayq, note = slow
+    producers = delayq.app.producer_pool
+
+    def in_use():
+        return len(producers._dirty)
+
+    server.pause()
+    thread = threading.Thread(target=note.delay_for, args=(60, 42))
+    thread.start()
+    eventually(lambda: in_use() == 1)
+    server.resume()
+    thread.join()
+
+    assert in_use() == 0
+    assert producers.limit == 10

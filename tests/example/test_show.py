@@ -12,6 +12,8 @@ from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 
 SHOW = ROOT / "example_project" / "show.py"
+pytestmark = pytest.mark.timeout(180)
+
 UP = 60  # seconds; it starts a Redis and a worker first
 
 
@@ -33,17 +35,20 @@ def show(tmp_path, temporary):
 
 
 def started_by(pid):
-    """The processes that this one has started, and those that they have: pid -> command."""
+    """The processes that this one has started, and those that they have: pid -> parent."""
     rows = subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
+        ["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
     ).stdout
-    family, found = {pid}, {}
-    for row in sorted(rows.splitlines(), key=lambda row: int(row.split()[0])):
-        child, parent, stat, command = row.split(maxsplit=3)
-        if int(parent) in family and not stat.startswith("Z"):
-            family.add(int(child))
-            found[int(child)] = command
-    return found
+    parents = {}
+    for child, parent, state in map(str.split, rows.splitlines()):
+        if state[0] != "Z":
+            parents[int(child)] = int(parent)
+    return {child: parents[child] for child in parents if pid in _ancestors(child, parents)}
+
+
+def _ancestors(pid, parents):
+    while pid := parents.get(pid):
+        yield pid
 
 
 def alive(pids):
@@ -69,7 +74,8 @@ def test_ctrl_c_ends_whatever_was_started(show, temporary):
 
 def test_a_worker_that_dies_is_told_and_ends_the_show(show):
     processes = started_by(show.pid)
-    worker = min(pid for pid, command in processes.items() if "scenes.app" in command)
+    # Of what the show has started, only the worker has started something.
+    [worker] = {parent for parent in processes.values() if parent != show.pid}
 
     os.kill(worker, signal.SIGKILL)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.store import label_of, queues
+from celery_delayq.store import label_of, overview, queues
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import lane_for
 from tests.store.support import FAR_MS, NOW_MS
@@ -249,6 +249,40 @@ def test_behind_what_is_paused_the_next_one_is_the_oldest(store):
     store.entries.pause(lane_for(queue="mail"), "mail")
     for step in range(5):
         store.schedule(f"a{step}", NOW_MS - 10 - step, queue="mail")
+    store.schedule("b", NOW_MS - 3)
+    assert oldest(store) == NOW_MS - 3
+
+
+@pytest.mark.parametrize("bound", ["OVERDUE", "OVERDUE_BYTES"])
+def test_behind_more_that_is_paused_than_is_looked_at_the_next_one_counts(
+    store, monkeypatch, bound
+):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(4):
+        store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
+    size = len(store.record("a0"))
+    monkeypatch.setattr(overview, bound, 3 if bound == "OVERDUE" else size * 3 - 1)
+    assert oldest(store) == NOW_MS - 7
+    store.entries.cancel("a3")
+    assert oldest(store) is None
+
+
+def test_of_more_that_was_refused_than_is_looked_at_those_count_that_are_tried_next(
+    store, monkeypatch
+):
+    for step, wait in enumerate((10, 50, 200)):
+        store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
+        refuse(store, f"a{step}", wait=wait)
+    monkeypatch.setattr(overview, "OVERDUE", 2)
+    assert oldest(store) == NOW_MS - 10
+
+
+@pytest.mark.parametrize("paused", [49, 50, 51, 120, 299])
+def test_over_all_slices_what_is_paused_is_passed(store, paused):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(paused):
+        store.schedule(f"a{step}", NOW_MS - 500 + step, queue="mail")
+    assert oldest(store) is None
     store.schedule("b", NOW_MS - 3)
     assert oldest(store) == NOW_MS - 3
 

@@ -23,26 +23,37 @@ Keeps    changes nothing
 ]]
 local most, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
+local SLICE = 50 -- that are read at a time, behind the first
+
 local now_us = clock_us()
 local now = whole(math.floor(now_us / 1000))
 local tried, pauses = redis.call('ZCARD', refused), redis.call('HLEN', paused)
 local oldest, bytes, cache = -1, 0, {}
 
 -- Look at what is overdue in an index: at one entry, or at more while these are paused, or where their due times are
--- not told by the order that they stand in.
+-- not told by the order that they stand in. Behind so many that are paused, the next one counts, be it paused or not.
 local function look_at(index, last, is_in_due_order)
-  local found = redis.call('ZRANGEBYSCORE', index, '-inf', last, 'WITHSCORES', 'LIMIT', 0, most)
-  for at = 1, #found, 2 do
-    if bytes >= max_bytes then return end
-    local record = redis.call('HGET', records, id_of(found[at]))
-    local header_end = header_end_of(record)
-    bytes = bytes + #(record or '')
-    if pauses == 0 or not header_end or not paused_lane(record, header_end, paused, cache) then
-      local when = not is_in_due_order and header_end and due_of(record, header_end) or tonumber(found[at + 1])
-      oldest = earlier_head(oldest, math.max(0, when))
-      if is_in_due_order then return end
+  local looked, slice = 0, 1
+  repeat
+    local found = redis.call('ZRANGEBYSCORE', index, '-inf', last, 'WITHSCORES', 'LIMIT', looked, slice)
+    for at = 1, #found, 2 do
+      local score = math.max(0, tonumber(found[at + 1]))
+      if looked == most or bytes >= max_bytes then
+        if is_in_due_order then oldest = earlier_head(oldest, score) end
+        return
+      end
+      looked = looked + 1
+      local record = redis.call('HGET', records, id_of(found[at]))
+      local header_end = header_end_of(record)
+      bytes = bytes + #(record or '')
+      if pauses == 0 or not header_end or not paused_lane(record, header_end, paused, cache) then
+        oldest = earlier_head(oldest, not is_in_due_order and header_end and due_of(record, header_end) or score)
+        if is_in_due_order then return end
+      end
     end
-  end
+    local is_last = #found < 2 * slice
+    slice = SLICE
+  until is_last
 end
 
 local heads = {head_of(due), head_of(relay)}
