@@ -113,10 +113,13 @@ def process():
     }
 
 
-def test_it_leaves_no_trace(shop, delayq):
+def test_it_leaves_no_trace(make_app, shop, delayq):
+    make_app()  # which is the current one now
+    logging.captureWarnings(False)
     before = process()
     with delayq.worker():
         shop.app.control.revoke("a")
+        eventually(lambda: "a" in worker_state.revoked, timeout=SOON)
         assert shop.remind.delay(1).get(timeout=SOON) == "reminded 1"
     after = process()
 
