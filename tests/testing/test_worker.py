@@ -113,9 +113,11 @@ def process():
     }
 
 
-def test_it_leaves_no_trace(make_app, shop, delayq):
+def test_it_leaves_no_trace(make_app, shop, delayq, monkeypatch):
     make_app()  # which is the current one now
     logging.captureWarnings(False)
+    for name in [name for name in os.environ if name.startswith(("CELERY_LOG_", "_MP_FORK_"))]:
+        monkeypatch.delenv(name)
     before = process()
     with delayq.worker():
         shop.app.control.revoke("a")
