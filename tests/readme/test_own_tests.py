@@ -1,4 +1,4 @@
-"""The section on tests of one's own is a test run of the example project, and it passes."""
+"""The sections on tests of one's own are runs of pytest, and they pass."""
 
 import re
 import subprocess
@@ -6,26 +6,42 @@ import sys
 
 import pytest
 
-from tests.readme.document import EXAMPLE, ROOT
+from tests.readme.document import EXAMPLE, README, ROOT
 
-SECTION = "Tests of one's own"
 PLUGINS = ("timeout", "xdist", "hypothesispytest", "valkey", "cacheprovider")
+RUNS = {
+    "README.md": (README, "Testing", ["shop.py", "test_shop.py"], 1),
+    "example_project": (
+        EXAMPLE,
+        "Tests of one's own",
+        ["conftest.py", "test_frozen.py", "test_topup.py", "test_without_pytest.py"],
+        5,
+    ),
+}
+
+
+@pytest.fixture(params=RUNS.values(), ids=RUNS)
+def told(request):
+    return request.param
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The files that the section shows, each under the name in its first line."""
-    for block in EXAMPLE.written_in("python", SECTION):
+def folder(told, tmp_path, monkeypatch):
+    """The files that a section shows, each under the name in its first line."""
+    document, section, *_ = told
+    first = README.written_in("python", "celery_delayq")[:1] if document is README else []
+    for block in [*first, *document.written_in("python", section)]:
         name = re.match(r"# (\w+\.py)\n", block.text)
         if name:
             tmp_path.joinpath(name[1]).write_text(block.text, encoding="utf-8")
-    config = f"[pytest]\npythonpath = {ROOT / 'example_project'}\n"
+    config = f"[pytest]\npythonpath = . {ROOT / 'example_project'}\n"
     tmp_path.joinpath("pytest.ini").write_text(config, encoding="utf-8")
     monkeypatch.delenv("DELAYQ_TEST_REDIS", raising=False)
     return tmp_path
 
 
-def test_its_tests_pass(folder):
+def test_its_tests_pass(told, folder):
+    *_, names, count = told
     without = [option for plugin in PLUGINS for option in ("-p", f"no:{plugin}")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-W", "error", *without],
@@ -36,6 +52,5 @@ def test_its_tests_pass(folder):
         check=False,
     )
 
-    names = {path.name for path in folder.glob("*.py")}
-    assert names == {"conftest.py", "test_topup.py", "test_without_pytest.py", "test_frozen.py"}
-    assert " 5 passed in " in done.stdout, done.stdout + done.stderr
+    assert sorted(path.name for path in folder.glob("*.py")) == names
+    assert f" {count} passed in " in done.stdout, done.stdout + done.stderr
