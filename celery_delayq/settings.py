@@ -34,7 +34,7 @@ class Setting:
     def read(self, conf: Mapping[str, Any]) -> Any:
         value = conf.get(self.key, self.default)
         if not self.valid(value):
-            raise InvalidSetting(self.key, self.shown(value), self.expected)
+            raise InvalidSetting(written(conf, self.key), self.shown(value), self.expected)
         return value
 
 
@@ -193,6 +193,22 @@ SETTINGS: tuple[Setting, ...] = (
         "False: an event that equals the one before (same task and key, or id) is left out.",
         lambda value: isinstance(value, bool),
     ),
+    Setting(
+        "metrics_port",
+        None,
+        "port",
+        "a whole number from 1 to 65535, or None",
+        "The port on which a scanner's process serves metrics; needs `celery_delayq[metrics]`.",
+        lambda value: value is None or _number(1, 65535, whole=True)(value),
+    ),
+    Setting(
+        "metrics_host",
+        "127.0.0.1",
+        "address",
+        "an address, such as 0.0.0.0 for all of this machine's",
+        "On which of the machine's addresses it does; by default only the machine itself asks.",
+        lambda value: isinstance(value, str) and bool(value.strip()),
+    ),
     # Over several nodes of a Redis Cluster, which the store cannot be in yet; on one Redis, more
     # than one shard works, and gains nothing.
     Setting(
@@ -225,6 +241,8 @@ class Settings:
     once: bool
     history: int
     history_repeats: bool
+    metrics_port: int | None
+    metrics_host: str
     shards: int
 
     @classmethod
@@ -248,4 +266,21 @@ def _refuse_unknown(conf: Mapping[str, Any]) -> None:
         key = name.removeprefix(namespace).lower() if is_inside else name
         if key.startswith("delayq_") and key not in known:
             (nearest,) = difflib.get_close_matches(key, known, n=1, cutoff=0)
-            raise UnknownSetting(key, nearest)
+            raise UnknownSetting(name, _in_namespace(conf, nearest) if is_inside else nearest)
+
+
+def written(conf: Mapping[str, Any], key: str) -> str:
+    """The name by which the value of *key* was given, or would be."""
+    name = _in_namespace(conf, key)
+    # In the order in which Celery looks; what is set on the app stands before a module's.
+    for mapping in getattr(conf, "maps", ()):
+        if name in mapping:
+            return name
+        if key in mapping:
+            return key
+    return name
+
+
+def _in_namespace(conf: Mapping[str, Any], key: str) -> str:
+    namespace = getattr(conf, "prefix", None) or ""
+    return namespace + (key.upper() if namespace.isupper() else key)

@@ -1,6 +1,9 @@
 """``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
 
-    reading   status, list, show ----+
+    status    status ----------------+
+    health    health ----------------+
+    listing   list, show ------------+
+    reading   history ---------------+
     checking  check -----------------+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
@@ -10,11 +13,17 @@
     adopting  adopt ----------------------> integration, over the broker's lists
     bench     bench ----------------------> bench
 
-A command that one of these files defines is found by itself. ``common`` has what they share.
+A command that one of these files defines is found by itself. What they share:
+
+    typed     picking (by what), when (times), zones, stdin (ids), selecting (who is meant)
+    printed   facts (of a task, as JSON), tables, screen (a terminal or a pipe), progress
+    both      common
 """
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -28,24 +37,31 @@ from . import (
     changing,
     checking,
     editing,
+    health,
     listing,
     pausing,
     reading,
     releasing,
     running,
+    status,
 )
 
 
 @click.group(name="delayq")
 @click.pass_context
 @handle_preload_options
-def delayq(ctx: click.Context, /, **_: Any) -> None:
+def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gives it
     """Look at scheduled tasks, cancel and reschedule them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A name that a terminal's encoding does not know must not end a list.
+            stream.reconfigure(errors="backslashreplace")
 
 
 # Whatever command one of these files defines.
 for _module in (
-    *(listing, reading, checking, changing, editing, pausing, releasing, adopting, running, bench),
+    *(status, health, listing, reading, checking),
+    *(changing, editing, pausing, releasing, adopting, running, bench),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):

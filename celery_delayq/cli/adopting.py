@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..integration.adopting.lists import adopt_lists
-from .common import Said, delayq_of
+from .common import Said, delayq_of, examples
+from .progress import progress_of
 
 _GROUP = "Messages"
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("adopt --dry-run", "adopt --queue mail --yes"))
 @click.option(
     "--queue", "queues", multiple=True, cls=CeleryOption, help_group=_GROUP,
     help="Of this queue; may be given more than once. By default of all that the app knows.",
@@ -34,6 +34,7 @@ def adopt(
     without that setting, than a minute.
     """
     services = delayq_of(ctx).services
+    count = None
     with Said():
         if dry_run or not yes:
             count = adopt_lists(services, queues, dry_run=True)
@@ -41,12 +42,9 @@ def adopt(
                 click.echo(f"{_messages(count)} would be adopted")
                 return
             click.confirm(f"adopt {_messages(count)}?", abort=True)
-        count = adopt_lists(services, queues, progress=_show if sys.stderr.isatty() else None)
+        with progress_of(ctx, "adopt", count) as progress:
+            count = adopt_lists(services, queues, progress=progress)
     click.echo(f"{_messages(count)} adopted")
-
-
-def _show(count: int) -> None:
-    click.echo(f"\r{count}", nl=False, err=True)
 
 
 def _messages(count: int) -> str:

@@ -13,12 +13,12 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..bench.measure import ONE_BY_ONE, Measurements, measure
-from .common import Said, aligned, delayq_of, json_option
+from .common import Said, aligned, delayq_of, examples, json_option
 
 _LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "this process"}
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("bench", "bench --json | jq .hand_over"))
 @click.option(
     "--tasks", type=click.IntRange(1000, 1_000_000), default=20_000, show_default=True,
     cls=CeleryOption, help_group="Measuring",

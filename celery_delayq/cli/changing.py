@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
 from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
-from ..errors import InvalidDueTime
 from ..operations.selection import Selection
-from .common import Said, time_of
+from .common import Argument, Said, examples
 from .selecting import Meant, meaning
+from .when import Given, When
 
-_RELATIVE = re.compile(r"\+(\d+(?:\.\d+)?)([smhd]?)")
-_BARE = re.compile(r"[1-9]\d{0,7}(?:\.\d+)?[smhd]?")  # no time since 1980 is written so
-_UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _NOT_DEAD = "task {} is not dead; nothing was changed"
 
 
-@click.command(cls=CeleryCommand)
+@click.command(
+    cls=CeleryCommand,
+    epilog=examples(
+        "cancel order-42 order-43", "cancel --tag user:7 --dry-run", "cancel - --yes < ids.txt"
+    ),
+)
 @meaning
 @click.option(
     "--revoke", is_flag=True, cls=CeleryOption, help_group="Tasks",
@@ -36,27 +36,33 @@ def cancel(meant: Meant, revoke: bool, **_: Any) -> None:
     )
 
 
-@click.command(cls=CeleryCommand)
+@click.command(
+    cls=CeleryCommand,
+    epilog=examples(
+        "reschedule order-42 +2h",
+        "reschedule order-42 2030-01-31T09:00 --local",
+        "reschedule --tag user:7 --only later by:+1d --yes",
+    ),
+)
 @meaning
-@click.argument("when")
+@click.argument("when", type=When(due=True), cls=Argument, help="The time; see above.")
 @click.option(
     "--only", type=click.Choice(["earlier", "later"]), cls=CeleryOption, help_group="Moves",
     help="Move none the other way.",
 )  # fmt: skip
 @click.option(
-    "--if-due", cls=CeleryOption, help_group="Moves", help="Move only what is due at this time."
-)
-def reschedule(meant: Meant, when: str, only: str | None, if_due: str | None, **_: Any) -> None:
+    "--if-due", type=When(), cls=CeleryOption, help_group="Moves",
+    help="Move only what is due at this time.",
+)  # fmt: skip
+def reschedule(meant: Meant, when: Given, only: str | None, if_due: Given | None, **_: Any) -> None:
     """Give scheduled tasks another due time.
 
-    WHEN is ISO 8601 text, Unix time in seconds, or from now: +90, +90s, +5m, +2h, +1d.
+    WHEN is ISO 8601 text; Unix time in seconds; from now, +30m, +1h30m, +90 (seconds); or from a
+    task's due time, by:+30m, by:-1d. The units are s, m, h and d.
     """
     with Said():
-        relative = _RELATIVE.fullmatch(when)
-        if _BARE.fullmatch(when):
-            raise InvalidDueTime(when, f"a time, or from now: +{when}")
-        time = {"after": _span(relative)} if relative else {"at": time_of(when)}
-    how: dict[str, Any] = {**time, "only": only, "if_due": time_of(if_due)}
+        how: dict[str, Any] = when.move(meant.ctx)
+        how |= {"only": only, "if_due": if_due and if_due.moment(meant.ctx)}
     meant.change(
         "reschedule",
         "rescheduled",
@@ -65,30 +71,22 @@ def reschedule(meant: Meant, when: str, only: str | None, if_due: str | None, **
     )
 
 
-@click.command("run-now", cls=CeleryCommand)
+@click.command("run-now", cls=CeleryCommand, epilog=examples("run-now order-42"))
 @meaning
 def run_now(meant: Meant, **_: Any) -> None:
     """Let tasks go at once, also where they are paused, or dead."""
     meant.change("run", "due now", meant.delayq.run_now, Selection.run_now)
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("retry order-42", "retry --dead --queue mail"))
 @meaning
 def retry(meant: Meant, **_: Any) -> None:
     """Try the hand-over of dead tasks again."""
     meant.change("retry", "due now", meant.delayq.retry, Selection.retry, _NOT_DEAD)
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
 @meaning
 def remove(meant: Meant, **_: Any) -> None:
     """Delete dead tasks, also those that cannot be read."""
     meant.change("remove", "removed", meant.delayq.remove, Selection.remove, _NOT_DEAD)
-
-
-def _span(relative: re.Match[str]) -> timedelta:
-    number, unit = relative.groups()
-    try:
-        return timedelta(**{_UNITS[unit]: float(number)})
-    except OverflowError:
-        raise InvalidDueTime(relative.group(), "a shorter delay") from None

@@ -9,10 +9,10 @@ import click
 from celery.bin.base import CeleryCommand
 
 from ..logs import plain
-from .common import Said, delayq_of, json_option
+from .common import Said, delayq_of, examples, json_option
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("check", "check --json | jq .kind"))
 @json_option
 @click.pass_context
 def check(ctx: click.Context, /, as_json: bool, **_: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -16,8 +15,6 @@ from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..store import Outcome
 
-_UNIX_TIME = re.compile(r"\d+(?:\.\d+)?")
-
 REFUSED = {
     Outcome.HANDED_OVER: "task {} has been handed over to its queue already",
     Outcome.IN_FLIGHT: "task {} is being published this moment; try again shortly",
@@ -27,8 +24,9 @@ REFUSED = {
 }
 
 json_option = click.option(
-    "--json", "as_json", is_flag=True, cls=CeleryOption, help_group="Output", help="Print JSON."
-)
+    "--json", "as_json", is_flag=True, cls=CeleryOption, help_group="Output",
+    help="Print JSON: an object on each line, with times in UTC.",
+)  # fmt: skip
 
 
 class Said:
@@ -50,14 +48,28 @@ def delayq_of(ctx: click.Context) -> DelayQ:
         return delayq
 
 
-def time_of(text: str | None) -> Any:
-    """What was given as a time: Unix time as a number, all else as it stands."""
-    return float(text) if text and _UNIX_TIME.fullmatch(text) else text
-
-
 def short(time: datetime) -> str:
     """A time in UTC, as tables have it."""
     return time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+class Argument(click.Argument):
+    """An argument that the help explains, which click itself does since 8.5 only."""
+
+    help_group = "Arguments"
+
+    def __init__(self, names: Sequence[str], *, help: str, **given: Any) -> None:
+        super().__init__(names, **given)
+        self._text = help
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 - click's own
+        return self.metavar or str(self.name).upper(), self._text
+
+
+def examples(*lines: str) -> str:
+    """What the help of a command ends in: lines behind ``celery -A proj delayq``."""
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  celery -A proj delayq {line}" for line in lines)])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
+from ..clock import from_ms, to_ms
 from ..errors import InvalidOption
 from ..logs import plain
 from ..operations.editing import KEPT
-from .common import Said, delayq_of, time_of
+from .common import Argument, Said, delayq_of, examples
 from .selecting import change_one
+from .when import Given, When
+from .zones import zoned
 
-_NEVER = "never"
 
-
-@click.command(cls=CeleryCommand)
-@click.argument("id", required=False)
+@click.command(
+    cls=CeleryCommand,
+    epilog=examples(
+        "edit order-42 --args '[42, \"mail\"]'",
+        "edit --key topup:7 --expires by:+30m --priority 3",
+    ),
+)
+@click.argument("id", required=False, cls=Argument, help="The task's id.")
 @click.option(
     "--key",
     cls=CeleryOption,
@@ -30,13 +38,14 @@ _NEVER = "never"
 @click.option("--kwargs", cls=CeleryOption, help_group="Message", help="All of them: JSON.")
 @click.option("--priority", type=int, cls=CeleryOption, help_group="Message", help="0 to 255.")
 @click.option(
-    "--expires", cls=CeleryOption, help_group="Message",
-    help="Seconds after the due time, or a time in ISO 8601, or never.",
+    "--expires", type=When(due=True, never=True), cls=CeleryOption, help_group="Message",
+    help="A time, +2h from now, by:+30m from its due time, or never.",
 )  # fmt: skip
 @click.option(
     "--if-revision", type=int, cls=CeleryOption, help_group="Condition",
     help="Only if it is as `show` showed it.",
 )  # fmt: skip
+@zoned
 @click.pass_context
 def edit(
     ctx: click.Context, /, id: str | None, key: str | None, if_revision: int | None, **given: Any
@@ -53,7 +62,7 @@ def edit(
             "args": _json("--args", given["args"]),
             "kwargs": _json("--kwargs", given["kwargs"]),
             "priority": KEPT if given["priority"] is None else given["priority"],
-            "expires": _expires(given["expires"]),
+            "expires": _expires(ctx, given["expires"]),
             "if_revision": if_revision,
         }
         delayq = delayq_of(ctx)
@@ -74,7 +83,13 @@ def _json(name: str, text: str | None) -> Any:
         raise InvalidOption(name, text, "JSON") from None
 
 
-def _expires(text: str | None) -> Any:
-    if text is None:
+def _expires(ctx: click.Context, given: Given | None) -> Any:
+    if given is None:
         return KEPT
-    return None if text == _NEVER else time_of(text)
+    if given.kind == "by":
+        return given.value
+    if given.kind == "never":
+        return None
+    moment = given.moment(ctx)
+    # A number would count from the due time.
+    return moment if isinstance(moment, datetime) else from_ms(to_ms(moment, timezone.utc))

@@ -9,8 +9,8 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
-from ..store import Pause, lane_in_words
-from .common import Said, delayq_of
+from ..store import lane_in_words
+from .common import Said, delayq_of, examples
 
 
 def _of(command: Callable[..., None]) -> Callable[..., None]:
@@ -23,7 +23,7 @@ def _of(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("pause --queue mail"))
 @_of
 @click.option(
     "--late", is_flag=True, cls=CeleryOption, help_group="Pausing",
@@ -37,7 +37,7 @@ def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is paused"))
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("resume --queue mail --rate 100"))
 @_of
 @click.option(
     "--rate", type=float, cls=CeleryOption, help_group="Resuming", metavar="N",
@@ -53,10 +53,3 @@ def resume(
     if not was_paused:
         raise click.ClickException(plain(f"{lane_in_words(queue, task)} is not paused"))
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is resumed"))
-
-
-def line_of(pause: Pause) -> str:
-    """A pause, as ``status`` shows it."""
-    rate = "" if pause.rate is None else f" at {pause.rate:g} a second"
-    state = f"comes back{rate}" if pause.resumed else f"is paused since {pause.since:%F %T}"
-    return f"{pause.what} {state}; {pause.parked} due"

@@ -1,8 +1,9 @@
-"""The commands ``status`` and ``history``."""
+"""The command ``history``."""
 
 from __future__ import annotations
 
 import json
+from datetime import tzinfo
 from typing import Any
 
 import click
@@ -10,38 +11,20 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from ..operations.history import Event
-from ..operations.status import counts_facts, pause_facts
-from .common import Said, aligned, delayq_of, json_option, short
-from .pausing import line_of
+from .common import Said, delayq_of, examples, json_option
+from .screen import Screen
+from .tables import Column, due, table
+from .zones import name_of, stamp, zone_of, zoned
 
-_NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 
 
-@click.command(cls=CeleryCommand)
-@json_option
-@click.pass_context
-def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Show how many tasks wait, and how many scanners are alive."""
-    with Said():
-        counts, pauses = delayq_of(ctx).counts(), delayq_of(ctx).pauses()
-    facts = counts_facts(counts)
-    if as_json:
-        ctx.obj.echo(json.dumps({**facts, "pauses": [pause_facts(one) for one in pauses]}))
-        return
-    for name, value in facts.items():
-        ctx.obj.echo(f"{name.replace('_', ' '):<10} {'-' if value is None else value}")
-    for pause in pauses:
-        ctx.obj.secho(plain(line_of(pause)), fg="yellow")
-    if not counts.scanners:
-        ctx.obj.secho(_NO_SCANNER, fg="yellow")
-
-
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("history -n 10", "history --json | jq .what"))
 @click.option(
     "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
     cls=CeleryOption, help_group="Filter", help="At most so many.",
 )  # fmt: skip
+@zoned
 @json_option
 @click.pass_context
 def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
@@ -54,16 +37,24 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
         for event in events:
             ctx.obj.echo(json.dumps(_event_facts(event)))
         return
-    head = ("WHEN (UTC)", "WHAT", "ID", "KEY", "QUEUE", "TASK")
-    for line in aligned([head, *map(_event_row, events)]):
-        ctx.obj.echo(line)
+    zone, screen = zone_of(ctx), Screen(ctx)
+    screen.show(table(_columns(zone), (_event_row(one, zone) for one in events), screen.width))
     if not kept:
         ctx.obj.secho(_NO_HISTORY, fg="yellow")
 
 
-def _event_row(event: Event) -> tuple[str, ...]:
+def _columns(zone: tzinfo) -> tuple[Column, ...]:
+    styles = {"dead": "red", "cancelled": "yellow", "skipped": "yellow"}
+    return (
+        due(f"WHEN ({name_of(zone)})"),
+        Column("WHAT", styles=styles),
+        *(Column(title) for title in ("ID", "KEY", "QUEUE", "TASK")),
+    )
+
+
+def _event_row(event: Event, zone: tzinfo) -> tuple[str, ...]:
     texts = (event.what.value, event.id, event.key, event.queue, event.task)
-    return (short(event.when), *map(plain, texts))
+    return (stamp(event.when, zone), *map(plain, texts))
 
 
 def _event_facts(event: Event) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -12,13 +13,16 @@ from ..errors import DelayQError
 from ..logs import plain
 from ..operations.releasing import Released, invisible_ms
 from ..operations.selection import Selection
+from .common import examples
 from .selecting import Meant, counted, meaning_many
 
 TELL_EVERY = 5.0  # seconds
 _LONGER = "set a longer one in all workers, or they run more than once"
 
 
-@click.command(cls=CeleryCommand)
+@click.command(
+    cls=CeleryCommand, epilog=examples("release --all --dry-run", "release --queue mail")
+)
 @meaning_many
 @click.option(
     "--canvas", is_flag=True, cls=CeleryOption, help_group="Messages",
@@ -47,11 +51,17 @@ class _Releasing:
         self._is_warned = False
         self._told_at = clock.monotonic()
 
-    def step(self, selection: Selection, *, dry_run: bool = False) -> Released:
+    def step(
+        self,
+        selection: Selection,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Released:
         if dry_run:
             count = selection.release(canvas=self._canvas, dry_run=True)
         else:
-            count = selection.release(canvas=self._canvas, progress=self._tell)
+            count = selection.release(canvas=self._canvas, progress=progress or self._tell)
             self._hand_over(count)
         if not self._is_warned:
             self._warn(count)

@@ -4,52 +4,45 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
+from itertools import chain
 from typing import Any
 
 import click
 from celery.bin.base import CeleryOption
 
-from ..errors import DelayQError
+from ..errors import DelayQError, StoreError
 from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..operations.count import Count
-from ..operations.selection import Selection
-from ..store import Outcome, State
-from .common import REFUSED, Said, delayq_of, time_of
+from ..store import Outcome
+from .common import REFUSED, Argument, Said, delayq_of
+from .picking import named_in, picked, picks
+from .progress import progress_of
+from .stdin import STDIN, ids_read
+from .zones import zoned
 
 _GROUP = "Selection"
-_PICKING = ("tag", "task", "queue", "state", "after_due", "before_due", "all")
-
-
-def _option(*names: str, **given: Any) -> Any:
-    return click.option(*names, cls=CeleryOption, help_group=_GROUP, **given)
-
 
 _KEY = click.option(
     "--key", "keys", multiple=True, cls=CeleryOption, help_group="Tasks",
     help="Whoever has this unique key; may be given more than once.",
 )  # fmt: skip
-_OPTIONS = (
-    _option("--tag", help="All that have this tag."),
-    _option("--task", help="All of the task of this name."),
-    _option("--queue", help="All that were sent with this queue."),
-    _option(
-        "--state", type=click.Choice([one.value.lower() for one in State], case_sensitive=False),
-        help="All in this state.",
-    ),
-    _option("--after-due", help="All due at this time or later."),
-    _option("--before-due", help="All due before this time."),
-    _option("--all", is_flag=True, help="Everything."),
-    _option("--dry-run", is_flag=True, help="Only say how many it would be."),
-    _option("--yes", is_flag=True, help="Do not ask."),
+_IDS = click.argument(
+    "ids", metavar="[ID | -]...", nargs=-1, cls=Argument,
+    help="Ids of tasks; - reads them from standard input, one on each line.",
 )  # fmt: skip
+_OPTIONS = (
+    ("--all", "Everything."),
+    ("--dry-run", "Only say how many it would be."),
+    ("--yes", "Do not ask."),
+)
 
 
 def meaning(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options by which it is told who is meant; it gets a :class:`Meant`."""
     told = meaning_many(command)
-    return click.argument("ids", metavar="[ID]...", nargs=-1)(_KEY(told))
+    return _IDS(_KEY(told))
 
 
 def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,34 +53,41 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
     def told(ctx: click.Context, /, **given: Any) -> None:
         command(Meant(ctx, given), **given)
 
-    for option in reversed(_OPTIONS):
-        told = option(told)
-    return told
+    told = zoned(told)
+    for name, text in reversed(_OPTIONS):
+        told = click.option(name, is_flag=True, cls=CeleryOption, help_group=_GROUP, help=text)(
+            told
+        )
+    return picks(_GROUP)(told)
 
 
 class Meant:
     """Who a command means. It takes what it needs out of the options *given*."""
 
     def __init__(self, ctx: click.Context, given: dict[str, Any]) -> None:
-        self._ctx = ctx
+        self.ctx = ctx
         by_id = "ids" in given
-        self._ones = [{"task_id": one} for one in given.pop("ids", ())]
+        ids = given.pop("ids", ())
+        self._is_read = STDIN in ids
+        self._ones = [{"task_id": one} for one in ids if one != STDIN]
         self._ones += [{"key": one} for one in given.pop("keys", ())]
         self._dry_run, self._yes = given.pop("dry_run"), given.pop("yes")
-        picking = {name: given.pop(name) for name in _PICKING}
-        for name in ("after_due", "before_due"):
-            picking[name] = time_of(picking[name])
-        self._picking = {name: value for name, value in picking.items() if value}
-        if bool(self._ones) == bool(self._picking):
+        everything = given.pop("all")
+        is_named, is_picked = self._is_read or bool(self._ones), everything or named_in(given)
+        if is_named == bool(is_picked):
             named = "Name tasks by id or --key, or select" if by_id else "Select"
             raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
-        if self._ones and self._dry_run:
+        if is_named and self._dry_run:
             raise click.UsageError("--dry-run is for a selection.", ctx)
+        if self._is_read and not self._yes:
+            raise click.UsageError("Ids come from standard input: pass --yes.", ctx)
+        with Said():
+            self._picking = {**picked(ctx, given), **({"all": True} if everything else {})}
 
     @property
     def delayq(self) -> DelayQ:
         """The app's."""
-        return delayq_of(self._ctx)
+        return delayq_of(self.ctx)
 
     def change(
         self,
@@ -106,14 +106,16 @@ class Meant:
             many: The step of a selection.
             unchanged: What is said where a condition does not hold.
         """
+        sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
         if self._picking:
             is_done = self._change_selection(word, done, many)
+        elif self._is_read:
+            is_done = self._change_read(word, done, one, sentences)
         else:
-            sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
-            outcomes = [change_one(self._ctx, done, one, named, sentences) for named in self._ones]
+            outcomes = [change_one(self.ctx, done, one, named, sentences) for named in self._ones]
             is_done = all(outcomes)
         if not is_done:
-            self._ctx.exit(1)
+            self.ctx.exit(1)
 
     def _change_selection(self, word: str, done: str, many: Callable[..., Count]) -> bool:
         with Said():
@@ -124,15 +126,40 @@ class Meant:
                 return True
             if would is not None:
                 self._confirm(f"{word} {counted(would)}?")
-            return self._told(done, self._step(done, selection, many))
+            with progress_of(self.ctx, word, would) as progress:
+                count = self._step(done, partial(many, selection, progress=progress))
+            return self._told(done, count)
 
-    def _step(self, done: str, selection: Selection, many: Callable[..., Count]) -> Count:
+    def _step(self, done: str, step: Callable[[], Count]) -> Count:
         try:
-            return many(selection)
+            return step()
         except DelayQError as error:
             if error.so_far is not None:
-                self._ctx.obj.error(f"{counted(error.so_far)} {done} so far")
+                self.ctx.obj.error(f"{counted(error.so_far)} {done} so far")
             raise
+
+    def _change_read(
+        self, word: str, done: str, one: Callable[..., Outcome], sentences: Mapping[Outcome, str]
+    ) -> bool:
+        """Each of standard input; what was done is told as a number, what was not by its line."""
+        count, is_done = 0, True
+        named = chain(self._ones, ({"task_id": task_id} for task_id in ids_read()))
+        with Said(), progress_of(self.ctx, word) as progress:
+            try:
+                for each in named:
+                    said = refusal_of(one, each, sentences)
+                    if said is None:
+                        count += 1
+                    else:
+                        is_done = False
+                        self.warn(said)
+                    if progress is not None:
+                        progress(count)
+            except (StoreError, click.ClickException):
+                self.warn(f"{counted(count)} {done} so far")
+                raise
+        self.say(f"{counted(count)} {done}")
+        return is_done
 
     def _confirm(self, question: str) -> None:
         if not sys.stdin.isatty():
@@ -144,18 +171,18 @@ class Meant:
         if count.outstanding:
             self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
         if count.uncertain:
-            self._ctx.obj.error(f"of {count.uncertain} an earlier attempt may have delivered it")
+            self.ctx.obj.error(f"of {count.uncertain} an earlier attempt may have delivered it")
         if count.in_flight:
-            self._ctx.obj.error(f"{count.in_flight} being published this moment; try again shortly")
+            self.ctx.obj.error(f"{count.in_flight} being published this moment; try again shortly")
         return not (count.uncertain or count.in_flight)
 
     def say(self, line: str) -> None:
         """Print a line."""
-        self._ctx.obj.echo(line)
+        self.ctx.obj.echo(line)
 
     def warn(self, line: str) -> None:
         """Print a line to the stream of errors."""
-        self._ctx.obj.error(line)
+        self.ctx.obj.error(line)
 
 
 def change_one(
@@ -174,15 +201,34 @@ def change_one(
         named: The one of the two.
         sentences: What is said where it was not done.
     """
+    try:
+        said = refusal_of(step, named, sentences)
+    except StoreError as error:
+        said = plain(f"Error: {error}")
+    if said is None:
+        ((_, name),) = named.items()
+        ctx.obj.echo(plain(f"task {name} {done}"))
+    else:
+        ctx.obj.error(said)
+    return said is None
+
+
+def refusal_of(
+    step: Callable[..., Outcome], named: dict[str, str], sentences: Mapping[Outcome, str]
+) -> str | None:
+    """Take a step of one task; why it was not done, or ``None`` where it was.
+
+    Raises:
+        StoreError: what would be so of every other task as well.
+    """
     ((_, name),) = named.items()
     try:
         outcome = step(**named)
-        said = f"task {name} {done}" if outcome else sentences[outcome].format(name)
+    except StoreError:
+        raise
     except DelayQError as error:
-        outcome, said = None, f"Error: {error}"
-    say = ctx.obj.echo if outcome else ctx.obj.error
-    say(plain(said))
-    return bool(outcome)
+        return plain(f"Error: {error}")
+    return None if outcome else plain(sentences[outcome].format(name))
 
 
 def counted(count: int | None) -> str:

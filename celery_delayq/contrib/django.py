@@ -1,15 +1,34 @@
-"""The task base for Django: what Celery's has, and ``delay_until`` and ``delay_for``."""
+"""Tasks of a Django project: scheduled when the transaction commits, and not if it rolls back.
+
+    with transaction.atomic():
+        order.save()
+        order.reminder = remind.delay_for_on_commit(1800, order.pk)     the id, fixed at the call
+        order.save()
+                                        at the commit: remind.delay_for(1800, order.pk), by that id
+
+Every task that has Celery's ``delay_on_commit`` has these two methods. For anything else, and for
+another database than the default one: ``transaction.on_commit(partial(delayq.cancel, id))``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from celery.contrib.django.task import DjangoTask
+from django.db import transaction
+from kombu.utils.uuid import uuid
 
+from .. import clock
+from ..clock import DelayInput, TimeInput, When
+from ..integration.calls import call_task
+from ..integration.registry import services_of
 from ..integration.task import DelayQTask, P, R_co
 
 if TYPE_CHECKING:
     from typing import Generic
+
+    from celery.app.task import Task
 
     class _DjangoTask(DjangoTask[P, R_co], Generic[P, R_co]): ...
 
@@ -21,8 +40,65 @@ else:
 
 
 class DelayQDjangoTask(DelayQTask[P, R_co], _DjangoTask[P, R_co]):
-    """:class:`DelayQTask` with ``delay_on_commit`` and ``apply_async_on_commit``.
+    """:class:`DelayQTask` with Celery's ``delay_on_commit``, and the like for a due time.
 
     ``task_cls=DelayQTask`` becomes this where Celery's Django support is at work; naming it tells
-    type checkers as well.
+    type checkers as well. All other tasks of a project that have Celery's method have these too.
     """
+
+    def delay_until_on_commit(self, when: TimeInput, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Run this task at *when*, if the transaction commits.
+
+        It is scheduled by Django's ``on_commit`` of the default database: right after the outermost
+        transaction has committed; never, if that or a savepoint around the call is rolled back; at
+        once, outside of a transaction. Until then Redis knows nothing of it, and it cannot be
+        cancelled.
+
+        *when* is what ``delay_until`` takes. If it is past when the transaction commits, the task
+        runs at once.
+
+        Returns:
+            The id that the task will have, to be stored in the same transaction; for
+            ``delayq.cancel(id)``, ``delayq.get(id)``, ``delayq.result(id)``.
+
+        Raises:
+            InvalidDueTime: as ``delay_until``.
+            InvalidSetting: of the app; or there is no Redis to keep tasks in.
+            TypeError: the arguments do not fit the task.
+
+        What else ``delay_until`` raises, such as ``kombu.exceptions.OperationalError`` where Redis
+        cannot be reached, leaves the block of the transaction, which is committed by then. The
+        functions that were registered after this one are not called then. The task may be scheduled
+        again under the same id: where it is scheduled already, that raises ``AlreadyScheduled``.
+        """
+        services = services_of(self.app)
+        return _on_commit(self, clock.at(when, services.timezone), args, kwargs)
+
+    def delay_for_on_commit(self, delay: DelayInput, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Run this task *delay* after the transaction commits: a timedelta, or seconds.
+
+        Returns and raises as ``delay_until_on_commit``, and is scheduled when that would be.
+        """
+        return _on_commit(self, clock.after(delay), args, kwargs)
+
+
+def install() -> None:
+    """Let all tasks that have ``delay_on_commit`` have these methods too."""
+    for name in ("delay_until_on_commit", "delay_for_on_commit"):
+        if name not in vars(DjangoTask):
+            setattr(DjangoTask, name, vars(DelayQDjangoTask)[name])
+
+
+def _on_commit(task: Task, when: When, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    services = services_of(task.app)
+    # What is wrong is told while there is something to roll back.
+    if not services.app.conf.task_always_eager:
+        services.check()
+    # A task that is a class has no header, and is not checked by Celery either.
+    if task.typing and (check := getattr(task, "__header__", None)):
+        check(*args, **kwargs)
+    task_id: str = uuid()
+    transaction.on_commit(
+        partial(call_task, services, task, when, args, kwargs, task_id=task_id, given_out=True)
+    )
+    return task_id

@@ -12,7 +12,8 @@ from celery.app.amqp import AMQP
 from celery.utils.imports import symbol_by_name
 
 from ..message import native_delay
-from ..scheduling.sender import Send, Sender, decided
+from ..scheduling.decision import decided
+from ..scheduling.sender import Send, Sender
 from .registry import services_of
 
 

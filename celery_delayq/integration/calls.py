@@ -17,10 +17,16 @@ from .results import ScheduledResult, has_run, scheduled
 
 
 def call_task(
-    services: Services, task: Task, when: When, args: tuple[Any, ...], kwargs: dict[str, Any]
+    services: Services,
+    task: Task,
+    when: When,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    **options: Any,
 ) -> ScheduledResult[Any]:
     """Schedule one call of a task; its result."""
-    return _result(services, when, *schedule_call(services, task.apply_async, when, args, kwargs))
+    made = schedule_call(services, task.apply_async, when, args, kwargs, **options)
+    return _result(services, when, *made)
 
 
 def call_signature(

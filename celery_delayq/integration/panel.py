@@ -36,7 +36,7 @@ def delayq(state: Any, **options: Any) -> Answer:
 
     def show(services: Services) -> Answer:
         _read({}, (), options)  # it has none
-        return status(services)
+        return status(services, queues=False).facts()
 
     return _answered(state, show)
 

@@ -17,9 +17,8 @@ class InspectingMixin:
         """How the store stands, as each worker that answers sees it.
 
         Returns:
-            Of each worker a dictionary: the counts of ``DelayQ.counts()`` with ``next_due`` as
-            text, ``pauses``, ``store`` and ``prefix``; or ``error``, a sentence. ``None`` if no
-            worker answers.
+            Of each worker a dictionary, the ``facts()`` of ``DelayQ.status()`` without its
+            ``queues``; or ``error``, a sentence. ``None`` if no worker answers.
         """
         return self._request("delayq")  # type: ignore[attr-defined,no-any-return]
 

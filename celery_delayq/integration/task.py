@@ -17,6 +17,7 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Task
+from kombu.utils.imports import symbol_by_name
 
 from .. import clock
 from ..clock import DelayInput, TimeInput
@@ -26,6 +27,7 @@ from .registry import services_of
 from .results import ScheduledResult
 
 _DJANGO_TASK = "celery_delayq.contrib.django:DelayQDjangoTask"
+_LET_COMMIT = "celery_delayq.contrib.django:install"
 
 if TYPE_CHECKING:
     from typing import Generic
@@ -95,10 +97,12 @@ def combine_with_django(app: Celery[Any]) -> None:
 
     Celery's fixup makes that the tasks' base only where the user named no other.
     """
-    if app.task_cls not in (DelayQTask, "celery_delayq:DelayQTask", "celery_delayq.DelayQTask"):
-        return
     from celery.fixups.django import DjangoFixup
 
     # The app keeps what its fixups made; one that is not at work made nothing.
-    if any(isinstance(fixup, DjangoFixup) for fixup in app._fixups or ()):
+    if not any(isinstance(fixup, DjangoFixup) for fixup in app._fixups or ()):
+        return
+    # Django is there now, which it need not be to import this module.
+    symbol_by_name(_LET_COMMIT)()
+    if app.task_cls in (DelayQTask, "celery_delayq:DelayQTask", "celery_delayq.DelayQTask"):
         app.task_cls = _DJANGO_TASK

@@ -11,6 +11,8 @@ from kombu import serialization
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
+#: Serializers that make data only. What others make may run somebody's code when it is read.
+DATA = {"json", "msgpack", "yaml"}
 LARGEST = 32_000_000  # bytes that a body may have when it is decompressed
 
 Inflate = Callable[[bytes, int], bytes]
@@ -36,6 +38,14 @@ def body_of(envelope: dict[str, Any], accept: Any) -> Any:
         # Refused, damaged, too large, compressed by what is not installed: hidden, like what may
         # not be read.
         return None
+
+
+def data_of(envelope: dict[str, Any], accept: Any) -> Any:
+    """As :func:`body_of`, for what only wants to show it: ``None`` of a pickle, accepted or not."""
+    with suppress(Exception):  # an envelope of somebody else's may lack it, or have another type
+        if serializer_of(envelope["content-type"]) in DATA:
+            return body_of(envelope, accept)
+    return None
 
 
 def received(raw: bytes, channel: Any, accept: Any) -> Any:

@@ -84,8 +84,8 @@ class Broker:
         )
 
 
-def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
-    """Where the store is: *url*, or else the broker.
+def store_endpoint(url: str | None, broker: Broker, name: str) -> Endpoint:
+    """Where the store is: *url*, or else the broker; *name* is the setting's.
 
     Raises:
         InvalidSetting: neither is a Redis.
@@ -93,7 +93,7 @@ def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
     if url is None:
         if broker.endpoint is None:
             why = _SENTINEL if broker.is_sentinel else "the broker is not a Redis"
-            raise InvalidSetting("delayq_url", None, f"a redis:// URL, because {why}")
+            raise InvalidSetting(name, None, f"a redis:// URL, because {why}")
         return broker.endpoint
     try:
         endpoint = _endpoint(Connection(url))
@@ -105,7 +105,7 @@ def store_endpoint(url: str | None, broker: Broker) -> Endpoint:
         wanted = "a redis:// or rediss:// URL"
         if url.startswith("sentinel:"):
             wanted = f"{wanted}; {_SENTINEL}"
-        raise InvalidSetting("delayq_url", without_secrets(url), wanted)
+        raise InvalidSetting(name, without_secrets(url), wanted)
     return endpoint
 
 

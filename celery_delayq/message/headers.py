@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 #: When the task was due, in ms since 1970.
 DUE_HEADER = "delayq_due"
 
@@ -25,3 +27,10 @@ EXPIRES_HEADER = "delayq_expires_ms"
 
 #: Headers that speak of one message, and must not be copied to a retry's.
 OWN_HEADERS = (DUE_HEADER, ATTEMPT_HEADER, REDELIVERED_HEADER, HAND_OVER_HEADER)
+
+
+def foreign(headers: Any) -> Any:
+    """*headers* without those of this package, which speak of one message: a retry copies all."""
+    if not headers:
+        return headers
+    return {name: value for name, value in headers.items() if name not in OWN_HEADERS}

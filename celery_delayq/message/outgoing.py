@@ -240,6 +240,19 @@ def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
     return f"{queue}{separator}{step}" if step else queue
 
 
+def queues_of_list(key: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the queue may be called whose messages are pushed to a Redis list, likeliest first.
+
+    Args:
+        key: The list's key, with ``global_keyprefix``.
+        options: The broker's transport options.
+    """
+    name = key.removeprefix(str(options.get("global_keyprefix", "")))
+    separator = str(options.get("sep", kombu_redis.Channel.sep))
+    queue, _, step = name.rpartition(separator) if separator else ("", "", "")
+    return (queue, name) if queue and step.isdecimal() else (name,)
+
+
 def needs_relay(message: OutgoingMessage) -> bool:
     """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
     return bool(message.exchange) or any(

@@ -13,8 +13,9 @@ from kombu.utils.json import loads
 
 from .. import clock
 from ..clock import from_ms
-from ..message.body import body_of
+from ..message.body import body_of, data_of
 from ..message.canvas import LAUNCH
+from ..message.shown import is_celery_s, shown
 from ..store import Entry, State
 
 MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
@@ -26,6 +27,7 @@ class ScheduledTask:
 
     Attributes:
         task: The task's name; of a canvas what it is, and its first task: ``chain(shop.add, ...)``.
+            Empty of a pickle of protocol 1, which has it inside.
         queue: The queue that it was sent with, or the routing key.
         key: Its unique key, or empty.
         tags: Its tags.
@@ -95,7 +97,7 @@ class ScheduledTask:
         if made.is_canvas:
             return replace(made, task=made.argsrepr or task)
         # Protocol 1 keeps the task's name with its arguments.
-        return made if task or not envelope else replace(made, task=made._call.get("task", ""))
+        return made if task or not envelope else replace(made, task=made._data["task"])
 
     @property
     def is_canvas(self) -> bool:
@@ -116,14 +118,14 @@ class ScheduledTask:
         the app's ``accept_content``: reading a list must not unpickle what the app would refuse to
         run.
         """
-        args = self._call.get("args")
-        return tuple(args) if isinstance(args, (list, tuple)) else None
+        args: tuple[Any, ...] | None = self._call["args"]
+        return args
 
     @property
     def kwargs(self) -> dict[str, Any] | None:
         """The keyword arguments; ``None`` as for :attr:`args`."""
-        kwargs = self._call.get("kwargs")
-        return kwargs if isinstance(kwargs, dict) else None
+        kwargs: dict[str, Any] | None = self._call["kwargs"]
+        return kwargs
 
     @property
     def argsrepr(self) -> str | None:
@@ -131,29 +133,64 @@ class ScheduledTask:
 
         So a call's ``argsrepr="***"`` hides them here as well.
         """
-        return self._shown("argsrepr", self.args)
+        return self._shown("argsrepr", "args")
 
     @property
     def kwargsrepr(self) -> str | None:
         """The keyword arguments, as :attr:`argsrepr`."""
-        return self._shown("kwargsrepr", self.kwargs)
+        return self._shown("kwargsrepr", "kwargs")
+
+    def shown_arguments(self) -> tuple[list[Any] | None, dict[str, Any] | None]:
+        """Both arguments as values, as far as they may be shown; ``None`` for what may not.
+
+        Nothing is unpickled for it. What a call hides by an ``argsrepr`` of its own is hidden, and
+        so are the insides of a canvas.
+        """
+        args, kwargs = self._data["args"], self._data["kwargs"]
+        if self.is_canvas or not self._is_told("argsrepr", args):
+            args = None
+        if self.is_canvas or not self._is_told("kwargsrepr", kwargs):
+            kwargs = None
+        return None if args is None else list(args), kwargs
+
+    def _is_told(self, header: str, value: Any) -> bool:
+        """Whether logs show a value as it is, and not by a text of the caller's own."""
+        given = self._envelope.get("headers", {}).get(header)
+        if self._app is None or not isinstance(given, str) or given == repr(value):
+            return True
+        return is_celery_s(given, shown(self._app, value, value)[header == "kwargsrepr"])
 
     @property
     def ignores_result(self) -> bool:
         """Whether it was called with ``ignore_result``, so that no backend keeps its result."""
         return bool(self._envelope.get("headers", {}).get("ignore_result"))
 
-    def _shown(self, header: str, value: Any) -> str | None:
+    def _shown(self, header: str, name: str) -> str | None:
         given = self._envelope.get("headers", {}).get(header)
         if isinstance(given, str):
             return given
         # Protocol 1 has no such header.
+        value = self._data[name]
         return None if value is None else saferepr(value, MAX_SHOWN)
 
     @cached_property
     def _call(self) -> dict[str, Any]:
-        body = body_of(self._envelope, self._app and self._app.conf.accept_content)
-        if isinstance(body, dict):
-            return body
+        return _parts_of(body_of(self._envelope, self._app and self._app.conf.accept_content))
+
+    @cached_property
+    def _data(self) -> dict[str, Any]:
+        """The same of what is data only."""
+        return _parts_of(data_of(self._envelope, self._app and self._app.conf.accept_content))
+
+
+def _parts_of(body: Any) -> dict[str, Any]:
+    """Task, args and kwargs of a message's body; of protocol 2 without the task."""
+    if not isinstance(body, dict):
         parts = body if isinstance(body, (list, tuple)) else ()
-        return dict(zip(("args", "kwargs"), parts, strict=False))
+        body = dict(zip(("args", "kwargs"), parts, strict=False))
+    args, kwargs = body.get("args"), body.get("kwargs")
+    return {
+        "task": body.get("task", ""),
+        "args": tuple(args) if isinstance(args, (list, tuple)) else None,
+        "kwargs": kwargs if isinstance(kwargs, dict) else None,
+    }

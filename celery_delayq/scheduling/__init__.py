@@ -6,6 +6,7 @@
                   |                                                       |
                   +---- the other items: arguments filled in <------------+--> writing --> receipts
 
-``sender`` decides, once and for every message that Celery sends, whether it is scheduled.
+``decision`` is made once, for every message that Celery makes: whether it is scheduled.
+``delivered`` makes entries of messages that a broker delivered.
 ``untouched`` says whether a bulk's messages may be made of one another.
 """

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union
 from .. import clock
 from ..clock import DelayInput
 from ..errors import InvalidDueTime, InvalidOption
-from ..store import NewEntry
+from ..store import NewEntry, plain_text
 from ..store.extras import Extras
 
 KEY, CONFLICT, MAX_WAIT = "delayq_key", "delayq_conflict", "delayq_max_wait"
@@ -124,7 +124,7 @@ def _text(name: str, value: Any, expected: str, shown: Any = None) -> str:
         except UnicodeEncodeError:
             size = 0
         if 0 < size <= LONGEST:
-            return str.__str__(value)
+            return plain_text(value)
     raise InvalidOption(name, value if shown is None else shown, expected)
 
 

@@ -19,11 +19,20 @@ from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
-from .ids import Target, checked_id, checked_name, target_of, target_of_key, target_of_member
+from .ids import (
+    Target,
+    checked_id,
+    checked_name,
+    plain_text,
+    target_of,
+    target_of_key,
+    target_of_member,
+)
 from .keys import Keys
 from .lists import Lists, Waiting
 from .outcome import Outcome
-from .overview import Counts, Pause, lane_in_words, sum_of, union_of
+from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
+from .queues import Tally
 from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
@@ -71,11 +80,13 @@ __all__ = [
     "PooledConnection",
     "Receipt",
     "Refusal",
+    "Scanner",
     "ScratchKeys",
     "Scripts",
     "Seen",
     "ShardedEntries",
     "State",
+    "Tally",
     "Target",
     "Waiting",
     "Wakeup",
@@ -86,6 +97,7 @@ __all__ = [
     "lane_for",
     "lane_in_words",
     "new_name",
+    "plain_text",
     "refusal_of",
     "sum_of",
     "target_of",

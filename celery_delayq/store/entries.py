@@ -17,7 +17,8 @@ from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .listing import Row, entry_of
 from .outcome import Outcome
-from .overview import Counts, Pause, counts_in, pauses_in
+from .overview import Counts, Pause, Scanner, counts_in, pauses_in, scanners_in
+from .queues import Tally, tallies_in
 from .record import NewRecord, Record
 from .schedule import Scheduler
 from .scripts import Scripts
@@ -54,6 +55,14 @@ class Entries:
             StoreDiffers: it is used in another way than this process would.
         """
         self._member.join(until)
+
+    def look(self) -> None:
+        """Find out whether this process may read the store; it changes nothing.
+
+        Raises:
+            StoreDiffers: it is used in another way than this process would.
+        """
+        self._member.look()
 
     def schedule(
         self,
@@ -265,6 +274,14 @@ class Entries:
     def counts(self) -> Counts:
         """All counts at one instant."""
         return counts_in(self._scripts)
+
+    def scanners(self) -> list[Scanner]:
+        """The scanners that are alive."""
+        return scanners_in(self._scripts)
+
+    def tallies(self, most: int) -> tuple[list[Tally], bool]:
+        """What waits by its queues; see :func:`tallies_in`."""
+        return tallies_in(self._scripts, most)
 
 
 def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:

@@ -26,7 +26,7 @@ def checked_id(task_id: str) -> str:
         raise InvalidOption("task_id", task_id, _EXPECTED)
     if not 0 < _size_of(task_id) <= LONGEST_ID:
         raise InvalidOption("task_id", task_id, _EXPECTED)
-    return str.__str__(task_id)
+    return plain_text(task_id)
 
 
 def checked_name(name: str, value: str) -> str:
@@ -38,7 +38,13 @@ def checked_name(name: str, value: str) -> str:
     is_text = isinstance(value, str) and "\0" not in value
     if not is_text or not 0 < _size_of(value) <= LONGEST_NAME:
         raise InvalidOption(name, value, _NAME_EXPECTED)
-    return str.__str__(value)
+    return plain_text(value)
+
+
+def plain_text(text: str) -> str:
+    """*text* as ``str`` itself; of a ``(str, Enum)``, its value."""
+    # A lazy object of Django's says that it is text, and is none.
+    return str.__str__(text) if issubclass(type(text), str) else str(text)
 
 
 def _size_of(text: str) -> int:

@@ -12,6 +12,9 @@ from .listing import PAGE
 from .scripts import Scripts
 from .values import time_in
 
+OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms
+OVERDUE_BYTES = 500_000  # of their records
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -19,6 +22,9 @@ class Counts:
 
     ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
     and wait for their next try, which are overdue. ``paused`` fell due while they were.
+
+    ``oldest_overdue_ms``: the due time of what is overdue longest, and not paused; ``None`` if
+    nothing is. Of more than 300 that were refused, those count that are tried next.
     """
 
     scheduled: int
@@ -30,6 +36,20 @@ class Counts:
     refused: int
     next_due_ms: int | None
     now_ms: int
+    oldest_overdue_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """A scanner that is alive: its name, and when it gave its last heartbeat, in ms."""
+
+    name: str
+    seen_ms: int
+
+    @property
+    def host(self) -> str:
+        """The host that it runs on; see :func:`new_name`."""
+        return self.name.rsplit(":", 2)[0]
 
 
 @dataclass(frozen=True)
@@ -80,15 +100,27 @@ def lane_in_words(queue: str | None, task: str | None) -> str:
 
 def counts_in(scripts: Scripts) -> Counts:
     """All counts of a shard, at one instant."""
-    now_us, *numbers, due, relay = scripts.call("counts")
+    now_us, *numbers, due, relay, oldest = scripts.call(
+        "counts", most=OVERDUE, max_bytes=OVERDUE_BYTES
+    )
     known = [head for head in (due, relay) if head >= 0]
-    numbers += [min(known, default=None), now_us // 1000]
+    numbers += [min(known, default=None), now_us // 1000, None if oldest < 0 else oldest]
     return Counts(*numbers)
+
+
+def scanners_in(scripts: Scripts) -> list[Scanner]:
+    """The scanners that are alive, as a shard knows them; each serves all shards."""
+    flat = scripts.call("scanners")
+    return [
+        Scanner(name.decode(errors="replace"), time_in(seen) or 0)
+        for name, seen in zip(flat[::2], flat[1::2], strict=True)
+    ]
 
 
 def sum_of(counts: Sequence[Counts]) -> Counts:
     """The counts of all shards; a scanner serves each of them."""
     heads = [one.next_due_ms for one in counts if one.next_due_ms is not None]
+    oldest = [one.oldest_overdue_ms for one in counts if one.oldest_overdue_ms is not None]
     sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused")
     return replace(
         counts[0],
@@ -96,6 +128,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
         scanners=max(one.scanners for one in counts),
         next_due_ms=min(heads, default=None),
         now_ms=max(one.now_ms for one in counts),
+        oldest_overdue_ms=min(oldest, default=None),
     )
 
 

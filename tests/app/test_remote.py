@@ -37,13 +37,15 @@ def test_a_worker_tells_how_its_store_stands(app, ask, redis_server):
         == {
             "store": redis_server.url(),
             "prefix": "delayq",
+            "path": "direct",
             "scheduled": 1,
             "overdue": 0,
             "refused": 0,
             "paused": 1,
             "in_flight": 0,
             "dead": 0,
-            "scanners": 0,
+            "scanners": [],
+            "oldest_overdue": None,
             "next_due": "2100-01-01T00:00:00+00:00",
             "pauses": [
                 {

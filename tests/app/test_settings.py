@@ -23,6 +23,8 @@ EXPECTED = {
     "delayq_history_repeats": "true or false",
     "delayq_catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
     "delayq_adopt_after": "a number of seconds from 1 to 31536000, or None",
+    "delayq_metrics_port": "a whole number from 1 to 65535, or None",
+    "delayq_metrics_host": "an address, such as 0.0.0.0 for all of this machine's",
 }
 
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
@@ -41,6 +43,8 @@ WRONG = [
     ("delayq_history_repeats", 0),
     ("delayq_catch_up", 0),
     ("delayq_adopt_after", 0.5),
+    ("delayq_metrics_port", 0),
+    ("delayq_metrics_host", ""),
 ]
 RIGHT = [
     ("delayq_prefix", "x" * 64),
@@ -56,6 +60,8 @@ RIGHT = [
     ("delayq_history_repeats", False),
     ("delayq_catch_up", 100),
     ("delayq_adopt_after", 1),
+    ("delayq_metrics_port", 65_535),
+    ("delayq_metrics_host", "0.0.0.0"),
 ]
 
 
@@ -225,11 +231,29 @@ def test_settings_are_read_however_and_whenever_the_app_was_configured(bare_app,
     assert delayq.services.endpoint.db == 5
 
 
-def test_with_a_namespace_a_wrong_value_is_named_as_celery_knows_it(bare_app):
+@pytest.mark.parametrize(
+    ("namespace", "name"),
+    [
+        ("CELERY", "CELERY_DELAYQ_LEASE"),
+        ("CELERY_", "CELERY_DELAYQ_LEASE"),
+        ("celery", "celery_delayq_lease"),
+    ],
+)
+def test_with_a_namespace_a_wrong_value_is_named_as_it_was_written(bare_app, namespace, name):
     delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"CELERY_DELAYQ_LEASE": 0}, namespace="CELERY")
+    bare_app.config_from_object({name: 0}, namespace=namespace)
 
-    with pytest.raises(InvalidSetting, match="delayq_lease is 0"):
+    with pytest.raises(InvalidSetting, match=f"^{name} is 0;"):
+        _ = delayq.services.settings
+
+
+def test_with_a_namespace_what_is_set_on_the_app_is_named_as_it_is_there(bare_app):
+    delayq = DelayQ(bare_app)
+    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
+    assert bare_app.conf.delayq_batch_size == 9
+    bare_app.conf.delayq_lease = 0
+
+    with pytest.raises(InvalidSetting, match=r"^delayq_lease is 0;"):
         _ = delayq.services.settings
 
 
@@ -324,9 +348,22 @@ def test_an_unknown_setting_is_an_error_that_names_the_nearest_one(make_app, wro
 
 def test_with_a_namespace_only_what_it_begins_is_a_setting(bare_app):
     delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"DELAYQ_NONE": 1, "CELERY_DELAYQ_NONE": 2}, namespace="CELERY")
+    bare_app.config_from_object({"DELAYQ_NONE": 1, "CELERY_DELAYQ_URLS": 2}, namespace="CELERY")
 
-    with pytest.raises(UnknownSetting, match="no setting delayq_none;"):
+    with pytest.raises(UnknownSetting) as caught:
+        _ = delayq.services.settings
+
+    says = "there is no setting CELERY_DELAYQ_URLS; did you mean CELERY_DELAYQ_URL?"
+    assert str(caught.value) == says
+
+
+def test_with_a_namespace_an_unknown_setting_of_the_app_is_named_as_it_is_there(bare_app):
+    delayq = DelayQ(bare_app)
+    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
+    assert bare_app.conf.delayq_batch_size == 9
+    bare_app.conf.delayq_urls = "redis://"
+
+    with pytest.raises(UnknownSetting, match=r"no setting delayq_urls; did you mean delayq_url\?"):
         _ = delayq.services.settings
 
 

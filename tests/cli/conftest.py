@@ -38,9 +38,10 @@ def project(monkeypatch):
 def run(app, project):
     """Run a command: ``run("list", "--json")``; its output, both streams in one, and its status."""
 
-    def run(*arguments, app=app):
+    def run(*arguments, app=app, stdin=None):
         project(app)
-        return CliRunner().invoke(celery, ["-A", MODULE, "delayq", *arguments], prog_name="celery")
+        words = ["-A", MODULE, "delayq", *arguments]
+        return CliRunner().invoke(celery, words, prog_name="celery", input=stdin)
 
     return run
 
@@ -49,12 +50,37 @@ def run(app, project):
 def said(run):
     """The lines that a command says; it has to end well."""
 
-    def said(*arguments):
-        result = run(*arguments)
+    def said(*arguments, **options):
+        result = run(*arguments, **options)
         assert result.exit_code == 0, result.output
         return result.output.splitlines()
 
     return said
+
+
+@pytest.fixture
+def printed(run):
+    """The lines of its standard output alone, where it ends well."""
+
+    def printed(*arguments, **options):
+        result = run(*arguments, **options)
+        assert result.exit_code == 0, result.output
+        return result.stdout.splitlines()
+
+    return printed
+
+
+@pytest.fixture
+def misused(run):
+    """What a command says that has to be an error of usage: its last line."""
+
+    def misused(*arguments, **options):
+        result = run(*arguments, **options)
+        assert isinstance(result.exception, SystemExit), repr(result.exception)
+        assert result.exit_code == 2, result.output
+        return result.output.splitlines()[-1]
+
+    return misused
 
 
 @pytest.fixture

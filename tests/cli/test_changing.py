@@ -52,7 +52,8 @@ def test_show_says_why_a_task_is_dead(app, redis, said):
 def test_show_as_json_is_an_object(one, said):
     [line] = said("show", "one", "--json")
 
-    assert json.loads(line)["args"] == "(1, 'ü')"
+    assert json.loads(line)["args"] == [1, "ü"]
+    assert json.loads(line)["kwargs"] == {"y": 2}
     assert json.loads(line)["due"] == "2100-01-01T00:00:00+00:00"
 
 
@@ -193,6 +194,8 @@ def test_reschedule_takes_an_instant(one, app, said, when, due):
         ("+1.5h", timedelta(minutes=90)),
         ("+0", timedelta(0)),
         ("+0.25s", timedelta(milliseconds=250)),
+        ("+1h30m", timedelta(minutes=90)),
+        ("+1d2h3m4.5s", timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
     ],
 )
 def test_reschedule_takes_a_span_from_now(app, redis, said, when, delay):
@@ -216,16 +219,36 @@ def test_a_time_without_a_zone_is_in_the_app_s(delayq_app, url, run):
 
 @pytest.mark.parametrize(
     "when",
-    ["soon", "", "5m", "+", "+m", "+5w", "+5 m", "+-5", "+1e3", "nan", "inf", "1e300",
-     "2031-13-01", "25:00", "9999-12-31", "+99999999999d", "+9" * 50, "+" + "9" * 400],
+    ["soon", "", "+", "+m", "+5w", "+5 m", "+-5", "+1e3", "nan", "inf", "1e300", "+1m1h", "+1h30",
+     "+5m5m", "by:", "by:5m", "by:+", "by:soon", "by:+99999999999d", "never", "2031-13-01", "25:00",
+     "9999-12-31", "+99999999999d", "+9" * 50, "+" + "9" * 400, "by:+" + "9" * 400, "9" * 400],
     ids=lambda when: when[:20],
 )  # fmt: skip
-def test_what_is_no_time_is_a_sentence_that_names_it_and_nothing_moves(one, app, refused, when):
-    *_, sentence = refused("reschedule", "one", when)
-
-    assert sentence.startswith("Error: ")
-    assert "expected" in sentence
+def test_what_is_no_time_is_a_sentence_that_names_it_and_nothing_moves(one, app, misused, when):
+    assert misused("reschedule", "one", when) == (
+        f"Error: Invalid value for 'WHEN': {when[:60]!r} is no time; expected one before "
+        "2255-06-05: 2030-01-31T09:00, Unix time in seconds, +1h30m from now (s m h d), or "
+        "by:+30m from its due time"
+    )
     assert app.delayq.get("one").due.timestamp() == FAR
+
+
+@pytest.mark.parametrize(
+    ("when", "delay"), [("by:+30m", 1800), ("by:-1h30m", -5400), ("by:+1", 1), ("by:-0.5s", -0.5)]
+)
+def test_reschedule_takes_a_span_from_the_due_time(one, app, said, when, delay):
+    assert said("reschedule", "one", when) == ["task one rescheduled"]
+    assert said("reschedule", "--task", "t", "--yes", when) == ["1 task rescheduled"]
+
+    assert app.delayq.get("one").due.timestamp() == FAR + 2 * delay
+
+
+def test_the_condition_on_the_due_time_is_a_time_as_any(one, app, said, refused):
+    unmoved = "task one is not as it was said to be; nothing was changed"
+    assert refused("reschedule", "one", "by:+1", "--if-due", "+1h")[-1] == unmoved
+    for if_due in (str(FAR), "2100-01-01T00:00:01"):
+        assert said("reschedule", "one", "by:+1", "--if-due", if_due) == ["task one rescheduled"]
+    assert app.delayq.get("one").due.timestamp() == FAR + 2
 
 
 def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
@@ -241,8 +264,10 @@ def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
 
 
 @pytest.mark.parametrize("when", ["90", "5m", "1.5"])
-def test_a_delay_without_its_sign_is_told_how_it_is_written(app, refused, when):
+def test_a_delay_without_its_sign_is_told_how_it_is_written(app, misused, when):
     app.send_task("t", task_id="one", delayq_at=FAR)
-    [sentence] = refused("reschedule", "one", when)
-    assert sentence == f"Error: '{when}' is not a due time; expected a time, or from now: +{when}"
+    assert misused("reschedule", "one", when) == (
+        f"Error: Invalid value for 'WHEN': '{when}' is no time; expected +{when} from now, "
+        f"by:+{when} from its due time, or a time such as 2030-01-31T09:00"
+    )
     assert app.delayq.get("one").due.timestamp() == FAR

@@ -1,10 +1,11 @@
 """`delayq edit`: what it takes, what it says, and the status it ends with."""
 
 import json
+from datetime import datetime
 
 import pytest
 
-from tests.app.support import FAR, LONG_AGO, envelope
+from tests.app.support import FAR, LONG_AGO, envelope, redis_ms, to_ms
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def one(app):
 def test_arguments_priority_and_expiry_are_changed(one, said, app):
     assert said(
         "edit", "one", "--args", '["ü", null]', "--kwargs", "{}", "--priority", "6",
-        "--expires", "60",
+        "--expires", "by:+60",
     ) == ["task one edited"]  # fmt: skip
 
     task, message = app.delayq.get("one"), envelope(app.delayq, "one")
@@ -26,15 +27,41 @@ def test_arguments_priority_and_expiry_are_changed(one, said, app):
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [("2150-01-01T00:00:00Z", "2150-01-01T00:00:00+00:00"), ("never", None), ("0.5", None)],
+    [
+        ("2150-01-01T00:00:00Z", "2150-01-01T00:00:00+00:00"),
+        ("2150-01-01T09:00", "2150-01-01T00:00:00+00:00"),
+        (str(FAR + 9), "2100-01-01T00:00:09+00:00"),
+        ("by:+0.5", "2100-01-01T00:00:00.500000+00:00"),
+        ("never", None),
+    ],
 )
 def test_an_expiry_is_a_time_a_span_or_never(one, said, app, given, expected):
-    said("edit", "one", "--expires", "60")
+    app.conf.timezone = "Asia/Tokyo"
+    said("edit", "one", "--expires", "by:+60")
 
     said("edit", "one", "--expires", given)
 
-    expires = envelope(app.delayq, "one").headers["expires"]
-    assert expires == ("2100-01-01T00:00:00.500000+00:00" if given == "0.5" else expected)
+    assert envelope(app.delayq, "one").headers["expires"] == expected
+
+
+def test_an_expiry_from_the_due_time_moves_with_it_and_one_from_now_does_not(one, said, app, redis):
+    said("edit", "one", "--expires", "by:+1m")
+    said("reschedule", "one", "by:+1h")
+    assert envelope(app.delayq, "one").headers["expires"] == "2100-01-01T01:01:00.000000+00:00"
+
+    before = redis_ms(redis)
+    said("edit", "one", "--expires", "+1h")
+    expires = datetime.fromisoformat(envelope(app.delayq, "one").headers["expires"])
+    assert before <= to_ms(expires) - 3_600_000 <= redis_ms(redis) + 1
+
+
+@pytest.mark.parametrize("given", ["soon", "60", "-5m", "by:60"])
+def test_what_is_no_expiry_is_an_error_of_usage(one, app, misused, given):
+    before = app.delayq.get("one")
+    assert f"'--expires': '{given}' is no time; expected " in misused(
+        "edit", "one", "--args", "[2]", "--expires", given
+    )
+    assert app.delayq.get("one") == before
 
 
 def test_what_is_not_given_stays(one, said, app):
@@ -73,7 +100,6 @@ def test_what_has_left_is_one_line_and_status_1(app, run):
         (["--args", "5"], "args is 5; expected a list or a tuple"),
         (["--kwargs", "[]"], "kwargs is []; expected a mapping"),
         (["--priority", "256"], "priority is 256; expected a whole number from 0 to 255"),
-        (["--expires", "soon"], "'soon' is not a due time"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_nothing_is_changed(one, app, refused, options, words):

@@ -1,38 +1,136 @@
 """`delayq status`: what waits, and whether anybody will hand it over."""
 
 import json
+import re
+import time
 from contextlib import closing
 
+import pytest
+
+from celery_delayq.cli.status import NO_SCANNER, SHOWN, lasting
+from celery_delayq.operations import queues
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.support.shards import each
 
-NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
+
+def facts(lines) -> dict[str, str]:
+    """The lines that have a name and a value, above the queues."""
+    head = lines[: lines.index("")] if "" in lines else lines
+    return dict(re.split("  +", line, maxsplit=1) for line in head if "  " in line.strip())
 
 
-def test_it_counts_and_warns_in_words_when_no_scanner_is_alive(app, said):
-    app.send_task("t", delayq_at=FAR)
+def test_it_tells_all_of_the_store_on_one_screen(app, said, redis_server):
+    app.send_task("t", queue="mail", delayq_at=FAR)
     app.send_task("t", delayq_at=FAR + 1)
+    app.send_task("t", queue="mail", delayq_at=LONG_AGO)
 
-    assert said("status") == [
-        "scheduled  2",
-        "overdue    0",
-        "refused    0",
-        "paused     0",
-        "in flight  0",
-        "dead       0",
-        "scanners   0",
-        "next due   2100-01-01T00:00:00+00:00",
+    lines = said("status")
+
+    seconds = app.delayq.counts().now_ms / 1000 - LONG_AGO
+    assert lines == [
+        f"store           {redis_server.url()}",
+        "prefix          delayq",
+        "path            direct: one step moves a task from the store to its queue",
+        "waiting         3",
+        "overdue         1",
+        f"oldest overdue  2001-09-09T01:46:40+00:00, for {lasting(seconds)}",
+        "next due        2001-09-09T01:46:40+00:00",
+        "refused         0",
+        "in flight       0",
+        "paused          0",
+        "dead            0",
+        "scanners        0",
+        "",
+        "QUEUE   WAITING  OVERDUE",
+        "mail    2        1",
+        "celery  1        0",
         NO_SCANNER,
     ]
 
 
-def test_with_a_scanner_alive_there_is_no_warning(app, said):
+@pytest.mark.parametrize("option", ["--utc", "--local"])
+def test_times_are_in_the_zone_that_is_asked_for(delayq_app, url, said, option, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        app = delayq_app(url, timezone="America/New_York")
+        app.send_task("t", delayq_at=FAR)
+        line = facts(said("status", option, app=app))["next due"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert (
+        line
+        == {
+            "--utc": "2100-01-01T00:00:00+00:00",
+            "--local": "2100-01-01T09:00:00+09:00",
+        }[option]
+    )
+
+
+def test_by_default_times_are_in_the_app_s_zone(delayq_app, url, said):
+    app = delayq_app(url, timezone="Asia/Kolkata")
+    app.send_task("t", delayq_at=FAR)
+    assert facts(said("status", app=app))["next due"] == "2100-01-01T05:30:00+05:30"
+
+
+def test_of_very_many_queues_the_fullest_are_shown(app, said):
+    for step in range(SHOWN + 2):
+        app.send_task("t", queue=f"queue{step:02}", delayq_at=FAR)
+    app.send_task("t", queue="full", delayq_at=FAR)
+    app.send_task("t", queue="full", delayq_at=FAR)
+    app.send_task("t", queue="late", delayq_at=LONG_AGO)
+
+    lines = said("status")
+
+    start = lines.index("") + 2
+    assert [line.split() for line in lines[start : start + 3]] == [
+        ["late", "1", "1"],
+        ["full", "2", "0"],
+        ["queue00", "1", "0"],
+    ]
+    assert lines[-2:] == ["4 more queues are in --json.", NO_SCANNER]
+    assert len(lines) == start + SHOWN + 2
+
+
+def test_where_more_waits_than_is_looked_at_it_says_so(app, said, monkeypatch):
+    monkeypatch.setattr(queues, "MOST", 3)
+    for _ in range(5):
+        app.send_task("t", delayq_at=FAR)
+
+    assert "These are the 3 that are due next, of 5 that wait." in said("status")
+
+
+def test_a_strange_name_of_a_queue_is_one_line_of_plain_text(app, said):
+    app.send_task("t", queue="two\nlines\x1b[31m\u202e", delayq_at=FAR)
+
+    assert "two\\nlines\\x1b[31m\\u202e  1        0" in said("status")
+
+
+def test_what_cannot_be_read_is_said_to_be_so(app, redis, said):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    for key in each("records"):
+        redis.hset(key, "a", "spoilt")
+
+    assert "(cannot be read)  1        0" in said("status")
+
+
+def test_with_another_broker_it_says_that_tasks_are_relayed(delayq_app, url, said):
+    app = delayq_app("amqp://guest:secret@rabbit:5672//", delayq_url=url)
+
+    assert facts(said("status", app=app))["path"] == (
+        "relay: tasks are published to the broker amqp, virtual host / on rabbit:5672"
+    )
+
+
+def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(app, said):
     with closing(app.delayq.services.engines()[0]) as engine:
         engine.hand_over()
 
         lines = said("status")
 
-    assert "scanners   1" in lines
-    assert NO_SCANNER not in lines
+    assert facts(lines)["scanners"] == "1"
+    assert re.fullmatch(rf"  {engine.name}, seen \d+\.\d s ago", lines[-1])
 
 
 def test_a_scanner_that_left_is_not_alive(app, said):
@@ -43,8 +141,11 @@ def test_a_scanner_that_left_is_not_alive(app, said):
     assert said("status")[-1] == NO_SCANNER
 
 
-def test_an_empty_store_has_nothing_next(said):
-    assert "next due   -" in said("status")
+def test_an_empty_store_has_nothing_next_nothing_overdue_and_no_queues(said):
+    lines = said("status")
+
+    assert (facts(lines)["next due"], facts(lines)["oldest overdue"]) == ("-", "-")
+    assert "QUEUE   WAITING  OVERDUE" not in lines
 
 
 def test_what_is_dead_is_counted(app, redis, said):
@@ -52,22 +153,60 @@ def test_what_is_dead_is_counted(app, redis, said):
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(app.delayq, redis)
 
-    assert "dead       1" in said("status")
+    assert facts(said("status"))["dead"] == "1"
 
 
-def test_json_is_one_object_and_nothing_else(app, said):
+def test_what_is_paused_is_told_in_a_line_each(app, said):
+    app.delayq.pause(queue="mail")
+    app.send_task("t", queue="mail", delayq_at=LONG_AGO)
+    app.delayq.hand_over()
+
+    lines = said("status")
+
+    assert facts(lines)["paused"] == "1"
+    assert [line for line in lines if re.fullmatch("queue mail is paused since .*; 1 due", line)]
+
+
+def test_json_is_one_object_and_nothing_else(app, said, redis_server):
     app.send_task("t", delayq_at=FAR)
+    with closing(app.delayq.services.engines()[0]) as engine:
+        engine.hand_over()
 
-    [line] = said("status", "--json")
+        [line] = said("status", "--json")
 
-    assert json.loads(line) == {
+    told = json.loads(line)
+    [scanner] = told.pop("scanners")
+    assert scanner["name"] == engine.name
+    assert told == {
+        "store": redis_server.url(),
+        "prefix": "delayq",
+        "path": "direct",
         "scheduled": 1,
         "overdue": 0,
         "refused": 0,
         "paused": 0,
         "in_flight": 0,
         "dead": 0,
-        "scanners": 0,
+        "oldest_overdue": None,
         "next_due": "2100-01-01T00:00:00+00:00",
         "pauses": [],
+        "queues": [{"queue": "celery", "waiting": 1, "overdue": 0}],
+        "queues_complete": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "0 s"),
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h"),
+        (7505, "2 h 5 min"),
+        (86_400 * 3 + 5, "3 d 5 s"),
+    ],
+)
+def test_how_long_is_told_in_two_units(seconds, words):
+    assert lasting(seconds) == words

@@ -20,7 +20,7 @@ from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, P
 from celery_delayq.store.calls import Member, Membership
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
-from celery_delayq.store.record import destination_for, lane_for
+from celery_delayq.store.record import destination_for, label_of, lane_for
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store, new_record
@@ -33,8 +33,9 @@ MAIL = lane_for(queue="mail")
 NO_OPERATIONS = {"close", "due_of", "scanner"}
 # Lines that do nothing to a task that waits.
 ON_THE_DEAD = ("retry {id}", "remove {id}")
-# `resume` says with status 1 that nothing was paused.
-NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "scan", "resume")
+# `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
+HEALTH = ("health", "health --here")
+NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "scan", "resume", *HEALTH)
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,11 @@ def _schedule_many(delayq: DelayQ, task_id: str) -> object:
 def _counted(ready: Prepared) -> tuple[int, ...]:
     counts = ready.store.entries.counts()
     return counts.scheduled, counts.in_flight, counts.dead, counts.scanners
+
+
+def _tallied(ready: Prepared) -> object:
+    tallies, is_complete = ready.store.entries.tallies(1000)
+    return {one.label: (one.waiting, one.overdue) for one in tallies}, is_complete
 
 
 def _sifted(ready: Prepared) -> list[str]:
@@ -295,6 +301,29 @@ OPERATIONS = (
         (2, 1, 1, 1),
         changes=False,
         face={"counts": lambda delayq, _: delayq.counts()},
+    ),
+    Operation(
+        "scanners",
+        "caller",
+        lambda ready: [one.name for one in ready.store.entries.scanners()],
+        ["scanner"],
+        changes=False,
+    ),
+    Operation(
+        "agreed",
+        "caller",
+        lambda ready: Member(ready.store.scripts, Membership(60.0)).look(),
+        None,
+        changes=False,
+        face={"health": lambda delayq, _: delayq.health()},
+    ),
+    Operation(
+        "queues",
+        "caller",
+        _tallied,
+        ({label_of("celery"): (2, 2)}, True),
+        changes=False,
+        face={"status": lambda delayq, _: delayq.status()},
         cli=("status", "status --json"),
     ),
     Operation(

@@ -74,7 +74,7 @@ class Call:
     """What a client does once."""
 
     name: str
-    kind: str  # schedule, cancel, reschedule, edit, clear, pause, resume
+    kind: str  # schedule, cancel, reschedule, edit, release, clear, pause, resume
     ids: tuple[str, ...]  # none, of one that names the key, a tag, or a lane
     key: str
     conflict: str

@@ -122,7 +122,8 @@ def _keyed(dice: random.Random, one: Planned, keys: str) -> Planned:
     if one.kind == "cancel" and dice.random() < 0.2:
         return replace(one, kind="clear", ids=(), tags=(dice.choice(TAGS),))
     if one.kind == "reschedule":
-        one = dice.choice((one, replace(one, runs_now=True), replace(one, kind="edit")))
+        others = replace(one, kind="edit"), replace(one, kind="release")
+        one = dice.choice((one, replace(one, runs_now=True), *others))
     return replace(one, ids=(), key=key) if key and dice.random() < 0.6 else one
 
 
@@ -155,7 +156,7 @@ class Client:
         world = actor.world
         kind = "schedule" if one.kind == "bulk" else one.kind
         timeout_us = round(self._membership.timeout * SECOND)
-        if kind in ("clear", "edit"):  # several steps, each with its own time
+        if kind in ("clear", "edit", "release"):  # several steps, each with its own time
             timeout_us = 100 * SECOND
         call = Call(
             *(one.name, kind, one.ids, one.key, one.conflict, one.lane),
@@ -198,7 +199,7 @@ class Client:
         if one.kind == "clear":
             return [Answer("CLEARED", _clear(entries, one.tags[0]))]
         who = one.ids[0] if one.ids else target_of_key(one.key)
-        if one.kind == "edit":
+        if one.kind in ("edit", "release"):
             return [Answer(_edit(entries, who, one).name)]
         if one.kind == "cancel":
             outcome, _ = entries.cancel(who)
@@ -261,11 +262,21 @@ def _record(one: Planned, task_id: str, text: str) -> NewRecord:
 
 
 def _edit(entries: Entries, who: Target, one: Planned) -> Outcome:
-    """Give what is there another message, which tells both calls; as the package does."""
+    """Give what is there another message, which tells both calls; as the package does.
+
+    With a release, it goes at once.
+    """
     entry = entries.find(who)
     if entry is None:
         return entries.edit(who, None, NewRecord(b"", b"", b""))
-    one = replace(one, relayed=entry.record.text[1:2] == b"R")
+    leaves = one.kind == "release"
+    shares = one.shares and not leaves  # no two that are released have the same message
+    one = replace(one, relayed=entry.record.text[1:2] == b"R", shares=shares)
     text = f"call:{name_in(entry.record.text)};edit:{one.name};"
-    new = entry.record.with_message(_record(one, entry.task_id, text))
-    return entries.edit(who, entry.record, new)
+    made = _record(one, entry.task_id, text)
+    if leaves and entry.record.is_released:
+        return Outcome.HANDED_OVER  # it is on its way
+    if leaves:
+        part = who, entry.record, entry.record.released(made)
+        return entries.changes.release([part])[0].outcome
+    return entries.edit(who, entry.record, entry.record.with_message(made))

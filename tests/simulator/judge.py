@@ -82,8 +82,7 @@ class Judge:
             life = self.lives[new.name, task_id]
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
             life.was_due, life.copies_before = False, len(life.copies)
-            kind = "reschedule" if old.edited == new.edited else "edit"
-            self._effect(request, kind, life)
+            self._effect(request, _kind(old, new), life)
         if after.place(task_id) == "leased" != before.place(task_id):
             life = self.lives[new.name, task_id]
             self._is_not_early(life, "claimed", now_ms)
@@ -229,15 +228,16 @@ class Judge:
         if word == "TAKEN":
             return call.taking[asked].entries > 0
         if word == "UNCHANGED":
-            return call.kind == "edit"
+            return call.kind in ("edit", "release")
         if word == "IN_FLIGHT":
             return "leased" in seen
-        left = any(
-            life.copies
-            for life in self.lives.values()
-            if asked in (life.task_id, key_of(life.view.key))
-        )
-        return GONE in seen and (word == "NOT_FOUND" or left)
+        about = [
+            life for life in self.lives.values() if asked in (life.task_id, key_of(life.view.key))
+        ]
+        # What is released is on its way; nothing calls it back.
+        if word == "HANDED_OVER" and any(life.view.is_released for life in about):
+            return True
+        return GONE in seen and (word == "NOT_FOUND" or any(life.copies for life in about))
 
     def is_sure(self, call: Call, effect: Effect) -> bool:
         """That there is no copy of what was before a change that says DONE."""
@@ -276,3 +276,10 @@ class Judge:
         for key, life in self.lives.items():
             if key not in held and not life.copies and not life.is_cancelled:
                 self.found("lost", f"{life} is nowhere")
+
+
+def _kind(old: View, new: View) -> str:
+    """The kind of call that makes one of the other."""
+    if old.edited == new.edited:
+        return "reschedule"
+    return "release" if new.is_released and not old.is_released else "edit"

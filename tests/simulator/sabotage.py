@@ -115,7 +115,7 @@ SABOTAGES = (
         "a lease that ran out is not marked",
         "claim.attempts, claim.uncertain = claim.attempts + 1, true",
         "claim.attempts = claim.attempts + 1",
-        "copies",
+        *("answer", "copies"),
         dead=0.2,
     ),
     _of(
@@ -194,6 +194,19 @@ SABOTAGES = (
         "if policy == 'debounce' and max_wait ~= '' then",
         "if false then",
         "debounce",
+    ),
+    _keyed(
+        "a release is sure of what may have been delivered",
+        "return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'",
+        "return 'done'",
+        *("answer", "copies", "undone"),
+        confirm_lost=0.7,
+    ),
+    _keyed(
+        "what is released loses its key",
+        "local function release(entry, body)\n",
+        "local function release(entry, body)\n  redis.call('HDEL', holders, 'k')\n",
+        "unique",
     ),
     _paused(
         "a pause is not looked at",

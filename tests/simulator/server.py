@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from celery_delayq.store.connection import packed
-from celery_delayq.store.record import RUN_NOW, Record
+from celery_delayq.store.record import RELEASED, RUN_NOW, Record
 from tests.simulator.network import Request
 from tests.simulator.world import SECOND, World
 from tests.store.support import CLOCK, INDEXES, LANE, Store
@@ -37,6 +37,7 @@ class View:
     runs_now: bool
     last_ms: float  # until when it may leave
     edited: str  # the name of the call that did so last
+    is_released: bool
 
     @property
     def version(self) -> Version:
@@ -212,13 +213,13 @@ class Server:
 
     def _view(self, task_id: str, record: bytes) -> View:
         entry = self._entries.find(task_id)
-        extras, now = entry.extras, _flags(record) & RUN_NOW
+        extras, flags = entry.extras, _flags(record)
         last_ms = math.inf
         if extras.grace_ms is not None:
             last_ms = max(entry.due_ms, extras.excused_ms) + extras.grace_ms
         return View(
             *(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms),
-            *(bool(now), last_ms, edited_in(record)),
+            *(bool(flags & RUN_NOW), last_ms, edited_in(record), bool(flags & RELEASED)),
         )
 
 

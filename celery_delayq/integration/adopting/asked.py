@@ -10,7 +10,8 @@ from typing import Any
 
 from ...errors import AlreadyScheduled, DelayQError, StoreError
 from ...logs import logger_of
-from ...scheduling.sender import Sender, asks_for_a_time
+from ...scheduling.delivered import asks_for_a_time, schedule_delivered
+from ...scheduling.sender import Sender
 from ..strategies import Strategy
 
 logger = logger_of(__name__)
@@ -40,7 +41,7 @@ def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:
 def _schedule(sender: Sender, message: Any) -> None:
     task_id = _id(message)
     try:
-        receipt = sender.adopt(message)
+        receipt = schedule_delivered(sender, message)
     except AlreadyScheduled:
         waits = True  # and is being published
     else:

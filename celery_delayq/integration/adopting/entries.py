@@ -7,16 +7,15 @@ from typing import Any
 
 from ...errors import DelayQError
 from ...logs import logger_of
+from ...scheduling.delivered import entry_of
 from ...scheduling.request import Request
-from ...scheduling.sender import Sender
+from ...scheduling.sender import ONCE, Sender
 from ...scheduling.writing import write
 from ...services import Services
 from ...store import NewEntry, Receipt
 from .far import Far
 
 logger = logger_of(__name__)
-
-_ONCE = {"max_retries": 0}
 
 
 class Entering:
@@ -37,7 +36,7 @@ class Entering:
         """
         made = [self._entry(one) for one in batch]
         new = [one for one in made if isinstance(one, NewEntry)]
-        told = iter(write(self._services, new, _ONCE) if new else ())
+        told = iter(write(self._services, new, ONCE) if new else ())
         return [next(told) if isinstance(one, NewEntry) else one for one in made]
 
     def _entry(self, one: Far) -> NewEntry | DelayQError:
@@ -45,9 +44,8 @@ class Entering:
             one.identity, again=one.again or one.is_named, received=one.received
         )
         try:
-            return self.sender.entry_of(
-                one.message, Request(one.when, delivery=delivery), queue=one.queue
-            ).new
+            request = Request(one.when, delivery=delivery)
+            return entry_of(self.sender, one.message, request, queue=one.queue).new
         except DelayQError as error:
             return error
         except Exception as error:

@@ -40,16 +40,8 @@ local function add(member, score, text, state)
   return rows[#rows]
 end
 
--- Among equal due times the members stand in insertion order: halve until the place is found.
--- (Lua's own comparison of strings follows the locale, so the numbers are compared.)
 local function look_at(index)
-  local low = redis.call('ZCOUNT', index, '-inf', '(' .. after)
-  local high = redis.call('ZCOUNT', index, '-inf', after)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local number = number_in(redis.call('ZRANGE', index, middle, middle)[1], 1, 6)
-    if number <= order then low = middle + 1 else high = middle end
-  end
+  local low = rank_behind(index, after, order)
   local found = limit > 0 and redis.call('ZRANGE', index, low, low + limit - 1, 'WITHSCORES') or {}
   for at = 1, #found, 2 do add(found[at], tonumber(found[at + 1]), found[at + 1], 'S') end
 end

@@ -1,0 +1,79 @@
+"""Where a command prints: a terminal, which has a width and may have colours, or anything else.
+
+A terminal gets each line at once, with colours where rich is installed and nobody forbids them.
+A pipe or a file gets the same lines, plain and whole, some at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from itertools import islice
+from typing import Any, TextIO
+
+import click
+
+SLICE = 100  # lines that a pipe gets at a time
+
+#: A line: its parts, each with a style of rich's, or none.
+Line = list[tuple[str, str]]
+
+
+def text_of(line: Line) -> str:
+    """A line without its styles."""
+    return "".join([text for text, _ in line])
+
+
+def console_of(ctx: click.Context, stream: TextIO) -> Any:
+    """A console of rich's on a terminal; ``None`` for anything else, or without rich."""
+    if not stream.isatty() or find_spec("rich") is None:
+        return None
+    from rich.console import Console
+
+    # What is printed comes from others: no markup, no emoji codes, no highlighting.
+    return Console(
+        file=stream, no_color=ctx.obj.no_color or None, markup=False, emoji=False, highlight=False
+    )
+
+
+class Screen:
+    """Standard output, as it is when the command begins.
+
+    Attributes:
+        width: Columns of the terminal; ``None`` for what is no terminal, or does not say.
+    """
+
+    def __init__(self, ctx: click.Context) -> None:
+        self._obj = ctx.obj
+        is_plain = ctx.obj.no_color or os.environ.get("NO_COLOR")
+        self._console: Any = None if is_plain else console_of(ctx, sys.stdout)
+        self._is_terminal = sys.stdout.isatty()
+        self.width = _columns(sys.stdout) if self._is_terminal else None
+
+    def show(self, lines: Iterable[Line]) -> None:
+        """Print lines while they come."""
+        if not self._is_terminal:
+            left = iter(lines)
+            while some := [text_of(line) for line in islice(left, SLICE)]:
+                self._obj.echo("\n".join(some))
+        elif self._console is None:
+            for line in lines:
+                self._obj.echo(text_of(line))
+        else:
+            self._colour(lines)
+
+    def _colour(self, lines: Iterable[Line]) -> None:
+        from rich.text import Text
+
+        for line in lines:
+            # A line that is longer than the terminal stays one that can be copied.
+            self._console.print(Text.assemble(*line), soft_wrap=True)
+
+
+def _columns(stream: TextIO) -> int | None:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except OSError:
+        return None

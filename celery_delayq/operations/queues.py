@@ -1,0 +1,79 @@
+"""How many tasks wait, queue by queue. The store knows queues by hashes of their names only.
+
+hash --> a name that has it: of the app's queues, of what is paused, of where a task goes to
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..message.outgoing import queues_of_list
+from ..message.route import Route
+from ..services import Services
+from ..store import Pause, Tally, label_of
+
+MOST = 10_000  # waiting tasks that are looked at
+
+
+@dataclass(frozen=True)
+class QueueCounts:
+    """How many tasks of a queue wait.
+
+    Attributes:
+        queue: The queue that they were sent with, or where they go to if that is not known; empty
+            for what cannot be read.
+        waiting: So many wait, with those that are overdue.
+        overdue: So many are due, or were refused and will be tried again.
+    """
+
+    queue: str
+    waiting: int
+    overdue: int
+
+
+def queue_counts(services: Services, pauses: Iterable[Pause]) -> tuple[list[QueueCounts], bool]:
+    """What waits, queue by queue, by name; and whether that is all of it.
+
+    The 10,000 tasks that are due next are looked at, and the overdue ones first.
+    """
+    tallies, is_complete = services.entries.tallies(MOST)
+    known = _by_label(services, pauses) if tallies else {}
+    waiting: defaultdict[str, int] = defaultdict(int)
+    overdue: defaultdict[str, int] = defaultdict(int)
+    for one in tallies:
+        name = _name_of(one, known, services.broker.options) if one.label else ""
+        waiting[name] += one.waiting
+        overdue[name] += one.overdue
+    counts = [QueueCounts(name, waiting[name], overdue[name]) for name in sorted(waiting)]
+    return counts, is_complete
+
+
+def _by_label(services: Services, pauses: Iterable[Pause]) -> dict[bytes, str]:
+    names = [*services.app.amqp.queues, *(one.queue for one in pauses if one.queue)]
+    return {label_of(name): name for name in names}
+
+
+def _name_of(tally: Tally, known: dict[bytes, str], options: Any) -> str:
+    if tally.label in known:
+        return known[tally.label]
+    names = _names_in(tally, options)
+    return next((name for name in names if label_of(name) == tally.label), names[0])
+
+
+def _names_in(tally: Tally, options: Any) -> Sequence[str]:
+    """What the queue may be called, by where one of its tasks goes to; the likeliest first."""
+    if tally.kind == "L":
+        return queues_of_list(tally.place, options)
+    # Whoever can write to the store can write a route that is none.
+    try:
+        return [*_names_of(Route.parse(tally.place))]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return [tally.place]
+
+
+def _names_of(route: Route) -> Iterator[str]:
+    yield str(route.routing_key)
+    yield from (str(one.name) for one in route.declare)

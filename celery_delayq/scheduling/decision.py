@@ -1,0 +1,98 @@
+"""The decision whether a message that Celery makes is to be scheduled; it is made once.
+
+options, eta --> request?  -- none --> Celery's own way
+|
++--> a relative ``expires`` counts from the due time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import celery.app.amqp
+
+from .. import clock
+from ..clock import from_ms
+from ..errors import InvalidOption
+from ..message.headers import EXPIRES_HEADER
+from ..services import Services
+from ..store import checked_id
+from ..store.record import LAST_MS
+from .request import Request, has_time, requested
+
+# Places among the positional arguments of AMQP.as_task_v1 and _v2.
+COUNTDOWN_AT, ETA_AT, EXPIRES_AT = 4, 5, 8
+
+# Undocumented, and the contract says so where it is gone; an import of it would say less.
+_TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
+
+
+class DecidedMessage(_TaskMessage):
+    """Celery's task message, and whether it is to be scheduled: with a request, or ``None``."""
+
+    request: Request | None
+
+
+def decided(
+    services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """Decide, once, whether a message is to be scheduled; *args* and *options* made it.
+
+    A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
+    which can end a task's life before it is due.) Here, and not in the sender, because Celery asks
+    the result backend in between.
+
+    Raises:
+        InvalidOption, InvalidDueTime: what asks for it cannot be honoured.
+    """
+    envelope = envelope_of(message)
+    request = requested(services, options, envelope.get("eta"), args[1])
+    if request is not None:
+        checked_id(args[0])
+        # A retry has one by itself: its task's default delay.
+        if has_time(options) and not envelope.get("retries"):
+            _refuse_second_time(args, options)
+        expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
+        if isinstance(expires, (int, float)) and not isinstance(expires, bool):
+            envelope["expires"] = expiry_after(request.expected_due(), expires).isoformat()
+            # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
+            message.headers[EXPIRES_HEADER] = round(expires * 1000)
+    if type(message) is not _TaskMessage:
+        return message  # an AMQP class has messages of its own: the sender decides on these
+    made: DecidedMessage = DecidedMessage._make(message)
+    made.request = request
+    return made
+
+
+def _refuse_second_time(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """Raise InvalidOption where a call has a time of Celery's as well, which would not count."""
+    for place, name in ((COUNTDOWN_AT, "countdown"), (ETA_AT, "eta")):
+        value = args[place] if len(args) > place else options.get(name)
+        if value is not None:
+            raise InvalidOption(name, value, "none beside the time that the task is scheduled for")
+
+
+def expiry_after(due: datetime, seconds: float) -> datetime:
+    """So many seconds after *due*; the last time that can be, where that is too late."""
+    last = from_ms(LAST_MS)
+    try:
+        return min(due + timedelta(seconds=seconds), last)
+    except OverflowError:  # Celery could add it to now, but the due time may be centuries later
+        return last
+
+
+def count_expiry_from_now(message: Any) -> None:
+    """Undo what ``decided`` made of a relative ``expires``."""
+    expires_ms = message.headers.get(EXPIRES_HEADER)
+    if expires_ms is not None:
+        envelope_of(message)["expires"] = expiry_after(
+            clock.utc_now(), expires_ms / 1000
+        ).isoformat()
+
+
+def envelope_of(message: Any) -> dict[str, Any]:
+    """Where id, eta and expires are: the headers, or in protocol 1 the body."""
+    where: dict[str, Any] = message.body if isinstance(message.body, dict) else message.headers
+    return where

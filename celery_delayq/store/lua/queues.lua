@@ -1,0 +1,108 @@
+--[[ queues: of which queues some of the waiting entries are, in due order.
+
+KEYS[1]  due      ZSET  member -> due time, ms
+KEYS[2]  relay    ZSET  member -> due time, ms
+KEYS[3]  refused  ZSET  member -> next try, ms
+KEYS[4]  records  HASH  id -> record
+
+ARGV[1]  after      continue behind this due time, ms, as the last step had it; -1 for the start
+ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
+ARGV[3]  limit      most entries to look at, 1..1000
+ARGV[4]  max_bytes  look at nothing more after so many bytes of records, > 0
+
+Returns  {how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
+         next step goes on, or '' when that was all; how many of the refused are left out; {label of a queue, or '' of
+         what cannot be read, how many are of it, how many of these are overdue, destination of one of them, ...}}
+Cost     O(log(N)^2 + limit)
+Keeps    changes nothing. At the start it looks at what was refused, which is overdue: at no more than `limit`, those
+         that are tried next
+]]
+local after, order, limit, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local now = math.floor(clock_us() / 1000)
+local tallies, place_of_label, bytes = {}, {}, 0
+
+-- Mostly a record is like the one before: what they have in common is compared, and not looked for again.
+local header, header_end = false, 0
+local function note(record, is_overdue)
+  if not header or not record or sub(record, 1, header_end) ~= header then
+    header_end = header_end_of(record)
+    header = header_end and sub(record, 1, header_end)
+  elseif not is_sound(record, header_end) then
+    header = false
+  end
+  local label = header and sub(record, header_end + 50, header_end + 55) or ''
+  local at = place_of_label[label]
+  if not at then
+    at = #tallies + 1
+    place_of_label[label] = at
+    tallies[at], tallies[at + 1], tallies[at + 2] = label, 0, 0
+    tallies[at + 3] = header and sub(record, 2, 2) .. destination_of(record, header_end) or ''
+  end
+  tallies[at + 1] = tallies[at + 1] + 1
+  if is_overdue then tallies[at + 2] = tallies[at + 2] + 1 end
+  bytes = bytes + #(record or '')
+end
+
+-- Records are read many at a time, which is less work than one by one, and no more than fit.
+local function read_behind(noted, members)
+  local ids, size = {}, bytes
+  for at = noted + 1, #members do
+    ids[#ids + 1] = id_of(members[at])
+    size = size + (is_large(members[at]) and redis.call('HSTRLEN', records, ids[#ids]) or SMALL)
+    if size >= max_bytes then break end
+  end
+  return redis.call('HMGET', records, unpack(ids))
+end
+
+-- Note members in their order, of which so many are overdue, until enough was read; how many that were.
+local function note_all(members, overdue)
+  local noted = 0
+  while noted < #members and bytes < max_bytes do
+    for _, record in ipairs(read_behind(noted, members)) do
+      noted = noted + 1
+      note(record, noted <= overdue)
+    end
+  end
+  return noted
+end
+
+local looked, left_out = 0, 0
+if tonumber(after) < 0 and order < 0 then
+  local tried = redis.call('ZRANGE', refused, 0, limit - 1)
+  looked = note_all(tried, #tried)
+  left_out = redis.call('ZCARD', refused) - looked
+  -- Behind what was refused; no due time is below 0.
+  order = 0
+end
+
+local room = limit - looked
+local function next_in(index)
+  local low = rank_behind(index, after, order)
+  -- One more than there is room for, which tells that this was not all.
+  return redis.call('ZRANGE', index, low, low + room, 'WITHSCORES')
+end
+
+-- What comes next of two indexes, each of them in due order.
+local members, whens, overdue = {}, {}, 0
+local one, other, at, beside = next_in(due), next_in(relay), 1, 1
+local score, its_score = tonumber(one[2]), tonumber(other[2])
+while (score or its_score) and #members < room do
+  local is_earlier = score and (not its_score or score < its_score)
+  if score and score == its_score then is_earlier = number_in(one[at], 1, 6) < number_in(other[beside], 1, 6) end
+  if (is_earlier and score or its_score) <= now then overdue = overdue + 1 end
+  if is_earlier then
+    members[#members + 1], whens[#members + 1] = one[at], one[at + 1]
+    at = at + 2
+    score = tonumber(one[at + 1])
+  else
+    members[#members + 1], whens[#members + 1] = other[beside], other[beside + 1]
+    beside = beside + 2
+    its_score = tonumber(other[beside + 1])
+  end
+end
+
+local noted = note_all(members, overdue)
+if noted > 0 then after, order = whens[noted], number_in(members[noted], 1, 6) end
+if noted == #members and not (score or its_score) then after = '' end
+return {looked + noted, after, order, left_out, tallies}

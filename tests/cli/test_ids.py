@@ -1,0 +1,198 @@
+"""Ids through a pipe: `list --ids`, and `-` for those of standard input."""
+
+import io
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from celery_delayq.cli import selecting, stdin
+from celery_delayq.cli.stdin import ids_read
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.store import ShardedEntries
+from tests.app.support import FAR, LONG_AGO
+from tests.operations.test_cli import HOSTILE
+
+
+@pytest.fixture
+def many(app):
+    for number in range(5):
+        app.send_task("t", task_id=f"task-{number}", delayq_at=FAR + number, delayq_tags=["x"])
+
+
+def waiting(app):
+    return [task.id for task in app.delayq.tasks()]
+
+
+def test_ids_are_all_that_is_printed(many, printed):
+    assert printed("list", "--ids") == [f"task-{number}" for number in range(5)]
+    assert printed("list", "--ids", "--tag", "x") == [f"task-{number}" for number in range(5)]
+    assert printed("list", "--ids", "-n", "2") == ["task-0", "task-1"]
+    assert printed("list", "--ids", "--dead") == []
+
+
+def test_an_id_that_no_line_can_have_is_left_out_and_that_is_said(many, app, run):
+    for text in HOSTILE:
+        app.send_task("t", task_id=text, delayq_at=FAR)
+    app.send_task("t", task_id=" two words ", delayq_at=FAR)
+
+    result = run("list", "--ids")
+
+    later = [f"task-{number}" for number in range(1, 5)]
+    assert result.stdout.split("\n") == ["task-0", " two words ", *later, ""]
+    assert result.stderr == (
+        f"Error: left out {len(HOSTILE)} ids with characters that no line can have; --json has "
+        "them\n"
+    )
+    assert result.exit_code == 1
+
+
+def test_it_prints_one_or_the_other(misused):
+    assert misused("list", "--ids", "--json") == "Error: --json and --ids exclude each other."
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "left"),
+    [
+        (["cancel", "-"], "3 tasks cancelled", ["task-1", "task-3"]),
+        (["reschedule", "-", "by:+1h"], "3 tasks rescheduled",
+         ["task-1", "task-3", "task-0", "task-2", "task-4"]),
+        (["run-now", "-"], "3 tasks due now", ["task-0", "task-2", "task-4", "task-1", "task-3"]),
+    ],
+)  # fmt: skip
+def test_ids_come_from_standard_input(many, app, run, line, said, left):  # noqa: PLR0917
+    result = run(*line, "--yes", stdin="task-0\ntask-2\r\n\ntask-4")
+
+    assert (result.exit_code, result.output) == (0, f"{said}\n")
+    assert waiting(app) == left
+
+
+def test_what_is_listed_can_be_cancelled(many, app, printed, run):
+    app.send_task("t", task_id=" two words ", delayq_at=FAR)
+    app.send_task("t", task_id="-", delayq_at=FAR)
+    lines = printed("list", "--ids")
+
+    result = run("cancel", "-", "--yes", stdin="\n".join(lines))
+
+    assert result.output == "7 tasks cancelled\n"
+    assert waiting(app) == []
+
+
+def test_what_was_not_done_has_a_line_and_status_1(many, app, run):
+    app.send_task("t", task_id="left", delayq_at=LONG_AGO)
+    app.delayq.hand_over()
+
+    result = run("cancel", "-", "--yes", stdin="task-0\nleft\nnobody\n" + "x" * 600 + "\ntask-1\n")
+
+    assert result.stdout == "2 tasks cancelled\n"
+    left, nobody, long = result.stderr.splitlines()
+    assert left == "task left has been handed over to its queue already"
+    assert nobody == "task nobody is not scheduled"
+    assert long.startswith("Error: task_id is 'xxx")
+    assert result.exit_code == 1
+
+
+def test_others_may_be_named_beside_it(many, app, run):
+    result = run("cancel", "task-4", "-", "--yes", stdin="task-0\n")
+    assert result.output == "2 tasks cancelled\n"
+
+
+@pytest.mark.parametrize("command", ["cancel", "run-now", "retry", "remove"])
+def test_it_asks_for_a_yes_as_nobody_can_be_asked(many, app, run, command):
+    result = run(command, "-", stdin="task-0\n")
+
+    assert result.exit_code == 2
+    assert result.output.endswith("Error: Ids come from standard input: pass --yes.\n")
+    assert len(waiting(app)) == 5
+
+
+def test_it_stops_where_redis_goes_away(many, app, before, run):
+    calls = []
+
+    def fail(*_):
+        calls.append(1)
+        if len(calls) == 3:
+            raise StoreUnavailable("cancel", "it is away", False)
+
+    before(ShardedEntries, "cancel_owing", fail)
+    result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\ntask-3\n")
+
+    assert result.exit_code == 1
+    assert result.output.splitlines()[0] == "2 tasks cancelled so far"
+    assert result.output.splitlines()[1].startswith("Error: cancel failed: ")
+    assert len(waiting(app)) == 3
+
+
+def test_a_line_that_never_ends_is_refused_without_reading_all_of_it(many, app, run):
+    result = run("cancel", "-", "--yes", stdin="task-0\n" + "x" * 4096 + "task-1\n")
+
+    assert result.output.splitlines() == [
+        "1 task cancelled so far", "Error: line 2 of standard input is too long for an id",
+    ]  # fmt: skip
+    assert result.exit_code == 1
+    assert "task-1" in waiting(app)
+
+
+@pytest.mark.parametrize("given", [b"\xff\xfe\ntask-0\n", b"a\x00b\ntask-0\n"])
+def test_bytes_that_are_no_text_are_the_id_of_no_task(many, app, run, given):
+    result = run("cancel", "-", "--yes", stdin=given)
+
+    assert result.stdout == "1 task cancelled\n"
+    assert len(result.stderr.splitlines()) == 1
+    assert result.exit_code == 1
+
+
+def test_a_task_is_cancelled_before_the_next_line_is_read(many, app, run, monkeypatch):
+    left, read = [], ids_read
+
+    def reading():
+        for task_id in read():
+            left.append(len(waiting(app)))
+            yield task_id
+
+    monkeypatch.setattr(selecting, "ids_read", reading)
+    run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\n")
+    assert left == [5, 4, 3]
+
+
+def test_lines_are_read_one_by_one(monkeypatch):
+    stream = io.StringIO("a\nb\nc\n")
+    monkeypatch.setattr(stdin, "sys", SimpleNamespace(stdin=stream))
+    assert next(stdin.ids_read()) == "a"
+    assert stream.read() == "b\nc\n"
+
+
+def test_progress_counts_them(many, app, run, monkeypatch):
+    told = []
+
+    class Bar:
+        def __enter__(self):
+            return told.append
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(selecting, "progress_of", lambda *_: Bar())
+    run("cancel", "-", "--yes", stdin="task-0\nnobody\ntask-1\n")
+    assert told == [1, 1, 2]
+
+
+def test_two_real_processes_and_a_pipe(many, app, url, tmp_path):
+    app.send_task("t", task_id="other", delayq_at=FAR)
+    (tmp_path / "shop.py").write_text(
+        f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
+        f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
+        encoding="utf-8",
+    )
+    celery = f"{sys.executable} -m celery -A shop delayq"
+
+    done = subprocess.run(
+        f"set -o pipefail; {celery} list --ids --tag x | {celery} cancel - --yes", shell=True,
+        executable="/bin/bash", cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5 tasks cancelled\n", "")
+    assert waiting(app) == ["other"]

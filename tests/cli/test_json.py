@@ -1,0 +1,149 @@
+"""`--json`: lines for `jq`, with the arguments as JSON; nothing is unpickled, nothing crashes."""
+
+import json
+from datetime import datetime, timezone
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from celery import chain
+
+from tests.app.support import FAR, LONG_AGO
+from tests.app.test_reading import Mark
+from tests.support.shards import keys_of
+
+
+@pytest.fixture
+def told(printed):
+    """What ``show --json`` and ``list --json`` tell of the task a; they agree."""
+
+    def told(app):
+        [one] = map(json.loads, printed("list", "--json", app=app))
+        [shown] = map(json.loads, printed("show", "a", "--json", app=app))
+        assert shown == {name: value for name, value in one.items() if name != "cursor"}
+        return shown
+
+    return told
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("serializer", ["json", "msgpack"])
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((), {}),
+        ((1, -1.5, None, True, "ü\n\x1b"), {"deep": {"er": [[], {}]}, "ä": 2**60}),
+        (("x" * 3000,), {"long": ["y" * 3000]}),
+    ],
+    ids=["none", "some", "long"],
+)
+def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
+    delayq_app, url, told, protocol, serializer, args, kwargs
+):
+    app = delayq_app(url, task_protocol=protocol, accept_content=[serializer])
+    app.send_task("t", args, kwargs, task_id="a", serializer=serializer, delayq_at=FAR)
+
+    facts = told(app)
+
+    assert (facts["args"], facts["kwargs"], facts["task"]) == (list(args), kwargs, "t")
+    assert {"argsrepr", "kwargsrepr"} & facts.keys() == set()
+
+
+def test_what_celery_s_json_keeps_as_what_it_is_has_its_text(app, told):
+    args = (datetime(2030, 1, 1, tzinfo=timezone.utc), Decimal("1.10"), UUID(int=5))
+    app.send_task("t", args, task_id="a", delayq_at=FAR)
+
+    assert told(app)["args"] == ["2030-01-01T00:00:00+00:00", "1.10", str(UUID(int=5))]
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "serializer"),
+    [
+        (float("nan"), "(nan,)", "json"),
+        (b"\xff\x00", "(b'ff00',)", "json"),
+        (b"\xff\x00", "(b'ff00',)", "msgpack"),
+    ],
+)
+def test_what_cannot_be_json_is_null_with_its_text(  # noqa: PLR0917
+    delayq_app, url, told, value, text, serializer
+):
+    app = delayq_app(url, accept_content=["json", "msgpack"])
+    app.send_task("t", (value,), {"k": 1}, task_id="a", serializer=serializer, delayq_at=FAR)
+
+    facts = told(app)
+
+    assert (facts["args"], facts["argsrepr"]) == (None, text)
+    assert facts["kwargs"] == {"k": 1}
+    assert "kwargsrepr" not in facts
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("accept", [["json"], ["json", "pickle"]])
+@pytest.mark.parametrize("line", [
+    ["list"], ["list", "--json"], ["list", "--ids"], ["list", "--tag", "x", "--json"],
+    ["show", "a"], ["show", "a", "--json"],
+], ids=" ".join)  # fmt: skip
+def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
+    delayq_app, url, printed, tmp_path, protocol, accept, line
+):
+    mark = tmp_path / "mark"
+    app = delayq_app(url, task_protocol=protocol, accept_content=accept)
+    app.send_task(
+        "t", (Mark(mark),), task_id="a", serializer="pickle", delayq_at=FAR, delayq_tags=["x"]
+    )
+
+    lines = printed(*line, app=app)
+
+    assert not mark.exists()
+    if "--json" in line:
+        [facts] = map(json.loads, lines)
+        assert (facts["args"], facts["kwargs"]) == (None, None)
+        assert ("Mark" in (facts["argsrepr"] or "")) == (protocol == 2)
+
+
+@pytest.mark.parametrize("hidden", ["args", "kwargs"])
+def test_what_a_call_hides_is_null_and_the_other_is_not(app, told, hidden):
+    own = {f"{hidden}repr": "***"}
+    app.send_task("t", ("s3cret",), {"k": "s3cret"}, task_id="a", delayq_at=FAR, **own)
+
+    facts = told(app)
+
+    assert (facts[hidden], facts[f"{hidden}repr"]) == (None, "***")
+    other = {"args": "kwargs", "kwargs": "args"}[hidden]
+    assert facts[other] in (["s3cret"], {"k": "s3cret"})
+    assert json.dumps(facts).count("s3cret") == 1
+
+
+def test_the_insides_of_a_canvas_are_not_told(app, printed):
+    secret = app.signature("shop.add", args=("s3cret",)).set(argsrepr="***")
+    app.delayq.schedule(chain(secret, app.signature("shop.mail")), at=FAR)
+
+    [line] = printed("list", "--json")
+    facts = json.loads(line)
+    assert (facts["args"], facts["kwargs"]) == (None, None)
+    assert facts["argsrepr"].startswith("chain(shop.add")
+    assert "s3cret" not in line
+
+
+def test_bodies_that_are_damaged_are_null(app, redis, told):
+    app.send_task("t", ("x" * 40,), task_id="a", delayq_at=FAR)
+    key = keys_of("a")["records"]
+    record = redis.hget(key, "a")
+    body = json.loads(app.delayq.services.entries.find("a").message)["body"].encode()
+    assert body in record
+    redis.hset(key, "a", record.replace(body, b"!" * len(body)))
+
+    facts = told(app)
+    assert (facts["args"], facts["kwargs"], facts["argsrepr"]) == (None, None, f"('{'x' * 40}',)")
+
+
+def test_what_cannot_be_read_has_no_times(app, redis, printed):
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    redis.hset(keys_of("a")["records"], "a", "9")
+    app.delayq.hand_over()
+
+    [line] = printed("list", "--dead", "--json")
+    facts = json.loads(line)
+    assert (facts["id"], facts["state"], facts["due"]) == ("a", "DEAD", None)
+    assert facts["reason"].startswith("record format")
+    assert "cursor" not in facts

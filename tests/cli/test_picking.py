@@ -1,0 +1,136 @@
+"""What is picked by times from now, by being overdue or dead; by `list` and by what changes."""
+
+import json
+
+import pytest
+
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+
+
+@pytest.fixture
+def tasks(app, redis):
+    """Of each kind one; those that are to be due are, and no scanner hands them over."""
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="dead", queue="broken", delayq_at=LONG_AGO)
+    hand_over_until_dead(app.delayq, redis)
+    app.send_task("t", task_id="refused", queue="broken", delayq_at=LONG_AGO + 1)
+    app.delayq.pause(queue="slow")
+    app.send_task("t", task_id="parked", queue="slow", delayq_at=LONG_AGO + 2)
+    app.delayq.hand_over()
+    app.send_task("t", task_id="due", delayq_at=LONG_AGO + 3, delayq_tags=["x"])
+    app.send_task("t", task_id="soon", delayq_after=1800, delayq_tags=["x"])
+    app.send_task("t", task_id="far", delayq_at=FAR, delayq_tags=["x"])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ["refused", "parked", "due", "soon", "far"]),
+        (["--overdue"], ["refused", "due"]),
+        (["--overdue", "--after-due", str(LONG_AGO + 3)], ["due"]),
+        (["--overdue", "--before-due", str(LONG_AGO + 3)], ["refused"]),
+        (["--overdue", "--before-due", "+1h"], ["refused", "due"]),
+        (["--overdue", "--tag", "x"], ["due"]),
+        (["--overdue", "--queue", "broken"], ["refused"]),
+        (["--overdue", "--task", "none"], []),
+        (["--before-due", "+1h"], ["refused", "parked", "due", "soon"]),
+        (["--before-due", "+10m"], ["refused", "parked", "due"]),
+        (["--before-due", "-10m"], ["refused", "parked", "due"]),
+        (["--after-due", "-10m"], ["soon", "far"]),
+        (["--after-due", "+0", "--before-due", "+1d"], ["soon"]),
+        (["--after-due", "+1h29m60s"], ["far"]),
+        (["--tag", "x", "--before-due", "+1h"], ["due", "soon"]),
+        (["--dead"], ["dead"]),
+        (["--dead", "--queue", "celery"], []),
+    ],
+)
+def test_a_list_is_of_what_was_picked(tasks, printed, options, expected):
+    assert printed("list", "--ids", *options) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["cancel", "--overdue"], "2 tasks would be cancelled"),
+        (["run-now", "--overdue", "--tag", "x"], "1 task would be due now"),
+        (["cancel", "--dead"], "1 task would be cancelled"),
+        (["retry", "--dead"], "1 task would be due now"),
+        (["remove", "--dead", "--queue", "broken"], "1 task would be removed"),
+        (["reschedule", "--dead", "+1h"], "1 task would be rescheduled"),
+        (["reschedule", "--before-due", "+1h", "by:+1h"], "5 tasks would be rescheduled"),
+        (["cancel", "--after-due", "+1m", "--before-due", "+1h"], "1 task would be cancelled"),
+        (["release", "--overdue", "--tag", "x"], "1 task would be released"),
+    ],
+)
+def test_what_changes_picks_as_a_list_does(tasks, printed, line, said):
+    assert printed(*line, "--dry-run") == [said]
+
+
+def test_what_is_overdue_is_cancelled(tasks, app, said):
+    assert said("cancel", "--overdue", "--yes") == ["2 tasks cancelled"]
+    assert [one.id for one in app.delayq.tasks()] == ["parked", "soon", "far"]
+
+
+def test_from_now_is_by_redis_s_clock(app, printed, monkeypatch):
+    app.send_task("t", task_id="soon", delayq_after=1800)
+    # This machine's clock is of no interest; were it asked, nothing would be overdue by its time.
+    monkeypatch.setattr("celery_delayq.clock.utc_now", lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr("time.time", lambda: 0.0)
+
+    assert printed("list", "--ids", "--before-due", "+1h") == ["soon"]
+    assert printed("list", "--ids", "--before-due", "+29m") == []
+
+
+@pytest.mark.parametrize("command", ["list", "cancel"])
+@pytest.mark.parametrize("state", [["--dead"], ["--state", "paused"]])
+def test_overdue_is_a_state_of_its_own(tasks, misused, command, state):
+    assert misused(command, "--overdue", *state) == (
+        "Error: --overdue is of what waits; it takes no --state."
+    )
+
+
+@pytest.mark.parametrize("command", ["list", "cancel"])
+@pytest.mark.parametrize("option", ["--tag", "--task", "--queue"])
+def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, refused, command, option):
+    [sentence] = refused(command, option, "", "--before-due", "+1h")
+    assert sentence.startswith(f"Error: {option[2:]} is ''; expected ")
+    assert app.delayq.counts().scheduled == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-n", "2"], "3 more; this list has 2, as --limit says"),
+        (["-n", "0"], "5 more; this list has 0, as --limit says"),
+        (["--tag", "x", "-n", "1"], "2 more; this list has 1, as --limit says"),
+        (["--overdue", "-n", "1"], "1 more; this list has 1, as --limit says"),
+        (["--state", "Scheduled", "-n", "1"], "3 more; this list has 1, as --limit says"),
+        (["--state", "paused", "-n", "0"], "1 more; this list has 0, as --limit says"),
+        (["--dead", "-n", "0"], "1 more; this list has 0, as --limit says"),
+        (["--queue", "celery", "-n", "1"], "there are more; this list has 1, as --limit says"),
+        (["--before-due", "+1h", "-n", "1"], "there are more; this list has 1, as --limit says"),
+        (
+            ["--overdue", "--tag", "x", "-n", "0"],
+            "there are more; this list has 0, as --limit says",
+        ),
+        (["--json", "-n", "3"], "2 more; this list has 3, as --limit says"),
+        (["--ids", "-n", "4"], "1 more; this list has 4, as --limit says"),
+    ],
+)
+def test_where_the_limit_cut_a_list_off_it_says_how_many_more_there_are(tasks, run, options, said):
+    result = run("list", *options)
+
+    assert (result.exit_code, result.stderr) == (0, f"{said}\n")
+    assert said not in result.stdout
+
+
+@pytest.mark.parametrize("options", [["-n", "5"], ["-n", "9"], ["--dead", "-n", "1"],
+                                     ["--tag", "x", "-n", "3"], ["--json", "-n", "5"]])  # fmt: skip
+def test_a_list_that_is_whole_says_nothing_more(tasks, run, options):
+    assert run("list", *options).stderr == ""
+
+
+def test_behind_a_cursor_it_is_not_known_how_many(tasks, printed, run):
+    cursor = json.loads(printed("list", "--json")[0])["cursor"]
+    result = run("list", "-n", "1", "--cursor", cursor)
+    assert result.stderr == "there are more; this list has 1, as --limit says\n"

@@ -1,0 +1,260 @@
+"""The commands in a terminal, wide and narrow: nothing wraps, and what is copied is whole."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from celery.bin.celery import celery
+
+from celery_delayq.cli import delayq, progress, screen
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.cli.conftest import MODULE
+from tests.operations.test_cli import HOSTILE, printable
+from tests.support.terminal import Terminal, lines_of
+
+UUID = "8b0ce8b4-1f0f-4cd5-9a1c-9d1f7b6f7a53"
+WIDTHS = [60, 80, 160]
+COLOUR = "\x1b["
+
+
+@pytest.fixture
+def terminal(app, project, monkeypatch):
+    """Run a command in a terminal: ``terminal(60, "list")``; what it shows."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(columns, *arguments, options=()):
+        project(app)
+        one = Terminal(columns)
+        monkeypatch.setenv("COLUMNS", str(columns))  # where click looks
+        with monkeypatch.context() as patched:
+            for name in ("stdout", "stderr"):
+                end = io.TextIOWrapper(os.fdopen(os.dup(one.theirs), "wb", 0), "utf-8",
+                                       write_through=True)  # fmt: skip
+                patched.setattr(sys, name, end)
+            words = [*options, "-A", MODULE, "delayq", *arguments]
+            with pytest.raises(SystemExit) as ended:
+                celery.main(words, prog_name="celery", standalone_mode=True)
+            sys.stdout.close()
+            sys.stderr.close()
+        shown = one.close()
+        assert ended.value.code in (0, 1), shown
+        return shown
+
+    return run
+
+
+@pytest.fixture
+def tasks(app, redis):
+    """A few usual ones, one that is dead, one that was refused, and one that is paused."""
+    for number, queue in enumerate(("mail", "celery", "another_queue")):
+        app.send_task(
+            "shop.remind", (number,), task_id=f"{UUID[:-1]}{number}", queue=queue,
+            delayq_at=FAR + number, delayq_tags=["x"], delayq_key=f"topup:{number}",
+        )  # fmt: skip
+    redis.set("broken", "not a list")
+    app.send_task("shop.remind", task_id="dead", queue="broken", delayq_at=LONG_AGO)
+    hand_over_until_dead(app.delayq, redis)
+    app.send_task("shop.remind", task_id="refused", queue="broken", delayq_at=LONG_AGO)
+    app.delayq.pause(queue="slow")
+    app.send_task("shop.remind", task_id="parked", queue="slow", delayq_at=LONG_AGO)
+    app.delayq.hand_over()
+
+
+def test_a_wide_one_has_a_row_on_a_line(app, terminal):
+    app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
+
+    assert lines_of(terminal(160, "list")) == [
+        "ID                                    DUE (UTC)                QUEUE  TASK",
+        f"{UUID}  2100-01-01 00:00:00.000  mail   shop.remind",
+    ]
+
+
+def test_in_a_narrower_one_the_fractions_of_seconds_go_first(app, terminal):
+    app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
+
+    assert lines_of(terminal(77, "list")) == [
+        "ID                                    DUE (UTC)            QUEUE  TASK",
+        f"{UUID}  2100-01-01 00:00:00  mail   shop.remind",
+    ]
+
+
+def test_in_a_narrow_one_a_row_has_more_lines_and_its_id_is_whole(app, terminal):
+    app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
+    app.send_task("project.tasks.with_a_rather_long_name", task_id=UUID[1:], delayq_at=FAR + 1)
+
+    assert lines_of(terminal(60, "list")) == [
+        "ID",
+        "  DUE (UTC)                QUEUE   TASK",
+        UUID,
+        "  2100-01-01 00:00:00.000  mail    shop.remind",
+        UUID[1:],
+        "  2100-01-01 00:00:01.000  celery",
+        "  project.tasks.with_a_rather_long_name",
+    ]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("line", [
+    ["list"], ["list", "--dead"], ["list", "--tag", "x"], ["list", "-n", "1"], ["show", "dead"],
+    ["show", f"{UUID[:-1]}0"], ["history"], ["cancel", "--tag", "x", "--dry-run"],
+    ["cancel", f"{UUID[:-1]}0", "nobody"], ["reschedule", f"{UUID[:-1]}1", "by:+1h"],
+    ["pause", "--queue", "m"], ["resume", "--queue", "m"], ["check"], ["retry", "--dead", "--yes"],
+    ["edit", f"{UUID[:-1]}2", "--priority", "3"], ["remove", "dead"], ["run-now", "parked"],
+    ["release", "--tag", "x", "--dry-run"], ["adopt", "--dry-run"],
+], ids=" ".join)  # fmt: skip
+def test_no_line_is_wider_than_the_terminal(tasks, app, terminal, columns, line):
+    app.conf.delayq_history = 10
+
+    lines = lines_of(terminal(columns, *line))
+
+    # Sentences may be longer, and so may errors of other programs.
+    rows = [one for one in lines if not re.match(r"\d+ due later|task |Error", one)]
+    assert [one for one in rows if len(one) > columns] == []
+    assert all(map(printable, lines))
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_what_has_to_be_copied_is_whole_at_any_width(tasks, app, terminal, columns):
+    app.conf.delayq_history = 10
+    app.delayq.reschedule(f"{UUID[:-1]}0", at=FAR)
+    app.delayq.cancel(f"{UUID[:-1]}1")
+    ids = {one.id for one in app.delayq.select(all=True)}
+
+    words = " ".join(lines_of(terminal(columns, "list") + terminal(columns, "list", "--dead")))
+    assert ids <= {*words.split()}
+    for line in lines_of(terminal(columns, "list", "--ids")):
+        assert line in ids
+    shown = lines_of(terminal(columns, "show", f"{UUID[:-1]}0"))
+    assert f"id       {UUID[:-1]}0" in shown
+    assert "key      topup:0" in shown
+    told = " ".join(lines_of(terminal(columns, "history")))
+    assert {f"{UUID[:-1]}1", "topup:1"} <= {*told.split()}
+
+
+def test_an_id_that_is_longer_than_the_terminal_is_one_line(app, terminal):
+    app.send_task("t", task_id="i" * 100, delayq_at=FAR)
+    assert "i" * 100 in lines_of(terminal(60, "list"))
+
+
+def test_long_arguments_are_wrapped_behind_their_name(app, terminal):
+    app.send_task("t", ("one two three " * 20,), task_id="a", delayq_at=FAR)
+
+    lines = lines_of(terminal(60, "show", "a"))
+
+    args = lines[2 : next(at for at, line in enumerate(lines) if line.startswith("kwargs"))]
+    assert args[0].startswith("args     ('one two three")
+    assert len(args) > 2
+    assert all(line.startswith("         ") for line in args[1:])
+    assert max(map(len, args)) <= 60
+
+
+def test_what_is_hostile_does_nothing_to_a_terminal(app, terminal):
+    texts = [*HOSTILE, "[red]red[/red]", ":boom:", "[/]", "\\[x]"]
+    for number, text in enumerate(texts):
+        app.send_task(text, (text,), task_id=f"{number}{text}", queue=text, delayq_at=FAR)
+
+    shown = terminal(160, "list")
+    lines = lines_of(shown)
+
+    assert all(map(printable, lines)), ascii(shown)
+    # Two columns of a wide terminal have the same text; none was taken for markup.
+    for text in ("[red]red[/red]", ":boom:", "[/]", "\\[x]"):
+        assert sum(line.count(text) for line in lines) == 3
+    for number, text in enumerate(texts):
+        assert all(map(printable, lines_of(terminal(60, "show", f"{number}{text}"))))
+
+
+@pytest.mark.parametrize("by", ["option", "environment", "no rich", "dumb"])
+def test_without_colours_it_says_the_same(tasks, terminal, monkeypatch, by):
+    coloured = terminal(160, "list", "--dead")
+    assert f"{COLOUR}31mdead" in coloured
+    assert f"{COLOUR}1mID" in coloured
+
+    options = ["--no-color"] if by == "option" else []
+    if by == "environment":
+        monkeypatch.setenv("NO_COLOR", "1")
+    if by == "dumb":
+        monkeypatch.setenv("TERM", "dumb")
+    if by == "no rich":
+        monkeypatch.setattr(screen, "find_spec", lambda _: None)
+    plain = terminal(160, "list", "--dead", options=options)
+
+    assert COLOUR not in plain
+    assert lines_of(plain) == lines_of(coloured)
+
+
+def test_a_pipe_gets_no_colours_and_whole_rows(tasks, printed, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+
+    lines = printed("list", "--dead")
+
+    assert len(lines) == 2
+    assert all(map(printable, lines))
+    assert lines[1].endswith("wrong kind of value")
+
+
+@pytest.mark.parametrize("line", [
+    ["cancel", "--tag", "x", "--yes"], ["reschedule", "--tag", "x", "--yes", "by:+1h"],
+    ["run-now", "--tag", "x", "--yes"], ["retry", "--dead", "--yes"],
+    ["remove", "--dead", "--yes"], ["release", "--tag", "x", "--yes"], ["adopt", "--yes"],
+], ids=" ".join)  # fmt: skip
+def test_how_far_it_has_come_is_shown_while_it_runs(impatient, terminal, line):
+    shown = terminal(80, *line)
+    assert f"{line[0].partition('-')[0]} " in shown
+    assert "\x1b[?25l" in shown  # the cursor is hidden meanwhile
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+
+
+@pytest.fixture
+def impatient(app, tasks, monkeypatch):
+    """Progress is shown at once; and there is a message in the broker's list to adopt."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    app.send_task("t", task_id="far", countdown=86_400)
+
+
+def test_what_is_quick_shows_no_progress(app, tasks, terminal):
+    assert terminal(80, "cancel", "--tag", "x", "--yes") == "3 tasks cancelled\n"
+
+
+def test_progress_is_for_a_terminal_only(impatient, run):
+    assert run("cancel", "--tag", "x", "--yes").output == "3 tasks cancelled\n"
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("name", sorted(delayq.commands))
+def test_help_fits_and_has_an_example(terminal, name, columns):
+    text, _, examples = terminal(columns, name, "--help").partition("Example")
+
+    assert max(map(len, text.splitlines())) <= columns
+    lines = [line.strip() for line in examples.splitlines()[1:] if line]
+    assert lines or name == "status"
+    assert all(line.startswith(f"celery -A proj delayq {name}") for line in lines)
+    assert max(map(len, lines), default=0) <= 78
+
+
+def test_a_real_process_in_a_real_terminal(app, url, tmp_path):
+    app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
+    (tmp_path / "shop.py").write_text(
+        f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
+        f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
+        encoding="utf-8",
+    )
+    one = Terminal(60)
+    command = [sys.executable, "-m", "celery", "-A", "shop", "delayq", "list"]
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")
+    }
+
+    subprocess.run(
+        command, cwd=tmp_path, stdin=one.theirs, stdout=one.theirs, stderr=one.theirs, timeout=60,
+        check=True, env={**kept, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    shown = one.close()
+
+    assert f"{COLOUR}1mID" in shown
+    assert lines_of(shown)[2:] == [UUID, "  2100-01-01 00:00:00.000  mail   shop.remind"]

@@ -1,0 +1,119 @@
+"""The zone of what is typed and printed: the app's own, UTC, or this machine's; headings say it."""
+
+import json
+from datetime import timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from celery.utils.time import LocalTimezone
+
+from celery_delayq.cli import zones
+from tests.app.support import FAR
+
+NINE = "2100-01-01 09:00:00.000"  # FAR in Tokyo
+
+
+@pytest.fixture
+def tokyo(delayq_app, url):
+    app = delayq_app(url, timezone="Asia/Tokyo")
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    return app
+
+
+@pytest.fixture
+def in_delhi(monkeypatch):
+    """This machine's zone."""
+    monkeypatch.setattr(zones.zones, "local", ZoneInfo("Asia/Kolkata"))
+
+
+def due_in(lines):
+    head, row = lines
+    return head[head.index("DUE") :].split("  ")[0], row.split("  ")[1].strip()
+
+
+def test_a_table_is_in_the_app_s_zone_and_says_so(tokyo, printed):
+    assert due_in(printed("list", app=tokyo)) == ("DUE (Asia/Tokyo)", NINE)
+
+
+def test_utc_and_this_machine_s_zone_are_asked_for(tokyo, printed, in_delhi):
+    assert due_in(printed("list", "--utc", app=tokyo)) == ("DUE (UTC)", "2100-01-01 00:00:00.000")
+    local = due_in(printed("list", "--local", app=tokyo))
+    assert local == ("DUE (Asia/Kolkata)", "2100-01-01 05:30:00.000")
+
+
+@pytest.mark.parametrize(
+    ("option", "offset"), [([], "09:00:00+09:00"), (["--utc"], "00:00:00+00:00"),
+                           (["--local"], "05:30:00+05:30")]
+)  # fmt: skip
+def test_show_has_each_time_with_its_offset(tokyo, printed, in_delhi, option, offset):
+    lines = printed("show", "a", *option, app=tokyo)
+    assert f"due      2100-01-01T{offset}" in lines
+    [created] = [line for line in lines if line.startswith("created")]
+    assert created.endswith(offset[-6:])
+
+
+def test_history_is_in_the_same_zone(delayq_app, url, printed):
+    app = delayq_app(url, timezone="Asia/Tokyo", delayq_history=5)
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    [event] = app.delayq.history()
+
+    head, row = printed("history", app=app)
+    assert head.startswith("WHEN (Asia/Tokyo)")
+    assert row.startswith(zones.stamp(event.when, ZoneInfo("Asia/Tokyo")))
+    assert printed("history", "--utc", app=app)[0].startswith("WHEN (UTC)")
+
+
+def test_json_is_in_utc_whatever_one_asks_for(tokyo, printed, in_delhi):
+    for option in ([], ["--local"]):
+        [line] = printed("list", "--json", *option, app=tokyo)
+        assert json.loads(line)["due"] == "2100-01-01T00:00:00+00:00"
+        [line] = printed("show", "a", "--json", *option, app=tokyo)
+        assert json.loads(line)["due"] == "2100-01-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("option", "hours"), [([], -9), (["--utc"], 0), (["--local"], -5.5)]
+)  # fmt: skip
+def test_what_is_typed_without_an_offset_is_in_the_same_zone(tokyo, run, in_delhi, option, hours):
+    given = ["reschedule", "a", "2100-01-02T00:00", *option]
+    assert run(*given, app=tokyo).exit_code == 0
+    due = FAR + 86_400 + hours * 3600
+    assert tokyo.delayq.get("a").due.timestamp() == due
+
+    assert run("reschedule", "a", "by:+1", "--if-due", "2100-01-02T00:00", *option,
+               app=tokyo).exit_code == 0  # fmt: skip
+    picked = ["--after-due", "2100-01-02T00:00:01", "--before-due", "2100-01-02T00:00:02"]
+    assert run("list", "--ids", *picked, *option, app=tokyo).output == "a\n"
+    assert run("cancel", *picked, "--yes", *option, app=tokyo).output == "1 task cancelled\n"
+
+
+def test_what_is_printed_can_be_typed(tokyo, printed, run):
+    for option in ([], ["--utc"]):
+        _, shown = due_in(printed("list", *option, app=tokyo))
+        moved = run("reschedule", "a", "by:+1h", "--if-due", shown, *option, app=tokyo)
+        assert moved.output == "task a rescheduled\n"
+
+
+def test_an_offset_that_is_typed_counts(tokyo, run):
+    run("reschedule", "a", "2100-01-01T00:00:00-01:00", "--utc", app=tokyo)
+    assert tokyo.delayq.get("a").due.timestamp() == FAR + 3600
+
+
+@pytest.mark.parametrize("line", [["list"], ["show", "a"], ["cancel", "a"], ["history"]])
+def test_there_is_one_zone(tokyo, misused, line):
+    assert misused(*line, "--utc", "--local", app=tokyo) == (
+        "Error: --utc and --local exclude each other."
+    )
+
+
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        (timezone.utc, "UTC"),
+        (ZoneInfo("Europe/Berlin"), "Europe/Berlin"),
+        (timezone(timedelta(hours=2)), "UTC+02:00"),
+        (LocalTimezone(), "local"),
+    ],
+)
+def test_a_zone_has_a_name(zone, name):
+    assert zones.name_of(zone) == name

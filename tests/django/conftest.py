@@ -1,0 +1,96 @@
+"""The project of the recipe, as files; what runs in it has a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.readme.document import EXAMPLE, ROOT
+
+# The last line that a script prints is what its test asks for.
+START = """
+import json
+import django
+
+django.setup()
+
+from django.db import transaction
+from shop.celery import app, delayq
+from orders.models import Order
+from orders.tasks import remind
+
+
+"""
+
+
+def error_of(call, *args, **kwargs):
+    """Name and sentence of what the call raises; nothing, if it does not."""
+    try:
+        call(*args, **kwargs)
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+    return None
+
+
+@dataclass
+class Project:
+    """A folder with a Django project, and what its processes find in the environment."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def started(self, script, *options, **env):
+        """A process that runs *script*, when it has ended."""
+        return subprocess.run(
+            [sys.executable, *options, "-c", START + script],
+            cwd=self.folder,
+            env={**os.environ, **self.env, **env},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def run(self, script, **env):
+        """What *script* says last."""
+        ran = self.started(script, **env)
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def new_project(redis_server, tmp_path_factory):
+    """Make a project, of the recipe's files; with more lines in its settings."""
+
+    def new(settings=""):
+        folder = tmp_path_factory.mktemp("django")
+        for block in EXAMPLE.written_in("python", "Django"):
+            name = block.text.split()[1].rstrip(",")
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(block.text)
+        (folder / "shop" / "__init__.py").write_text("from .celery import app\n")
+        (folder / "orders" / "__init__.py").touch()
+        with (folder / "shop" / "settings.py").open("a") as file:
+            # A worker's working directory is another one, and a machine may be busy.
+            file.write(f'DATABASES["default"]["NAME"] = "{folder}/db.sqlite3"\n')
+            file.write(f"CELERY_DELAYQ_TIMEOUT = 30\n{settings}")
+        env = {
+            "CELERY_BROKER_URL": redis_server.url(),
+            "DJANGO_SETTINGS_MODULE": "shop.settings",
+            "PYTHONPATH": f"{folder}:{ROOT}",
+        }
+        redis_server.empty()
+        project = Project(folder, env)
+        migrated = project.started(
+            "from django.core.management import call_command\n"
+            "call_command('makemigrations', 'orders', verbosity=0)\n"
+            "call_command('migrate', verbosity=0)\n"
+        )
+        assert migrated.returncode == 0, migrated.stderr
+        return project
+
+    return new

@@ -1,0 +1,188 @@
+"""A Django project: settings by namespace, Django's times and lazy values, forks, and a worker."""
+
+import pytest
+
+SETTINGS = """
+import os
+
+USE_TZ = os.environ.get("USE_TZ") == "yes"
+TIME_ZONE = "Asia/Tokyo"
+USE_I18N = True
+for name in ("TIMEZONE", "DELAYQ_PREFIX", "DELAYQ_LEASE", "DELAYQ_URLS"):
+    name = f"CELERY_{name}"
+    if name in os.environ:
+        globals()[name] = os.environ[name]
+"""
+
+
+@pytest.fixture(scope="module")
+def project(new_project):
+    return new_project(SETTINGS)
+
+
+TIMES = """
+from datetime import datetime
+from django.utils import timezone
+
+tokyo = datetime(2100, 1, 1, 9)
+given = [tokyo, timezone.make_aware(tokyo), "2100-01-01T09:00:00"]
+now = timezone.now()
+print(json.dumps({
+    "due": [delayq.get(remind.delay_until(one, 1).id).due.isoformat() for one in given],
+    "on commit": delayq.get(remind.delay_until_on_commit(tokyo, 1)).due.isoformat(),
+    "now is late by": (remind.delay_until(now, 1).due - timezone.make_aware(now)).total_seconds()
+    if timezone.is_naive(now)
+    else (remind.delay_until(now, 1).due - now).total_seconds(),
+}))
+"""
+
+
+@pytest.mark.parametrize("use_tz", ["yes", "no"])
+def test_a_naive_time_is_in_django_s_time_zone(project, use_tz):
+    found = project.run(TIMES, USE_TZ=use_tz)
+
+    assert found["due"] == ["2100-01-01T00:00:00+00:00"] * 3
+    assert found["on commit"] == "2100-01-01T00:00:00+00:00"
+    assert 0 <= found["now is late by"] < 0.001
+
+
+def test_celery_s_own_time_zone_goes_before_django_s(project):
+    found = project.run(TIMES, USE_TZ="yes", CELERY_TIMEZONE="UTC")
+
+    assert found["due"] == [
+        "2100-01-01T09:00:00+00:00",
+        "2100-01-01T00:00:00+00:00",
+        "2100-01-01T09:00:00+00:00",
+    ]
+
+
+def test_a_setting_is_one_of_celery_s_namespace(project):
+    found = project.run(
+        "print(json.dumps([delayq.services.settings.prefix, delayq.services.settings.timeout]))",
+        CELERY_DELAYQ_PREFIX="of-django",
+    )
+
+    assert found == ["of-django", 30]
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        (
+            {"CELERY_DELAYQ_LEASE": "long"},
+            "CELERY_DELAYQ_LEASE is 'long'; expected a number of seconds from 1 to 3600",
+        ),
+        (
+            {"CELERY_DELAYQ_URLS": "redis://"},
+            "there is no setting CELERY_DELAYQ_URLS; did you mean CELERY_DELAYQ_URL?",
+        ),
+    ],
+    ids=["wrong", "unknown"],
+)
+def test_a_setting_that_is_none_is_named_as_it_stands_in_the_settings(project, env, says):
+    found = project.run(
+        "from tests.django.conftest import error_of\n"
+        "print(json.dumps(error_of(remind.delay_for_on_commit, 60, 1)))",
+        **env,
+    )
+
+    assert found[1] == says
+
+
+LAZY = """
+from django.utils.functional import SimpleLazyObject
+from django.utils.translation import gettext_lazy
+from tests.django.conftest import error_of
+
+word = gettext_lazy("yes")
+lazy = SimpleLazyObject(lambda: "id-1")
+remind.s(1).set(task_id="id-1").delay_for(60)
+delayq.schedule(remind.s(2), after=60, key=lazy, tags=[lazy])
+print(json.dumps({
+    "argument": delayq.get(remind.delay_for(60, word).id).args,
+    "lazy id": [delayq.get(lazy).args, bool(delayq.reschedule(lazy, after=90))],
+    "lazy key": [delayq.get(key=lazy).args, delayq.select(tag=lazy).count()],
+    "cancelled": [bool(delayq.cancel(lazy)), bool(delayq.cancel(key=lazy))],
+    "no id": error_of(delayq.get, word)[0],
+    "no argument": [
+        error_of(call, SimpleLazyObject(lambda: 1))[0]
+        for call in (remind.delay, lambda number: remind.delay_for(60, number))
+    ],
+}))
+"""
+
+
+def test_lazy_values_of_django_s_are_taken_where_celery_takes_them_and_as_ids(project):
+    found = project.run(LAZY)
+
+    assert found["argument"] == ["yes"]
+    assert found["lazy id"] == [[1], True]
+    assert found["lazy key"] == [[2], 1]
+    assert found["cancelled"] == [True, True]
+    assert found["no id"] == "InvalidOption"
+    assert found["no argument"] == ["EncodeError", "EncodeError"]  # as Celery has it
+
+
+# What a server does that loads the project before it forks: each child asks over a connection.
+FORKS = """
+import os
+
+ids = [remind.delay_for(60, number).id for number in range(200)]
+assert delayq.services.entries  # its connection is open
+
+
+def right():
+    return all(delayq.get(one).args == (number,) for number, one in enumerate(ids))
+
+
+children = []
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        os._exit(0 if right() and remind.delay_for(60, 1).cancel() else 1)
+    children.append(child)
+mine = right()
+print(json.dumps([mine, *(os.waitpid(child, 0)[1] for child in children)]))
+"""
+
+
+def test_processes_forked_after_a_call_have_connections_of_their_own(project):
+    assert project.run(FORKS) == [True, 0, 0, 0]
+
+
+MORE_TASKS = """
+
+@shared_task
+def place_one():
+    from .steps import place
+
+    place()
+"""
+
+
+def test_a_worker_of_the_project_runs_what_is_due_and_not_paid(new_project, start_worker):
+    project = new_project()
+    with (project.folder / "orders" / "tasks.py").open("a") as file:
+        file.write(MORE_TASKS)
+    worker = start_worker("shop", "-c", "1", env=project.env)
+
+    asked = project.run("""
+from orders.steps import pay, place
+from orders.tasks import place_one
+
+paid, left, open_ = place(), place(), place()
+pay(paid)
+delayq.select(all=True).run_now()
+place_one.delay()
+print(json.dumps([paid.pk, left.pk, open_.pk]))
+""")
+
+    assert asked == [1, 2, 3]
+    worker.wait_log("order 2 is not paid")
+    worker.wait_log("order 3 is not paid")
+    placed = "print(json.dumps(Order.objects.filter(pk=4).exclude(reminder='').exists()))"
+    worker.wait_log("orders.tasks.place_one.* succeeded")
+    assert project.run(placed) is True
+    waits = "order = Order.objects.get(pk=4)\nprint(json.dumps(delayq.get(order.reminder).args))"
+    assert project.run(waits) == [4]
+    assert not any("order 1 is not paid" in line for line in worker.lines)
