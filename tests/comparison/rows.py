@@ -143,7 +143,7 @@ ANSWERS = (
 FIGURES = (
     MeasuredRow(
         "lateness",
-        "Lateness on an idle system, p50",
+        "Lateness where nothing else waits, p50",
         f"The median of {figures.SAMPLES} jobs, from the due time to the start of the function.",
         figures.load,
         _late,
