@@ -3,24 +3,30 @@
 Stable are the names in ``__all__`` with their documented attributes, the classes of
 ``celery_delayq.errors`` and ``celery_delayq.signals``,
 ``celery_delayq.contrib.django:DelayQDjangoTask``, ``delay_until`` and ``delay_for`` on tasks and
-signatures, the options and settings ``delayq_…``, and ``celery_delayq:ScannerStep``. Every other
-name can change with any release.
+signatures, the same two with ``_on_commit`` on tasks of a Django project, the options and settings
+``delayq_…``, and ``celery_delayq:ScannerStep``. Every other name can change with any release.
+
+A name's module is imported when the name is first asked for: pytest imports this package in every
+run, and most runs have no use for Celery.
 """
 
-from .errors import AlreadyScheduled, DelayQError, InvalidDueTime
-from .integration.bootstep import ScannerStep as ScannerStep
-from .integration.delayq import DelayQ
-from .integration.putoff import Defer
-from .integration.results import ScheduledResult
-from .integration.task import DelayQTask
-from .operations.task import ScheduledTask
-from .scheduling.items import Item
-from .store import Outcome, State
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .errors import AlreadyScheduled, DelayQError, InvalidDueTime
+    from .integration.bootstep import ScannerStep as ScannerStep
+    from .integration.delayq import DelayQ
+    from .integration.putoff import Defer
+    from .integration.results import ScheduledResult
+    from .integration.task import DelayQTask
+    from .operations.task import ScheduledTask
+    from .scheduling.items import Item
+    from .store import Outcome, State
 
 __version__ = "0.1.0"
 
-# What a user's module imports and annotates with. The scanner's step is not among it, as making a
-# DelayQ adds it; its name is for an app that lists its steps by hand.
+# What a user's module imports and annotates with.
 __all__ = [
     "AlreadyScheduled",
     "Defer",
@@ -34,3 +40,32 @@ __all__ = [
     "ScheduledTask",
     "State",
 ]
+
+_MODULES = {
+    "AlreadyScheduled": "errors",
+    "Defer": "integration.putoff",
+    "DelayQ": "integration.delayq",
+    "DelayQError": "errors",
+    "DelayQTask": "integration.task",
+    "InvalidDueTime": "errors",
+    "Item": "scheduling.items",
+    "Outcome": "store",
+    "ScheduledResult": "integration.results",
+    "ScheduledTask": "operations.task",
+    "State": "store",
+    # Not among the names above, as making a DelayQ adds it: for an app that lists its steps itself.
+    "ScannerStep": "integration.bootstep",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("errors", "signals"):
+        return import_module(f"{__name__}.{name}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

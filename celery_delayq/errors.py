@@ -17,6 +17,8 @@ DelayQError
 ├── PutOffTooOften
 ├── UnreadableRecord
 ├── LibraryChanged
+├── CannotIsolate             (of ``contrib.testing``)
+├── EndlessTasks              (of ``contrib.testing``)
 ├── BrokerDown                (of ``hand_over``; scanners wait, and go on)
 └── StoreError
     ├── StoreDiffers
@@ -255,6 +257,32 @@ class LibraryChanged(DelayQError):
         return (
             f"{'; '.join(self.problems)}: installed are {installed}; celery_delayq was tried with "
             f"{tried}; install one of these, or a later celery_delayq"
+        )
+
+
+class CannotIsolate(DelayQError):
+    """A test cannot have an app, a store or a worker for itself."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def sentence(self) -> str:
+        return self.why
+
+
+class EndlessTasks(DelayQError):
+    """A test has run many tasks, and more are due: perhaps one sends itself again at once."""
+
+    def __init__(self, limit: int, last: str) -> None:
+        super().__init__(limit, last)
+        self.limit = limit
+        self.last = last
+
+    def sentence(self) -> str:
+        return (
+            f"run_due() ran {self.limit} tasks, the last of them {self.last}, and more are due: "
+            "does one send itself again at once? If not, give it a higher limit"
         )
 
 

@@ -42,6 +42,8 @@ _REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adop
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
 _KEYS = [setting.key for setting in SETTINGS]
 
+ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
+
 
 class Services:
     """What the rooms above need to know of one app.
@@ -55,6 +57,7 @@ class Services:
         self.app = app
         self.hooks = hooks or Hooks()
         self._made: _Configured | None = None
+        self._scripts_of: ScriptsOf = Scripts
 
     @property
     def settings(self) -> Settings:
@@ -123,8 +126,9 @@ class Services:
 
         With *owes*, it notes that ``REVOKED`` is to be stored for what is too late.
         """
-        connection, name = self.connect(), new_name()
-        return [self.engine(Scripts(connection, keys), name, owes=owes) for keys in self._keys()]
+        connection, name, hooks = self.connect(), new_name(), self.hooks
+        each = [self._scripts_of(connection, keys, hooks) for keys in self._keys()]
+        return [self.engine(scripts, name, owes=owes) for scripts in each]
 
     def _keys(self) -> list[Keys]:
         # First where processes meet that differ in the number of shards: one that is refused there
@@ -178,11 +182,23 @@ class Services:
         if self._made is not None:
             self._made.close()
 
+    def start_anew(self, scripts_of: ScriptsOf = Scripts) -> None:
+        """Forget broker and store; they are made of the configuration as it is now.
+
+        Args:
+            scripts_of: Binds the scripts to a Redis and its keys: a test's have its own clock.
+        """
+        self.close()
+        self._made = None
+        vars(self).pop("broker", None)
+        self._scripts_of = scripts_of
+
     def _configured(self) -> _Configured:
         """What was made of the settings; anew where one of them has been changed since."""
         made = self._made
         if made is None or made.is_outdated():
-            fresh = _Configured(self.app, lambda: self.broker)
+            broker = lambda: self.broker  # noqa: E731
+            fresh = _Configured(self.app, broker, self.hooks, self._scripts_of)
             if made is not None:
                 fresh.take_over(made)
             self._made = made = fresh
@@ -192,13 +208,17 @@ class Services:
 class _Configured:
     """What is made of the settings, and stays as long as they do."""
 
-    def __init__(self, app: Celery, broker: Callable[[], Broker]) -> None:
+    def __init__(
+        self, app: Celery, broker: Callable[[], Broker], hooks: Hooks, scripts_of: ScriptsOf
+    ) -> None:
         # What is read first makes a configuration that was pending a real one, another object.
         app.conf.get(SETTINGS[0].key)
         self._conf = app.conf
         self.settings = Settings.load(self._conf)
         self._app = app
         self._broker = broker
+        self._hooks = hooks
+        self._scripts_of = scripts_of
         self._changes = self._changed()
 
     def is_outdated(self) -> bool:
@@ -238,7 +258,8 @@ class _Configured:
     def scripts(self) -> list[Scripts]:
         connection = PooledConnection(self.endpoint, self.settings.timeout)
         prefix, shards = self.settings.prefix, self.settings.shards
-        return [Scripts(connection, Keys(prefix, shard, shards)) for shard in range(shards)]
+        each = [Keys(prefix, shard, shards) for shard in range(shards)]
+        return [self._scripts_of(connection, keys, self._hooks) for keys in each]
 
     @cached_property
     def membership(self) -> Membership:

@@ -193,6 +193,22 @@ SETTINGS: tuple[Setting, ...] = (
         "False: an event that equals the one before (same task and key, or id) is left out.",
         lambda value: isinstance(value, bool),
     ),
+    Setting(
+        "metrics_port",
+        None,
+        "port",
+        "a whole number from 1 to 65535, or None",
+        "The port on which a scanner's process serves metrics; needs `celery_delayq[metrics]`.",
+        lambda value: value is None or _number(1, 65535, whole=True)(value),
+    ),
+    Setting(
+        "metrics_host",
+        "127.0.0.1",
+        "address",
+        "an address, such as 0.0.0.0 for all of this machine's",
+        "On which of the machine's addresses it does; by default only the machine itself asks.",
+        lambda value: isinstance(value, str) and bool(value.strip()),
+    ),
     # Over several nodes of a Redis Cluster, which the store cannot be in yet; on one Redis, more
     # than one shard works, and gains nothing.
     Setting(
@@ -225,6 +241,8 @@ class Settings:
     once: bool
     history: int
     history_repeats: bool
+    metrics_port: int | None
+    metrics_host: str
     shards: int
 
     @classmethod

@@ -66,7 +66,7 @@ def started(command, log, **options):
         _end(process)
 
 
-def wait_until(ready, process, log, what, timeout=30):
+def wait_until(ready, process, log, what, timeout=60):
     """Wait for *ready()*; *process* must not end meanwhile."""
     deadline = time.monotonic() + timeout
     while not ready():

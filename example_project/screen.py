@@ -1,32 +1,72 @@
-"""What one sees: a table that lives on a terminal, plain lines anywhere else."""
+"""What one sees: a line for each thing that happens; on a terminal, below them, what waits.
+
+On a terminal that is wide, the page of the latest ten stands beside that.
+"""
 
 import sys
+import textwrap
+from datetime import datetime, timezone
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
-from story import ms
+from scenes.app import delayq
+from scenes.latest import page
 
 COLOURS = {
-    "waiting": "cyan", "rescheduled": "magenta", "queued": "blue",
-    "ran": "green", "cancelled": "yellow", "failed": "red",
+    "topup": "cyan", "reading": "green", "welcome": "yellow",
+    "form": "magenta", "lock": "red", "latest": "blue",
 }  # fmt: skip
+WIDE = 96  # columns
+ROWS = 10  # of what waits
 
 
 def screen():
     console = Console(highlight=False)
     if sys.stdout.isatty() and not console.is_dumb_terminal:
         return TerminalScreen(console)
-    return PlainScreen()
+    return PlainScreen(console)
 
 
-class TerminalScreen:
-    """A table, and below it each call with its answer."""
+class PlainScreen:
+    """A line for each thing that happens."""
 
     def __init__(self, console):
         self._console = console
-        self._live = Live(console=console, auto_refresh=False)
+        self._told = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *what):
+        pass
+
+    def update(self, stage):
+        for now, scene, text in stage.events[self._told :]:
+            head = Text.assemble((f"{now:5.1f} s  ", "dim"), (f"{scene:<9}", COLOURS[scene]))
+            self._tell(head.append(text))
+        self._told = len(stage.events)
+
+    def tell_all(self, sentences):
+        """A sentence on each scene, by its name."""
+        for scene, sentence in sentences.items():
+            first, *rest = textwrap.wrap(sentence, min(self._console.width, WIDE) - 10)
+            self._console.print(Text.assemble((f"{scene:<9}", COLOURS[scene]), first))
+            for line in rest:
+                self._console.print(Text(" " * 9 + line))
+        self._console.print()
+
+    def _tell(self, line):
+        self._console.print(line, soft_wrap=True)
+
+
+class TerminalScreen(PlainScreen):
+    """The same lines, cut to the terminal's width; and what stands below them while it lasts."""
+
+    def __init__(self, console):
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self):
         self._live.__enter__()
@@ -35,65 +75,41 @@ class TerminalScreen:
     def __exit__(self, *what):
         self._live.__exit__(*what)
 
-    def update(self, show):
-        self._live.update(Group(_clock(show), _table(show), Text(), *_calls(show)), refresh=True)
+    def update(self, stage):
+        super().update(stage)
+        below = Table.grid(padding=(0, 3, 0, 0))
+        wide = self._console.width >= WIDE
+        below.add_row(_waiting(stage), *([_latest()] if wide else []))
+        self._live.update(below, refresh=True)
+
+    def _tell(self, line):
+        self._console.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _clock(show):
-    return Text(f"\n{show.now:.1f} s since the start", style="dim")
+def _waiting(stage):
+    tasks = list(delayq.tasks(limit=ROWS + 1))
+    lines = [_countdown(task) for task in tasks[:ROWS]]
+    if len(tasks) > ROWS:
+        lines.append(Text("        and more", style="dim"))
+    return _block(f"waits in Redis, {stage.now:.0f} s after the start", lines, 53)
 
 
-def _table(show):
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("user", style="bold", min_width=5)
-    table.add_column("what happens", min_width=16)
-    table.add_column("due, s", justify="right", min_width=13)
-    table.add_column("state", min_width=14)
-    table.add_column("ran, s", justify="right", min_width=6)
-    table.add_column("late", justify="right", min_width=6)
-    for visit in show.visits:
-        table.add_row(visit.user, visit.story, *_cells(show, visit))
+def _countdown(task):
+    _, scene, name = task.task.split(".")
+    left = max(0.0, (task.due - datetime.now(timezone.utc)).total_seconds())
+    call = f"{name}({', '.join(map(repr, task.args))})"
+    return Text.assemble((f"{left:4.1f} s  ", "bold"), (call, COLOURS[scene]))
+
+
+def _latest():
+    return _block("the page of the latest ten", [Text(line) for line in page()], 38)
+
+
+def _block(heading, lines, width):
+    table = Table.grid()
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=width, min_width=width)
+    table.add_row("")
+    table.add_row(Text(heading, style="dim"))
+    for line in lines:
+        table.add_row(line)
     return table
-
-
-def _cells(show, visit):
-    if not visit.dues:
-        return "", Text("not here yet", style="dim"), "", ""
-    state = visit.state
-    if state in ("waiting", "rescheduled"):
-        left = max(0.0, show.since_start(visit.due) - show.now)
-        state = f"{state:<7} {left:>4.1f} s"
-    ran = late = "-" if visit.cancelled else ""
-    if visit.told:
-        ran, late = f"{show.since_start(visit.ran):.3f}", ms(visit.late)
-    return _dues(show, visit), Text(state, style=COLOURS.get(visit.state, "")), ran, late
-
-
-def _dues(show, visit):
-    *old, due = (f"{show.since_start(due):.3f}" for due in visit.dues)
-    text = Text("".join(f"{one} → " for one in old), style="dim")
-    return text.append(due, style="not dim strike" if visit.cancelled else "not dim")
-
-
-def _calls(show):
-    for now, user, text, call in show.events:
-        if call:
-            yield Text.assemble((f"{now:6.1f} s  ", "dim"), (f"{user:<5}", "bold"), f" {text}")
-
-
-class PlainScreen:
-    """A line for each thing that happens."""
-
-    def __init__(self):
-        self._said = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *what):
-        pass
-
-    def update(self, show):
-        for now, user, text, _call in show.events[self._said :]:
-            print(f"{now:7.3f} s  {user:<5} {text}", flush=True)
-        self._said = len(show.events)

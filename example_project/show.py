@@ -1,4 +1,4 @@
-"""Run the top-up page against a real worker, show it, and say whether all was as it should be."""
+"""Play the six scenes against a real worker, show them, and say whether all was as it should be."""
 
 import argparse
 import contextlib
@@ -13,9 +13,11 @@ from process import Interrupted, Problem, note_signals, pause, started, tail, wa
 from redis_for_show import KINDS, redis_for_show
 
 HERE = Path(__file__).parent
-WORKER = ("-A", "reminders", "worker", "--concurrency", "2")
-# For a worker that has a broker to itself and a reader of its log.
+# One process: a task that kept it waiting would hold up all the others.
+WORKER = ("-A", "scenes.app", "worker", "--concurrency", "1")
+# For a worker that has a broker to itself, and a reader of its log.
 QUIETER = ("--pool", "prefork", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
+WITNESS = ("--include", "witness")
 
 
 def main():
@@ -52,8 +54,8 @@ def run(options):
         print(f"redis   {what}")
         log = folder / "worker.log"
         with a_worker(log) as worker:
-            show = play({f"redis, {what},": redis, "the worker": worker})
-        conclude(show, log)
+            stage = play({f"redis, {what},": redis, "the worker": worker})
+        conclude(stage, log)
 
 
 def use_only(url):
@@ -69,7 +71,9 @@ def a_worker(log):
 
     print(f"worker  celery {' '.join(WORKER)}", end="", flush=True)
     begun = time.monotonic()
-    with started([sys.executable, "-m", "celery", *WORKER, *QUIETER], log, cwd=HERE) as worker:
+    with started(
+        [sys.executable, "-m", "celery", *WORKER, *QUIETER, *WITNESS], log, cwd=HERE
+    ) as worker:
         wait_until(lambda: " ready." in log.read_text(errors="replace"), worker, log, "the worker")
         versions = f"Celery {celery.__version__}, Python {platform.python_version()}"
         print(f", ready after {time.monotonic() - begun:.1f} s\n        {versions}", flush=True)
@@ -77,35 +81,44 @@ def a_worker(log):
 
 
 def play(processes):
-    # Late, as reminders.py reads its app's configuration from what use_only has set.
+    # Late, as the app reads what use_only has set.
     from screen import screen
-    from story import Show
+    from stage import Stage
 
-    show = Show()
-    try:
-        with screen() as out:
-            while not show.over:
-                for name, process in processes.items():
-                    if process.poll() is not None:
-                        raise Problem(f"{name} ended with status {process.returncode}")
-                show.step()
-                out.update(show)
-                pause()
-    finally:
-        show.close()
-    return show
+    stage = Stage()
+    with screen() as out:
+        print()
+        out.tell_all({one.name: f"{one.title}: {one.scale}" for one in stage.stories})
+        while not stage.over:
+            all_alive(processes)
+            try:
+                stage.step()
+                out.update(stage)
+            except Exception:
+                pause(0.5)
+                all_alive(processes)  # or that is the reason
+                raise
+            pause()
+    return stage
 
 
-def conclude(show, log):
-    from check import problems, runs_in, summary
+def all_alive(processes):
+    for name, process in processes.items():
+        if process.poll() is not None:
+            raise Problem(f"{name} ended with status {process.returncode}")
 
-    found = list(problems(show, runs_in(log)))
-    print()
-    if not found:
-        print(summary(show))
-        return
-    sentences = "".join(f"  {one}\n" for one in found)
-    raise Problem(f"Not as it should be:\n{sentences}The worker: {tail(log)}")
+
+def conclude(stage, log):
+    from screen import screen
+
+    stage.step()  # the worker has ended: what it ran, it has noted
+    found = list(stage.problems())
+    if found:
+        sentences = "".join(f"  {one}\n" for one in found)
+        slow = f"The show itself was {stage.lag:.1f} s late at times.\n" if stage.lag > 1 else ""
+        raise Problem(f"Not as it should be:\n{sentences}{slow}The worker: {tail(log)}")
+    print("\nAll as it should be:")
+    screen().tell_all({story.name: story.summary() for story in stage.stories})
 
 
 if __name__ == "__main__":

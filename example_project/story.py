@@ -1,189 +1,134 @@
-"""What happens at the top-up page, and what must come of it.
+"""A story: who does what when in a scene, and what must come of it."""
 
-visit opened --> waiting --> queued --> ran
-                 |  ^
-                 |  +-- rescheduled: reschedule(), earlier or later
-                 +--> cancelled: paid
-"""
+from dataclasses import dataclass
+from datetime import timedelta
 
-import gc
-import time
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from celery_delayq import Outcome, ScheduledResult
 
-from reminders import app, delayq, page_opened, paid
-
-from celery_delayq import Outcome
-
-LATEST = timedelta(seconds=1)  # from due to running in the worker; more is a failure
-AFTERWARDS = 0.7  # seconds to stay on, in case something runs that should not
-
-# What Celery says, and what the table says.
-STATES = {"SCHEDULED": "waiting", "SUCCESS": "ran", "REVOKED": "cancelled", "FAILURE": "failed"}
-
+LATEST = 10.0  # seconds from due to running, on a machine that is busy; never early is strict
 MILLISECOND = timedelta(milliseconds=1)
 
 
-@dataclass
-class Change:
-    """A change of mind: another time, or without one a payment, which cancels."""
+@dataclass(frozen=True)
+class Expected:
+    """A task that must end well once, and with this answer.
 
-    at: float
-    answer: Outcome = Outcome.DONE
-    after: float | None = None
-    by: float | None = None
+    *due* has the earliest and the latest time, Unix time, for which it may run; or it is None.
+    """
 
-    @property
-    def call(self):
-        if self.by is not None:
-            return f"reschedule(by={self.by:g})"
-        return "cancel()" if self.after is None else f"reschedule(after={self.after:g})"
+    who: str
+    due: tuple[float, float] | None
+    answer: str
 
-    @property
-    def cancels(self):
-        return self.after is None and self.by is None
-
-    def make(self, reminder):
-        if self.cancels:
-            return paid(reminder)
-        return reminder.reschedule(after=self.after, by=self.by)
-
-
-@dataclass
-class Visit:
-    """One user at the top-up page, and the reminder that this schedules; times in seconds."""
-
-    user: str
-    story: str
-    opens: float
-    patience: float
-    change: Change | None = None
-    reminder: object = None
-    task_id: str = ""
-    dues: list[datetime] = field(default_factory=list)
-    answer: Outcome | None = None
-    state: str = ""
-    told: dict | None = None
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def due(self):
-        return self.dues[-1] if self.dues else None
-
-    @property
-    def ran(self):
-        return self.told and self.told["ran"]
-
-    @property
-    def late(self):
-        return self.ran - self.due
-
-    @property
-    def cancelled(self):
-        return self.change is not None and self.change.cancels and self.answer is Outcome.DONE
-
-    @property
-    def settled(self):
-        return self.state in ("ran", "failed") or (self.state == "cancelled" and self.cancelled)
+    def problems(self, runs, second):
+        ended = [run for run in runs if run.state != "IGNORED"]
+        if len(ended) != 1:
+            yield f"{self.who} ran {len(ended)} times, not once"
+            return
+        [run] = ended
+        if (run.state, run.answer) != ("SUCCESS", self.answer):
+            yield f"{self.who} ended with {run.state}, {run.answer!r}; not with {self.answer!r}"
+        if self.due and not self.due[0] <= run.due <= self.due[1]:
+            when, promised = second(run.due), second(self.due[0])
+            yield f"{self.who} ran for {when:.3f} s, and was promised for {promised:.3f} s"
+        if run.began > run.due + LATEST:
+            yield f"{self.who} ran {span(run.began - run.due)} late; {span(LATEST)} is the bound"
 
 
-def visits():
-    return [
-        Visit("anna", "forgets to pay", 0.0, 2.0),
-        Visit("ben", "pays in time", 0.0, 4.0, Change(1.5)),
-        Visit("cleo", "wants it earlier", 0.0, 6.5, Change(2.5, after=2.25)),
-        Visit("dora", "wants it later", 0.0, 3.0, Change(2.0, by=4.0)),
-        Visit("emil", "pays too late", 0.0, 3.5, Change(5.0, answer=Outcome.HANDED_OVER)),
-        Visit("fay", "comes at 3 s", 3.0, 1.25),
-        Visit("gus", "comes with hal", 0.5, 5.5),
-        Visit("hal", "comes with gus", 0.5, 5.5),
-    ]
+class Story:
+    """One scene's: what is done, what was told, and what was not as it should be.
 
+    `name` is that of its module in scenes/; `play` is a generator that yields what it waits for:
+    so many seconds, or a function that is to become true.
+    """
 
-class Show:
-    """The visits, played against the clock."""
+    name = title = scale = ""
 
-    def __init__(self):
-        self.visits = visits()
-        self.start = datetime.now(timezone.utc)
-        self._clock = time.monotonic()
-        self.events = []
+    def __init__(self, stage):
+        self.stage = stage
+        self.expected = {}  # by task id; what else runs should not have
+        self.wrong = []
+        self.stopped = ""  # why it could not go on
 
-    @property
-    def now(self):
-        return time.monotonic() - self._clock
+    def play(self):
+        raise NotImplementedError
 
-    @property
-    def over(self):
-        due = max(visit.opens + visit.patience for visit in self.visits)
-        ends = max([due, *(self.since_start(visit.due) for visit in self.visits if visit.dues)])
-        if self.now < ends + AFTERWARDS:
-            return False
-        given_up = self.now > ends + LATEST.total_seconds() + AFTERWARDS
-        return given_up or all(visit.settled for visit in self.visits)
+    def summary(self):
+        """One sentence on what came of it, when all was as it should be."""
+        raise NotImplementedError
 
-    def since_start(self, moment):
-        return (moment - self.start).total_seconds()
+    # What a story is told with.
 
-    def step(self):
-        """Do what is to be done by now, and look how everything stands."""
-        for visit in self.visits:
-            if visit.reminder is None and self.now >= visit.opens:
-                self._open(visit)
-            if visit.change and visit.answer is None and self.now >= visit.change.at:
-                self._change(visit)
-            if visit.reminder and not visit.settled:
-                self._look(visit)
-
-    def _open(self, visit):
-        patience = timedelta(seconds=visit.patience)
-        before = datetime.now(timezone.utc)
-        visit.reminder = page_opened(visit.user, patience)
-        visit.task_id = visit.reminder.id
-        self._promised(visit, before + patience, datetime.now(timezone.utc) + patience)
-        self._tell(visit, f"opened the page, due {self.since_start(visit.due):.3f}")
-
-    def _change(self, visit):
-        change, old = visit.change, visit.due
-        before = datetime.now(timezone.utc)
-        visit.answer = change.make(visit.reminder)
-        if change.after is not None:
-            after = timedelta(seconds=change.after)
-            self._promised(visit, before + after, datetime.now(timezone.utc) + after)
-        elif change.by is not None:
-            by = timedelta(seconds=change.by)
-            self._promised(visit, old + by, old + by)
-        self._tell(visit, f"{change.call} → {visit.answer.name}", call=True)
-
-    def _promised(self, visit, earliest, latest):
-        """Keep the due time that the result names; it lies within what was asked for."""
-        visit.dues.append(visit.reminder.due)
-        # Due times are whole milliseconds, rounded up.
-        if not earliest <= visit.due <= latest + MILLISECOND:
-            visit.wrong.append(
-                f"was asked for at {self.since_start(earliest):.3f} s"
-                f" and promised for {self.since_start(visit.due):.3f} s"
+    def does(self, what, call, *, answers=None, due_in=None):
+        """Do it, and tell it; *answers* and *due_in*, in seconds, are what must come of it."""
+        before = self.stage.redis_now()
+        answer = call()
+        self.tell(f"{what} → {self._said(answer)}")
+        if answers is not None and answer != answers:
+            self.wrong.append(
+                f"{what}: the answer was {self._said(answer)}, not {self._said(answers)}"
             )
+        if due_in is not None:
+            # Due times are whole milliseconds, rounded up.
+            latest = self.stage.redis_now() + MILLISECOND
+            soon, late = ((answer.due - one).total_seconds() for one in (latest, before))
+            self.must(
+                soon <= due_in <= late,
+                f"{what}: due {span(late)} after the call, not {due_in} s",
+            )
+        return answer
 
-    def _look(self, visit):
-        visit.state = STATES.get(visit.reminder.state, "queued")
-        if visit.state == "waiting" and len(visit.dues) > 1:
-            visit.state = "rescheduled"
-        if visit.state == "ran":
-            visit.told = visit.reminder.result
-            self._tell(visit, f"ran at {self.since_start(visit.ran):.3f}, {ms(visit.late)} late")
+    def tell(self, text):
+        self.stage.tell(self.name, text)
 
-    def _tell(self, visit, text, *, call=False):
-        self.events.append((self.now, visit.user, text, call))
+    def must(self, true, otherwise):
+        if not true:
+            self.wrong.append(otherwise)
 
-    def close(self):
-        """Drop the results: each holds a subscription, which its Redis must outlive."""
-        for visit in self.visits:
-            visit.reminder = None
-        gc.collect()  # Celery's results are cycles
-        app.close()
-        delayq.close()
+    def will_run(self, who, task_id, due, answer):
+        """It must run once, for this due time; or between two; or, with None, whenever."""
+        times = due if isinstance(due, tuple) else (due, due)
+        stamps = None if due is None else tuple(one.timestamp() for one in times)
+        self.expected[task_id] = Expected(who, stamps, answer)
+
+    def has_run(self, task_id):
+        return lambda: any(run.state != "IGNORED" for run in self.stage.runs_of(task_id))
+
+    def _said(self, answer):
+        if isinstance(answer, Outcome):
+            return answer.name
+        if isinstance(answer, ScheduledResult):
+            kept = "kept, " if answer.existed else ""
+            return f"{kept}due at {self.second(answer.due)}"
+        return str(answer)
+
+    def second(self, time):
+        """What that is in seconds since the start, as text."""
+        return f"{self.stage.second(time.timestamp()):.2f} s"
+
+    # What the show asks.
+
+    def problems(self):
+        yield from self.wrong
+        if self.stopped:
+            yield self.stopped
+            return
+        runs = [run for run in self.stage.runs if run.task.startswith(f"scenes.{self.name}.")]
+        for task_id, expected in self.expected.items():
+            mine = [run for run in runs if run.id == task_id]
+            yield from expected.problems(mine, self.stage.second)
+        for run in runs:
+            if run.id not in self.expected:
+                yield f"{run.answer!r} ran, and should not have"
+            if run.due is not None and run.began < run.due:
+                yield f"{run.answer!r} ran {span(run.due - run.began)} early"
+
+    def late(self, who):
+        """How late somebody's task began, as text."""
+        [task_id] = [task_id for task_id, one in self.expected.items() if one.who == who]
+        run = self.stage.runs_of(task_id)[-1]
+        return span(run.began - run.due)
 
 
-def ms(span):
-    return f"{span / MILLISECOND:.0f} ms"
+def span(seconds):
+    return f"{seconds * 1000:.0f} ms" if abs(seconds) < 1 else f"{seconds:.2f} s"

@@ -1,6 +1,7 @@
 """``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
 
     status    status ----------------+
+    health    health ----------------+
     listing   list, show ------------+
     reading   history ---------------+
     checking  check -----------------+
@@ -36,6 +37,7 @@ from . import (
     changing,
     checking,
     editing,
+    health,
     listing,
     pausing,
     reading,
@@ -58,7 +60,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
 
 # Whatever command one of these files defines.
 for _module in (
-    *(status, listing, reading, checking),
+    *(status, health, listing, reading, checking),
     *(changing, editing, pausing, releasing, adopting, running, bench),
 ):
     for _command in vars(_module).values():

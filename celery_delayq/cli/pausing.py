@@ -9,7 +9,7 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
-from ..store import Pause, lane_in_words
+from ..store import lane_in_words
 from .common import Said, delayq_of, examples
 
 
@@ -53,10 +53,3 @@ def resume(
     if not was_paused:
         raise click.ClickException(plain(f"{lane_in_words(queue, task)} is not paused"))
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is resumed"))
-
-
-def line_of(pause: Pause) -> str:
-    """A pause, as ``status`` shows it."""
-    rate = "" if pause.rate is None else f" at {pause.rate:g} a second"
-    state = f"comes back{rate}" if pause.resumed else f"is paused since {pause.since:%F %T}"
-    return f"{pause.what} {state}; {pause.parked} due"

@@ -9,6 +9,7 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..integration import starting
+from ..metrics.step import serving_of
 from .common import Said, delayq_of, examples
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
@@ -27,9 +28,14 @@ def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
     with Said():
         delayq_of(ctx).services.check()
         scanner = delayq_of(ctx).scanner()
+        serving = serving_of(delayq_of(ctx))
     # Blocked and waited for, in all threads: a handler would run in the midst of anything.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     starting.start(scanner)
+    if serving is not None:
+        serving.start()
     signal.sigwait(signals)
+    if serving is not None:
+        serving.stop()
     scanner.stop()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 from typing import Any
 
 import click
@@ -11,18 +12,29 @@ from celery.bin.base import CeleryCommand
 
 from ..clock import from_ms
 from ..logs import plain
-from ..operations.status import Status
+from ..operations.status import QueueCounts, Status
 from ..services import Services
-from .common import Said, aligned, delayq_of, json_option, short
-from .pausing import line_of
+from ..store import Pause
+from .common import Said, delayq_of, examples, json_option
+from .screen import Line, Screen
+from .tables import Column, table
+from .zones import with_offset, zone_of, zoned
 
+SHOWN = 50  # queues; a screen has no room for more
 NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
-_MORE = "These are the first of what waits, in due order: more waits than was looked at."
+_FIRST_ONLY = "These are the {:,} that are due next, of {:,} that wait."
+_MORE_QUEUES = "{:,} more queues are in --json."
 _UNREADABLE = "(cannot be read)"
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_COLUMNS = (
+    Column("QUEUE", least=20),
+    Column("WAITING"),
+    Column("OVERDUE", styles={"0": "", "": "yellow"}),
+)
 
 
-@click.command(cls=CeleryCommand)
+@click.command(cls=CeleryCommand, epilog=examples("status", "status --json | jq .overdue"))
+@zoned
 @json_option
 @click.pass_context
 def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
@@ -36,32 +48,42 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     if as_json:
         ctx.obj.echo(json.dumps(found.facts()))
         return
-    for line in (*_facts(found, delayq.services), *_scanners(found), *_queues(found)):
-        ctx.obj.echo(line)
+    screen, zone = Screen(ctx), zone_of(ctx)
+    screen.show(_facts(found, delayq.services, zone))
+    screen.show(_queues(found, screen.width))
     for pause in found.pauses:
-        ctx.obj.secho(plain(line_of(pause)), fg="yellow")
+        ctx.obj.secho(plain(_pause(pause, zone)), fg="yellow")
     if not found.scanners:
         ctx.obj.secho(NO_SCANNER, fg="yellow")
 
 
-def _facts(found: Status, services: Services) -> Iterator[str]:
+def _facts(found: Status, services: Services, zone: tzinfo) -> Iterator[Line]:
     counts = found.counts
-    facts = {
-        "store": found.store,
-        "prefix": found.prefix,
-        "path": path_in_words(services),
-        "waiting": counts.scheduled,
-        "overdue": counts.overdue,
-        "oldest overdue": _oldest(found),
-        "next due": "-" if counts.next_due_ms is None else short(from_ms(counts.next_due_ms)),
-        "refused": counts.refused,
-        "in flight": counts.in_flight,
-        "paused": counts.paused,
-        "dead": counts.dead,
-        "scanners": counts.scanners,
+    next_ms = counts.next_due_ms
+    facts: dict[str, tuple[object, str]] = {
+        "store": (found.store, ""),
+        "prefix": (found.prefix, ""),
+        "path": (path_in_words(services), ""),
+        "waiting": (counts.scheduled, ""),
+        "overdue": (counts.overdue, "yellow"),
+        "oldest overdue": (_oldest(found, zone), "yellow"),
+        "next due": ("-" if next_ms is None else with_offset(from_ms(next_ms), zone), ""),
+        "refused": (counts.refused, "yellow"),
+        "in flight": (counts.in_flight, ""),
+        "paused": (counts.paused, "yellow"),
+        "dead": (counts.dead, "red"),
+        "scanners": (len(found.scanners), ""),
     }
     width = max(map(len, facts))
-    return (f"{name:<{width}}  {plain(fact)}" for name, fact in facts.items())
+    for name, (value, style) in facts.items():
+        yield [
+            (f"{name:<{width}}  ", "bold"),
+            (plain(value), style if value not in (0, "-") else ""),
+        ]
+    now = from_ms(counts.now_ms)
+    for one in found.scanners:
+        ago = (now - one.seen).total_seconds()
+        yield [(f"  {plain(one.name)}, seen {max(0.0, ago):.1f} s ago", "")]
 
 
 def path_in_words(services: Services) -> str:
@@ -72,11 +94,12 @@ def path_in_words(services: Services) -> str:
     return f"relay: tasks are published to the broker {broker.kind} on {broker.hosts}"
 
 
-def _oldest(found: Status) -> str:
+def _oldest(found: Status, zone: tzinfo) -> str:
     due_ms = found.counts.oldest_overdue_ms
     if due_ms is None:
         return "-"
-    return f"{short(from_ms(due_ms))}, for {lasting((found.counts.now_ms - due_ms) / 1000)}"
+    how_long = lasting((found.counts.now_ms - due_ms) / 1000)
+    return f"{with_offset(from_ms(due_ms), zone)}, for {how_long}"
 
 
 def lasting(seconds: float) -> str:
@@ -89,22 +112,25 @@ def lasting(seconds: float) -> str:
     return " ".join(words[:2]) or "0 s"
 
 
-def _scanners(found: Status) -> Iterator[str]:
-    now = from_ms(found.counts.now_ms)
-    for one in found.scanners:
-        ago = (now - one.seen).total_seconds()
-        yield f"  {plain(one.name)}, seen {max(0.0, ago):.1f} s ago"
-
-
-def _queues(found: Status) -> Iterator[str]:
+def _queues(found: Status, width: int | None) -> Iterator[Line]:
     if not found.queues:
         return
-    head = ("QUEUE", "WAITING", "OVERDUE")
-    rows = [
-        (plain(one.queue) or _UNREADABLE, str(one.waiting), str(one.overdue))
-        for one in found.queues
-    ]
-    yield ""
-    yield from aligned([head, *rows])
+    in_order = sorted(found.queues, key=lambda one: (-one.overdue, -one.waiting, one.queue))
+    yield []
+    yield from table(_COLUMNS, map(_row, in_order[:SHOWN]), width)
+    if len(in_order) > SHOWN:
+        yield [(_MORE_QUEUES.format(len(in_order) - SHOWN), "")]
     if not found.queues_complete:
-        yield _MORE
+        looked_at = sum(one.waiting for one in found.queues)
+        yield [(_FIRST_ONLY.format(looked_at, found.counts.scheduled), "")]
+
+
+def _pause(pause: Pause, zone: tzinfo) -> str:
+    rate = "" if pause.rate is None else f" at {pause.rate:g} a second"
+    since = f"is paused since {with_offset(pause.since.replace(microsecond=0), zone)}"
+    state = f"comes back{rate}" if pause.resumed else since
+    return f"{pause.what} {state}; {pause.parked} due"
+
+
+def _row(one: QueueCounts) -> Sequence[str]:
+    return plain(one.queue) or _UNREADABLE, str(one.waiting), str(one.overdue)

@@ -68,6 +68,7 @@ def hand_over(services: Services, *, owes: bool = False) -> int:
         try:
             went += _hand_over_shard(relay, services.hooks)
         except BrokerDown as error:
+            services.hooks.broker_down()
             away = error  # what goes directly goes all the same
     if away is not None:
         raise away
@@ -94,11 +95,11 @@ def _hand_over_shard(relay: Relay, hooks: Hooks) -> int:
 
 def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
     engine = relay.engine
-    while engine.reclaim():
-        pass
+    while reclaimed := engine.reclaim():
+        hooks.reclaimed(reclaimed)
     went, more = 0, True
     while more:
-        seen = engine.hand_over(tells=hooks.hears_handed_over())
+        seen = engine.hand_over(tells=hooks.wants)
         report(hooks, seen)
         went, more = went + seen.handed_over, seen.is_past(seen.due) or seen.is_past(seen.back)
     more = seen.is_past(seen.relay)

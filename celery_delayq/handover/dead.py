@@ -10,6 +10,8 @@ from ..store import Seen
 
 logger = logger_of(__name__)
 
+DIRECT, RELAY = "direct", "relay"  # the ways out, as hooks are told them
+
 
 def tell(hooks: Hooks, dead: Iterable[tuple[str, str]]) -> None:
     """Log each (task id, reason), and tell whoever listens."""
@@ -29,7 +31,10 @@ def report(hooks: Hooks, seen: Seen) -> None:
     """Say what a direct hand-over did, and could not do."""
     if seen.ids:
         hooks.handed_over(seen.ids)
+    if seen.late:
+        hooks.left(DIRECT, seen.late)
     for reason, count in seen.refused:
+        hooks.refused(DIRECT, count)
         logger.warning("%d tasks were refused by their list, and wait: %s", count, reason)
     tell(hooks, seen.dead)
     tell_skipped(hooks, seen.skipped)

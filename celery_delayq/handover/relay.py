@@ -17,7 +17,7 @@ from ..hooks import Hooks
 from ..logs import logger_of
 from ..store import Engine, LeasedEntry
 from ..store.engine import LONGEST_WAIT, MAX_REFUSALS
-from .dead import tell, tell_skipped
+from .dead import RELAY, tell, tell_skipped
 from .link import Link
 from .publishers import Verdict
 
@@ -82,17 +82,24 @@ class Relay:
         sent = [entry for entry, _ in verdicts["sent"]]
         if self.engine.ack(sent) < len(sent):
             logger.warning("a lease ran out before its tasks were acknowledged; some may run twice")
-        if sent and self._hooks.hears_handed_over():
-            self._hooks.handed_over([entry.task_id for entry in sent])
-        for entry, verdict in verdicts["unknown"]:
-            logger.warning(
-                "task %s: whether it was sent is unknown: %s", entry.task_id, verdict.reason
-            )
+        self._tell(sent, verdicts["unknown"])
         for word in ("unknown", "unsent"):
             self.engine.nack(word, [entry for entry, _ in verdicts[word]])
         for word in ("refused", "dead"):
             for entry, verdict in verdicts[word]:
                 self._refuse(entry, verdict)
+
+    def _tell(self, sent: list[LeasedEntry], unknown: list[tuple[LeasedEntry, Verdict]]) -> None:
+        if sent and self._hooks.hears_handed_over():
+            self._hooks.handed_over([entry.task_id for entry in sent])
+        if sent and self._hooks.hears_left():
+            self._hooks.left(RELAY, [entry.late for entry in sent])
+        for entry, verdict in unknown:
+            logger.warning(
+                "task %s: whether it was sent is unknown: %s", entry.task_id, verdict.reason
+            )
+        if unknown:
+            self._hooks.uncertain(len(unknown))
 
     def _refuse(self, entry: LeasedEntry, verdict: Verdict) -> None:
         uncertain, reason = verdict.uncertain, verdict.reason
@@ -108,6 +115,7 @@ class Relay:
             wait,
             reason,
         )
+        self._hooks.refused(RELAY, 1)
         self.engine.nack("refused", [entry], wait=wait, uncertain=uncertain, reason=reason)
 
     def close(self) -> None:

@@ -176,9 +176,7 @@ class Scanner:
         # With jitter, or all scanners of a deployment look at the same moment.
         asleep = self._safety_interval * random.uniform(0.8, 1.0)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
-        seen = shard.engine.hand_over(
-            asleep=asleep, relay_in=relay_in, tells=self._hooks.hears_handed_over()
-        )
+        seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in, tells=self._hooks.wants)
         report(self._hooks, seen)
         self._look_for_owed(len(seen.skipped))
         more = seen.is_past(seen.due) or seen.is_past(seen.back)
@@ -197,6 +195,8 @@ class Scanner:
         if left is None or 0 < left <= self._lease:
             return False
         reclaimed = shard.engine.reclaim()
+        if reclaimed:
+            self._hooks.reclaimed(reclaimed)
         for task_id in reclaimed:
             logger.warning("task %s: its lease ran out; it may be published twice", task_id)
         return bool(reclaimed)
@@ -208,6 +208,7 @@ class Scanner:
         try:
             self._look_for_owed(shard.relay.batch(self._stopping.is_set).skipped)
         except BrokerDown as error:
+            self._hooks.broker_down()
             # One that takes some, and then loses a reply, is up: its pauses must not grow.
             if error.sent:
                 self._relay_backoff.reset()

@@ -13,6 +13,7 @@ where something is missing, Celery makes every message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -214,13 +215,16 @@ LEANINGS: tuple[Leaning, ...] = (
 _settled: set[Leaning] = set()
 
 
-def check() -> None:
+def check(leanings: Sequence[Leaning] = LEANINGS) -> None:
     """Look at each leaning whose module is loaded; once in a process.
+
+    Args:
+        leanings: Those of a helper that not every process has; by default the package's.
 
     Raises:
         LibraryChanged: one is gone, or is not what it was.
     """
-    due = [leaning for leaning in LEANINGS if leaning not in _settled and leaning.is_loaded]
+    due = [leaning for leaning in leanings if leaning not in _settled and leaning.is_loaded]
     problems = [problem for problem in (leaning.problem() for leaning in due) if problem]
     if problems:
         raise LibraryChanged(problems, {name: _version(name) for name in TRIED}, TRIED)

@@ -14,6 +14,7 @@ from ..clock import TimeInput, from_ms
 from ..errors import InvalidOption
 from ..message.headers import DUE_HEADER
 from ..operations import checking, history, pausing, reading
+from ..operations.health import MAX_DEAD, MAX_OVERDUE, health
 from ..operations.history import Event
 from ..operations.status import Status, status
 from ..operations.targets import Named
@@ -98,6 +99,31 @@ class Reads:
             A :class:`~celery_delayq.operations.status.Status`, with ``facts()`` for JSON.
         """
         return status(self.services)
+
+    def health(
+        self,
+        *,
+        max_overdue: float = MAX_OVERDUE,
+        max_dead: int = MAX_DEAD,
+        here: bool = False,
+    ) -> list[str]:
+        """What is wrong, a sentence each; nothing if what is scheduled will be handed over in time.
+
+        It is wrong that no scanner is alive, that a task has been overdue for too long or too many
+        are dead, that the store cannot be read, or is used in another way than by this process.
+        What is paused is not overdue. It takes two calls of the store, and no broker.
+
+        Args:
+            max_overdue: For how many seconds a task may be overdue, from 0.
+            max_dead: How many tasks may be dead, from 0.
+            here: Ask for nothing but a scanner of this very host that is alive, as a probe of a
+                worker's container does.
+
+        Raises:
+            InvalidOption: *max_overdue*, *max_dead* or *here* cannot be what it is.
+            InvalidSetting: the app's configuration is wrong.
+        """
+        return health(self.services, max_overdue=max_overdue, max_dead=max_dead, here=here)
 
     def state(self, task_id: Named | None = None, *, key: str | None = None) -> State | None:
         """Where a scheduled task stands, or ``None`` if it is not in the store."""

@@ -13,6 +13,7 @@ from .task import combine_with_django
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
 ADOPTING_STEP = "celery_delayq.integration.adopting.worker:AdoptingStep"
 GUARDING_STEP = "celery_delayq.integration.guard:GuardingStep"
+METRICS_STEP = "celery_delayq.metrics.step:MetricsStep"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 
@@ -25,7 +26,7 @@ def set_up(app: Celery) -> None:
     let_results_know(app)
     # A copy of the app, and one that travels to another process, is made with the same fixups.
     app.fixups = {*app.fixups, FIXUP}
-    app.steps["worker"].add(SCANNER_STEP)
+    app.steps["worker"].update((SCANNER_STEP, METRICS_STEP))
     app.steps["consumer"].update((ADOPTING_STEP, GUARDING_STEP))
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)

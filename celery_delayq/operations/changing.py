@@ -53,6 +53,8 @@ def _remove(
     )
     if cancelled is not None:
         tell(services, [cancelled], owed=owes)
+    else:
+        services.hooks.missed("cancel", outcome)
     return outcome
 
 
@@ -97,6 +99,8 @@ def _move(
     outcome, change = services.entries.move(who_is(services, task_id, key), when, **how)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)
+    else:
+        services.hooks.missed("reschedule", outcome)
     return outcome, change.due_ms
 
 

@@ -81,7 +81,13 @@ def edit(
     if_revision: int | None = None,
 ) -> Outcome:
     """Give a scheduled task another message; see :meth:`DelayQ.edit`."""
-    who = who_is(services, task_id, key)
+    outcome = _edit(services, who_is(services, task_id, key), changes, if_revision)
+    if outcome not in (Outcome.DONE, Outcome.UNCERTAIN):
+        services.hooks.missed("edit", outcome)
+    return outcome
+
+
+def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None) -> Outcome:
     until = clock.monotonic() + services.settings.timeout
     while True:
         entry = services.entries.find(who)

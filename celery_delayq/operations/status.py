@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
-from ..services import GONE_AFTER, Services
-from ..store import Counts, Pause, Scanner
+from ..services import Services
+from ..store import Counts, Pause
 from .queues import QueueCounts, queue_counts
+
+__all__ = ["QueueCounts", "ScannerSeen", "Status", "status"]
 
 
 @dataclass(frozen=True)
@@ -81,21 +83,16 @@ def status(services: Services, *, queues: bool = True) -> Status:
     entries = services.entries
     counts, pauses = entries.counts(), entries.pauses()
     by_queue, is_complete = queue_counts(services, pauses) if queues else ([], False)
-    alive_ms = round(services.settings.safety_interval * GONE_AFTER * 1000)
     return Status(
         store=services.endpoint.url,
         prefix=services.settings.prefix,
         path="direct" if services.store_is_broker else "relay",
         counts=counts,
         pauses=pauses,
-        scanners=[_seen(one, alive_ms) for one in entries.scanners()],
+        scanners=[ScannerSeen(one.name, from_ms(one.seen_ms)) for one in entries.scanners()],
         queues=by_queue,
         queues_complete=is_complete,
     )
-
-
-def _seen(scanner: Scanner, alive_ms: int) -> ScannerSeen:
-    return ScannerSeen(scanner.name, from_ms(scanner.until_ms - alive_ms))
 
 
 def counts_facts(counts: Counts) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Any
 
 import celery.app.amqp
 
-from ..clock import from_ms, utc_now
+from .. import clock
+from ..clock import from_ms
 from ..errors import InvalidOption
 from ..message.headers import EXPIRES_HEADER
 from ..services import Services
@@ -86,7 +87,9 @@ def count_expiry_from_now(message: Any) -> None:
     """Undo what ``decided`` made of a relative ``expires``."""
     expires_ms = message.headers.get(EXPIRES_HEADER)
     if expires_ms is not None:
-        envelope_of(message)["expires"] = expiry_after(utc_now(), expires_ms / 1000).isoformat()
+        envelope_of(message)["expires"] = expiry_after(
+            clock.utc_now(), expires_ms / 1000
+        ).isoformat()
 
 
 def envelope_of(message: Any) -> dict[str, Any]:

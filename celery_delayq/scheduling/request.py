@@ -16,7 +16,8 @@ from typing import Any
 from celery import Celery
 from dateutil.parser import isoparse
 
-from ..clock import When, after, at, from_ms, utc_now
+from .. import clock
+from ..clock import When, after, at, from_ms
 from ..errors import InvalidOption
 from ..message.headers import CAPTURE_HEADER, ONCE_HEADER
 from ..message.outgoing import OutgoingMessage
@@ -90,7 +91,7 @@ class Request:
         """The due time by this machine's clock; the store's own is in the receipt."""
         if self.when.mode == "at":
             return from_ms(self.when.ms)
-        return utc_now() + timedelta(milliseconds=self.when.ms)
+        return clock.utc_now() + timedelta(milliseconds=self.when.ms)
 
 
 def requested(
@@ -198,5 +199,5 @@ def _captured(services: Services, eta: str | None, is_asked: bool) -> Request | 
     when = at(isoparse(eta), services.timezone)
     if is_asked:  # what only an entry has: it must not be left to Celery
         return Request(when)
-    ahead = when.ms / 1000 - utc_now().timestamp()
+    ahead = when.ms / 1000 - clock.utc_now().timestamp()
     return Request(when, captured=True) if ahead >= settings.min_delay else None

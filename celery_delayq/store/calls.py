@@ -153,6 +153,17 @@ class Member:
         self._warn_of_app(app)
         self.time.learn(now_us)
 
+    def look(self) -> None:
+        """Find out whether this process reads the store as the others write it; it changes nothing.
+
+        Raises:
+            StoreDiffers: it would not.
+        """
+        schema, shards = (word.decode(errors="replace") for word in self._scripts.call("agreed"))
+        if schema:
+            _agree("layout", schema, SCHEMA)
+            _agree("number of shards", shards, str(self._ours.shards))
+
     def _warn_of_broker(self, theirs: tuple[str, str]) -> None:
         ours = self._ours.broker, self._ours.hosts
         if theirs[0] and theirs != ours:

@@ -13,6 +13,7 @@ from ..errors import StoreUnavailable
 from .alone import dangers
 from .calls import Member, Membership
 from .entries import settle
+from .lateness import lateness_in
 from .outcome import Outcome
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
@@ -88,14 +89,14 @@ class Engine:
         """What is paused in the shard, or comes back."""
         return pauses_in(self._scripts)
 
-    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: bool = False) -> Seen:
+    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: int = 0) -> Seen:
         """Hand over one batch of what is bound for lists in the store's own Redis.
 
         Args:
             asleep: For how many seconds the caller sleeps at most, before it asks again. With 0 it
                 promises nothing: other scanners are told of what is scheduled.
             relay_in: In how many seconds it will look at what goes through the broker, if not now.
-            tells: Whether the ids of what is handed over are wanted.
+            tells: What is wanted of what is handed over: 1 ids, 2 how late it was, 3 both.
 
         Raises:
             StoreDiffers: this process would use the store in another way than the others.
@@ -121,7 +122,7 @@ class Engine:
             # The store was emptied, or another Redis took over.
             self._joined = False
             return self.hand_over(asleep=asleep, relay_in=relay_in, tells=tells)
-        handed_over, *heads, has_timer, dead, refused, skipped, lists = seen
+        handed_over, *heads, has_timer, dead, refused, skipped, lists, times = seen
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
@@ -144,6 +145,7 @@ class Engine:
             ],
             _pairs(skipped),
             [task_id.decode(errors="replace") for ids in lists for task_id in ids],
+            [late for text in times for late in lateness_in(text, now_us)],
         )
 
     def claim(self, limit: int) -> Claimed:

@@ -56,6 +56,14 @@ class Entries:
         """
         self._member.join(until)
 
+    def look(self) -> None:
+        """Find out whether this process may read the store; it changes nothing.
+
+        Raises:
+            StoreDiffers: it is used in another way than this process would.
+        """
+        self._member.look()
+
     def schedule(
         self,
         new: Sequence[NewEntry],

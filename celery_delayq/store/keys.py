@@ -45,6 +45,7 @@ KEYS: dict[str, str] = {
     "arrived_old": "HASH  the generation before",
     "history": "LIST  what happened last, the newest first, if that is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
+    "heartbeats": "HASH  scanner -> when it gave its last heartbeat, ms",
     "timer": "STRING  which scanner is up next, and when: it is told of anything due before",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
     "meta": "HASH  seq -> last insertion number; what processes agree on; when generations turned",

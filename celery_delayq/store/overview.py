@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
-from .listing import PAGE, REFUSED
+from .listing import PAGE
 from .scripts import Scripts
 from .values import time_in
 
-OVERDUE_BYTES = 1_000_000  # of records that are looked at for what is overdue longest: some 2 ms
-SCANNERS = 1000  # that are told of by name, at most
+OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms
+OVERDUE_BYTES = 500_000  # of their records
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Counts:
     and wait for their next try, which are overdue. ``paused`` fell due while they were.
 
     ``oldest_overdue_ms``: the due time of what is overdue longest, and not paused; ``None`` if
-    nothing is. Of more than a thousand that were refused, those count that are tried next.
+    nothing is. Of more than 300 that were refused, those count that are tried next.
     """
 
     scheduled: int
@@ -41,10 +41,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scanner:
-    """A scanner that is alive: its name, and until when its last heartbeat counts, in ms."""
+    """A scanner that is alive: its name, and when it gave its last heartbeat, in ms."""
 
     name: str
-    until_ms: int
+    seen_ms: int
+
+    @property
+    def host(self) -> str:
+        """The host that it runs on; see :func:`new_name`."""
+        return self.name.rsplit(":", 2)[0]
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ def lane_in_words(queue: str | None, task: str | None) -> str:
 def counts_in(scripts: Scripts) -> Counts:
     """All counts of a shard, at one instant."""
     now_us, *numbers, due, relay, oldest = scripts.call(
-        "counts", most=REFUSED, max_bytes=OVERDUE_BYTES
+        "counts", most=OVERDUE, max_bytes=OVERDUE_BYTES
     )
     known = [head for head in (due, relay) if head >= 0]
     numbers += [min(known, default=None), now_us // 1000, None if oldest < 0 else oldest]
@@ -105,10 +110,10 @@ def counts_in(scripts: Scripts) -> Counts:
 
 def scanners_in(scripts: Scripts) -> list[Scanner]:
     """The scanners that are alive, as a shard knows them; each serves all shards."""
-    flat = scripts.call("scanners", limit=SCANNERS)
+    flat = scripts.call("scanners")
     return [
-        Scanner(name.decode(errors="replace"), time_in(until) or 0)
-        for name, until in zip(flat[::2], flat[1::2], strict=True)
+        Scanner(name.decode(errors="replace"), time_in(seen) or 0)
+        for name, seen in zip(flat[::2], flat[1::2], strict=True)
     ]
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from .scripts import Scripts
 
 STEP = 500  # entries that one call looks at
-STEP_BYTES = 1_000_000  # of records that one call reads
-MOST_STEPS = 40  # of a shard, where records are large
+STEP_BYTES = 500_000  # of records that one call reads
+MOST_STEPS = 60  # of a shard, where records are large
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,17 @@ def tallies_in(scripts: Scripts, most: int) -> tuple[list[Tally], bool]:
 
     Args:
         scripts: The shard's.
-        most: Look at no more than about so many entries: first at what is overdue longest.
+        most: Look at no more than so many entries, > 0: first at what is overdue longest.
     """
     found: dict[bytes, Tally] = {}
     after, order, looked, is_complete = b"-1", -1, 0, True
     for _ in range(MOST_STEPS):
         step, after, order, left_out, flat = scripts.call(
-            "queues", after=after, order=order, limit=STEP, max_bytes=STEP_BYTES
+            "queues",
+            after=after,
+            order=order,
+            limit=min(STEP, most - looked),
+            max_bytes=STEP_BYTES,
         )
         looked += step
         is_complete = is_complete and left_out <= 0

@@ -18,6 +18,8 @@ from typing import Any
 
 import redis
 
+from .. import clock
+from ..hooks import Hooks
 from .connection import Connection, packed
 from .keys import Keys
 
@@ -127,11 +129,18 @@ def prelude() -> str:
 
 
 class Scripts:
-    """The scripts, bound to one Redis and one set of keys."""
+    """The scripts, bound to one Redis and one set of keys.
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    Args:
+        connection: To that Redis.
+        keys: Those of a shard.
+        hooks: Who is told how long calls take.
+    """
+
+    def __init__(self, connection: Connection, keys: Keys, hooks: Hooks | None = None) -> None:
         self.connection = connection
         self.keys = keys
+        self._hooks = hooks or Hooks()
         self._calls: dict[str, _Call] = {}
         self._sent: set[str] = set()
 
@@ -147,6 +156,15 @@ class Scripts:
             TypeError: *arguments* are not what the header declares.
             StoreError: as :meth:`Connection.execute`.
         """
+        if not self._hooks.hears_calls:
+            return self._call(name, until, arguments)
+        began = clock.monotonic()
+        try:
+            return self._call(name, until, arguments)
+        finally:
+            self._hooks.called(name, clock.monotonic() - began)
+
+    def _call(self, name: str, until: float | None, arguments: dict[str, Any]) -> Any:
         call = self._calls.get(name) or self._prepare(name)
         tail = call.keys + packed(call.script.argv(arguments))
         try:
@@ -160,8 +178,12 @@ class Scripts:
         self._sent.add(call.script.sha)
         return answer
 
+    def script(self, name: str) -> Script:
+        """One of them; those of a test have another clock."""
+        return load()[name]
+
     def _prepare(self, name: str) -> _Call:
-        script = load()[name]
+        script = self.script(name)
         names = [self.keys[key] for key in script.keys]
         call = _Call(script, packed(["EVALSHA", script.sha]), packed([len(names), *names]))
         self._calls[name] = call

@@ -38,6 +38,7 @@ class ShardedEntries:
     def __init__(self, shards: Sequence[Entries]) -> None:
         self._shards = shards
         self._is_joined = len(shards) == 1
+        self._has_looked = False
 
     def _of(self, who: Target) -> Entries:
         # A key can be given where there is one shard only.
@@ -54,6 +55,18 @@ class ShardedEntries:
         if not self._is_joined:
             self.join()
             self._is_joined = True
+
+    def _looked(self) -> None:
+        """Ask once, before anything is read: in another layout all would seem to be empty."""
+        if not self._has_looked:
+            self.look()
+
+    def look(self) -> None:
+        """As :meth:`Entries.look`, where all processes meet."""
+        for shard in self._shards:
+            if shard.keys.is_meeting_place:
+                shard.look()
+        self._has_looked = True
 
     def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
         """As :meth:`Entries.schedule`, in one step a shard. Returns the answers in order of *new*.
@@ -94,6 +107,7 @@ class ShardedEntries:
     def each(self) -> Sequence[Entries]:
         """Each shard's, for what goes through them one after the other."""
         self._joined()
+        self._looked()
         return self._shards
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
@@ -101,15 +115,19 @@ class ShardedEntries:
         return self._of(who).edit(who, seen, new)
 
     def find(self, who: Target) -> Entry | None:
+        self._looked()
         return self._of(who).find(who)
 
     def state(self, who: Target) -> State | None:
+        self._looked()
         return self._of(who).state(who)
 
     def handed_over_ms(self, who: Target) -> int | None:
+        self._looked()
         return self._of(who).handed_over_ms(who)
 
     def cancelled_ms_ago(self, who: Target) -> int | None:
+        self._looked()
         return self._of(who).cancelled_ms_ago(who)
 
     def waiting(
@@ -131,6 +149,7 @@ class ShardedEntries:
         Raises:
             InvalidOption: *cursor* is none of this store.
         """
+        self._looked()
         behind = None if cursor is None else self._cursor(cursor)
         rows = (
             shard.rows(number, earliest_ms, end_ms, behind=behind, size=size)
@@ -147,6 +166,7 @@ class ShardedEntries:
 
     def history(self, limit: int) -> list[Happened]:
         """As :meth:`Entries.history`, of all shards together."""
+        self._looked()
         events = (shard.history(limit) for shard in self._shards)
         newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
         return list(islice(newest_first, limit))
@@ -166,32 +186,37 @@ class ShardedEntries:
 
     def pauses(self) -> list[Pause]:
         """As :meth:`Entries.pauses`, all shards' together."""
+        self._looked()
         return union_of(shard.pauses() for shard in self._shards)
 
     def check(self) -> Iterator[Finding]:
         """As :meth:`Entries.check`, shard by shard."""
+        self._looked()
         for shard in self._shards:
             yield from shard.check()
 
     def counts(self) -> Counts:
         """All counts; those of one shard at one instant. A scanner serves every shard."""
+        self._looked()
         return sum_of([shard.counts() for shard in self._shards])
 
     def scanners(self) -> list[Scanner]:
-        """The scanners that are alive; one that has not come to each shard yet is known already."""
+        """The scanners that are alive, by name; each serves every shard."""
+        self._looked()
         found: dict[str, Scanner] = {}
         for shard in self._shards:
             for one in shard.scanners():
                 before = found.setdefault(one.name, one)
-                found[one.name] = max(before, one, key=attrgetter("until_ms"))
+                found[one.name] = max(before, one, key=attrgetter("seen_ms"))
         return sorted(found.values(), key=attrgetter("name"))
 
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
         """As :meth:`Entries.tallies`, of all shards; a queue has one of each."""
+        self._looked()
         tallies: list[Tally] = []
         is_complete = True
         for shard in self._shards:
-            some, is_all = shard.tallies(most // len(self._shards))
+            some, is_all = shard.tallies(max(1, most // len(self._shards)))
             tallies += some
             is_complete = is_complete and is_all
         return tallies, is_complete

@@ -11,6 +11,7 @@ from .. import clock
 from ..clock import EPOCH, When
 from ..errors import DelayQError
 from .extras import Extras
+from .lateness import lateness_of
 from .outcome import Outcome
 from .record import LAST_MS, NewRecord, Record
 
@@ -144,6 +145,7 @@ class Seen:
     ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
     ``skipped``: (task id, why) of each that was too late to leave.
     ``ids``: of what was handed over, if they were wanted.
+    ``late``: how many seconds late each of these was, if that was wanted.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -159,6 +161,7 @@ class Seen:
     refused: list[tuple[str, int]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
 
     def seconds_until(self, head: int | None) -> float | None:
         """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
@@ -208,6 +211,11 @@ class LeasedEntry:
     def seconds_until(self, moment: datetime) -> float:
         """From now by Redis's clock; that of this machine may be wrong."""
         return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
+
+    @property
+    def late(self) -> float:
+        """How many seconds late it is by now, by Redis's clock."""
+        return lateness_of(self.record, (self.ahead + clock.monotonic()) * 1_000_000)
 
     @property
     def hand_over(self) -> str:

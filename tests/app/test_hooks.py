@@ -2,7 +2,9 @@
 
 import pytest
 
-from celery_delayq.hooks import Hooks
+from celery_delayq import Outcome
+from celery_delayq.errors import StoreError
+from celery_delayq.hooks import IDS, LATENESS, Hooks
 from celery_delayq.integration import signals
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import keys_need_one_shard
@@ -80,3 +82,95 @@ def test_an_app_s_hooks_want_nothing_while_nobody_listens(app):
 
     assert not hooks.hears_messages()
     assert not hooks.hears_handed_over()
+    assert (hooks.wants, hooks.hears_calls) == (0, False)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_how_late_tasks_left_is_told_only_where_it_is_wanted(app, delayq, wanted):
+    told = []
+    give(delayq, left=lambda *facts: told.append(facts), hears_left=lambda: wanted)
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+
+    assert delayq.hand_over() == 1
+    # It was scheduled this moment, so it is not as late as its due time is old.
+    assert [(path, len(late), late[0] < 60) for path, late in told] == (
+        [("direct", 1, True)] if wanted else []
+    )
+
+
+def test_a_call_for_one_task_that_changes_nothing_is_told_with_its_answer(app, delayq):
+    told = []
+    give(delayq, missed=lambda *facts: told.append(facts))
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    app.send_task("t", task_id="b", delayq_at=LONG_AGO)
+    delayq.hand_over()
+
+    delayq.cancel("b")
+    delayq.cancel("c")
+    delayq.remove("a")
+    delayq.reschedule("a", FAR + 1, only="earlier")
+    delayq.run_now("b")
+    delayq.edit("b", args=[1])
+    delayq.edit("a", args=[1], if_revision=1)
+    assert delayq.edit("a", args=[1])
+    assert delayq.reschedule("a", FAR + 1)
+    assert delayq.cancel("a")
+
+    assert told == [
+        ("cancel", Outcome.HANDED_OVER),
+        ("cancel", Outcome.NOT_FOUND),
+        ("cancel", Outcome.UNCHANGED),
+        ("reschedule", Outcome.UNCHANGED),
+        ("reschedule", Outcome.HANDED_OVER),
+        ("edit", Outcome.HANDED_OVER),
+        ("edit", Outcome.UNCHANGED),
+    ]
+
+
+def test_what_its_list_refuses_is_counted(app, delayq, redis):
+    told = []
+    give(delayq, refused=lambda *facts: told.append(facts))
+    redis.set("celery", "no list")
+    for task_id in ("a", "b"):
+        app.send_task("t", task_id=task_id, delayq_at=LONG_AGO)
+
+    assert delayq.hand_over() == 0
+    assert sum(count for _, count in told) == 2
+    assert {path for path, _ in told} == {"direct"}
+
+
+def test_hooks_that_are_added_hear_at_once_and_beside_the_others(app, delayq):
+    mine, theirs = [], []
+    give(delayq, scheduled=mine.extend)
+    delayq.counts()  # the store is connected
+
+    delayq.services.hooks.add(
+        Hooks(scheduled=theirs.extend, called=lambda name, _: theirs.append(name))
+    )
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    assert [new.task_id for new, _ in mine] == ["a"]
+    assert theirs[-2:] == ["schedule", *mine]
+
+
+@pytest.mark.parametrize("mine", [True, False])
+@pytest.mark.parametrize("theirs", [True, False])
+def test_what_either_wants_is_told(mine, theirs):
+    hooks = Hooks(hears_left=lambda: mine)
+
+    hooks.add(Hooks(hears_left=lambda: theirs, hears_handed_over=lambda: theirs))
+
+    assert hooks.wants == LATENESS * (mine or theirs) + IDS * theirs
+
+
+def test_a_call_that_fails_is_timed_as_well(app, delayq, redis):
+    told = []
+    delayq.services.hooks.add(Hooks(called=lambda *facts: told.append(facts)))
+    delayq.counts()
+    redis.set(delayq.services.scripts[0].keys["due"], "no index")
+
+    with pytest.raises(StoreError):
+        delayq.counts()
+
+    assert [name for name, _ in told if name == "counts"] == ["counts"] * 2
+    assert all(0 <= took < 60 for _, took in told)

@@ -219,7 +219,7 @@ def test_every_private_name_that_is_used_is_in_the_list():
     sources = {path: path.read_text("utf-8") for path in PACKAGE.glob("**/*.py")}
     found = [_privates(ast.parse(source)) for source in sources.values()]
     used, own = (set().union(*names) for names in zip(*found, strict=True))
-    lists = [Path(contract.__file__), *PACKAGE.glob("*/libraries.py")]
+    lists = [Path(contract.__file__), *PACKAGE.glob("**/libraries.py")]
     listed = " ".join(sources[path] for path in lists)
 
     assert "_lookup" in used

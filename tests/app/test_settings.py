@@ -23,6 +23,8 @@ EXPECTED = {
     "delayq_history_repeats": "true or false",
     "delayq_catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
     "delayq_adopt_after": "a number of seconds from 1 to 31536000, or None",
+    "delayq_metrics_port": "a whole number from 1 to 65535, or None",
+    "delayq_metrics_host": "an address, such as 0.0.0.0 for all of this machine's",
 }
 
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
@@ -41,6 +43,8 @@ WRONG = [
     ("delayq_history_repeats", 0),
     ("delayq_catch_up", 0),
     ("delayq_adopt_after", 0.5),
+    ("delayq_metrics_port", 0),
+    ("delayq_metrics_host", ""),
 ]
 RIGHT = [
     ("delayq_prefix", "x" * 64),
@@ -56,6 +60,8 @@ RIGHT = [
     ("delayq_history_repeats", False),
     ("delayq_catch_up", 100),
     ("delayq_adopt_after", 1),
+    ("delayq_metrics_port", 65_535),
+    ("delayq_metrics_host", "0.0.0.0"),
 ]
 
 
@@ -243,7 +249,8 @@ def test_with_a_namespace_a_wrong_value_is_named_as_it_was_written(bare_app, nam
 
 def test_with_a_namespace_what_is_set_on_the_app_is_named_as_it_is_there(bare_app):
     delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"CELERY_DELAYQ_LEASE": 9}, namespace="CELERY")
+    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
+    assert bare_app.conf.delayq_batch_size == 9
     bare_app.conf.delayq_lease = 0
 
     with pytest.raises(InvalidSetting, match=r"^delayq_lease is 0;"):
@@ -352,7 +359,8 @@ def test_with_a_namespace_only_what_it_begins_is_a_setting(bare_app):
 
 def test_with_a_namespace_an_unknown_setting_of_the_app_is_named_as_it_is_there(bare_app):
     delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"CELERY_DELAYQ_LEASE": 9}, namespace="CELERY")
+    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
+    assert bare_app.conf.delayq_batch_size == 9
     bare_app.conf.delayq_urls = "redis://"
 
     with pytest.raises(UnknownSetting, match=r"no setting delayq_urls; did you mean delayq_url\?"):

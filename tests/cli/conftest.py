@@ -50,8 +50,8 @@ def run(app, project):
 def said(run):
     """The lines that a command says; it has to end well."""
 
-    def said(*arguments):
-        result = run(*arguments)
+    def said(*arguments, **options):
+        result = run(*arguments, **options)
         assert result.exit_code == 0, result.output
         return result.output.splitlines()
 

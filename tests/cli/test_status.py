@@ -2,13 +2,15 @@
 
 import json
 import re
+import time
 from contextlib import closing
 
 import pytest
 
-from celery_delayq.cli.status import NO_SCANNER, lasting
-from celery_delayq.clock import from_ms
+from celery_delayq.cli.status import NO_SCANNER, SHOWN, lasting
+from celery_delayq.operations import queues
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.support.shards import each
 
 
 def facts(lines) -> dict[str, str]:
@@ -31,8 +33,8 @@ def test_it_tells_all_of_the_store_on_one_screen(app, said, redis_server):
         "path            direct: one step moves a task from the store to its queue",
         "waiting         3",
         "overdue         1",
-        f"oldest overdue  {from_ms(LONG_AGO * 1000):%F %T}.000, for {lasting(seconds)}",
-        f"next due        {from_ms(LONG_AGO * 1000):%F %T}.000",
+        f"oldest overdue  2001-09-09T01:46:40+00:00, for {lasting(seconds)}",
+        "next due        2001-09-09T01:46:40+00:00",
         "refused         0",
         "in flight       0",
         "paused          0",
@@ -40,10 +42,85 @@ def test_it_tells_all_of_the_store_on_one_screen(app, said, redis_server):
         "scanners        0",
         "",
         "QUEUE   WAITING  OVERDUE",
-        "celery  1        0",
         "mail    2        1",
+        "celery  1        0",
         NO_SCANNER,
     ]
+
+
+@pytest.mark.parametrize("option", ["--utc", "--local"])
+def test_times_are_in_the_zone_that_is_asked_for(delayq_app, url, said, option, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        app = delayq_app(url, timezone="America/New_York")
+        app.send_task("t", delayq_at=FAR)
+        line = facts(said("status", option, app=app))["next due"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert (
+        line
+        == {
+            "--utc": "2100-01-01T00:00:00+00:00",
+            "--local": "2100-01-01T09:00:00+09:00",
+        }[option]
+    )
+
+
+def test_by_default_times_are_in_the_app_s_zone(delayq_app, url, said):
+    app = delayq_app(url, timezone="Asia/Kolkata")
+    app.send_task("t", delayq_at=FAR)
+    assert facts(said("status", app=app))["next due"] == "2100-01-01T05:30:00+05:30"
+
+
+def test_of_very_many_queues_the_fullest_are_shown(app, said):
+    for step in range(SHOWN + 2):
+        app.send_task("t", queue=f"queue{step:02}", delayq_at=FAR)
+    app.send_task("t", queue="full", delayq_at=FAR)
+    app.send_task("t", queue="full", delayq_at=FAR)
+    app.send_task("t", queue="late", delayq_at=LONG_AGO)
+
+    lines = said("status")
+
+    start = lines.index("") + 2
+    assert [line.split() for line in lines[start : start + 3]] == [
+        ["late", "1", "1"],
+        ["full", "2", "0"],
+        ["queue00", "1", "0"],
+    ]
+    assert lines[-2:] == ["4 more queues are in --json.", NO_SCANNER]
+    assert len(lines) == start + SHOWN + 2
+
+
+def test_where_more_waits_than_is_looked_at_it_says_so(app, said, monkeypatch):
+    monkeypatch.setattr(queues, "MOST", 3)
+    for _ in range(5):
+        app.send_task("t", delayq_at=FAR)
+
+    assert "These are the 3 that are due next, of 5 that wait." in said("status")
+
+
+def test_a_strange_name_of_a_queue_is_one_line_of_plain_text(app, said):
+    app.send_task("t", queue="two\nlines\x1b[31m\u202e", delayq_at=FAR)
+
+    assert "two\\nlines\\x1b[31m\\u202e  1        0" in said("status")
+
+
+def test_what_cannot_be_read_is_said_to_be_so(app, redis, said):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    for key in each("records"):
+        redis.hset(key, "a", "spoilt")
+
+    assert "(cannot be read)  1        0" in said("status")
+
+
+def test_with_another_broker_it_says_that_tasks_are_relayed(delayq_app, url, said):
+    app = delayq_app("amqp://guest:secret@rabbit:5672//", delayq_url=url)
+
+    assert facts(said("status", app=app))["path"] == (
+        "relay: tasks are published to the broker amqp, virtual host / on rabbit:5672"
+    )
 
 
 def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(app, said):

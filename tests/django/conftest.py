@@ -75,8 +75,9 @@ def new_project(redis_server, tmp_path_factory):
         (folder / "shop" / "__init__.py").write_text("from .celery import app\n")
         (folder / "orders" / "__init__.py").touch()
         with (folder / "shop" / "settings.py").open("a") as file:
-            # A worker's working directory is another one.
-            file.write(f'DATABASES["default"]["NAME"] = "{folder}/db.sqlite3"\n{settings}')
+            # A worker's working directory is another one, and a machine may be busy.
+            file.write(f'DATABASES["default"]["NAME"] = "{folder}/db.sqlite3"\n')
+            file.write(f"CELERY_DELAYQ_TIMEOUT = 30\n{settings}")
         env = {
             "CELERY_BROKER_URL": redis_server.url(),
             "DJANGO_SETTINGS_MODULE": "shop.settings",

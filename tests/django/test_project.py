@@ -62,7 +62,7 @@ def test_a_setting_is_one_of_celery_s_namespace(project):
         CELERY_DELAYQ_PREFIX="of-django",
     )
 
-    assert found == ["of-django", 2]
+    assert found == ["of-django", 30]
 
 
 @pytest.mark.parametrize(

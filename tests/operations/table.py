@@ -33,8 +33,9 @@ MAIL = lane_for(queue="mail")
 NO_OPERATIONS = {"close", "due_of", "scanner"}
 # Lines that do nothing to a task that waits.
 ON_THE_DEAD = ("retry {id}", "remove {id}")
-# `resume` says with status 1 that nothing was paused.
-NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "scan", "resume")
+# `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
+HEALTH = ("health", "health --here")
+NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "scan", "resume", *HEALTH)
 
 
 @dataclass(frozen=True)
@@ -307,6 +308,14 @@ OPERATIONS = (
         lambda ready: [one.name for one in ready.store.entries.scanners()],
         ["scanner"],
         changes=False,
+    ),
+    Operation(
+        "agreed",
+        "caller",
+        lambda ready: Member(ready.store.scripts, Membership(60.0)).look(),
+        None,
+        changes=False,
+        face={"health": lambda delayq, _: delayq.health()},
     ),
     Operation(
         "queues",

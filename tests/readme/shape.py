@@ -8,6 +8,7 @@ _DIFFERS = (
     (r"\x1b\[[0-9;]*m", ""),
     (r"\bgen\d+@[\w.-]+", "<origin>"),
     (r"@[\w.-]+", "@<host>"),
+    (r"redis://[^/\s]+", "redis://<host>"),
     (r"\d", "0"),
 )
 

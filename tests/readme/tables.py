@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from celery_delayq import errors
+from celery_delayq.metrics.names import METRICS, Metric
 from celery_delayq.settings import SETTINGS, Setting
 from celery_delayq.store.keys import KEYS
 from celery_delayq.store.scripts import load
@@ -46,6 +47,7 @@ def tables() -> tuple[Table, ...]:
         Table(PACKAGE, ("key", "type", "content"), _keys()),
         Table(PACKAGE, ("script", "what it does"), _scripts()),
         Table(PACKAGE, ("error", "is also", "what it means"), _errors()),
+        Table(PACKAGE, ("metric", "type", "label", "what it says"), _metrics()),
     )
 
 
@@ -74,6 +76,15 @@ def _errors() -> tuple[Row, ...]:
     found = [one for one in vars(errors).values() if inspect.isclass(one)]
     ours = [one for one in found if issubclass(one, errors.DelayQError)]
     return tuple((f"`{one.__name__}`", _bases(one), _first_line(one)) for one in ours)
+
+
+def _metrics() -> tuple[Row, ...]:
+    return tuple((f"`{one.exposed}`", one.kind, _label(one), one.says) for one in METRICS)
+
+
+def _label(metric: Metric) -> str:
+    values = ", ".join(f"`{value}`" for value in metric.values)
+    return f"`{metric.label}`" * bool(metric.label) + f": {values}" * bool(values)
 
 
 def _bases(error: type) -> str:

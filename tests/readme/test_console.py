@@ -16,7 +16,7 @@ from tests.readme.document import DOCUMENTS, README, written_in
 from tests.readme.shape import shape
 
 SECTION = "Command line"
-KNOWN = ("worker", "control", "revoke", "inspect", "scheduled", "delayq", *delayq.commands)
+KNOWN = ("worker", "control", "revoke", "purge", "inspect", "scheduled", "delayq", *delayq.commands)
 CALL = re.compile(r"(?:^\$? ?|`)(celery (?!as|and)[^`#\n…]*\w)", re.MULTILINE)
 
 
@@ -121,8 +121,8 @@ def test_every_option_that_the_section_names_is_one(run):
 
 
 def test_every_way_to_give_a_time_that_the_readme_names_is_taken(shop, run):
-    named = re.findall(r"`(\+\d+[smhd])`", README.parts(SECTION))
-    assert len(named) == 4
+    named = re.findall(r"`((?:by:)?[+-]\d[\dsmhd]+)`", README.parts(SECTION))
+    assert len(named) == 2
     shop.remind.s(42).set(task_id="order-42").delay_for(1800)
 
     for when in [*named, "2030-01-01T09:00:00Z"]:

@@ -29,8 +29,9 @@ def test_an_example_runs_and_keeps_its_promises(shop, block):
 def test_every_example_with_an_app_of_its_own_has_a_test_here():
     assert [(block.document, block.section) for block in OWN_APP] == [
         (README.name, "celery_delayq"),
+        *[(EXAMPLE.name, "Django")] * 5,  # files of a project: tests/django runs it
         (EXAMPLE.name, "RabbitMQ, with a Redis for the store"),
-        (EXAMPLE.name, "Tests with fakeredis"),
+        *[(EXAMPLE.name, "Tests of one's own")] * 4,  # files of a test run: test_own_tests runs it
     ]
 
 
@@ -64,9 +65,3 @@ def test_the_example_with_rabbitmq_hands_its_task_over(module, redis_url, rabbit
         )
     assert message.headers["id"] == task.id
     assert message.payload[0] == [42]
-
-
-def test_the_example_with_fakeredis_needs_no_server(module):
-    made = module("shop")
-
-    assert run(example("Tests with fakeredis"), vars(made)) == 5

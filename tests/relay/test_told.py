@@ -5,9 +5,12 @@ from kombu import Connection
 
 from celery_delayq import Outcome, clock, signals
 from celery_delayq.handover.publishers import Verdict
+from celery_delayq.hooks import Hooks
 from celery_delayq.integration import events
+from tests.support.waiting import eventually
 
 FAR_AWAY = 4_102_444_800
+COUNTED = ("left", "refused", "uncertain", "reclaimed", "broker_down")
 NAMES = ("task_edited", "task_handed_over", "task_dead", "task_skipped")
 
 
@@ -55,6 +58,42 @@ def test_what_the_broker_refused_is_not_told_and_what_is_given_up_is_dead(
     relay.batch(lambda: False)
 
     assert heard == [("task_dead", {"task_id": sent[1], "reason": "no"})]
+
+
+def test_a_relay_tells_how_late_tasks_left_what_was_refused_and_what_had_no_answer(
+    house, monkeypatch
+):
+    told = []
+    hooks = {name: lambda *facts, name=name: told.append((name, *facts)) for name in COUNTED}
+    house.delayq.services.hooks.add(Hooks(**hooks, hears_left=lambda: True))
+    sent = [house.due_now().id for _ in range(4)]
+    relay = house.relay()
+    words = dict(zip(sent, ("sent", "sent", "refused", "unknown"), strict=True))
+    monkeypatch.setattr(
+        relay._link,
+        "publish",
+        lambda entries, _: [(one, Verdict(words[one.task_id], "no")) for one in entries],
+    )
+
+    relay.batch(lambda: False)
+
+    [(_, path, late), *rest] = told
+    # They were scheduled this moment, so they are not as late as their due time is old.
+    assert (path, len(late)) == ("relay", 2)
+    assert all(0 <= one < 60 for one in late)
+    assert sorted(rest) == [("refused", "relay", 1), ("uncertain", 1)]
+
+
+def test_what_is_taken_back_from_a_lease_is_told(house, monkeypatch):
+    told = []
+    house.delayq.services.hooks.add(Hooks(reclaimed=told.append))
+    task_id = house.due_now().id
+    engine = house.relay().engine
+    engine._lease_ms = 1
+    engine.claim(1)
+    eventually(lambda: house.delayq.hand_over() == 1, 20, "its lease ran out")
+
+    assert told == [[task_id]]
 
 
 def test_an_edit_of_what_is_being_published_is_not_told_as_it_is_not_done(house, heard):

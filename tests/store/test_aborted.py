@@ -183,6 +183,9 @@ def no_heads(ready):
 
 def heart(ready):
     ready.engine._beat_again = 0
+    # One that has been silent for more than an hour.
+    ready.store.raw.zadd(ready.store.keys["scanners"], {"silent": NOW_MS - 4_000_000})
+    ready.store.raw.hset(ready.store.keys["heartbeats"], "silent", NOW_MS - 4_000_000)
 
 
 def recordless(ready):

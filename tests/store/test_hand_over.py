@@ -7,6 +7,7 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError
+from celery_delayq.hooks import IDS, LATENESS
 from celery_delayq.store.engine import MAX_BYTES
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
@@ -159,7 +160,7 @@ def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch)
     engine = store.engine()
     engine.hand_over()
     monkeypatch.setattr(
-        engine._scripts, "call", lambda *_, **__: [0, 0, -1, -1, -1, -1, 0, [], [], [], []]
+        engine._scripts, "call", lambda *_, **__: [0, 0, -1, -1, -1, -1, 0, [], [], [], [], []]
     )
     monkeypatch.setattr(clock, "monotonic", lambda: next(times))
     assert engine.hand_over().read_at == 12.0
@@ -175,9 +176,41 @@ def test_the_ids_of_what_went_are_told_to_who_wants_them(store, share):
     store.schedule("refused", to="broken")
     store.schedule("later", FAR_MS)
 
-    assert sorted(store.engine().hand_over(tells=True).ids) == sorted(ids)
+    seen = store.engine().hand_over(tells=IDS)
+    assert (sorted(seen.ids), seen.late) == (sorted(ids), [])
     store.schedule("again")
     assert store.engine().hand_over().ids == []
+
+
+@SHARE
+def test_how_late_each_went_is_told_to_who_wants_it(store, share):
+    for task_id, after_ms in (("a", 0), ("b", 1500), ("é c", 1999)):
+        store.schedule(task_id, NOW_MS + after_ms, share=share)
+    store.schedule("elsewhere", NOW_MS + 1000, to="other", share=share)
+    store.raw.set("broken", "no list")
+    store.schedule("refused", to="broken")
+    store.set_us(NOW_MS * 1000 + 2_000_250)
+
+    seen = store.engine().hand_over(tells=IDS + LATENESS)
+
+    told = dict(zip(seen.ids, seen.late, strict=True))
+    assert told == {"a": 2.00025, "b": 0.50025, "é c": 0.00125, "elsewhere": 1.00025}
+    store.schedule("d", NOW_MS)
+    assert store.engine().hand_over(tells=LATENESS).ids == []
+    store.schedule("e", NOW_MS)
+    assert store.engine().hand_over().late == []
+
+
+@pytest.mark.parametrize("how", ["scheduled", "moved"])
+def test_what_is_put_into_the_past_is_late_from_then_on(store, how):
+    store.schedule("a", 1000 if how == "scheduled" else FAR_MS)
+    store.set_ms(NOW_MS + 3000)
+    late = 3.0
+    if how != "scheduled":
+        store.entries.reschedule("a", When("at", 1000))
+        late = 0.0
+
+    assert store.engine().hand_over(tells=LATENESS).late == [late]
 
 
 def test_what_fell_due_while_nobody_scanned_is_all_handed_over(store):
@@ -262,5 +295,6 @@ def test_what_cannot_be_kept_as_dead_keeps_the_others_back_too(store, key):
     before = store.contents()
     with pytest.raises(StoreError):
         store.engine().hand_over()
-    store.raw.delete(store.keys["scanners"])  # its heartbeat, given before
+    # Its heartbeat, given before.
+    store.raw.delete(store.keys["scanners"], store.keys["heartbeats"])
     assert store.contents() == before

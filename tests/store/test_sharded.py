@@ -15,6 +15,7 @@ from celery_delayq.store import (
     Scripts,
     ShardedEntries,
     State,
+    queues,
 )
 from celery_delayq.store.keys import shard_of
 from celery_delayq.store.record import destination_for
@@ -132,6 +133,35 @@ def test_counts_are_of_all_shards_and_a_scanner_counts_once(entries, raw):
     counts = entries.counts()
     assert (counts.scheduled, counts.in_flight, counts.dead, counts.scanners) == (100, 0, 2, 2)
     assert counts.next_due_ms == FAR_MS
+
+
+def test_a_scanner_is_told_once_with_the_heartbeat_that_it_gave_last(entries, raw):
+    now_ms = entries.counts().now_ms
+    for step, keys in enumerate(keys_of(SHARDS)):
+        for name, after in (("one", step), ("two", -step)):
+            raw.zadd(keys["scanners"], {name: now_ms + 60_000})
+            raw.hset(keys["heartbeats"], name, now_ms - 1000 + after)
+    told = [(one.name, one.seen_ms - now_ms) for one in entries.scanners()]
+    assert told == [("one", SHARDS - 1001), ("two", -1000)]
+
+
+@pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1), (5, 4)])
+def test_a_reader_with_another_number_of_shards_is_refused(entries_of, first, then):
+    entries_of(first).schedule([new("a")])
+    assert entries_of(first).find("a")
+    with pytest.raises(StoreDiffers, match=f"number of shards '{first}', this process '{then}'"):
+        entries_of(then).find("a")
+
+
+def test_queues_and_what_is_overdue_longest_are_of_all_shards(entries, monkeypatch):
+    entries.schedule([new(one, 1000 + at) for at, one in enumerate(IDS)])
+    tallies, is_complete = entries.tallies(10_000)
+    assert (sum(one.waiting for one in tallies), is_complete) == (len(IDS), True)
+    assert sum(one.overdue for one in tallies) == len(IDS)
+    assert entries.counts().oldest_overdue_ms == 1000
+    monkeypatch.setattr(queues, "STEP", 5)
+    tallies, is_complete = entries.tallies(10 * SHARDS)
+    assert (sum(one.waiting for one in tallies), is_complete) == (10 * SHARDS, False)
 
 
 def test_with_nothing_anywhere_there_is_no_next_due_time(entries):

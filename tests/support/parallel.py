@@ -28,7 +28,7 @@ SHARED = (
 # What takes longest begins first, so that no process is left alone with it in the end.
 FIRST = (
     *("tests/worker", "tests/wheel", "tests/protocol/test_machine.py", "tests/readme"),
-    "tests/faults/test_soak.py",
+    *("tests/example", "tests/faults/test_soak.py"),
 )
 
 

@@ -15,7 +15,9 @@ from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,
     BrokerDown,
+    CannotIsolate,
     DelayQError,
+    EndlessTasks,
     InFlight,
     InvalidDueTime,
     InvalidOption,
@@ -144,6 +146,15 @@ SENTENCES = [
         (
             "m:f is gone: installed are celery 6.0.0; celery_delayq was tried with celery 5.4 to "
             "5.7; install one of these, or a later celery_delayq"
+        ),
+        (DelayQError,),
+    ),
+    (CannotIsolate("one test at a time"), "one test at a time", (DelayQError,)),
+    (
+        EndlessTasks(1000, "shop.remind"),
+        (
+            "run_due() ran 1000 tasks, the last of them shop.remind, and more are due: does one "
+            "send itself again at once? If not, give it a higher limit"
         ),
         (DelayQError,),
     ),

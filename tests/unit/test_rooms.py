@@ -15,6 +15,7 @@ def test_kombu_s_insides_are_known_to_message_and_hand_over_alone():
     rooms = {
         path.relative_to(PACKAGE).parts[0]
         for path in PACKAGE.glob("**/*.py")
+        if path.parent.name != "testing"  # empties the broker that a test has in memory
         for line in path.read_text("utf-8").splitlines()
         if INSIDES.match(line)
     }

@@ -21,6 +21,8 @@ DEFAULTS = {
     "history_repeats": True,
     "catch_up": None,
     "adopt_after": None,
+    "metrics_port": None,
+    "metrics_host": "127.0.0.1",
 }
 EXPECTED = {
     "url": "a redis:// or rediss:// URL",
@@ -38,6 +40,8 @@ EXPECTED = {
     "history_repeats": "true or false",
     "catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
     "adopt_after": "a number of seconds from 1 to 31536000, or None",
+    "metrics_port": "a whole number from 1 to 65535, or None",
+    "metrics_host": "an address, such as 0.0.0.0 for all of this machine's",
 }
 ACCEPTED = [
     *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
@@ -55,6 +59,8 @@ ACCEPTED = [
     *(("history_repeats", choice) for choice in (True, False)),
     *(("catch_up", number) for number in (None, 0.1, 250, 1_000_000)),
     *(("adopt_after", number) for number in (None, 1, 60.5, 31_536_000)),
+    *(("metrics_port", number) for number in (None, 1, 9540, 65_535)),
+    *(("metrics_host", text) for text in ("0.0.0.0", "::1", "localhost")),
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
@@ -76,6 +82,8 @@ REFUSED = [
     *(("once", value) for value in (0, 1, None, "true", "no")),
     *(("catch_up", value) for value in (0, 0.09, 1_000_001, -1, *NOT_NUMBERS[1:])),
     *(("adopt_after", value) for value in (0, 0.999, 31_536_001, -1, *NOT_NUMBERS[1:])),
+    *(("metrics_port", value) for value in (0, 65_536, -1, 80.0, *NOT_NUMBERS[1:])),
+    *(("metrics_host", value) for value in ("", " ", None, 1)),
 ]
 
 

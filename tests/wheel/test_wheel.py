@@ -50,9 +50,12 @@ def metadata(wheel, name):
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    kept = {path for kind in ("*.py", "*.lua", "py.typed") for path in PACKAGE.rglob(kind)}
+    kinds = ("*.py", "*.lua", "*.yml", "*.json", "py.typed")
+    kept = {path for kind in kinds for path in PACKAGE.rglob(kind)}
     assert packed == {path.relative_to(ROOT).as_posix() for path in kept}
     assert any(name.endswith(".lua") for name in packed)
+    monitoring = {"alerts.yml", "grafana.json"}
+    assert {f"celery_delayq/metrics/{name}" for name in monitoring} <= packed
 
 
 def test_celery_with_redis_is_all_it_depends_on(wheel):

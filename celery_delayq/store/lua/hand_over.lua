@@ -23,6 +23,7 @@ KEYS[20]  outbox           ZSET  id whose REVOKED is to be stored -> from when o
 KEYS[21]  outbox_messages  HASH  id -> what is owed for it
 KEYS[22]  meta             HASH  timeout -> longest call, ms; caught_up, see prelude/pace.lua
 KEYS[23]  history          LIST  what happened last, see prelude/history.lua
+KEYS[24]  heartbeats       HASH  scanner -> when it gave its last heartbeat, ms
 
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
@@ -34,12 +35,13 @@ ARGV[7]  asleep_ms     for how long the caller sleeps at most, before it asks ag
 ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
 ARGV[9]  catch_up      how many overdue entries may leave a second; 0: as many as there are
 ARGV[10] owes          1: REVOKED is to be stored for what is too late to leave; or 0
-ARGV[11] tells         1: the caller wants the ids of what is handed over; or 0
+ARGV[11] tells         what the caller wants of what is handed over: 1 ids, 2 times, 3 both; or 0
 
 Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
          is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
          by their lists, to be tried again}, {id, why, ...} skipped, as they were too late, {{id, ...} of each list
-         that was pushed to}, empty unless they are wanted; or
+         that was pushed to}, {a text of each list: bytes 7 to 42 of each record, which are its times}, both
+         empty unless they are wanted; or
          {now in us} alone, at a heartbeat: nothing was done, as the store knows no process; the caller has
          to join
 Cost     O(log N + M log N), M <= limit
@@ -48,7 +50,8 @@ Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in t
 local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
-local catch_up, owes, tells = tonumber(ARGV[9]), ARGV[10] == '1', ARGV[11] == '1'
+local catch_up, owes, tells = tonumber(ARGV[9]), ARGV[10] == '1', tonumber(ARGV[11])
+local tells_ids, tells_times = tells % 2 == 1, tells >= 2
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
@@ -56,9 +59,8 @@ local now = math.floor(now_us / 1000)
 allow_when_full(records)
 if alive_ms > 0 then
   if redis.call('HEXISTS', meta, 'timeout') == 0 then return {now_us} end
-  -- Scanners silent for an hour are forgotten; until then `status` can tell of them.
-  redis.call('ZREMRANGEBYSCORE', scanners, '-inf', whole(now - 3600000))
   redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
+  note_heartbeat(scanner, now, scanners, heartbeats)
 end
 
 -- First comes back what waited for something else.
@@ -82,7 +84,7 @@ local function list_for(key)
   for _, list in ipairs(lists) do
     if list.key == key then return list end
   end
-  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}, young = {}, leaving = {}}
+  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}, young = {}, leaving = {}, times = {}}
   lists[#lists + 1] = list
   return list
 end
@@ -147,6 +149,7 @@ local function take(member, id, record)
   local at = list.size + 1
   list.size = at
   messages[at], ids[at], its_members[at] = message, id, member
+  if tells_times then list.times[at] = sub(record, header_end + 7, header_end + 42) end
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
   if has_extras or past.kept then note_extras(list.leaving, id, member, record, header_end) end
@@ -220,7 +223,7 @@ if pace then spend(pace, spent, meta) end
 
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
 -- rolled back, and must not lose what it pushed.
-local handed_over, pushed_ids = 0, {}
+local handed_over, pushed_ids, pushed_times = 0, {}, {}
 for _, full in ipairs(lists) do
   fence_young(full.young, fences, now_us)
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
@@ -228,7 +231,8 @@ for _, full in ipairs(lists) do
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    if tells then pushed_ids[#pushed_ids + 1] = full.ids end
+    if tells_ids then pushed_ids[#pushed_ids + 1] = full.ids end
+    if tells_times then pushed_times[#pushed_times + 1] = table.concat(full.times) end
     local leaving = full.leaving
     leaving.ids, leaving.claimed, leaving.failed, leaving.shared = full.ids, known, failed, full.shared
     depart(leaving, 'h', now, keys)
@@ -248,4 +252,5 @@ local heads = {
 local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now, keys) or 0
 return {
   now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, killed, turned_down, skips.told, pushed_ids,
+  pushed_times,
 }

@@ -1,8 +1,9 @@
 --[[ leave: a scanner that stops is no longer counted as alive, nor relied upon.
 
-KEYS[1]  scanners  ZSET     scanner -> ms until which its last heartbeat counts
-KEYS[2]  timer     STRING   which scanner is up next, and when
-KEYS[3]  wake      CHANNEL  where scanners are told to look
+KEYS[1]  scanners    ZSET     scanner -> ms until which its last heartbeat counts
+KEYS[2]  timer       STRING   which scanner is up next, and when
+KEYS[3]  wake        CHANNEL  where scanners are told to look
+KEYS[4]  heartbeats  HASH     scanner -> when it gave its last heartbeat, ms
 
 ARGV[1]  scanner  who leaves
 
@@ -18,4 +19,5 @@ if promise and promise.by == scanner then
   redis.call('DEL', timer)
   if not other or not tell(wake, other) then tell_all(wake) end
 end
+redis.pcall('HDEL', heartbeats, scanner)
 return redis.call('ZREM', scanners, scanner)

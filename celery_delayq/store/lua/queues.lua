@@ -79,7 +79,8 @@ end
 local room = limit - looked
 local function next_in(index)
   local low = rank_behind(index, after, order)
-  return redis.call('ZRANGE', index, low, low + room - 1, 'WITHSCORES')
+  -- One more than there is room for, which tells that this was not all.
+  return redis.call('ZRANGE', index, low, low + room, 'WITHSCORES')
 end
 
 -- What comes next of two indexes, each of them in due order.
@@ -103,5 +104,5 @@ end
 
 local noted = note_all(members, overdue)
 if noted > 0 then after, order = whens[noted], number_in(members[noted], 1, 6) end
-if noted == #members and noted < room then after = '' end
+if noted == #members and not (score or its_score) then after = '' end
 return {looked + noted, after, order, left_out, tallies}

@@ -1,14 +1,10 @@
---[[ scanners: who hands over, and gave a sign of life.
+--[[ scanners: which scanners are alive.
 
-KEYS[1]  scanners  ZSET  scanner -> ms until which its last heartbeat counts
+KEYS[1]  scanners    ZSET  scanner -> ms until which its last heartbeat counts
+KEYS[2]  heartbeats  HASH  scanner -> when it gave its last heartbeat, ms
 
-ARGV[1]  limit     most scanners, > 0
-
-Returns  {scanner, ms until which its last heartbeat counts, ...} of those that are alive, the earliest first
-Cost     O(log S + M), M <= limit
+Returns  {scanner, when it gave its last heartbeat, ms, ...}, of a thousand at most
+Cost     O(log S + M), M scanners that are alive
 Keeps    changes nothing
 ]]
-local limit = tonumber(ARGV[1])
-
-local now = whole(math.floor(clock_us() / 1000))
-return redis.call('ZRANGEBYSCORE', scanners, now, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+return alive_in(scanners, heartbeats, math.floor(clock_us() / 1000))

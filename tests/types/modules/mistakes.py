@@ -78,6 +78,13 @@ bill.delay_for(delay=60, order=42)
 Mail().delay_for(60, "42")
 # with stubs: arg-type, reportArgumentType
 Mail().delay_on_commit("42")
+# always: arg-type, reportArgumentType
+Mail().delay_for_on_commit(60, "42")
+# always: call-arg, reportCallIssue
+Mail().delay_until_on_commit("2030-01-01")
+# with stubs: reportUnknownMemberType
+# always: attr-defined, reportAttributeAccessIssue
+Mail().delay_for_on_commit(60, 42).cancel()
 # with stubs: arg-type, reportArgumentType
 # without stubs: reportArgumentType
 delayq.schedule(bill.si("42"), after=5)

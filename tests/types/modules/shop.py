@@ -144,6 +144,10 @@ def mail(order: int) -> None:
 # without stubs: reportFunctionMemberAccess
 mail.delay_on_commit(42)
 # without stubs: reportFunctionMemberAccess
+kept_id: str = mail.delay_for_on_commit(timedelta(minutes=30), 42)
+# without stubs: reportFunctionMemberAccess
+mail.delay_until_on_commit(datetime.now(timezone.utc), order=42)
+# without stubs: reportFunctionMemberAccess
 mail.delay_for(60, 42)
 
 # An app that names no base, or names it as text: by the DelayQ object.

@@ -88,6 +88,31 @@ local function wake_for(due, now, wake, timer, promise)
   redis.pcall('SET', timer, whole(due) .. ':' .. by)
 end
 
+-- Note when a scanner gave its heartbeat, and forget those that have been silent for an hour. Nothing that has to go
+-- depends on it.
+local function note_heartbeat(scanner, now, scanners, heartbeats)
+  redis.pcall('HSET', heartbeats, scanner, whole(now))
+  local silent = redis.call('ZRANGEBYSCORE', scanners, '-inf', whole(now - 3600000), 'LIMIT', 0, 1000)
+  if #silent == 0 then return end
+  redis.call('ZREM', scanners, unpack(silent))
+  redis.pcall('HDEL', heartbeats, unpack(silent))
+end
+
+-- The scanners that are alive, at most a thousand: each one's name, and when it gave its last heartbeat, ms. One that
+-- is further ahead than it counts was given before the clock was set back, and tells nothing.
+local function alive_in(scanners, heartbeats, now)
+  local rows = redis.call('ZRANGEBYSCORE', scanners, whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
+  local names, alive = {}, {}
+  for at = 1, #rows, 2 do names[#names + 1] = rows[at] end
+  if #names == 0 then return alive end
+  for at, beat in ipairs(redis.call('HMGET', heartbeats, unpack(names))) do
+    local last = tonumber(rows[2 * at])
+    local seen = tonumber(beat or '') or math.min(last, now)
+    if seen - now <= last - seen then alive[#alive + 1], alive[#alive + 2] = names[at], whole(seen) end
+  end
+  return alive
+end
+
 -- Another scanner that is alive: of two, the one that was the last to say so. Or nil.
 local function stand_in(scanners, scanner, now)
   local rows = redis.call('ZREVRANGE', scanners, 0, 1, 'WITHSCORES')

@@ -1,0 +1,67 @@
+"""The pytest plugin of celery_delayq: the fixtures ``delayq`` and ``delayq_app``.
+
+pytest loads it wherever celery_delayq is installed. So it imports neither Celery nor the rest of
+the package until a test asks for a fixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where the app is, and a Redis other than fakeredis."""
+    group = parser.getgroup("celery_delayq")
+    group.addoption(
+        "--delayq-redis",
+        metavar="URL",
+        help="A Redis for the fixture delayq, instead of fakeredis; it deletes its own keys only.",
+    )
+    parser.addini("delayq_redis", "The same in the configuration.")
+    parser.addini("delayq_app", "The Celery app of the fixture delayq_app, as in celery -A.")
+
+
+@pytest.fixture
+def delayq_app(request: pytest.FixtureRequest) -> Any:
+    """The Celery app that ``delayq`` is for; override it, or name one in ``delayq_app``."""
+    from celery_delayq.contrib.testing.apps import app_of_test
+
+    with _sentences():
+        return app_of_test(request.config.getini("delayq_app"))
+
+
+@pytest.fixture
+def delayq_options() -> dict[str, Any]:
+    """What ``isolated`` is to be given besides the app; override it."""
+    return {}
+
+
+@pytest.fixture
+def delayq(request: pytest.FixtureRequest, delayq_app: Any, delayq_options: dict[str, Any]) -> Any:
+    """The app's ``DelayQ``, with a store, a broker, results and a clock of this test alone."""
+    from celery_delayq.contrib.testing import isolated
+
+    config = request.config
+    redis = config.getoption("--delayq-redis") or config.getini("delayq_redis") or None
+    with ExitStack() as stack:
+        with _sentences():
+            made = stack.enter_context(isolated(delayq_app, **{"redis": redis, **delayq_options}))
+        yield made
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """What cannot be had is said in a sentence, without a traceback."""
+    from celery_delayq import DelayQError
+
+    sentence = ""
+    try:
+        yield
+    except DelayQError as error:
+        sentence = str(error)
+    if sentence:
+        pytest.fail(sentence, pytrace=False)

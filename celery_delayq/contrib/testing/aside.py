@@ -1,0 +1,55 @@
+"""What a test sets aside of its process, and puts back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def put(names: MutableMapping[str, Any], name: str, value: Any) -> Iterator[None]:
+    """Give a name another value for a while, in a namespace that has it or not."""
+    had = {name: names[name]} if name in names else {}
+    names[name] = value
+    try:
+        yield
+    finally:
+        names.pop(name, None)
+        names.update(had)
+
+
+@contextmanager
+def emptied(*holders: Any) -> Iterator[None]:
+    """Let mappings be empty for a while; they stay the same objects."""
+    kept = [dict(one) for one in holders]
+    for one in holders:
+        one.clear()
+    try:
+        yield
+    finally:
+        for one, had in zip(holders, kept, strict=True):
+            one.clear()
+            one.update(had)
+
+
+@contextmanager
+def without_variables(names: Iterable[str]) -> Iterator[None]:
+    """Let the environment not have these for a while."""
+    had = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(had)
+
+
+@contextmanager
+def kept(names: MutableMapping[str, Any]) -> Iterator[None]:
+    """Let a mapping be afterwards what it is now, whatever is written to it."""
+    had = dict(names)
+    try:
+        yield
+    finally:
+        names.clear()
+        names.update(had)

@@ -1,0 +1,143 @@
+"""A clock that a test moves: the scripts', the app's and this package's, all by the same.
+
+    advance --> clock, a key beside the store's --> clock_us of the scripts
+            |     in the same step: heartbeats move along, and scanners are told to look
+            +-> ahead --> app.now, clock.utc_now
+
+The scripts differ from those in production in their function ``clock_us`` alone. It finds its key
+beside the script's first one, so that the text is the same for each prefix: a real server keeps
+every text that it was ever sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import lru_cache
+
+from celery import Celery
+
+from ... import clock
+from ...errors import InvalidOption
+from ...hooks import Hooks
+from ...store.connection import Connection, packed
+from ...store.keys import Keys
+from ...store.scripts import Script, Scripts, load
+from .aside import put
+
+KEY = "clock"
+
+_OWN = re.compile(r"^local function clock_us\(\)\n.*?^end$", re.MULTILINE | re.DOTALL)
+# Up to the next millisecond: due times are rounded up, and where time stands still, half an hour
+# after a task was scheduled for in half an hour has to be enough.
+_MOVED = """\
+local function clock_us()
+  local time = redis.call('TIME')
+  local ahead = redis.call('GET', string.match(KEYS[1], '^.*}:') .. 'clock') or 0
+  return math.ceil((time[1] * 1000000 + time[2] + ahead) / 1000) * 1000
+end"""
+
+# KEYS: clock, scanners, and the channel that all scanners hear. ARGV: by how many us, by how many
+# ms.
+_ADVANCE = """\
+redis.call('INCRBY', KEYS[1], ARGV[1])
+for _, scanner in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+  redis.call('ZINCRBY', KEYS[2], ARGV[2], scanner)
+end
+return redis.call('PUBLISH', KEYS[3], '')
+"""
+
+_FORWARD = "time that passes, 0 or more; another test begins at the present again"
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class MovedScripts(Scripts):
+    """The scripts, with a clock that a key of the store is ahead by.
+
+    Args:
+        connection: To their Redis.
+        keys: The shard's.
+        hooks: Who is told how long calls take.
+        sent: The texts that this Redis has; each of many short hand-overs need not send them.
+    """
+
+    def __init__(self, connection: Connection, keys: Keys, hooks: Hooks, sent: set[str]) -> None:
+        super().__init__(connection, keys, hooks)
+        self._sent = sent
+
+    def script(self, name: str) -> Script:
+        return _moved()[name]
+
+
+@lru_cache(maxsize=1)
+def _moved() -> dict[str, Script]:
+    return {name: _with_clock(script) for name, script in load().items()}
+
+
+def _with_clock(script: Script) -> Script:
+    text = _OWN.sub(lambda _: _MOVED, script.text)
+    sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return replace(script, text=text, sha=sha)
+
+
+class Clock:
+    """How far a test is ahead of its process, and of its Redis.
+
+    Args:
+        app: Whose ``now`` is to be ahead.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self.ahead = timedelta(0)
+        self._app = app
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Let this process see it, as far as its time is asked for by Celery and this package."""
+        app_now, utc_now = self._app.now, clock.utc_now
+        with ExitStack() as stack:
+            moved = lambda: app_now() + self.ahead  # noqa: E731
+            stack.enter_context(put(vars(self._app), "now", moved))
+            stack.enter_context(put(vars(clock), "utc_now", lambda: utc_now() + self.ahead))
+            yield
+
+    def advance(self, scripts: Sequence[Scripts], by: timedelta) -> None:
+        """Go on, and let scanners look.
+
+        Args:
+            scripts: Those of each shard.
+            by: For how long; whole microseconds.
+
+        Raises:
+            InvalidOption: *by* is below 0.
+            StoreError: Redis cannot be reached.
+        """
+        if by < timedelta(0):
+            raise InvalidOption("advance", f"{by.total_seconds():g} s", _FORWARD)
+        us = by // _MICROSECOND
+        for shard in scripts:
+            keys = clock_key(shard), shard.keys["scanners"], shard.keys["wake"]
+            shard.connection.execute(
+                "advance", packed(["EVAL", _ADVANCE, len(keys), *keys, us, us // 1000])
+            )
+        self.ahead += by
+
+
+def clock_key(scripts: Scripts) -> str:
+    """Where a shard's scripts find by how many us their clock is ahead."""
+    return scripts.keys["meta"].removesuffix("meta") + KEY
+
+
+def span_of(by: timedelta | None, units: dict[str, float]) -> timedelta:
+    """What ``advance`` was given: a timedelta, or a timedelta's keywords."""
+    if by is not None and units:
+        raise TypeError("advance takes a timedelta, or keywords like minutes=30; not both")
+    if by is None:
+        return timedelta(**units)
+    if not isinstance(by, timedelta):
+        raise TypeError(f"advance takes a timedelta, or keywords like minutes=30; got {by!r}")
+    return by

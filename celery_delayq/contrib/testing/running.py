@@ -1,0 +1,219 @@
+"""Running what is in the queues, in this process, as a worker would.
+
+hand_over --> queues --> messages, in the order of their times --> Request.execute --> RanTask
+    ^                        |                                           |
+    |                        +-- eta is to come: kept until then         |
+    +-----------------------------------------------------------  until none is left
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from celery import Celery, signals, states
+from celery.exceptions import NotRegistered, TaskRevokedError
+from celery.result import EagerResult
+from celery.utils.imports import symbol_by_name
+from celery.worker.request import Request
+from celery.worker.strategy import proto1_to_proto2
+
+from ...errors import EndlessTasks
+from ...message.headers import DUE_HEADER
+
+
+class RanTask(EagerResult):
+    """What came of a task that ``run_due`` ran: ``id``, ``state``, ``value``, and ``get()``.
+
+    ``state`` is a state of Celery's: ``RETRY`` where the task will be tried again, ``IGNORED``
+    where it put itself off, ``REVOKED`` where it had expired. ``value`` is what it returned, or
+    the exception, which ``get()`` raises.
+
+    Attributes:
+        task: The task's name.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+    """
+
+    def __init__(  # noqa: PLR0917 - Celery's, and two more
+        self,
+        id: str,
+        ret_value: Any,
+        state: str,
+        traceback: str | None = None,
+        name: str | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(id, ret_value, state, traceback, name)
+        self._call = tuple(args), dict(kwargs or {})
+
+    @property
+    def task(self) -> str | None:
+        return self.name
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self._call[0]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return self._call[1]
+
+    @property
+    def name(self) -> str | None:
+        name: str | None = self._name
+        return name
+
+    @property
+    def value(self) -> Any:
+        """What the task returned, or raised."""
+        return self.result
+
+    def __reduce_args__(self) -> tuple[Any, ...]:
+        return (*super().__reduce_args__(), *self._call)
+
+    def __repr__(self) -> str:
+        return f"<RanTask {self.id}: {self.name} {self.state} {self.value!r}>"
+
+
+class Runner:
+    """Takes messages from the app's queues, and runs them.
+
+    Args:
+        app: The app.
+        hand_over: Hands over what is due.
+    """
+
+    def __init__(self, app: Celery, hand_over: Callable[[], int]) -> None:
+        self._app = app
+        self._hand_over = hand_over
+        self._connection: Any = None
+        self._ready: deque[Any] = deque()
+        self._held: list[Any] = []
+
+    def run(self, propagate: bool, limit: int) -> list[RanTask]:
+        """Run until nothing is due; see ``IsolatedDelayQ.run_due``."""
+        ran: list[RanTask] = []
+        while self._collect():
+            while self._ready:
+                if len(ran) >= limit:
+                    raise EndlessTasks(limit, ran[-1].task or ran[-1].id if ran else "")
+                result = self._run(self._ready.popleft())
+                ran.append(result)
+                if propagate:
+                    result.get()
+        return ran
+
+    def close(self) -> None:
+        """Close the connection; messages that were not run go back, where the broker does that."""
+        connection, self._connection = self._connection, None
+        self._ready.clear()
+        self._held.clear()
+        if connection is not None:
+            connection.close()
+
+    def _collect(self) -> bool:
+        """Whether there is something to run."""
+        if not self._ready:
+            self._hand_over()
+            messages = [*self._held, *self._received()]
+            self._held = [one for one in messages if self._is_early(one)]
+            due = [one for one in messages if not self._is_early(one)]
+            self._ready.extend(sorted(due, key=_moment))
+        return bool(self._ready)
+
+    def _received(self) -> Iterator[Any]:
+        if self._connection is None:
+            self._connection = self._app.connection_for_read()
+        for queue in list(self._app.amqp.queues.values()):
+            bound = queue(self._connection.default_channel)
+            bound.declare()
+            while (message := bound.get(accept=self._app.conf.accept_content)) is not None:
+                yield self._request(message)
+
+    def _request(self, message: Any) -> Any:
+        facts: dict[str, Any] = {}
+        headers = message.headers
+        if "task" not in headers:
+            body, headers, decoded, utc = proto1_to_proto2(message, message.payload)
+            facts = {"body": body, "headers": headers, "decoded": decoded, "utc": utc}
+        task = self._app.tasks.get(headers["task"])
+        base = Request if task is None else symbol_by_name(task.Request)
+        made: Any = type(base.__name__, (_OfAnotherTime, base), {})
+        return made(
+            message,
+            app=self._app,
+            task=task or _Unknown(headers["task"]),
+            on_ack=message.ack_log_error,
+            on_reject=message.reject_log_error,
+            **facts,
+        )
+
+    def _is_early(self, request: Any) -> bool:
+        return request.eta is not None and request.eta > self._app.now()
+
+    def _run(self, request: Any) -> RanTask:
+        if isinstance(request.task, _Unknown):
+            ended = self._unknown(request)
+        else:
+            with _heard(request.id) as told:
+                request.execute()
+            ended = told or [states.REVOKED, TaskRevokedError("revoked or expired")]
+        state, value = ended
+        text = "".join(traceback.format_exception(value)) if state == states.FAILURE else None
+        return RanTask(request.id, value, state, text, request.name, request.args, request.kwargs)
+
+    def _unknown(self, request: Any) -> list[Any]:
+        error = NotRegistered(request.type)
+        self._app.backend.mark_as_failure(request.id, error)
+        request.reject(requeue=False)
+        return [states.FAILURE, error]
+
+
+class _OfAnotherTime:
+    """A request that expires by the app's clock, which a test moves; and is not remembered."""
+
+    app: Celery
+    expires: Any
+
+    def maybe_expire(self) -> bool:
+        return bool(self.expires and self.app.now() > self.expires)
+
+
+class _Unknown:
+    """Stands for a task that this app does not have."""
+
+    ignore_result = False
+    store_errors_even_if_ignored = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@contextmanager
+def _heard(task_id: str) -> Iterator[list[Any]]:
+    """A task's state when it ended, and what it returned or raised; nothing if it never ran."""
+    told: list[Any] = []
+
+    def ended(task_id: str, retval: Any, state: str, **_: Any) -> None:
+        if task_id == wanted:
+            told[:] = [state, retval]
+
+    wanted = task_id
+    signals.task_postrun.connect(ended, weak=False)
+    try:
+        yield told
+    finally:
+        signals.task_postrun.disconnect(ended)
+
+
+def _moment(request: Any) -> float:
+    """When it was due; what had no time was sent before anything was handed over."""
+    due = (request.message.headers or {}).get(DUE_HEADER)
+    if due is not None:
+        return float(due) / 1000
+    return 0.0 if request.eta is None else float(request.eta.timestamp())

@@ -1,0 +1,91 @@
+"""A worker in a thread of the test's process: Celery's own for tests, which leaves no trace."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from celery import Celery, _state, signals
+
+from ... import clock
+from .aside import kept, put
+
+_POLLED = 0.01  # seconds between two looks at the queues, and at whether it is to stop
+
+
+@contextmanager
+def running_worker(app: Celery, **options: Any) -> Iterator[Any]:
+    """Run a worker, until it is stopped here; see ``IsolatedDelayQ.worker``."""
+    from celery.contrib.testing.worker import start_worker
+
+    given = {"perform_ping_check": False, "loglevel": "WARNING", **options}
+    with _traceless(app), start_worker(app, **given) as worker:
+        _hurry(worker)
+        yield worker
+
+
+@contextmanager
+def _traceless(app: Celery) -> Iterator[None]:
+    """Put back what such a worker leaves behind: logging, the current app, what was revoked."""
+    from celery.worker import state
+
+    with ExitStack() as stack:
+        stack.callback(_state._set_task_join_will_block, _state.task_join_will_block())
+        stack.enter_context(put(vars(_state), "default_app", _state.default_app))
+        stack.callback(setattr, _state._tls, "current_app", _state._tls.current_app)
+        stack.enter_context(kept(state.revoked_stamps))
+        stack.callback(_restore_revoked, state.revoked, set(state.revoked))
+        stack.enter_context(_own_logging(app))
+        yield
+
+
+@contextmanager
+def _own_logging(app: Celery) -> Iterator[None]:
+    """Let nobody set logging up: a test's is pytest's."""
+    kind = type(app.log)
+    captures = logging._warnings_showwarning is not None  # type: ignore[attr-defined]
+    with ExitStack() as stack:
+        for name in ("CELERY_LOG_LEVEL", "CELERY_LOG_FILE"):
+            stack.callback(_set_variable, name, os.environ.get(name))
+        stack.callback(logging.captureWarnings, captures)
+        stack.callback(setattr, kind, "_setup", kind._setup)
+        signals.setup_logging.connect(_leave_as_it_is, weak=False)
+        stack.callback(signals.setup_logging.disconnect, _leave_as_it_is)
+        yield
+
+
+def _leave_as_it_is(**_: Any) -> None:
+    """Whoever listens to ``setup_logging`` sets it up, and Celery does not."""
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _restore_revoked(revoked: Any, before: set[str]) -> None:
+    for task_id in set(revoked) - before:
+        revoked.discard(task_id)
+
+
+def _hurry(worker: Any) -> None:
+    """Let it see soon what is sent, and that it is to stop; also where time stands still.
+
+    Celery lets it wait for two seconds by the monotonic clock, which freezegun stops.
+    """
+    connection = worker.consumer.connection
+    drain = connection.drain_events
+
+    def drained(timeout: float | None = None, **given: Any) -> Any:
+        try:
+            return drain(timeout=0, **given)
+        except TimeoutError:
+            clock.sleep(_POLLED if timeout is None else min(timeout, _POLLED))
+            raise
+
+    connection.drain_events = drained

@@ -1,0 +1,30 @@
+"""What Prometheus is told. It needs the extra ``celery_delayq[metrics]``.
+
+    a scrape --> Collector --> operations/status: gauges of the store, read at that moment
+    a step   --> Hooks ------> Totals: counters and histograms of the process that took it
+    a worker --> MetricsStep --> an HTTP server with both, where delayq_metrics_port is set
+
+``alerts.yml`` and ``grafana.json`` beside this file are rules and a dashboard to copy. What there
+is to be told is listed in ``names.py``, and nothing of it is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .collector import Collector
+    from .totals import watch
+
+__all__ = ["Collector", "watch"]
+
+_HOMES = {"Collector": ".collector", "watch": ".totals"}
+
+
+def __getattr__(name: str) -> Any:
+    # A worker loads its step from here also where prometheus-client is not installed.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name], __name__), name)

@@ -1,0 +1,139 @@
+"""Gauges of the store, read when somebody scrapes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from threading import Thread
+
+from prometheus_client.core import GaugeMetricFamily
+
+from .. import __version__, clock
+from ..errors import StoreError
+from ..integration.delayq import DelayQ
+from ..logs import logger_of
+from ..operations.queues import QueueCounts
+from ..operations.status import Status
+from .names import READ, Metric
+
+logger = logger_of(__name__)
+
+MOST_QUEUES = 100  # that have labels of their own
+OTHER = "other"  # the label of all that come behind those
+UNREADABLE = "unreadable"  # of what has no queue: an empty label is none
+
+Samples = dict[str, float]  # label -> value; "" where there is no label
+
+
+class Collector:
+    """What is in an app's store: ``REGISTRY.register(Collector(delayq))``.
+
+    Each scrape reads it anew. A scrape raises nothing, and ends within ``delayq_timeout``: where
+    the store has not answered by then, ``celery_delayq_store_up`` is 0, and what it would have told
+    is absent. One registry takes one of these.
+    """
+
+    def __init__(self, delayq: DelayQ) -> None:
+        self._delayq = delayq
+        self._reading: tuple[int, Future[dict[str, Samples]]] | None = None
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """What there is to be collected, for the registry; it asks nobody."""
+        return (_family(one, {}) for one in READ)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The gauges with their values."""
+        told = {"build_info": {__version__: 1.0}, "store_up": {"": 0.0}, **self._read()}
+        return (_family(one, told[one.name]) for one in READ if one.name in told)
+
+    def _read(self) -> dict[str, Samples]:
+        try:
+            return self._begun().result(self._delayq.services.settings.timeout)
+        except (StoreError, FutureTimeout) as error:
+            logger.debug("the store does not tell how it stands: %r", error)
+        except Exception:
+            logger.warning("metrics of the store could not be read", exc_info=True)
+        return {}
+
+    def _begun(self) -> Future[dict[str, Samples]]:
+        """The reading under way, or a new one.
+
+        It consists of several calls, each of which may take as long as the scrape; so it has a
+        thread, and a store that hangs has one of them however often it is scraped.
+        """
+        reading, process = self._reading, os.getpid()
+        if reading is None or reading[0] != process or reading[1].done():
+            future: Future[dict[str, Samples]] = Future()
+            self._reading = reading = process, future
+            Thread(
+                target=_fulfil, args=(future, self._delayq), name="delayq-scrape", daemon=True
+            ).start()
+        return reading[1]
+
+
+def _fulfil(future: Future[dict[str, Samples]], delayq: DelayQ) -> None:
+    try:
+        future.set_result(samples_of(delayq.status(), _clock_difference(delayq)))
+    except BaseException as error:
+        future.set_exception(error)
+
+
+def _clock_difference(delayq: DelayQ) -> float:
+    """By how many seconds Redis's clock is ahead; wrong by half a round trip at most."""
+    before = clock.utc_now().timestamp()
+    there = (delayq.counts().now_ms + 0.5) / 1000
+    return there - (before + clock.utc_now().timestamp()) / 2
+
+
+def samples_of(status: Status, clock_difference: float) -> dict[str, Samples]:
+    """All that a store tells, by the metrics' names."""
+    counts = status.counts
+    told = {
+        "store_up": 1,
+        "waiting_tasks": counts.scheduled,
+        "overdue_tasks": counts.overdue,
+        "oldest_overdue_seconds": _seconds(counts.now_ms, counts.oldest_overdue_ms) or 0,
+        "in_flight_tasks": counts.in_flight,
+        "refused_tasks": counts.refused,
+        "paused_tasks": counts.paused,
+        "dead_tasks": counts.dead,
+        "scanners": len(status.scanners),
+        "queues_complete": status.queues_complete,
+        "clock_difference_seconds": clock_difference,
+    }
+    until_due = _seconds(counts.next_due_ms, counts.now_ms)
+    if until_due is not None:
+        told["next_due_seconds"] = until_due
+    by_queue = {}
+    if status.queues_complete:
+        by_queue = {
+            "queue_waiting_tasks": _by_queue(status.queues, "waiting"),
+            "queue_overdue_tasks": _by_queue(status.queues, "overdue"),
+        }
+    return {**{name: {"": float(value)} for name, value in told.items()}, **by_queue}
+
+
+def _seconds(later_ms: int | None, earlier_ms: int | None) -> float | None:
+    if later_ms is None or earlier_ms is None:
+        return None
+    return (later_ms - earlier_ms) / 1000
+
+
+def _by_queue(queues: Sequence[QueueCounts], what: str) -> Samples:
+    ranked = sorted(queues, key=lambda one: (-one.waiting, one.queue))
+    samples: Samples = {}
+    for place, one in enumerate(ranked):
+        # What cannot be UTF-8 would end the whole scrape.
+        own = one.queue.encode(errors="replace").decode() or UNREADABLE
+        name = own if place < MOST_QUEUES else OTHER
+        samples[name] = samples.get(name, 0.0) + getattr(one, what)
+    return samples
+
+
+def _family(metric: Metric, samples: Samples) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(metric.full_name, metric.says, labels=metric.labels)
+    for label, value in samples.items():
+        family.add_metric([label] if metric.label else [], value)
+    return family

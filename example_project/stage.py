@@ -1,0 +1,105 @@
+"""The stage: a clock, what the worker did, and the stories that are played at the same time.
+
+each story --yields what it waits for--> step() --it has come--> the story goes on
+                                           |
+the worker's notes (witness.py) -----------+--> events, a line each, for the screen
+"""
+
+import time
+
+import witness
+from scenes.app import app, delayq
+from stories import STORIES
+from story import LATEST, span
+
+AFTERWARDS = 0.7  # seconds to stay on, in case something runs that should not
+PATIENCE = 20.0  # seconds for what a story waits for
+MOST_TOLD = 4  # sentences on what was wrong in a story
+
+
+class Stage:
+    redis_now = staticmethod(witness.redis_now)
+
+    def __init__(self):
+        # Nobody waits for a result here. One that has subscribed cannot be dropped without a Redis.
+        app.backend.on_task_call = lambda *_: None
+        delayq.counts()  # the first call connects, which takes its time
+        self.events = []  # (seconds since the start, scene, text)
+        self.runs = []
+        self.lag = 0.0  # seconds that a story went on late, at most
+        self._start = self.redis_now().timestamp()
+        self._clock = time.monotonic()
+        self.stories = [story(self) for story in STORIES]
+        self._playing = {story: (story.play(), 0.0, 0.0) for story in self.stories}
+
+    @property
+    def now(self):
+        """Seconds since the start."""
+        return time.monotonic() - self._clock
+
+    def second(self, timestamp):
+        """What that is in seconds since the start."""
+        return timestamp - self._start
+
+    def runs_of(self, task_id):
+        return [run for run in self.runs if run.id == task_id]
+
+    def tell(self, scene, text):
+        self.events.append((self.now, scene, text))
+
+    def step(self):
+        """See what ran, and let each story go on that has what it waits for."""
+        for run in witness.runs(len(self.runs)):
+            self.runs.append(run)
+            self.tell(run.task.split(".")[1], _said(run))
+        for story in list(self._playing):
+            self._play_on(story)
+
+    def _play_on(self, story):
+        script, awaited, since = self._playing[story]
+        if not self._has_come(story, awaited, since):
+            return
+        try:
+            self._playing[story] = script, next(script), self.now
+        except StopIteration:
+            del self._playing[story]
+        except Exception as error:  # whatever a broken package may raise
+            story.stopped = f"it could not go on: {error!r}"
+            del self._playing[story]
+
+    def _has_come(self, story, awaited, since):
+        waited = self.now - since
+        if not callable(awaited):
+            self.lag = max(self.lag, waited - awaited)
+            return waited >= awaited
+        if waited >= PATIENCE:
+            story.wrong.append(f"what it waited for did not happen in {PATIENCE:g} s")
+            return True
+        return awaited()
+
+    @property
+    def over(self):
+        """Whether all was played and ran, or will not any more, and nothing happened since."""
+        if self._playing or self.now < self.events[-1][0] + AFTERWARDS:
+            return False
+        expected = [one for story in self.stories for one in story.expected.items()]
+        if all(self.runs_of(task_id) for task_id, _ in expected):
+            return True
+        return self.now > max(self.second(one.due[0]) for _, one in expected if one.due) + LATEST
+
+    def problems(self):
+        for story in self.stories:
+            found = list(story.problems())
+            yield from (f"{story.name}: {sentence}" for sentence in found[:MOST_TOLD])
+            if len(found) > MOST_TOLD:
+                yield f"{story.name}: and {len(found) - MOST_TOLD} more"
+        for task in delayq.tasks():
+            yield f"{task.task} waits, and nothing should any more"
+        for finding in delayq.check():
+            yield finding.sentence
+
+
+def _said(run):
+    if run.state == "IGNORED":
+        return "ran, and put itself off"
+    return f"ran, {span(run.began - run.due)} late: {run.answer}"

@@ -1,0 +1,37 @@
+from scenes.topup import page_opened, paid
+from story import Story
+
+from celery_delayq import Outcome
+
+PATIENCE = 9  # seconds
+
+
+class TopUp(Story):
+    name, title = "topup", "Top-up reminder"
+    scale = f"30 minutes are {PATIENCE} s"
+
+    def play(self):
+        anna = self.opens("anna opens the page", "anna", due_in=PATIENCE)
+        ben = self.opens("ben opens the page", "ben", due_in=PATIENCE)
+        yield 1.5
+        again = self.opens("anna opens it again", "anna")
+        self.must(
+            again.existed and (again.id, again.due) == (anna.id, anna.due),
+            "anna opened the page twice, and the first reminder did not stay as it was",
+        )
+        yield 1.5
+        self.does("ben pays", lambda: paid("ben"), answers=Outcome.DONE)
+        self.does("ben pays twice", lambda: paid("ben"), answers=Outcome.NOT_FOUND)
+        self.must(ben.state == "REVOKED", f"ben's reminder is {ben.state}, not REVOKED")
+        self.will_run("the reminder of anna", anna.id, anna.due, "anna, your top-up is not paid")
+        yield self.has_run(anna.id)
+        self.does("anna pays too late", lambda: paid("anna"), answers=Outcome.HANDED_OVER)
+
+    def opens(self, what, user, **due):
+        return self.does(what, lambda: page_opened(user, patience=PATIENCE), **due)
+
+    def summary(self):
+        return (
+            "anna opened the page twice and was reminded once,"
+            f" {self.late('the reminder of anna')} after it was due; ben paid, and never was."
+        )

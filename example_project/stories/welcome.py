@@ -1,0 +1,33 @@
+from datetime import timedelta
+
+from scenes.welcome import left, move_all, registered
+from story import Story
+
+WAITS = {"emil": 7, "fay": 8, "gus": 9}  # seconds
+MORE = 5
+
+
+class Welcome(Story):
+    name, title = "welcome", "Welcome"
+    scale = "20, 30 and 40 minutes are 7, 8 and 9 s"
+
+    def play(self):
+        new = {user: self.comes(user, wait) for user, wait in WAITS.items()}
+        hal = self.does("hal leaves", lambda: left("hal", 8), due_in=8)
+        self.will_run("the news for hal", hal.id, hal.due, "hal, have a look at the news")
+        yield 2
+        more = timedelta(seconds=MORE)
+        what = f"all who registered: {MORE} s later"
+        self.does(what, lambda: move_all("registered", by=more), answers=len(WAITS))
+        for user, result in new.items():
+            answer = f"{user}, have a look at the tour"
+            self.will_run(f"the tour for {user}", result.id, result.due + more, answer)
+
+    def comes(self, user, wait):
+        return self.does(f"{user} registers", lambda: registered(user, wait), due_in=wait)
+
+    def summary(self):
+        return (
+            "emil, fay and gus, who had registered, were all put off in one call, and ran at their"
+            f" new times; hal, who had left, was not, and ran {self.late('the news for hal')} late."
+        )

@@ -1,0 +1,196 @@
+"""`DelayQ.health()`: a sentence for each thing that is wrong."""
+
+import socket
+import time
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.errors import InvalidOption, InvalidSetting
+from celery_delayq.operations import health
+from celery_delayq.store import Counts
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.test_status import give_another_layout
+from tests.support.ports import free_port
+from tests.support.shards import each
+
+AMQP = "amqp://127.0.0.1:1//"
+NOBODY = "no scanner is alive: nothing is handed over until a worker of this app is started"
+NOW = 1_800_000_000  # Unix time
+WELL = Counts(5, 1, 0, 2, 0, 0, 0, None, NOW * 1000)
+
+
+@contextmanager
+def alive(delayq):
+    """Let a scanner be alive, that does nothing."""
+    with closing(delayq.services.engines()[0]) as engine:
+        engine.hand_over()
+        yield engine
+
+
+def test_with_a_scanner_and_nothing_overdue_nothing_is_wrong(app, delayq):
+    app.send_task("t", delayq_at=FAR)
+
+    with alive(delayq):
+        assert delayq.health() == []
+
+
+def test_without_a_scanner_nothing_will_be_handed_over(app, delayq):
+    assert delayq.health() == [NOBODY]
+
+
+def test_what_is_overdue_is_told_with_its_due_time(app, delayq):
+    with alive(delayq):
+        app.send_task("t", delayq_at=LONG_AGO)
+
+        [sentence] = delayq.health()
+
+    assert sentence.startswith("a task that was due at 2001-09-09 01:46:40 UTC is overdue by ")
+    assert sentence.endswith(" seconds; 60 are allowed")
+
+
+@pytest.mark.parametrize(
+    ("overdue_ms", "allowed", "is_well"),
+    [(60_000, 60, True), (60_001, 60, False), (1, 0, False), (0, 0, True), (-5000, 0, True)],
+)
+def test_the_bound_is_to_the_millisecond(overdue_ms, allowed, is_well):
+    counts = replace(WELL, oldest_overdue_ms=NOW * 1000 - overdue_ms)
+
+    assert (not list(health._problems(counts, allowed, 0))) == is_well
+
+
+def test_of_more_than_one_problem_each_is_told():
+    counts = replace(WELL, scanners=0, dead=3, oldest_overdue_ms=(NOW - 90) * 1000)
+
+    assert list(health._problems(counts, 30, 2)) == [
+        NOBODY,
+        "a task that was due at 2027-01-15 07:58:30 UTC is overdue by 90 seconds; 30 are allowed",
+        "3 tasks are dead; 2 are allowed",
+    ]
+
+
+def test_what_is_dead_is_told_beyond_what_is_allowed(app, delayq, redis):
+    redis.set("broken", "not a list")
+    app.send_task("t", queue="broken", delayq_at=LONG_AGO)
+    hand_over_until_dead(delayq, redis)
+
+    with alive(delayq):
+        assert delayq.health() == ["1 task is dead; 0 are allowed"]
+        assert delayq.health(max_dead=1) == []
+
+
+@pytest.mark.parametrize("is_met", [False, True], ids=["not met yet", "parked"])
+def test_what_is_paused_is_not_overdue(app, delayq, is_met):
+    delayq.pause(queue="mail")
+    with alive(delayq) as engine:
+        app.send_task("t", queue="mail", delayq_at=LONG_AGO)
+        if is_met:
+            engine.hand_over()
+
+        assert delayq.counts().paused == is_met
+        assert delayq.health() == []
+
+
+def test_what_was_refused_is_overdue(app, delayq, redis):
+    redis.set("broken", "not a list")
+    app.send_task("t", queue="broken", delayq_at=LONG_AGO)
+
+    with alive(delayq):
+        assert delayq.counts().refused == 1
+        assert "overdue" in delayq.health()[0]
+
+
+def test_a_store_that_is_away_is_a_sentence_with_its_address(delayq_app):
+    url = f"redis://127.0.0.1:{free_port()}/0"
+
+    [sentence] = delayq_app(url).delayq.health()
+
+    assert sentence.startswith(f"the store {url} cannot be read: ")
+    assert "refused" in sentence
+
+
+def test_a_store_that_hangs_is_a_sentence_within_delayq_timeout(delayq_app):
+    with socket.create_server(("127.0.0.1", 0)) as hanging:  # it takes connections, and is silent
+        url = f"redis://127.0.0.1:{hanging.getsockname()[1]}/0"
+        delayq = delayq_app(url, delayq_timeout=0.3).delayq
+        start = time.monotonic()
+
+        [sentence] = delayq.health()
+
+        assert 0.3 <= time.monotonic() - start < 5
+    assert sentence.startswith(f"the store {url} cannot be read: ")
+
+
+def test_a_store_that_refuses_is_a_sentence(delayq, redis):
+    for meta in each("meta"):
+        redis.set(meta, "somebody's")
+
+    [sentence] = delayq.health()
+
+    assert "WRONGTYPE" in sentence
+
+
+def test_a_store_of_another_layout_is_a_sentence_whenever_it_is_asked(delayq, redis):
+    with alive(delayq):
+        assert delayq.health() == []
+    give_another_layout(redis)
+
+    assert [one.partition(";")[0] for one in delayq.health()] == [
+        "the store has layout '2', this process '1'"
+    ]
+
+
+def test_no_broker_is_needed(delayq_app, url):
+    delayq = delayq_app(AMQP, delayq_url=url).delayq
+
+    with alive(delayq):
+        assert delayq.health() == []
+
+
+def test_a_wrong_setting_is_an_error(delayq_app, url):
+    with pytest.raises(InvalidSetting, match="delayq_timeout"):
+        delayq_app(url, delayq_timeout=0).delayq.health()
+
+
+def test_here_asks_for_a_scanner_of_this_host_and_for_nothing_else(app, delayq, monkeypatch):
+    with alive(delayq):
+        app.send_task("t", delayq_at=LONG_AGO)
+        assert delayq.health(here=True) == []
+
+        monkeypatch.setattr(socket, "gethostname", lambda: "web9")
+
+        assert delayq.health(here=True) == ["no scanner of this host, web9, is alive"]
+
+
+@pytest.mark.parametrize("host", ["web", "web10", "1:web1", "web1:4711"])
+def test_a_host_of_a_similar_name_is_another_one(delayq, monkeypatch, host):
+    monkeypatch.setattr(socket, "gethostname", lambda: "web1")
+    with alive(delayq):
+        assert delayq.health(here=True) == []
+        monkeypatch.setattr(socket, "gethostname", lambda: host)
+        assert delayq.health(here=True) != []
+
+
+def test_an_empty_redis_stays_empty(delayq, redis):
+    delayq.health()
+    delayq.health(here=True)
+
+    assert redis.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "expected"),
+    [
+        *(("max_overdue", value, "a number of seconds from 0") for value in
+          (-1, float("nan"), float("inf"), "60", None, True)),
+        *(("max_dead", value, "a whole number of tasks from 0") for value in
+          (-1, 1.0, "1", None, False)),
+        *(("here", value, "true or false") for value in (1, None, "web1")),
+    ],
+)  # fmt: skip
+def test_a_bound_that_is_none_is_an_error(delayq, given, value, expected):
+    with pytest.raises(InvalidOption) as caught:
+        delayq.health(**{given: value})
+
+    assert str(caught.value) == f"{given} is {value!r}; expected {expected}"

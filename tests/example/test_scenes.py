@@ -1,0 +1,26 @@
+"""The example's own tests, run as a reader runs them: the installed plugin is all they have."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.readme.document import ROOT
+
+
+@pytest.mark.timeout(180)
+def test_the_tests_of_the_scenes_pass():
+    apart = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "example_project"],
+        cwd=ROOT,
+        env=apart,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "6 passed" in ran.stdout

@@ -1,0 +1,31 @@
+"""Apps and workers of the other suites, and what a scrape says of them."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.app.conftest import app, delayq, delayq_app, redis, redis_client, url
+from tests.metrics.support import Scrape
+from tests.worker.conftest import make_project, results_end_together, server
+
+__all__ = [
+    "app",
+    "delayq",
+    "delayq_app",
+    "make_project",
+    "redis",
+    "redis_client",
+    "results_end_together",
+    "server",
+    "url",
+]
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def scrape(registry):
+    """What the registry says at this moment, read by Prometheus's own rules."""
+    return lambda: Scrape.of(registry)

@@ -1,0 +1,230 @@
+"""The store's gauges: what a scrape reads, and that it neither raises nor hangs."""
+
+import os
+import threading
+from concurrent.futures import Future
+from datetime import timedelta
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from celery_delayq import __version__, clock
+from celery_delayq.metrics import Collector
+from celery_delayq.metrics.collector import samples_of
+from celery_delayq.metrics.names import READ
+from celery_delayq.operations.queues import QueueCounts
+from celery_delayq.operations.status import ScannerSeen, Status
+from celery_delayq.store import Counts
+from tests.app.support import FAR, claim, hand_over_until_dead, redis_ms
+from tests.metrics.support import Scrape
+from tests.support.waiting import eventually
+
+NOW_MS = 1_800_000_000_000
+WITHOUT_A_STORE = {"build_info", "store_up"}
+COUNTS = ("scheduled", "in_flight", "dead", "scanners", "overdue", "paused", "refused")
+
+
+@pytest.fixture
+def collector(delayq, registry):
+    made = Collector(delayq)
+    registry.register(made)
+    return made
+
+
+def status_of(queues=(), *, complete=True, **counts):
+    numbers = {**dict.fromkeys(COUNTS, 0), "next_due_ms": None, "now_ms": NOW_MS, **counts}
+    return Status(
+        store="redis://h/0",
+        prefix="delayq",
+        path="direct",
+        counts=Counts(**numbers),
+        pauses=[],
+        scanners=[ScannerSeen("a", clock.from_ms(NOW_MS))],
+        queues=[QueueCounts(*one) for one in queues],
+        queues_complete=complete,
+    )
+
+
+def test_it_tells_what_waits(app, redis, collector, scrape):
+    now = redis_ms(redis) / 1000
+    for task_id, due in (("a", now + 3600), ("b", now + 7200), ("c", now - 60)):
+        app.send_task("t", task_id=task_id, delayq_at=due)
+    app.send_task("t", task_id="d", delayq_at=now - 120, queue="mail")
+
+    found = scrape()
+
+    assert (found["store_up"], found["waiting_tasks"], found["overdue_tasks"]) == (1, 4, 2)
+    assert 120 <= found["oldest_overdue_seconds"] < 180
+    assert -180 < found["next_due_seconds"] <= -120
+    assert found.by_label("queue_waiting_tasks") == {"celery": 3, "mail": 1}
+    assert found.by_label("queue_overdue_tasks") == {"celery": 1, "mail": 1}
+    assert found["queues_complete"] == 1
+    assert found.by_label("build_info") == {__version__: 1}
+
+
+def test_it_tells_what_is_in_flight_refused_paused_and_dead(app, delayq, redis, collector, scrape):
+    redis.set("celery", "no list")
+    app.send_task("t", task_id="dead", delayq_after=0)
+    hand_over_until_dead(delayq, redis)
+    app.send_task("t", task_id="refused", delayq_after=0)
+    delayq.pause(queue="mail")
+    app.send_task("t", task_id="paused", delayq_after=0, queue="mail")
+    delayq.hand_over()
+    app.send_task("t", task_id="leased", delayq_after=0, exchange="x", routing_key="k")
+    claim(delayq)
+
+    found = scrape()
+
+    names = ("in_flight_tasks", "refused_tasks", "paused_tasks", "dead_tasks")
+    assert [found[name] for name in names] == [1, 1, 1, 1]
+
+
+def test_it_tells_how_many_scanners_are_alive(delayq, collector, scrape):
+    assert scrape()["scanners"] == 0
+    scanner = delayq.scanner()
+    scanner.start()
+    try:
+        scanner.wait_for_look(20)
+        delayq.hand_over()  # this one leaves at once
+        assert scrape()["scanners"] == 1
+    finally:
+        scanner.stop()
+
+
+def test_an_empty_store_is_never_overdue_and_has_no_next_due_time(collector, scrape):
+    found = scrape()
+
+    assert found["oldest_overdue_seconds"] == 0
+    assert found.names == {one.name for one in READ} - {
+        "next_due_seconds",
+        "queue_waiting_tasks",
+        "queue_overdue_tasks",
+    }
+
+
+def test_each_scrape_reads_anew(app, collector, scrape):
+    assert scrape()["waiting_tasks"] == 0
+    app.send_task("t", delayq_at=FAR)
+    assert scrape()["waiting_tasks"] == 1
+
+
+def test_the_hundred_largest_queues_have_labels_and_the_others_are_summed():
+    queues = [(f"q{number}", number, 1) for number in range(1, 151)]
+
+    told = samples_of(status_of(queues), 0)
+
+    waiting, overdue = told["queue_waiting_tasks"], told["queue_overdue_tasks"]
+    assert waiting.pop("other") == sum(range(1, 51))
+    assert waiting == {f"q{number}": number for number in range(51, 151)}
+    assert (len(overdue), overdue["other"], overdue["q51"]) == (101, 50, 1)
+
+
+def test_where_not_all_is_looked_at_nothing_is_told_by_queue():
+    told = samples_of(status_of([("q", 9_000, 1)], complete=False, scheduled=12_000), 0)
+
+    assert told["queues_complete"] == {"": 0}
+    assert told["waiting_tasks"] == {"": 12_000}
+    assert told.keys().isdisjoint({"queue_waiting_tasks", "queue_overdue_tasks"})
+
+
+def test_a_name_that_no_label_can_be_spoils_no_scrape(collector, monkeypatch, delayq, registry):
+    queues = [("\ud800", 1, 0), ("", 2, 0), ('"\n\\', 3, 0)]
+    monkeypatch.setattr(delayq, "status", lambda: status_of(queues))
+
+    assert Scrape.of(registry).by_label("queue_waiting_tasks") == {
+        "?": 1,
+        "unreadable": 2,
+        '"\n\\': 3,
+    }
+
+
+@pytest.mark.parametrize("seconds", [-3600, 90])
+def test_a_clock_that_is_wrong_shows_the_difference(collector, scrape, monkeypatch, seconds):
+    assert abs(scrape()["clock_difference_seconds"]) < 5
+    here = clock.utc_now
+    monkeypatch.setattr(clock, "utc_now", lambda: here() + timedelta(seconds=seconds))
+
+    assert scrape()["clock_difference_seconds"] == pytest.approx(-seconds, abs=5)
+
+
+def test_registering_one_asks_nobody_and_one_registry_takes_one(delayq_app, registry, caplog):
+    away = delayq_app("redis://127.0.0.1:1", delayq_timeout=0.1).delayq
+
+    registry.register(Collector(away))
+
+    assert not any(thread.name == "delayq-scrape" for thread in threading.enumerate())
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        registry.register(Collector(away))
+
+
+def test_a_store_that_is_away_is_told_and_comes_back(delayq_app, start_redis, registry, scrape):
+    server = start_redis()
+    registry.register(Collector(delayq_app(server.url()).delayq))
+    assert scrape()["store_up"] == 1
+
+    server.kill()
+    gone = scrape()
+    server.start()
+
+    assert (gone["store_up"], gone.names) == (0, WITHOUT_A_STORE)
+    eventually(lambda: scrape()["store_up"] == 1, 20, "the store is back")
+
+
+def test_a_store_that_hangs_is_told_as_well(delayq_app, start_redis, registry, scrape):
+    server = start_redis()
+    registry.register(Collector(delayq_app(server.url(), delayq_timeout=0.5).delayq))
+    eventually(lambda: scrape()["store_up"] == 1, 20, "it is read")
+    server.pause()
+
+    try:
+        assert scrape()["store_up"] == 0
+    finally:
+        server.resume()
+
+
+def test_a_reading_that_takes_long_is_waited_for_no_longer_than_a_call_and_is_not_doubled(
+    delayq_app, url, registry, monkeypatch
+):
+    delayq = delayq_app(url, delayq_timeout=0.2).delayq
+    registry.register(Collector(delayq))
+    goes_on, readings = threading.Event(), []
+
+    def slow():
+        readings.append(threading.current_thread())
+        goes_on.wait(60)
+        return status_of()
+
+    monkeypatch.setattr(delayq, "status", slow)
+
+    found = [Scrape.of(registry) for _ in range(3)]
+    goes_on.set()
+    readings[0].join()
+
+    assert [one["store_up"] for one in found] == [0, 0, 0]
+    assert len(readings) == 1
+    eventually(lambda: Scrape.of(registry)["store_up"] == 1, 20, "it is read")
+
+
+def test_settings_that_are_wrong_do_not_spoil_a_scrape(delayq_app, registry, caplog):
+    registry.register(Collector(delayq_app("memory://").delayq))
+
+    assert Scrape.of(registry).names == WITHOUT_A_STORE
+    assert "metrics of the store could not be read" in caplog.text
+
+
+def test_a_child_waits_for_no_reading_of_its_parent(collector, scrape):
+    collector._reading = os.getpid() + 1, Future()
+
+    assert scrape()["store_up"] == 1
+
+
+def test_two_apps_have_a_registry_each(app, delayq_app, url):
+    app.send_task("t", delayq_at=FAR)
+    other = delayq_app(url, delayq_prefix="other")
+    found = []
+    for one in (app, other):
+        registry = CollectorRegistry()
+        registry.register(Collector(one.delayq))
+        found.append(Scrape.of(registry)["waiting_tasks"])
+
+    assert found == [1, 0]

@@ -1,0 +1,227 @@
+"""Real workers and scanners that serve metrics: what one reads there, and when they do not."""
+
+import socket
+import sys
+
+import pytest
+
+from celery_delayq import clock
+from tests.metrics.support import Scrape
+from tests.support.ports import free_port
+from tests.support.process import ChildProcess
+from tests.support.waiting import eventually
+from tests.support.worker import ROOT
+from tests.worker.project import TASKS
+
+SERVED = r"metrics are served on http://127.0.0.1:\d+/metrics"
+MISSING = (
+    "delayq_metrics_port is {}; expected None, as prometheus-client is missing: "
+    "pip install 'celery_delayq[metrics]'"
+)
+
+
+@pytest.fixture
+def port():
+    return free_port()
+
+
+@pytest.fixture
+def scan(tmp_path):
+    """Start `celery delayq scan` and wait for nothing."""
+    started = []
+
+    def start(project, env=None):
+        started.append(
+            ChildProcess(
+                [sys.executable, "-m", "celery", "-A", TASKS, "delayq", "scan"],
+                log=tmp_path / f"scan-{len(started)}.log",
+                env={"PYTHONUNBUFFERED": "1", **project.env, **(env or {})},
+                cwd=ROOT,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+def without_prometheus(tmp_path):
+    """Variables for a process that has no prometheus-client."""
+    name = "prometheus_client"
+    module = tmp_path / "without" / f"{name}.py"
+    module.parent.mkdir()
+    module.write_text(f"raise ModuleNotFoundError('no module {name}', name='{name}')")
+    return {"PYTHONPATH": str(module.parent)}
+
+
+def until(port, holds, what):
+    """The first scrape of which something holds."""
+    return eventually(lambda: found if holds(found := Scrape.from_port(port)) else None, 20, what)
+
+
+def is_free(port):
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
+def test_a_worker_serves_what_is_there_and_what_it_did(make_project, start_worker, port, pool):
+    project = make_project(delayq_metrics_port=port)
+    worker = start_worker(TASKS, "-P", pool, "-c", "2", env=project.env)
+    worker.wait_log(SERVED)
+    far = [project.tasks["note"].delay_for(3600) for _ in range(3)]
+    far[0].cancel()
+    for _ in range(4):
+        project.wait_runs(project.tasks["note"].delay_for(0.01))
+
+    found = until(port, lambda it: it.by_label("handed_over_total") == {"direct": 4}, "4 went")
+
+    assert (found["store_up"], found["waiting_tasks"], found["scanners"]) == (1, 2, 1)
+    assert found.by_label("queue_waiting_tasks") == {project.queue: 2}
+    assert found.by_label("handover_lateness_seconds_count") == {"direct": 4}
+    assert 0 < found.by_label("handover_lateness_seconds_sum")["direct"] < 4 * 60
+    assert 3500 < found["next_due_seconds"] <= 3600
+    assert found.by_label("script_duration_seconds_count")["hand_over"] >= 4
+    assert worker.stop() == 0
+    assert is_free(port)
+
+
+def test_what_is_relayed_over_rabbitmq_is_counted_as_that(
+    make_project, start_worker, rabbitmq_server, server, port
+):
+    project = make_project(
+        broker_url=rabbitmq_server.url, delayq_url=server.url(), delayq_metrics_port=port
+    )
+    start_worker(TASKS, "-P", "threads", env=project.env)
+    project.wait_runs(project.tasks["note"].delay_for(0.01))
+
+    found = until(port, lambda it: it.by_label("handed_over_total") == {"relay": 1}, "it went")
+
+    assert found.by_label("handover_lateness_seconds_count") == {"relay": 1}
+
+
+def test_what_children_do_is_counted_where_they_share_a_folder(
+    make_project, start_worker, port, tmp_path
+):
+    project = make_project(delayq_metrics_port=port)
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    env = {**project.env, "PROMETHEUS_MULTIPROC_DIR": str(folder)}
+    start_worker(TASKS, "-P", "prefork", "-c", "2", env=env)
+    ids = [f"{project.queue}-{number}" for number in range(3)]
+    # In a child.
+    project.tasks["spawn"].delay_for(0.01, ids, 0.01)
+    for task_id in ids:
+        project.wait_runs(task_id)
+
+    found = until(port, lambda it: it.by_label("handed_over_total") == {"direct": 4}, "4 went")
+
+    assert found["scheduled_total"] == 3
+    assert (found["store_up"], found["waiting_tasks"]) == (1, 0)
+    assert found.by_label("script_duration_seconds_count")["schedule"] >= 3
+
+
+def test_a_scrape_while_redis_is_dead_says_so_in_time(
+    make_project, start_worker, start_redis, port
+):
+    server = start_redis()
+    project = make_project(server, delayq_metrics_port=port, delayq_timeout=1.0)
+    worker = start_worker(TASKS, "-P", "threads", env=project.env)
+    until(port, lambda it: it["store_up"] == 1, "the store is up")
+
+    server.kill()
+    gone = until(port, lambda it: it["store_up"] == 0, "the store is away")
+    began = clock.monotonic()
+    Scrape.from_port(port)
+    took = clock.monotonic() - began
+    server.start()
+
+    assert "waiting_tasks" not in gone.names
+    assert "scheduled_total" in gone.names
+    assert took < 1.0 + 10
+    until(port, lambda it: it["store_up"] == 1, "the store is back")
+    worker.stop()
+
+
+def test_a_port_that_is_taken_is_said_and_ends_no_worker(make_project, start_worker, port):
+    project = make_project(delayq_metrics_port=port)
+    first = start_worker(TASKS, "-P", "threads", env=project.env)
+    first.wait_log(SERVED)
+
+    second = start_worker(TASKS, "-P", "threads", env=project.env)
+
+    second.wait_log(rf"metrics are not served on 127\.0\.0\.1, port {port}: .*in use")
+    eventually(lambda: project.scanners() == 2, 20, "both scan")
+    assert first.stop() == 0
+    project.wait_runs(project.tasks["note"].delay_for(0.01))
+    assert second.stop() == 0
+
+
+def test_an_address_of_another_machine_is_said_and_ends_no_worker(make_project, start_worker, port):
+    project = make_project(delayq_metrics_port=port, delayq_metrics_host="203.0.113.1")
+
+    worker = start_worker(TASKS, "-P", "solo", env=project.env)
+
+    worker.wait_log(rf"metrics are not served on 203\.0\.113\.1, port {port}: .*assign")
+    assert worker.stop() == 0
+
+
+def test_a_worker_that_does_not_scan_serves_nothing(make_project, start_worker, port):
+    project = make_project(delayq_metrics_port=port)
+
+    worker = start_worker(TASKS, "-P", "solo", "--no-delayq", env=project.env)
+
+    assert is_free(port)
+    assert worker.stop() == 0
+    assert not any("metrics are" in line for line in worker.lines)
+
+
+def test_a_scanner_of_its_own_serves_as_well_until_it_is_told_to_stop(make_project, scan, port):
+    project = make_project(delayq_metrics_port=port)
+    alone = scan(project)
+    alone.wait_log(SERVED)
+    project.tasks["note"].delay_for(0.01)
+
+    found = until(port, lambda it: it.by_label("handed_over_total") == {"direct": 1}, "it went")
+
+    assert found["scanners"] == 1
+    assert alone.stop() == 0
+    assert is_free(port)
+
+
+def test_without_the_extra_the_setting_is_a_sentence_and_status_1(
+    make_project, start_worker, scan, port, tmp_path
+):
+    project = make_project(delayq_metrics_port=port)
+    env = without_prometheus(tmp_path)
+
+    worker = start_worker(TASKS, "-P", "solo", env={**project.env, **env}, ready=False)
+    alone = scan(project, env)
+
+    for process in (worker, alone):
+        assert process.wait() == 1
+        assert sum(MISSING.format(port) in line for line in process.lines) == 1, process.tail()
+        assert not any("Traceback" in line for line in process.lines)
+
+
+def test_without_the_extra_and_the_setting_nothing_is_missed(make_project, start_worker, tmp_path):
+    project = make_project()
+    env = {**project.env, **without_prometheus(tmp_path)}
+
+    worker = start_worker(TASKS, "-P", "solo", env=env)
+
+    project.wait_runs(project.tasks["note"].delay_for(0.01))
+    assert worker.stop() == 0
+
+
+def test_a_shared_folder_that_is_not_there_is_a_sentence(make_project, start_worker, port):
+    project = make_project(delayq_metrics_port=port)
+    env = {**project.env, "PROMETHEUS_MULTIPROC_DIR": "/no/such/folder"}
+
+    worker = start_worker(TASKS, "-P", "solo", env=env, ready=False)
+
+    assert worker.wait() == 1
+    sentence = "PROMETHEUS_MULTIPROC_DIR is '/no/such/folder'; expected the path of a folder"
+    assert sum(sentence in line for line in worker.lines) == 1, worker.tail()

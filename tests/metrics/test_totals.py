@@ -1,0 +1,235 @@
+"""Counters and histograms: each thing that happens is counted once, where it happens."""
+
+import subprocess
+import sys
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from celery_delayq.handover.publishers import Verdict
+from celery_delayq.metrics import watch
+from celery_delayq.metrics.names import COUNTED
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.metrics.support import Scrape
+from tests.relay.conftest import make_house
+from tests.support.shards import keys_need_one_shard
+from tests.support.waiting import eventually
+
+__all__ = ["make_house"]
+
+
+@pytest.fixture
+def watched(delayq, registry):
+    watch(delayq, registry)
+    return delayq
+
+
+def test_scheduling_is_counted_one_by_one_and_in_bulk(app, watched, scrape):
+    @app.task(name="t", shared=False)
+    def task():
+        """Do nothing."""
+
+    task.delay_until(FAR)
+    watched.schedule_many(task, [((), {})] * 250, at=FAR)
+
+    assert scrape()["scheduled_total"] == 251
+
+
+def test_each_answer_to_a_cancel_is_counted(app, watched, scrape):
+    for task_id in ("a", "b", "c"):
+        app.send_task("t", task_id=task_id, delayq_at=FAR)
+    app.send_task("t", task_id="gone", delayq_at=LONG_AGO)
+    watched.hand_over()
+
+    watched.cancel("a")
+    watched.cancel("a")
+    watched.cancel("gone")
+    watched.select(all=True).cancel()
+
+    # Of "a", which was cancelled before, nothing is known.
+    assert scrape().by_label("cancelled_total") == {"done": 3, "not_found": 1, "handed_over": 1}
+
+
+@keys_need_one_shard
+def test_what_is_replaced_is_told_apart(app, watched, scrape):
+    for _ in range(3):
+        app.send_task("t", delayq_at=FAR, delayq_key="k", delayq_conflict="replace")
+
+    assert scrape().by_label("cancelled_total") == {"replaced": 2}
+    assert scrape()["scheduled_total"] == 3
+
+
+def test_moves_and_edits_are_counted_by_what_came_of_them(app, watched, scrape):
+    for task_id in ("a", "b"):
+        app.send_task("t", task_id=task_id, delayq_at=FAR)
+
+    watched.reschedule("a", by=60)
+    watched.reschedule("a", FAR, only="later")
+    watched.select(all=True).reschedule(by=60)
+    watched.run_now("b")
+    watched.edit("a", args=[1])
+    watched.edit("c", args=[1])
+
+    assert scrape().by_label("rescheduled_total") == {"done": 4, "unchanged": 1}
+    assert scrape().by_label("edited_total") == {"done": 1, "not_found": 1}
+
+
+def test_a_hand_over_is_counted_with_how_late_it_was(app, watched, scrape):
+    for _ in range(3):
+        app.send_task("t", delayq_at=LONG_AGO)
+    app.send_task("t", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=5)
+
+    watched.hand_over()
+
+    found = scrape()
+    assert found.by_label("handed_over_total") == {"direct": 3}
+    assert found.by_label("handover_lateness_seconds_count") == {"direct": 3}
+    # They were scheduled this moment, so they are not as late as their due time is old.
+    assert found.by_label("handover_lateness_seconds_sum")["direct"] < 3 * 60
+    assert found["skipped_total"] == 1
+
+
+def test_refusals_and_what_is_dead_are_counted(app, watched, redis, scrape):
+    redis.set("celery", "no list")
+    app.send_task("t", delayq_at=LONG_AGO)
+
+    hand_over_until_dead(watched, redis)
+
+    found = scrape()
+    assert (found.by_label("refused_total"), found["dead_total"]) == ({"direct": 7}, 1)
+    assert found.by_label("handed_over_total") == {}
+
+
+def test_what_a_relay_does_is_counted(make_house, registry, scrape, monkeypatch):
+    house = make_house("memory://")
+    watch(house.delayq, registry)
+    words = ["sent", "sent", "refused", "unknown", "dead"]
+    verdicts = {house.due_now().id: word for word in words}
+    relay = house.relay()
+    monkeypatch.setattr(
+        relay._link,
+        "publish",
+        lambda entries, _: [(one, Verdict(verdicts[one.task_id], "no")) for one in entries],
+    )
+
+    relay.batch(lambda: False)
+
+    found = scrape()
+    assert found.by_label("handed_over_total") == {"relay": 2}
+    assert found.by_label("handover_lateness_seconds_count") == {"relay": 2}
+    assert found.by_label("refused_total") == {"relay": 1}
+    assert (found["uncertain_total"], found["dead_total"]) == (1, 1)
+
+
+def test_a_lease_that_is_taken_back_is_counted(make_house, registry, scrape):
+    house = make_house("memory://")
+    watch(house.delayq, registry)
+    house.due_now()
+    engine = house.relay().engine
+    engine._lease_ms = 1
+    engine.claim(1)
+
+    eventually(lambda: house.delayq.hand_over() == 1, 20, "its lease ran out")
+
+    assert scrape()["lease_recoveries_total"] == 1
+
+
+def test_a_broker_that_is_down_is_counted(make_house, registry, scrape):
+    house = make_house("redis://127.0.0.1:1", delayq_safety_interval=0.1)
+    watch(house.delayq, registry)
+    house.due_now()
+
+    house.start()
+
+    eventually(lambda: scrape()["broker_failures_total"], 20, "the broker was found down")
+    house.close()
+
+
+def test_the_round_trip_of_each_script_is_measured(app, watched, scrape):
+    app.send_task("t", delayq_at=FAR)
+    watched.counts()
+    watched.counts()
+
+    found = scrape().by_label("script_duration_seconds_count")
+
+    assert (found["schedule"], found["counts"]) == (1, 2)
+    assert all(0 < took < 60 for took in scrape().by_label("script_duration_seconds_sum").values())
+
+
+def test_every_counter_is_told_from_the_start(watched, scrape):
+    found = scrape()
+
+    for metric in COUNTED:
+        ending = {"counter": "_total", "histogram": "_count"}[metric.kind]
+        for value in metric.values or ([""] if not metric.label else []):
+            labels = ((metric.label, value),) if value else ()
+            assert found.samples[metric.name + ending, labels] == 0
+
+
+def test_who_is_watched_twice_is_counted_once(app, watched, registry, scrape):
+    watch(watched, registry)
+    app.send_task("t", delayq_at=FAR)
+
+    assert scrape()["scheduled_total"] == 1
+
+
+def test_apps_that_share_a_registry_are_counted_together_and_others_apart(
+    app, watched, delayq_app, url, registry
+):
+    other, apart = delayq_app(url, delayq_prefix="b"), delayq_app(url, delayq_prefix="c")
+    watch(other.delayq, registry)
+    elsewhere = CollectorRegistry()
+    watch(apart.delayq, elsewhere)
+    for one in (app, other, apart):
+        one.send_task("t", delayq_at=FAR)
+
+    found = [Scrape.of(one)["scheduled_total"] for one in (registry, elsewhere)]
+
+    assert found == [2, 1]
+
+
+def test_a_scanner_that_runs_already_is_counted(delayq_app, url, registry, scrape):
+    app = delayq_app(url, delayq_safety_interval=0.1)
+    scanner = app.delayq.scanner()
+    scanner.start()
+    try:
+        scanner.wait_for_look(20)
+        watch(app.delayq, registry)
+        app.send_task("t", delayq_at=LONG_AGO)
+        eventually(lambda: scrape().by_label("handed_over_total") == {"direct": 1}, 20)
+    finally:
+        scanner.stop()
+
+
+def test_what_counts_cannot_spoil_a_step(app, watched, registry, caplog, monkeypatch):
+    monkeypatch.setattr("prometheus_client.Counter.inc", lambda *_: 1 / 0)
+
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    assert watched.cancel("a")
+    assert "a hook failed" in caplog.text
+
+
+def test_nothing_of_prometheus_is_imported_before_it_is_asked_for():
+    program = (
+        "import sys; from celery import Celery; from celery_delayq import DelayQ;"
+        "app = Celery(broker='redis://'); DelayQ(app);"
+        "import celery_delayq.metrics, celery_delayq.metrics.step, celery_delayq.cli.running;"
+        "assert celery_delayq.metrics.step.serving_of(app.delayq) is None;"
+        "print([name for name in sys.modules if name.startswith('prometheus')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
+
+
+def test_only_what_is_there_can_be_imported():
+    import celery_delayq.metrics as room
+
+    assert {name: getattr(room, name).__name__ for name in room.__all__} == {
+        "Collector": "Collector",
+        "watch": "watch",
+    }
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = room.Nothing

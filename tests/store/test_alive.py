@@ -1,0 +1,158 @@
+"""Which scanners are alive, by name; and whether a reader knows the store's layout."""
+
+import pytest
+
+from celery_delayq.errors import StoreDiffers, StoreError
+from celery_delayq.store import Entries, Membership
+from celery_delayq.store.overview import Scanner
+from tests.store.support import NOW_MS
+
+HOUR_MS = 3_600_000
+
+
+def alive(store):
+    """Each one's name, and how long ago it gave its last heartbeat, in ms."""
+    now_ms = store.entries.counts().now_ms
+    told = {one.name: now_ms - one.seen_ms for one in store.entries.scanners()}
+    assert len(told) == store.entries.counts().scanners
+    return told
+
+
+def test_no_scanner_is_alive_before_one_has_looked(store):
+    store.engine()
+    assert alive(store) == {}
+
+
+@pytest.mark.parametrize("seconds", [15, 900])
+def test_each_is_named_with_its_last_heartbeat_for_however_long_that_counts(store, seconds):
+    first, second = store.engine(alive=seconds), store.engine(alive=15)
+    first.hand_over()
+    store.set_ms(NOW_MS + 4000)
+    second.hand_over()
+    store.set_ms(NOW_MS + 5000)
+    assert alive(store) == {first.name: 5000, second.name: 1000}
+
+
+def test_a_later_heartbeat_takes_the_place_of_the_one_before(store):
+    engine = store.engine()
+    engine.hand_over()
+    store.set_ms(NOW_MS + 3000)
+    engine._beat_again = 0
+    engine.hand_over()
+    store.set_ms(NOW_MS + 3500)
+    assert alive(store) == {engine.name: 500}
+
+
+def test_one_that_is_silent_for_longer_than_it_said_is_not_alive(store):
+    engine = store.engine(alive=15)
+    engine.hand_over()
+    store.set_ms(NOW_MS + 15_000)
+    assert alive(store) == {engine.name: 15_000}
+    store.set_ms(NOW_MS + 15_001)
+    assert alive(store) == {}
+
+
+def test_one_that_leaves_is_forgotten(store):
+    engine = store.engine()
+    engine.hand_over()
+    engine.leave()
+    assert alive(store) == {}
+    assert not store.raw.exists(store.keys["scanners"], store.keys["heartbeats"])
+
+
+def test_one_that_was_killed_is_forgotten_after_an_hour(store):
+    store.engine(alive=15).hand_over()
+    store.set_ms(NOW_MS + HOUR_MS + 15_000)
+    living = store.engine(alive=15)
+    living.hand_over()
+    assert store.raw.hkeys(store.keys["heartbeats"]) == [living.name.encode()]
+    assert store.raw.zrange(store.keys["scanners"], 0, -1) == [living.name.encode()]
+
+
+def test_many_that_were_killed_are_forgotten_in_several_heartbeats(store):
+    killed = {f"killed{step}": NOW_MS - 2 * HOUR_MS for step in range(2500)}
+    store.raw.zadd(store.keys["scanners"], killed)
+    store.raw.hset(store.keys["heartbeats"], mapping=killed)
+    engine = store.engine()
+    for _ in range(3):
+        engine._beat_again = 0
+        engine.hand_over()
+    assert store.raw.zcard(store.keys["scanners"]) == store.raw.hlen(store.keys["heartbeats"]) == 1
+
+
+def test_one_that_died_before_the_clock_was_set_back_does_not_seem_alive(store):
+    dead, living = store.engine(alive=15), store.engine(alive=15)
+    dead.hand_over()
+    living.hand_over()
+    store.set_ms(NOW_MS - HOUR_MS)
+    assert alive(store) == {}
+    living._beat_again = 0  # it gives its next one within seconds of its own clock
+    living.hand_over()
+    assert alive(store) == {living.name: 0}
+
+
+def test_a_clock_set_back_by_less_than_a_heartbeat_counts_makes_nobody_seem_dead(store):
+    engine = store.engine(alive=15)
+    engine.hand_over()
+    store.set_ms(NOW_MS - 14_000)
+    assert list(alive(store)) == [engine.name]
+
+
+@pytest.mark.parametrize("spoil", ["hdel", "no number"])
+def test_where_somebody_spoilt_the_heartbeats_a_scanner_is_alive_all_the_same(store, spoil):
+    engine = store.engine()
+    engine.hand_over()
+    if spoil == "hdel":
+        store.raw.delete(store.keys["heartbeats"])
+    else:
+        store.raw.hset(store.keys["heartbeats"], engine.name, "somebody's")
+    assert alive(store) == {engine.name: 0}
+
+
+def test_heartbeats_of_somebody_else_s_keep_no_scanner_from_its_work(store):
+    store.raw.set(store.keys["heartbeats"], "somebody's")
+    store.schedule("a")
+    engine = store.engine()
+    assert engine.hand_over().handed_over == 1
+    engine.leave()
+    assert store.raw.get(store.keys["heartbeats"]) == b"somebody's"
+
+
+def test_of_a_thousand_and_more_a_thousand_are_told(store):
+    until = NOW_MS + 15_000
+    store.raw.zadd(store.keys["scanners"], {f"host:{step}:x": until for step in range(1200)})
+    assert len(alive(store)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [("web1:4711:9f3a2c01", "web1"), ("fe80::1:4711:9f3a2c01", "fe80::1"), ("odd", "odd")],
+)
+def test_a_scanner_s_name_begins_with_its_host(name, host):
+    assert Scanner(name, 0).host == host
+
+
+def test_a_reader_may_look_before_anybody_has_joined_and_leaves_nothing(store):
+    store.entries.look()
+    assert store.contents(all_keys=True).keys() == {b"test:clock"}
+
+
+def test_a_reader_of_the_same_layout_may_look(store):
+    store.schedule("a")
+    store.entries.look()
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "theirs"), [("schema", "layout", "2"), ("shards", "number of shards", "3")]
+)
+def test_a_reader_of_another_layout_is_told(store, field, name, theirs):
+    store.schedule("a")
+    store.raw.hset(store.keys["meta"], field, theirs)
+    with pytest.raises(StoreDiffers, match=f"the store has {name} '{theirs}', this process '1'"):
+        Entries(store.scripts, Membership(5.0)).look()
+
+
+def test_meta_of_somebody_else_s_is_an_error(store):
+    store.raw.set(store.keys["meta"], "somebody's")
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        store.entries.look()

@@ -1,0 +1,308 @@
+"""What waits queue by queue, looked at in due order; and what is overdue longest."""
+
+import pytest
+
+from celery_delayq.store import label_of, overview, queues
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import lane_for
+from tests.store.support import FAR_MS, NOW_MS
+
+CELERY, MAIL = label_of("celery"), label_of("mail")
+UNREADABLE = b""
+
+
+def told(store, most=10_000):
+    """Of each label how many wait and are overdue; and whether that is all."""
+    tallies, is_complete = store.entries.tallies(most)
+    return {one.label: (one.waiting, one.overdue) for one in tallies}, is_complete
+
+
+def small_steps(monkeypatch, size=3, steps=40):
+    monkeypatch.setattr(queues, "STEP", size)
+    monkeypatch.setattr(queues, "MOST_STEPS", steps)
+
+
+def refuse(store, *ids, wait=60):
+    """Let the broker refuse what is due."""
+    engine = store.engine()
+    claimed, *_ = engine.claim(len(ids))
+    assert {one.task_id for one in claimed} == set(ids)
+    engine.nack("refused", claimed, wait=wait)
+
+
+def calls_of(store, name):
+    """Let a test see with which arguments a script is called from here on."""
+    seen, call = [], store.scripts.call
+
+    def noting(script, **arguments):
+        if script == name:
+            seen.append(arguments)
+        return call(script, **arguments)
+
+    store.scripts.call = noting
+    return seen
+
+
+def test_an_empty_store_has_no_queues_and_that_is_all(store):
+    assert told(store) == ({}, True)
+
+
+def test_each_queue_s_are_counted_and_the_overdue_ones_among_them(store):
+    store.schedule("a", NOW_MS, queue="mail")
+    store.schedule("b", NOW_MS + 1, queue="mail")
+    store.schedule("c", NOW_MS - 5)
+    store.schedule_relayed("d", NOW_MS)
+    store.schedule_relayed("e", FAR_MS)
+    assert told(store) == ({MAIL: (2, 1), CELERY: (3, 2)}, True)
+
+
+def test_what_is_in_flight_dead_or_parked_does_not_wait(store):
+    for task_id in ("dead", "flying"):
+        store.schedule_relayed(task_id)
+    engine = store.engine()
+    (dead, _), *_ = engine.claim(2)
+    engine.nack("dead", [dead], reason="NO_ROUTE")
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    store.schedule("parked", queue="mail")
+    engine.hand_over()
+    store.schedule("waits", FAR_MS)
+    assert told(store) == ({CELERY: (1, 0)}, True)
+
+
+def test_what_was_refused_is_overdue_whenever_it_is_tried_again(store):
+    store.schedule_relayed("a")
+    refuse(store, "a", wait=300)
+    store.schedule("b", FAR_MS)
+    assert told(store) == ({CELERY: (2, 1)}, True)
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 500])
+def test_over_all_steps_each_entry_is_counted_once(store, monkeypatch, share, size):
+    small_steps(monkeypatch, size)
+    for step in range(20):
+        put = store.schedule_relayed if step % 3 == 0 else store.schedule
+        put(f"a{step}", FAR_MS + (step * 7) % 5, share=share)
+    assert told(store) == ({CELERY: (20, 0)}, True)
+
+
+def test_over_all_steps_equal_due_times_are_counted_once(store, monkeypatch):
+    small_steps(monkeypatch)
+    store.raw.hset(store.keys["meta"], "seq", 250)
+    for step in range(20):
+        (store.schedule if step % 2 else store.schedule_relayed)(f"a{step}", FAR_MS)
+    assert told(store) == ({CELERY: (20, 0)}, True)
+
+
+def test_what_was_refused_is_counted_once_where_it_takes_a_whole_step(store, monkeypatch):
+    small_steps(monkeypatch)
+    ids = [f"r{step}" for step in range(3)]
+    for task_id in ids:
+        store.schedule_relayed(task_id)
+    refuse(store, *ids)
+    for step in range(4):
+        store.schedule(f"a{step}", FAR_MS)
+    assert told(store) == ({CELERY: (7, 3)}, True)
+
+
+def test_of_what_was_refused_beyond_a_step_it_is_known_that_it_is_left_out(store, monkeypatch):
+    small_steps(monkeypatch)
+    ids = [f"r{step}" for step in range(4)]
+    for task_id in ids:
+        store.schedule_relayed(task_id)
+    refuse(store, *ids)
+    assert told(store) == ({CELERY: (3, 3)}, False)
+
+
+def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store, monkeypatch):
+    small_steps(monkeypatch, 5)
+    for step in range(30):
+        store.schedule(f"later{step}", FAR_MS + step)
+    for step in range(4):
+        store.schedule_relayed(f"late{step}", NOW_MS - step)
+    assert told(store, 10) == ({CELERY: (10, 4)}, False)
+    assert told(store, 34) == ({CELERY: (34, 4)}, True)
+
+
+def test_where_records_are_large_it_ends_as_well(store, monkeypatch):
+    monkeypatch.setattr(queues, "STEP_BYTES", 5000)
+    monkeypatch.setattr(queues, "MOST_STEPS", 3)
+    for step in range(20):
+        store.schedule(f"a{step}", FAR_MS, payload="x" * 2000)
+    calls = calls_of(store, "queues")
+    assert told(store) == ({CELERY: (9, 0)}, False)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("payload", ["x" * 100, "x" * 6000], ids=["small", "large"])
+def test_a_step_reads_no_more_than_its_bytes_allow(store, payload):
+    for step in range(20):
+        store.schedule(f"a{step}", FAR_MS, payload=payload)
+    size = len(store.record("a0"))
+    looked, *_ = store.scripts.call("queues", after=-1, order=-1, limit=100, max_bytes=size * 3 - 1)
+    assert looked == 3
+
+
+def test_entries_that_leave_between_two_steps_make_it_skip_no_other(store, monkeypatch):
+    small_steps(monkeypatch)
+    for step in range(12):
+        store.schedule(f"a{step}", FAR_MS + step)
+    call, gone = store.scripts.call, iter([f"a{step}" for step in range(12)])
+
+    def leaving(script, **arguments):
+        answer = call(script, **arguments)
+        if script == "queues":
+            for task_id in (next(gone), next(gone)):
+                store.entries.cancel(task_id)
+        return answer
+
+    store.scripts.call = leaving
+    # Two of the first three have left when the second step begins; it looks at the fourth.
+    assert told(store) == ({CELERY: (12, 0)}, True)
+
+
+def test_what_cannot_be_read_is_of_no_queue(store):
+    for task_id in ("gone", "foreign", "cut", "sound"):
+        store.schedule(task_id, NOW_MS)
+    store.raw.hdel(store.keys["records"], "gone")
+    store.raw.hset(store.keys["records"], "foreign", b"2" + store.record("foreign")[1:])
+    store.raw.hset(store.keys["records"], "cut", store.record("cut")[:40])
+    assert told(store) == ({UNREADABLE: (3, 3), CELERY: (1, 1)}, True)
+
+
+def test_neighbours_that_differ_only_behind_their_header_are_told_apart(store):
+    for step, queue in enumerate(("mail", "celery", "mail", "celery")):
+        store.schedule(f"a{step}", FAR_MS + step, queue=queue, to="one list")
+    store.schedule("damaged", FAR_MS + 9, to="one list")
+    record = store.record("damaged")
+    start = record.index(b"one list") + len("one list") + 6
+    spoilt = record[:start] + b"x" * 13 + record[start + 13 :]
+    store.raw.hset(store.keys["records"], "damaged", spoilt)
+    assert told(store) == ({MAIL: (2, 0), CELERY: (2, 0), UNREADABLE: (1, 0)}, True)
+
+
+def test_where_one_of_a_queue_goes_to_is_told(store):
+    store.schedule("a", FAR_MS, queue="mail", to="the list")
+    store.schedule_relayed("b", FAR_MS)
+    tallies, _ = store.entries.tallies(10)
+    places = {one.label: (one.kind, one.place[:8]) for one in tallies}
+    assert places == {MAIL: ("L", "the list"), CELERY: ("R", '{"exchan')}
+
+
+def test_members_of_somebody_else_s_keep_it_from_nothing(store, monkeypatch):
+    small_steps(monkeypatch)
+    for step in range(10):
+        store.schedule(f"a{step}", FAR_MS)
+    strangers = ["", "x", b"\0\0\0\0\0", b"\xff" * 6, "somebody else's"]
+    store.raw.zadd(store.keys["due"], dict.fromkeys(strangers, FAR_MS))
+    store.raw.zadd(store.keys["due"], {"before": "-inf", "behind": "+inf"})
+    counted, is_complete = told(store)
+    assert counted[CELERY] == (10, 0)
+    assert is_complete
+
+
+def oldest(store):
+    return store.entries.counts().oldest_overdue_ms
+
+
+def test_nothing_is_overdue_one_millisecond_early(store):
+    assert oldest(store) is None
+    store.schedule("a", NOW_MS + 1)
+    store.schedule_relayed("b", NOW_MS + 1)
+    assert oldest(store) is None
+    store.set_ms(NOW_MS + 1)
+    assert oldest(store) == NOW_MS + 1
+
+
+def test_the_oldest_is_looked_for_wherever_it_waits(store):
+    store.schedule("a", NOW_MS - 10)
+    assert oldest(store) == NOW_MS - 10
+    store.schedule_relayed("b", NOW_MS - 20)
+    assert oldest(store) == NOW_MS - 20
+    store.schedule_relayed("c", NOW_MS - 30)
+    engine = store.engine()
+    (first, *_), *_ = engine.claim(2)
+    assert first.task_id == "c"
+    assert oldest(store) == NOW_MS - 10
+    engine.nack("refused", [first], wait=300)
+    assert oldest(store) == NOW_MS - 30
+
+
+def test_what_was_refused_is_as_old_as_its_due_time_whichever_is_tried_next(store):
+    for step, wait in enumerate((10, 200, 50)):
+        store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
+        refuse(store, f"a{step}", wait=wait)
+    assert oldest(store) == NOW_MS - 20
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_what_is_paused_is_not_the_oldest_before_a_scanner_has_met_it(store, relayed):
+    put = store.schedule_relayed if relayed else store.schedule
+    store.entries.pause(lane_for(task="tests.remind"), "tests.remind")
+    put("a", NOW_MS - 10)
+    assert (store.entries.counts().overdue, oldest(store)) == (1, None)
+    store.entries.resume(lane_for(task="tests.remind"))
+    assert oldest(store) == NOW_MS - 10
+
+
+def test_behind_what_is_paused_the_next_one_is_the_oldest(store):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(5):
+        store.schedule(f"a{step}", NOW_MS - 10 - step, queue="mail")
+    store.schedule("b", NOW_MS - 3)
+    assert oldest(store) == NOW_MS - 3
+
+
+@pytest.mark.parametrize("bound", ["OVERDUE", "OVERDUE_BYTES"])
+def test_behind_more_that_is_paused_than_is_looked_at_the_next_one_counts(
+    store, monkeypatch, bound
+):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(4):
+        store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
+    size = len(store.record("a0"))
+    monkeypatch.setattr(overview, bound, 3 if bound == "OVERDUE" else size * 3 - 1)
+    assert oldest(store) == NOW_MS - 7
+    store.entries.cancel("a3")
+    assert oldest(store) is None
+
+
+def test_of_more_that_was_refused_than_is_looked_at_those_count_that_are_tried_next(
+    store, monkeypatch
+):
+    for step, wait in enumerate((10, 50, 200)):
+        store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
+        refuse(store, f"a{step}", wait=wait)
+    monkeypatch.setattr(overview, "OVERDUE", 2)
+    assert oldest(store) == NOW_MS - 10
+
+
+@pytest.mark.parametrize("paused", [49, 50, 51, 120, 299])
+def test_over_all_slices_what_is_paused_is_passed(store, paused):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(paused):
+        store.schedule(f"a{step}", NOW_MS - 500 + step, queue="mail")
+    assert oldest(store) is None
+    store.schedule("b", NOW_MS - 3)
+    assert oldest(store) == NOW_MS - 3
+
+
+def test_what_was_refused_and_is_paused_since_is_not_the_oldest(store):
+    store.schedule_relayed("a", NOW_MS - 10)
+    refuse(store, "a")
+    store.entries.pause(lane_for(queue="celery"), "celery")
+    assert oldest(store) is None
+
+
+def test_what_cannot_be_read_is_overdue_as_well(store):
+    store.schedule("a", NOW_MS - 10)
+    store.raw.hset(store.keys["records"], "a", "spoilt")
+    assert oldest(store) == NOW_MS - 10
+    store.entries.pause(lane_for(), "")
+    assert oldest(store) == NOW_MS - 10
+
+
+def test_a_key_or_a_tag_changes_nothing(store):
+    store.schedule("a", NOW_MS - 1, extras=Extras("key", ("tag",), 5))
+    assert told(store) == ({CELERY: (1, 1)}, True)
+    assert oldest(store) == NOW_MS - 1

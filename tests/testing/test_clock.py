@@ -1,0 +1,171 @@
+"""A test's clock: the store's, the app's and this package's move by the same."""
+
+import re
+from datetime import datetime, timedelta, timezone
+
+import pytest
+import time_machine
+from freezegun import freeze_time
+
+from celery_delayq import clock
+from celery_delayq.contrib.testing import isolated
+from celery_delayq.contrib.testing.clock import MovedScripts
+from celery_delayq.errors import InvalidOption
+from celery_delayq.store.scripts import load
+
+NINE = "2030-01-01T09:00:00.0004Z"  # no whole millisecond
+HALF_AN_HOUR = timedelta(minutes=30)
+
+
+@pytest.fixture(params=["fakeredis", "a real server"])
+def each_store(request, shop):
+    """An isolated ``DelayQ`` on each kind of store."""
+    url = request.getfixturevalue("redis_url") if request.param != "fakeredis" else None
+    with isolated(shop.app, redis=url) as delayq:
+        yield delayq
+
+
+def test_it_moves_for_the_store_the_app_and_this_package(shop, each_store):
+    def clocks():
+        return each_store.now, shop.app.now(), clock.utc_now()
+
+    before = clocks()
+    each_store.advance(HALF_AN_HOUR)
+    each_store.advance(hours=1, minutes=30)
+
+    for earlier, later in zip(before, clocks(), strict=True):
+        assert timedelta(hours=2) <= later - earlier < timedelta(hours=2, minutes=1)
+
+
+def test_a_task_runs_on_time_and_not_before_on_each_store(shop, each_store):
+    shop.remind.delay_for(1800, 7)
+    each_store.advance(minutes=29, seconds=50)
+    assert each_store.run_due() == []
+
+    each_store.advance(seconds=10)
+
+    assert [result.get() for result in each_store.run_due()] == ["reminded 7"]
+
+
+def test_what_counts_from_now_counts_from_the_moved_one(shop, delayq):
+    shop.app.conf.delayq_capture_eta = True
+    delayq.advance(days=1)
+
+    results = [
+        shop.remind.apply_async((1,), countdown=60),
+        shop.remind.delay_for(60, 2),
+        delayq.schedule(shop.remind.s(3), after=60),
+    ]
+
+    for result in results:
+        seconds = (delayq.get(result.id).due - delayq.now).total_seconds()
+        assert 30 < seconds <= 61
+
+
+def test_a_relative_expiry_counts_from_the_moved_due_time(shop, delayq):
+    delayq.advance(days=1)
+    shop.remind.s(1).set(expires=600).delay_for(60)
+    delayq.advance(minutes=1)
+
+    assert [result.state for result in delayq.run_due()] == ["SUCCESS"]
+
+
+def test_it_never_goes_back(shop, delayq):
+    with pytest.raises(InvalidOption) as raised:
+        delayq.advance(minutes=-1)
+
+    assert str(raised.value) == (
+        "advance is '-60 s'; expected time that passes, 0 or more; another test begins at the "
+        "present again"
+    )
+
+
+@pytest.mark.parametrize(("given", "units"), [((60,), {}), ((HALF_AN_HOUR,), {"minutes": 1})])
+def test_it_takes_a_timedelta_or_what_makes_one(shop, delayq, given, units):
+    with pytest.raises(TypeError, match="advance takes a timedelta, or keywords like minutes=30"):
+        delayq.advance(*given, **units)
+
+
+def test_the_next_test_begins_at_the_present(shop):
+    for _ in range(2):
+        with isolated(shop.app) as delayq:
+            assert delayq.now - datetime.now(timezone.utc) < timedelta(minutes=1)
+            delayq.advance(days=1)
+
+    assert shop.app.now() - datetime.now(timezone.utc) < timedelta(minutes=1)
+    assert clock.utc_now() - datetime.now(timezone.utc) < timedelta(minutes=1)
+
+
+def run_with(shop, delayq, go_on, move_to):
+    """An hour of a test whose clock is another package's."""
+    shop.remind.delay_for(60, 1)
+    shop.remind.delay_until("2030-01-01T10:00:00Z", 2)
+    dues = [task.due.isoformat() for task in delayq.scheduled()]
+    assert dues == ["2030-01-01T09:01:00.001000+00:00", "2030-01-01T10:00:00+00:00"]
+
+    go_on(50)
+    assert delayq.run_due() == []
+    go_on(10)
+    assert [result.value for result in delayq.run_due()] == ["reminded 1"]
+    move_to("2030-01-01T10:00:00Z")
+    assert [result.value for result in delayq.run_due()] == ["reminded 2"]
+
+    shop.remind.delay_for(60, 3)
+    delayq.advance(minutes=1)
+    assert [result.value for result in delayq.run_due()] == ["reminded 3"]
+    assert delayq.now.isoformat() == "2030-01-01T10:01:00+00:00"
+
+
+def test_freezegun_stops_it_and_moves_it(shop, delayq):
+    with freeze_time(NINE) as frozen:
+        run_with(shop, delayq, frozen.tick, frozen.move_to)
+
+
+def test_time_machine_stops_it_and_moves_it(shop, delayq):
+    with time_machine.travel(NINE, tick=False) as traveller:
+        run_with(shop, delayq, traveller.shift, traveller.move_to)
+
+
+def test_time_machine_moves_it_while_it_goes_on(shop, delayq):
+    with time_machine.travel("2030-01-01T09:00:00Z") as traveller:
+        shop.remind.delay_for(1800, 1)
+        traveller.shift(1790)
+        assert delayq.run_due() == []
+        traveller.shift(10)
+        assert [result.value for result in delayq.run_due()] == ["reminded 1"]
+
+
+def test_when_they_let_go_of_it_it_is_the_present_again(shop, delayq):
+    with time_machine.travel(NINE):
+        shop.remind.delay_for(60, 1)
+    assert delayq.now.year < 2030
+
+    shop.remind.delay_for(0, 2)
+
+    assert [result.value for result in delayq.run_due()] == ["reminded 2"]
+
+
+def test_a_real_server_goes_by_its_own_clock_and_what_advance_adds(shop, redis_url):
+    with isolated(shop.app, redis=redis_url) as delayq, freeze_time(NINE) as frozen:
+        assert delayq.now.year < 2030
+        shop.remind.delay_for(60, 1)
+        frozen.tick(60)
+        assert delayq.run_due() == []
+
+        delayq.advance(minutes=1)
+
+        assert [result.value for result in delayq.run_due()] == ["reminded 1"]
+
+
+CLOCK = re.compile(r"^local function clock_us\(\)\n.*?^end$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", sorted(load()))
+def test_a_script_differs_from_production_in_its_clock_alone(name):
+    ours = MovedScripts(None, None, None, set()).script(name)
+    theirs = load()[name]
+
+    assert CLOCK.sub("", ours.text) == CLOCK.sub("", theirs.text)
+    assert "redis.call('TIME')" not in CLOCK.sub("", theirs.text)
+    assert (ours.text != theirs.text) == ("clock_us" in theirs.text)
+    assert (ours.sha != theirs.sha) == ("clock_us" in theirs.text)

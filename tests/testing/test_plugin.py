@@ -1,0 +1,272 @@
+"""The pytest plugin, in runs of pytest of a user's own."""
+
+import os
+import re
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from celery_delayq.contrib.testing.apps import app_of_test
+from celery_delayq.errors import CannotIsolate
+
+pytest_plugins = ["pytester"]
+
+SHOP = """
+    from celery import Celery
+    from celery_delayq import DelayQ
+
+    app = Celery("shop", broker="redis://127.0.0.1:1/0", backend="redis://127.0.0.1:1/1")
+    delayq = DelayQ(app)
+
+    @app.task
+    def remind(user):
+        return f"reminded {user}"
+"""
+
+
+@pytest.fixture
+def user(pytester, monkeypatch):
+    """A folder with a user's ``shop.py``, and a way to run pytest there as that user."""
+    # Of the run that this one is a part of.
+    for name in [name for name in os.environ if name.startswith(("PYTEST_", "DELAYQ_TEST_"))]:
+        monkeypatch.delenv(name)
+    pytester.makepyfile(shop=SHOP)
+    pytester.makeini("[pytest]\npythonpath = .\n")
+
+    def run(*options, **outcomes):
+        others = ("-p", "no:hypothesispytest", "-p", "no:valkey", "-p", "no:cacheprovider")
+        done = pytester.runpytest_subprocess(*others, "-W", "error", *options, timeout=60)
+        done.assert_outcomes(**outcomes)
+        return done
+
+    pytester.run_tests = run
+    return pytester
+
+
+def test_the_app_and_the_options_are_what_the_user_s_fixtures_say(user, redis_server, redis_url):
+    user.makeini(f"[pytest]\npythonpath = .\ndelayq_redis = {redis_url}\n")
+    user.makeconftest(
+        """
+        import pytest
+        import shop
+        from celery import Celery
+
+        other = Celery("other", set_as_current=True)
+
+        @pytest.fixture
+        def delayq_app():
+            return shop.app
+
+        @pytest.fixture
+        def delayq_options():
+            return {"delayq_capture_eta": True}
+        """
+    )
+    user.makepyfile(
+        f"""
+        from shop import remind
+
+        def test_its_settings_are_the_given_ones(delayq):
+            remind.apply_async((7,), countdown=60)
+            [task] = delayq.scheduled()
+            assert task.args == (7,)
+            assert delayq.services.endpoint.port == {redis_server.port}
+        """
+    )
+    user.run_tests(passed=1)
+
+
+def test_where_there_is_no_such_app_one_sentence_says_so(user):
+    user.makepyfile(
+        """
+        from celery import Celery
+
+        app = Celery('plain')
+
+        def test_it(delayq): pass
+        """
+    )
+
+    done = user.run_tests(errors=1)
+
+    sentence = (
+        "the current Celery app, 'plain', has no DelayQ; say which app the tests are for: in "
+        "pytest's configuration, delayq_app = shop:app; or override the fixture delayq_app"
+    )
+    assert sentence in done.outlines
+    assert "contrib" not in done.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("plain:app", "the app plain:app has no DelayQ; make one with DelayQ(app)"),
+        ("plain:none", "delayq_app is 'plain:none', and there is none: No module named"),
+        ("nowhere", "delayq_app is 'nowhere', and there is none: No module named 'nowhere'"),
+    ],
+)
+def test_so_it_does_where_a_name_is_wrong(make_app, monkeypatch, name, sentence):
+    plain = ModuleType("plain")
+    plain.app = make_app()
+    monkeypatch.setitem(sys.modules, "plain", plain)
+
+    with pytest.raises(CannotIsolate, match=f"^{re.escape(sentence)}"):
+        app_of_test(name)
+
+
+def test_a_test_of_the_current_app_that_fails_spoils_no_other(user):
+    user.makepyfile(
+        """
+        import pytest
+        from shop import app, remind
+
+        def test_it_fails(delayq):
+            remind.s(1).set(task_id="a").delay_for(60)
+            remind.delay(2)
+            delayq.advance(minutes=1)
+            assert len(delayq.run_due()) == 3
+
+        @pytest.mark.parametrize("turn", [1, 2])
+        def test_the_others_see_nothing_of_it(delayq, turn):
+            assert delayq.scheduled() == delayq.run_due() == []
+            assert app.AsyncResult("a").state == "PENDING"
+            remind.s(1).set(task_id="a").delay_for(60)
+
+        def test_outside_of_it_all_is_the_app_s_own():
+            assert app.conf.broker_url == "redis://127.0.0.1:1/0"
+            assert "delayq_url" not in app.conf
+        """
+    )
+    user.run_tests(passed=3, failed=1)
+
+
+def test_each_process_of_xdist_has_a_store_of_its_own_for_the_app_that_is_named(user):
+    user.makeini("[pytest]\npythonpath = .\ndelayq_app = shop:app\n")
+    user.makepyfile(
+        """
+        import pytest
+        from celery import Celery
+        from shop import remind
+
+        other = Celery("other", set_as_current=True)
+
+        @pytest.mark.parametrize("turn", range(8))
+        def test_it_is_alone(delayq, turn):
+            remind.s(turn).set(task_id="the same").delay_for(60)
+            delayq.advance(minutes=1)
+            assert [result.get() for result in delayq.run_due()] == [f"reminded {turn}"]
+        """
+    )
+    user.run_tests("-n", "2", passed=8)
+
+
+def test_a_real_server_can_be_named_on_the_command_line(user, redis_server, redis_url):
+    user.makepyfile(
+        f"""
+        from shop import app, remind
+
+        def test_it_is_that_one(delayq):
+            remind.delay_for(60, 7)
+            assert delayq.services.endpoint.port == {redis_server.port}
+            delayq.advance(minutes=1)
+            assert [result.get() for result in delayq.run_due()] == ["reminded 7"]
+        """
+    )
+    with redis_server.client() as client:
+        client.set("mine", 1)
+        user.run_tests("--delayq-redis", redis_url, passed=1)
+        assert client.keys() == [b"mine"]
+
+
+def test_unittest_asyncio_and_django_have_it_as_a_context_manager(user):
+    user.makepyfile(
+        """
+        import asyncio
+        import unittest
+        from contextlib import ExitStack
+
+        import django
+        from django.conf import settings
+        from django.db import transaction
+
+        settings.configure(
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+        )
+        django.setup()
+
+        from celery_delayq.contrib.testing import isolated
+        from django.test import TestCase
+        from shop import app, remind
+
+        class Plain(unittest.TestCase):
+            def setUp(self):
+                stack = ExitStack()
+                self.addCleanup(stack.close)
+                self.delayq = stack.enter_context(isolated(app))
+
+            def test_it_reminds(self):
+                remind.delay_for(1800, 7)
+                self.delayq.advance(minutes=30)
+                [result] = self.delayq.run_due()
+                self.assertEqual(result.get(), "reminded 7")
+
+        class OfAsyncio(Plain, unittest.IsolatedAsyncioTestCase):
+            async def test_it_reminds(self):
+                await asyncio.to_thread(remind.delay_for, 1800, 7)
+                self.delayq.advance(minutes=30)
+                [result] = await asyncio.to_thread(self.delayq.run_due)
+                self.assertEqual(result.get(), "reminded 7")
+
+        class OfDjango(Plain, TestCase):
+            def test_it_reminds(self):
+                with self.captureOnCommitCallbacks(execute=True):
+                    transaction.on_commit(lambda: remind.delay_for(1800, 7))
+                    self.assertEqual(self.delayq.scheduled(), [])
+                self.delayq.advance(minutes=30)
+                [result] = self.delayq.run_due()
+                self.assertEqual(result.get(), "reminded 7")
+
+        def test_a_coroutine_can_use_the_fixture(delayq):
+            async def reminds():
+                await asyncio.to_thread(remind.delay_for, 1800, 7)
+                delayq.advance(minutes=30)
+                with delayq.worker():
+                    result = delayq.app.AsyncResult(delayq.scheduled()[0].id)
+                    return await asyncio.to_thread(result.get, timeout=30)
+
+            asyncio.run(reminds())
+        """
+    )
+    user.run_tests(passed=4)
+
+
+UNUSED = """
+    import sys
+
+    def test_nothing_of_it_is_imported():
+        assert "celery_delayq.contrib.pytest" in sys.modules
+        loaded = {name.partition(".")[0] for name in sys.modules}
+        assert not loaded & {"celery", "fakeredis", "kombu", "lupa", "redis"}
+        own = {name for name in sys.modules if name.startswith("celery_delayq")}
+        assert own == {"celery_delayq", "celery_delayq.contrib", "celery_delayq.contrib.pytest"}
+"""
+
+
+def test_a_run_without_it_imports_the_plugin_and_nothing_else(user):
+    user.makepyfile(UNUSED)
+    user.run_tests(passed=1)
+
+
+def test_the_plugin_costs_a_run_next_to_nothing():
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import pytest, celery_delayq.contrib.pytest"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line for line in done.stderr.splitlines() if "| celery_delayq" in line]
+    microseconds = sum(int(line.split("|")[1]) for line in lines)
+    assert lines
+    assert microseconds < 100_000, lines

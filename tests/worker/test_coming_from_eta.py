@@ -1,0 +1,98 @@
+"""The steps by which a project comes from `eta`, as the recipe has them, with tasks in flight."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import Celery
+
+from tests.support.waiting import eventually
+from tests.support.worker import ROOT
+
+FAR = timedelta(hours=1)
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def project(request, make_project):
+    if request.param == "redis":
+        return make_project(delayq_adopt_after=60)
+    rabbitmq = request.getfixturevalue("rabbitmq_server")
+    url = request.getfixturevalue("server").url()
+    return make_project(broker_url=rabbitmq.url, delayq_url=url, delayq_adopt_after=60)
+
+
+@pytest.fixture
+def before(project):
+    """Its environment before it had this package."""
+    conf = {name: value for name, value in project.conf.items() if "delayq" not in name}
+    return {**project.env, "DELAYQ_TEST_CONF": json.dumps(conf)}
+
+
+def send(project, count):
+    due = datetime.now(timezone.utc) + FAR
+    with Celery("before", broker=project.conf["broker_url"], set_as_current=False) as app:
+        app.conf.task_default_queue = project.queue
+        return [app.send_task("note", (number,), eta=due).id for number in range(count)]
+
+
+def in_queue(project):
+    if project.conf["broker_url"].startswith("redis"):
+        return project.queued()
+    with project.app.connection_for_read() as connection:
+        return connection.default_channel.queue_declare(project.queue, passive=True).message_count
+
+
+def held(project, ids):
+    return all(project.delayq.get(one) for one in ids)
+
+
+def adopt(project, *options):
+    ran = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "tests.worker.tasks", "delayq", "adopt", *options],
+        cwd=ROOT,
+        env={**os.environ, **project.env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ran.stdout + ran.stderr
+
+
+def test_what_an_old_worker_held_is_adopted_by_a_new_one(project, before, start_worker):
+    old = start_worker("tests.worker.plain", "-P", "solo", env=before)
+    ids = send(project, 3)
+    eventually(lambda: in_queue(project) == 0, 20)
+
+    assert old.stop() == 0  # SIGTERM: what it held goes back to its queue
+    eventually(lambda: in_queue(project) == 3, 20)
+    start_worker("tests.worker.tasks", "-P", "solo", env=project.env)
+
+    eventually(lambda: held(project, ids), 20)
+    assert project.delayq.select(all=True).run_now() == 3
+    for one in ids:
+        assert len(project.wait_runs(one)) == 1
+
+
+def test_what_waits_in_a_redis_list_is_adopted_without_a_worker(make_project):
+    project = make_project()
+    ids = send(project, 3)
+
+    assert adopt(project, "--dry-run") == "3 messages would be adopted\n"
+    assert adopt(project, "--yes") == "3 messages adopted\n"
+
+    assert held(project, ids)
+    assert project.queued() == 0
+
+
+def test_an_old_worker_beside_a_new_one_holds_what_it_gets(project, before, start_worker):
+    start_worker("tests.worker.plain", "-P", "solo", env=before)
+    ids = send(project, 3)
+    eventually(lambda: in_queue(project) == 0, 20)
+
+    start_worker("tests.worker.tasks", "-P", "solo", env=project.env)
+
+    assert not any(project.delayq.get(one) for one in ids)

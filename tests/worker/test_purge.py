@@ -1,0 +1,102 @@
+"""What Celery's `purge`, and a queue or a database that is deleted, do to what waits."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.waiting import eventually
+from tests.support.worker import ROOT
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def project(request, make_project):
+    """A project on a Redis that is the store too, or on a RabbitMQ."""
+    if request.param == "redis":
+        return make_project()
+    rabbitmq = request.getfixturevalue("rabbitmq_server")
+    url = request.getfixturevalue("server").url()
+    return make_project(broker_url=rabbitmq.url, delayq_url=url)
+
+
+def in_queue(project):
+    if project.conf["broker_url"].startswith("redis"):
+        return project.queued()
+    with project.app.connection_for_read() as connection:
+        return connection.default_channel.queue_declare(project.queue, passive=True).message_count
+
+
+def fill(project):
+    """Two tasks in the queue, and three that wait."""
+    note = project.tasks["note"]
+    for number in range(2):
+        note.delay(number)
+    eventually(lambda: in_queue(project) == 2)
+    return [note.delay_for(3600, number) for number in range(3)]
+
+
+def celery(project, *arguments):
+    ran = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "tests.worker.tasks", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **project.env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def purge_command(project):
+    assert "Purged 2 messages" in celery(project, "purge", "-f")
+
+
+def purge_by_control(project):
+    assert project.app.control.purge() == 2
+
+
+def delete_queue(project):
+    with project.app.connection_for_write() as connection:
+        connection.default_channel.queue_delete(project.queue)
+
+
+@pytest.mark.parametrize("way", [purge_command, purge_by_control, delete_queue])
+def test_what_waits_stays_and_runs_when_it_is_due(project, start_worker, way):
+    waiting = fill(project)
+
+    way(project)
+
+    assert project.delayq.counts().scheduled == 3
+    worker = start_worker("tests.worker.tasks", "-P", "solo", env=project.env)
+    project.delayq.select(all=True).run_now()
+    for result in waiting:
+        assert len(project.wait_runs(result)) == 1
+    assert worker.running
+
+
+def test_a_cancel_of_all_leaves_the_queue_as_it_is(project):
+    fill(project)
+
+    said = celery(project, "delayq", "cancel", "--all", "--yes")
+
+    assert "3 tasks cancelled" in said
+    assert project.delayq.counts().scheduled == 0
+    assert in_queue(project) == 2
+
+
+def test_a_database_that_is_flushed_has_lost_what_waited_and_takes_what_comes(
+    make_project, start_redis, start_worker
+):
+    project = make_project(start_redis())
+    worker = start_worker("tests.worker.tasks", "-P", "solo", env=project.env)
+    lost = project.tasks["note"].delay_for(3600)
+    eventually(lambda: project.scanners() == 1)
+
+    project.client.flushdb()
+
+    assert project.delayq.get(lost.id) is None
+    assert len(project.wait_runs(project.tasks["note"].delay_for(0))) == 1
+    assert worker.running
