@@ -20,6 +20,12 @@ WIDTHS = [60, 80, 160]
 COLOUR = "\x1b["
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Nothing takes so long that its progress is shown, however busy the machine is."""
+    monkeypatch.setattr(progress, "PATIENCE", float("inf"))
+
+
 @pytest.fixture
 def terminal(app, project, monkeypatch):
     """Run a command in a terminal: ``terminal(60, "list")``; what it shows."""
