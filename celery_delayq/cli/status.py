@@ -26,11 +26,7 @@ _FIRST_ONLY = "These are the {:,} that are due next, of {:,} that wait."
 _MORE_QUEUES = "{:,} more queues are in --json."
 _UNREADABLE = "(cannot be read)"
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_COLUMNS = (
-    Column("QUEUE", least=20),
-    Column("WAITING"),
-    Column("OVERDUE", styles={"0": "", "": "yellow"}),
-)
+_COLUMNS = (Column("QUEUE", least=20), Column("WAITING"), Column("OVERDUE"))
 
 
 @click.command(cls=CeleryCommand, epilog=examples("status", "status --json | jq .overdue"))

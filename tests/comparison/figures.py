@@ -4,6 +4,7 @@ import random
 import statistics
 import time
 
+from tests.comparison.answers import all_offline
 from tests.comparison.site import Site, pause, pause_until
 from tests.comparison.ways.way import Way
 
@@ -57,7 +58,8 @@ def _behind(site: Site, way: Way) -> Figures:
     return {"behind_s": dict(site.ran).get("behind", 0) - due, "behind_ran": float(ran)}
 
 
-def rate(_site: Site, way: Way) -> Figures:
+def rate(site: Site, way: Way) -> Figures:
     """Calls a second, one by one, in one process."""
+    all_offline(site, way)
     way.one_by_one(20, HOUR)
     return {"calls_per_s": CALLS / way.one_by_one(CALLS, HOUR)}

@@ -40,6 +40,7 @@ def folder(told, tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.timeout(240)
 def test_its_tests_pass(told, folder):
     *_, names, count = told
     without = [option for plugin in PLUGINS for option in ("-p", f"no:{plugin}")]
@@ -48,7 +49,7 @@ def test_its_tests_pass(told, folder):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 

@@ -70,11 +70,11 @@ def test_one_that_was_killed_is_forgotten_after_an_hour(store):
 
 
 def test_many_that_were_killed_are_forgotten_in_several_heartbeats(store):
-    killed = {f"killed{step}": NOW_MS - 2 * HOUR_MS for step in range(2500)}
+    killed = {f"killed{step}": NOW_MS - 2 * HOUR_MS for step in range(9500)}
     store.raw.zadd(store.keys["scanners"], killed)
     store.raw.hset(store.keys["heartbeats"], mapping=killed)
     engine = store.engine()
-    for _ in range(3):
+    for _ in range(10):
         engine._beat_again = 0
         engine.hand_over()
     assert store.raw.zcard(store.keys["scanners"]) == store.raw.hlen(store.keys["heartbeats"]) == 1

@@ -121,6 +121,7 @@ def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store,
     for step in range(4):
         store.schedule_relayed(f"late{step}", NOW_MS - step)
     assert told(store, 10) == ({CELERY: (10, 4)}, False)
+    assert told(store, 12) == ({CELERY: (12, 4)}, False)
     assert told(store, 34) == ({CELERY: (34, 4)}, True)
 
 

@@ -30,7 +30,7 @@ def shop(make_app):
     @app.task(name="flaky", bind=True)
     def flaky(self, fails):
         if self.request.retries < fails:
-            raise self.retry(countdown=60)
+            raise self.retry(countdown=600)
         return self.request.retries
 
     @app.task(name="locked", bind=True)

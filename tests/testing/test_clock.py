@@ -39,10 +39,10 @@ def test_it_moves_for_the_store_the_app_and_this_package(shop, each_store):
 
 def test_a_task_runs_on_time_and_not_before_on_each_store(shop, each_store):
     shop.remind.delay_for(1800, 7)
-    each_store.advance(minutes=29, seconds=50)
+    each_store.advance(minutes=25)
     assert each_store.run_due() == []
 
-    each_store.advance(seconds=10)
+    each_store.advance(minutes=5)
 
     assert [result.get() for result in each_store.run_due()] == ["reminded 7"]
 
@@ -52,14 +52,14 @@ def test_what_counts_from_now_counts_from_the_moved_one(shop, delayq):
     delayq.advance(days=1)
 
     results = [
-        shop.remind.apply_async((1,), countdown=60),
-        shop.remind.delay_for(60, 2),
-        delayq.schedule(shop.remind.s(3), after=60),
+        shop.remind.apply_async((1,), countdown=600),
+        shop.remind.delay_for(600, 2),
+        delayq.schedule(shop.remind.s(3), after=600),
     ]
 
     for result in results:
         seconds = (delayq.get(result.id).due - delayq.now).total_seconds()
-        assert 30 < seconds <= 61
+        assert 300 < seconds <= 601
 
 
 def test_a_relative_expiry_counts_from_the_moved_due_time(shop, delayq):
@@ -129,9 +129,9 @@ def test_time_machine_stops_it_and_moves_it(shop, delayq):
 def test_time_machine_moves_it_while_it_goes_on(shop, delayq):
     with time_machine.travel("2030-01-01T09:00:00Z") as traveller:
         shop.remind.delay_for(1800, 1)
-        traveller.shift(1790)
+        traveller.shift(1500)
         assert delayq.run_due() == []
-        traveller.shift(10)
+        traveller.shift(300)
         assert [result.value for result in delayq.run_due()] == ["reminded 1"]
 
 

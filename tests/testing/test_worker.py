@@ -23,8 +23,14 @@ def asleep(shop):
     shop.app.conf.delayq_safety_interval = 300
 
 
+def wait_until_it_sleeps(delayq):
+    """Its first look, with which it is counted, found nothing."""
+    eventually(lambda: delayq.counts().scanners == 1, timeout=SOON)
+
+
 def test_advance_wakes_its_scanner(shop, asleep, delayq):
     with delayq.worker():
+        wait_until_it_sleeps(delayq)
         result = shop.remind.delay_for(1800, 7)
         delayq.advance(minutes=30)
         assert result.get(timeout=SOON) == "reminded 7"
@@ -32,7 +38,7 @@ def test_advance_wakes_its_scanner(shop, asleep, delayq):
 
 def test_its_scanner_counts_as_alive_however_much_time_passes(asleep, delayq):
     with delayq.worker():
-        eventually(lambda: delayq.counts().scanners == 1)
+        wait_until_it_sleeps(delayq)
         delayq.advance(days=1)
         assert delayq.counts().scanners == 1
     assert delayq.counts().scanners == 0
@@ -76,6 +82,7 @@ def test_meanwhile_nothing_else_runs_tasks(delayq):
 
 def test_time_machine_moves_it_as_soon_as_its_scanner_is_told(shop, asleep, delayq):
     with delayq.worker():
+        wait_until_it_sleeps(delayq)
         result = shop.remind.delay_until("2100-01-01T09:00:00Z", 7)
         with time_machine.travel("2100-01-01T09:00:00Z"):
             delayq.advance()
@@ -84,6 +91,7 @@ def test_time_machine_moves_it_as_soon_as_its_scanner_is_told(shop, asleep, dela
 
 def test_it_starts_runs_and_ends_where_freezegun_stops_the_time(shop, asleep, delayq):
     with freeze_time("2030-01-01T09:00:00Z") as frozen, delayq.worker():
+        wait_until_it_sleeps(delayq)
         result = shop.remind.delay_for(1800, 7)
         frozen.tick(1800)
         delayq.advance()
@@ -105,10 +113,15 @@ def process():
     }
 
 
-def test_it_leaves_no_trace(shop, delayq):
+def test_it_leaves_no_trace(make_app, shop, delayq, monkeypatch):
+    make_app()  # which is the current one now
+    logging.captureWarnings(False)
+    for name in [name for name in os.environ if name.startswith(("CELERY_LOG_", "_MP_FORK_"))]:
+        monkeypatch.delenv(name)
     before = process()
     with delayq.worker():
         shop.app.control.revoke("a")
+        eventually(lambda: "a" in worker_state.revoked, timeout=SOON)
         assert shop.remind.delay(1).get(timeout=SOON) == "reminded 1"
     after = process()
 

@@ -13,6 +13,15 @@ from celery import Celery, _state, signals
 from ... import clock
 from .aside import kept, put
 
+# What a worker sets in the environment, for processes that it might start.
+_VARIABLES = (
+    "CELERY_LOG_LEVEL",
+    "CELERY_LOG_FILE",
+    "_MP_FORK_LOGLEVEL_",
+    "_MP_FORK_LOGFILE_",
+    "_MP_FORK_LOGFORMAT_",
+)
+_ENDS = 30.0  # seconds that a task under way, and a slow machine, have to let a worker end
 _POLLED = 0.01  # seconds between two looks at the queues, and at whether it is to stop
 
 
@@ -21,7 +30,8 @@ def running_worker(app: Celery, **options: Any) -> Iterator[Any]:
     """Run a worker, until it is stopped here; see ``IsolatedDelayQ.worker``."""
     from celery.contrib.testing.worker import start_worker
 
-    given = {"perform_ping_check": False, "loglevel": "WARNING", **options}
+    given = {"perform_ping_check": False, "shutdown_timeout": _ENDS, "loglevel": "WARNING"}
+    given.update(options)
     with _traceless(app), start_worker(app, **given) as worker:
         _hurry(worker)
         yield worker
@@ -48,7 +58,7 @@ def _own_logging(app: Celery) -> Iterator[None]:
     kind = type(app.log)
     captures = logging._warnings_showwarning is not None  # type: ignore[attr-defined]
     with ExitStack() as stack:
-        for name in ("CELERY_LOG_LEVEL", "CELERY_LOG_FILE"):
+        for name in _VARIABLES:
             stack.callback(_set_variable, name, os.environ.get(name))
         stack.callback(logging.captureWarnings, captures)
         stack.callback(setattr, kind, "_setup", kind._setup)

@@ -1,9 +1,12 @@
 """The interface of a driver, which each way implements as its own manual says."""
 
+import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
+
+_numbers = itertools.count()
 
 
 class NotOffered(Exception):
@@ -49,8 +52,8 @@ class Way:
     def one_by_one(self, count: int, delay: float) -> float:
         """Schedule many, a call each; returns the seconds."""
         started = time.perf_counter()
-        for number in range(count):
-            self.schedule(f"one-{number}", delay)
+        for _ in range(count):
+            self.schedule(f"one-{next(_numbers)}", delay)
         return time.perf_counter() - started
 
     def cancel(self, job_id: str) -> bool | None:
