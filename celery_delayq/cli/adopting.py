@@ -9,6 +9,7 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..integration.adopting.lists import adopt_lists
 from .common import Said, delayq_of, examples
+from .interrupting import Steps
 from .progress import progress_of
 
 _GROUP = "Messages"
@@ -42,8 +43,10 @@ def adopt(
                 click.echo(f"{_messages(count)} would be adopted")
                 return
             click.confirm(f"adopt {_messages(count)}?", abort=True)
-        with progress_of(ctx, "adopt", count) as progress:
-            count = adopt_lists(services, queues, progress=progress)
+        steps = Steps(ctx, lambda count: f"{_messages(count)} adopted")
+        with steps, progress_of(ctx, "adopt", count) as progress:
+            steps.shown = progress
+            count = adopt_lists(services, queues, progress=steps.taken)
     click.echo(f"{_messages(count)} adopted")
 
 

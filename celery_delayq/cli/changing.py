@@ -82,11 +82,11 @@ def run_now(meant: Meant, **_: Any) -> None:
 @meaning
 def retry(meant: Meant, **_: Any) -> None:
     """Try the hand-over of dead tasks again."""
-    meant.change("retry", "due now", meant.delayq.retry, Selection.retry, _NOT_DEAD)
+    meant.change("retry", "due now", meant.delayq.retry, Selection.retry, unchanged=_NOT_DEAD)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
 @meaning
 def remove(meant: Meant, **_: Any) -> None:
     """Delete dead tasks, also those that cannot be read."""
-    meant.change("remove", "removed", meant.delayq.remove, Selection.remove, _NOT_DEAD)
+    meant.change("remove", "removed", meant.delayq.remove, Selection.remove, unchanged=_NOT_DEAD)

@@ -14,9 +14,12 @@ from ..logs import plain
 from ..operations.releasing import Released, invisible_ms
 from ..operations.selection import Selection
 from .common import examples
+from .interrupting import UNTOUCHED
 from .selecting import Meant, counted, meaning_many
 
 TELL_EVERY = 5.0  # seconds
+_AGAIN = "a scanner sends them, or this command, given again"
+_GOES = "what is released goes by a scanner, or by this command, given again"
 _LONGER = "set a longer one in all workers, or they run more than once"
 
 
@@ -35,7 +38,14 @@ def release(meant: Meant, canvas: bool, **_: Any) -> None:
     workers wait until then, with or without this package. It can be repeated after a kill.
     """
     releasing = _Releasing(meant, canvas)
-    meant.change("release", "released", _no_single, releasing.step)
+    meant.change(
+        "release",
+        "released",
+        _no_single,
+        releasing.step,
+        tell=releasing.tell,
+        rest=f"{UNTOUCHED}; {_GOES}",
+    )
 
 
 def _no_single(**_: Any) -> Any:
@@ -61,14 +71,15 @@ class _Releasing:
         if dry_run:
             count = selection.release(canvas=self._canvas, dry_run=True)
         else:
-            count = selection.release(canvas=self._canvas, progress=progress or self._tell)
+            count = selection.release(canvas=self._canvas, progress=progress)
             self._hand_over(count)
         if not self._is_warned:
             self._warn(count)
         self._is_warned = True
         return count
 
-    def _tell(self, count: int) -> None:
+    def tell(self, count: int) -> None:
+        """Say how far it has come, every now and then."""
         now = clock.monotonic()
         if now >= self._told_at + TELL_EVERY:
             self._told_at = now
@@ -79,9 +90,8 @@ class _Releasing:
         try:
             self._meant.delayq.hand_over()
         except DelayQError as error:
-            again = "a scanner sends them, or this command, given again"
             raise click.ClickException(
-                f"{counted(count)} released, but not sent yet: {plain(error)}; {again}"
+                f"{counted(count)} released, but not sent yet: {plain(error)}; {_AGAIN}"
             ) from error
 
     def _warn(self, count: Released) -> None:

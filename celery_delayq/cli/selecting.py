@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, wraps
 from itertools import chain
 from typing import Any
@@ -17,6 +17,7 @@ from ..logs import plain
 from ..operations.count import Count
 from ..store import Outcome
 from .common import REFUSED, Argument, Said, delayq_of
+from .interrupting import UNTOUCHED, Steps
 from .picking import named_in, picked, picks
 from .progress import progress_of
 from .stdin import STDIN, ids_read
@@ -95,7 +96,10 @@ class Meant:
         done: str,
         one: Callable[..., Outcome],
         many: Callable[..., Count],
+        *,
         unchanged: str = REFUSED[Outcome.UNCHANGED],
+        tell: Callable[[int], object] | None = None,
+        rest: str = UNTOUCHED,
     ) -> None:
         """Take a step, say what came of it, and end with 1 where something was not done.
 
@@ -105,10 +109,12 @@ class Meant:
             one: The step of one task, by ``task_id`` or ``key``.
             many: The step of a selection.
             unchanged: What is said where a condition does not hold.
+            tell: What is told how many of a selection are done, where no terminal shows it.
+            rest: What is said of those of a selection that Ctrl-C leaves out.
         """
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
         if self._picking:
-            is_done = self._change_selection(word, done, many)
+            is_done = self._change_selection(word, done, many, tell, rest)
         elif self._is_read:
             is_done = self._change_read(word, done, one, sentences)
         else:
@@ -117,7 +123,14 @@ class Meant:
         if not is_done:
             self.ctx.exit(1)
 
-    def _change_selection(self, word: str, done: str, many: Callable[..., Count]) -> bool:
+    def _change_selection(
+        self,
+        word: str,
+        done: str,
+        many: Callable[..., Count],
+        tell: Callable[[int], object] | None,
+        rest: str,
+    ) -> bool:
         with Said():
             selection = self.delayq.select(**self._picking)
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
@@ -126,8 +139,10 @@ class Meant:
                 return True
             if would is not None:
                 self._confirm(f"{word} {counted(would)}?")
-            with progress_of(self.ctx, word, would) as progress:
-                count = self._step(done, partial(many, selection, progress=progress))
+            steps = Steps(self.ctx, lambda count: f"{counted(count)} {done}", rest)
+            with steps, progress_of(self.ctx, word, would) as progress:
+                steps.shown = progress or tell
+                count = self._step(done, partial(many, selection, progress=steps.taken))
             return self._told(done, count)
 
     def _step(self, done: str, step: Callable[[], Count]) -> Count:
@@ -143,8 +158,11 @@ class Meant:
     ) -> bool:
         """Each of standard input; what was done is told as a number, what was not by its line."""
         count, is_done = 0, True
-        named = chain(self._ones, ({"task_id": task_id} for task_id in ids_read()))
-        with Said(), progress_of(self.ctx, word) as progress:
+        steps = Steps(self.ctx, lambda count: f"{counted(count)} {done}")
+        read = _between(steps, ids_read())
+        named = chain(self._ones, ({"task_id": task_id} for task_id in read))
+        with Said(), steps, progress_of(self.ctx, word) as progress:
+            steps.shown = progress
             try:
                 for each in named:
                     said = refusal_of(one, each, sentences)
@@ -153,8 +171,7 @@ class Meant:
                     else:
                         is_done = False
                         self.warn(said)
-                    if progress is not None:
-                        progress(count)
+                    steps.taken(count)
             except (StoreError, click.ClickException):
                 self.warn(f"{counted(count)} {done} so far")
                 raise
@@ -183,6 +200,16 @@ class Meant:
     def warn(self, line: str) -> None:
         """Print a line to the stream of errors."""
         self.ctx.obj.error(line)
+
+
+def _between(steps: Steps, ids: Iterator[str]) -> Iterator[str]:
+    """The ids, each of them read between two steps."""
+    while True:
+        with steps.between():
+            task_id = next(ids, None)
+        if task_id is None:
+            return
+        yield task_id
 
 
 def change_one(

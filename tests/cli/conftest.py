@@ -1,5 +1,6 @@
 """`celery -A … delayq …`, run in this process by click, on an app of the test's own."""
 
+import signal
 import sys
 import types
 
@@ -110,3 +111,11 @@ def before(monkeypatch):
         monkeypatch.setattr(owner, name, acting)
 
     return put
+
+
+@pytest.fixture
+def sigint():
+    """Ctrl-C does what it does in the foreground, wherever the tests run."""
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, was)

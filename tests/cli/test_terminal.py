@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from celery.bin.celery import celery
 
 from celery_delayq.cli import delayq, progress, screen
+from celery_delayq.store.changes import Changes
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
@@ -48,7 +50,7 @@ def terminal(app, project, monkeypatch):
             sys.stdout.close()
             sys.stderr.close()
         shown = one.close()
-        assert ended.value.code in (0, 1), shown
+        assert ended.value.code in (0, 1, 130), shown
         return shown
 
     return run
@@ -214,6 +216,13 @@ def test_how_far_it_has_come_is_shown_while_it_runs(impatient, terminal, line):
     assert f"{line[0].partition('-')[0]} " in shown
     assert "\x1b[?25l" in shown  # the cursor is hidden meanwhile
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+
+
+@pytest.mark.usefixtures("sigint")
+def test_ctrl_c_leaves_a_whole_terminal_and_says_how_far_it_came(impatient, terminal, before):
+    before(Changes, "cancel", lambda *_: signal.raise_signal(signal.SIGINT))
+    *_, last = lines_of(terminal(80, "cancel", "--tag", "x", "--yes").rpartition("\x1b[?25h")[2])
+    assert last.endswith("interrupted: 3 tasks cancelled; the rest is as it was")
 
 
 @pytest.fixture

@@ -1,0 +1,167 @@
+"""Ctrl-C while many are changed: the command ends between two steps, and says how far it came."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from celery_delayq.integration.adopting import lists as adopting
+from celery_delayq.operations import selection
+from celery_delayq.operations.releasing import Release
+from celery_delayq.store import ShardedEntries
+from celery_delayq.store.changes import Changes
+from tests.app.support import FAR, hand_over_until_dead
+from tests.support.waiting import eventually
+
+CTRL_C = 130
+
+
+@pytest.fixture
+def many(app, monkeypatch):
+    """Ten of them, and steps of two."""
+    monkeypatch.setattr(selection, "CHUNK", 2)
+    monkeypatch.setattr(selection, "STEP", 2)
+    for number in range(10):
+        app.send_task("t", task_id=f"task-{number}", delayq_at=FAR + number)
+
+
+@pytest.fixture
+def ctrl_c(before, sigint):
+    """Press it in a step: ``ctrl_c(Changes, "cancel", at=2)``; the second time by default."""
+
+    def press(owner, name, at=2, times=1):
+        calls = []
+
+        def count(*_):
+            calls.append(1)
+            if len(calls) == at:
+                for _ in range(times):
+                    signal.raise_signal(signal.SIGINT)
+
+        before(owner, name, count)
+
+    return press
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "said"),
+    [
+        (["cancel"], "cancel", "4 tasks cancelled"),
+        (["reschedule", "by:+1h"], "reschedule", "4 tasks rescheduled"),
+        (["run-now"], "reschedule", "4 tasks due now"),
+    ],
+)
+@pytest.mark.usefixtures("many")
+def test_it_ends_behind_a_step_and_says_how_many(app, run, ctrl_c, line, step, said):  # noqa: PLR0917
+    ctrl_c(Changes, step)
+
+    result = run(*line, "--all", "--yes")
+
+    assert result.stderr == f"interrupted: {said}; the rest is as it was\n"
+    assert (result.stdout, result.exit_code) == ("", CTRL_C)
+    ids = [task.id for task in app.delayq.tasks() if FAR <= task.due.timestamp() < FAR + 10]
+    assert ids == [f"task-{number}" for number in range(4, 10)]
+
+
+@pytest.mark.parametrize(
+    ("command", "step", "said"),
+    [("retry", "reschedule", "4 tasks due now"), ("remove", "cancel", "4 tasks removed")],
+)
+def test_so_it_does_with_dead_ones(app, run, redis, monkeypatch, ctrl_c, command, step, said):  # noqa: PLR0917
+    monkeypatch.setattr(selection, "CHUNK", 2)
+    redis.set("celery", "no list")
+    for number in range(6):
+        app.send_task("t", task_id=f"task-{number}", delayq_at=0)
+    hand_over_until_dead(app.delayq, redis)
+    ctrl_c(Changes, step)
+
+    result = run(command, "--dead", "--yes")
+
+    assert result.output == f"interrupted: {said}; the rest is as it was\n"
+    assert result.exit_code == CTRL_C
+    assert app.delayq.counts().dead == 2
+
+
+@pytest.mark.usefixtures("many")
+def test_what_is_released_by_then_is_said_to_need_a_scanner(app, run, ctrl_c):
+    ctrl_c(Release, "step")
+
+    result = run("release", "--all", "--yes")
+
+    assert result.output == (
+        "interrupted: 4 tasks released; the rest is as it was; what is released goes by a "
+        "scanner, or by this command, given again\n"
+    )
+    assert result.exit_code == CTRL_C
+    assert app.delayq.hand_over() == 4
+
+
+def test_so_does_the_adopting_of_messages(app, run, monkeypatch, ctrl_c):
+    monkeypatch.setattr(adopting, "SLICE", 2)
+    for number in range(6):
+        app.send_task("t", task_id=f"task-{number}", countdown=86_400)
+    ctrl_c(adopting.Entering, "write")
+
+    result = run("adopt", "--yes")
+
+    assert result.output == "interrupted: 4 messages adopted; the rest is as it was\n"
+    assert result.exit_code == CTRL_C
+    assert app.delayq.counts().scheduled == 4
+
+
+@pytest.mark.usefixtures("many")
+def test_so_do_ids_of_standard_input(app, run, ctrl_c):
+    ctrl_c(ShardedEntries, "cancel_owing")
+
+    result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\n")
+
+    assert result.output == "interrupted: 2 tasks cancelled; the rest is as it was\n"
+    assert result.exit_code == CTRL_C
+    assert app.delayq.counts().scheduled == 8
+
+
+@pytest.mark.usefixtures("many")
+def test_the_second_one_ends_it_amid_a_step(run, ctrl_c):
+    ctrl_c(Changes, "cancel", times=2)
+
+    result = run("cancel", "--all", "--yes")
+
+    assert result.output == "interrupted: 2 tasks cancelled; perhaps some more\n"
+    assert result.exit_code == CTRL_C
+
+
+@pytest.mark.usefixtures("many")
+def test_it_is_as_it_was_behind_the_command(run, ctrl_c):
+    ctrl_c(Changes, "cancel")
+    run("cancel", "--all", "--yes")
+
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("many")
+def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
+        f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
+        encoding="utf-8",
+    )
+    # Whoever runs the tests in the background ignores it, and so do the children.
+    begun = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from celery.__main__ import main; main()"
+    )
+    words = ["-A", "shop", "delayq", "cancel", "-", "--yes"]
+    with subprocess.Popen(
+        [sys.executable, "-c", begun, *words], cwd=tmp_path, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:  # fmt: skip
+        process.stdin.write("task-0\n")
+        process.stdin.flush()
+        eventually(lambda: app.delayq.get("task-0") is None, 20)
+        process.send_signal(signal.SIGINT)
+        # Its input stays open all the while.
+        assert process.wait(60) == CTRL_C
+        assert process.stderr.read() == "interrupted: 1 task cancelled; the rest is as it was\n"
