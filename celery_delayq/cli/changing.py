@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
+from ..clock import from_ms, one_of
+from ..operations import changing
 from ..operations.selection import Selection
+from ..store import Outcome
 from .common import Argument, Said, examples
 from .selecting import Meant, meaning
 from .when import Given, When
+from .zones import with_zone, zone_of
 
 _NOT_DEAD = "task {} is not dead; nothing was changed"
 
@@ -61,13 +66,24 @@ def reschedule(meant: Meant, when: Given, only: str | None, if_due: Given | None
     task's due time, by:+30m, by:-1d. The units are s, m, h and d.
     """
     with Said():
-        how: dict[str, Any] = when.move(meant.ctx)
-        how |= {"only": only, "if_due": if_due and if_due.moment(meant.ctx)}
+        times: dict[str, Any] = when.move(meant.ctx)
+        asked: Any = {"only": only, "if_due": if_due and if_due.moment(meant.ctx)}
+    due: datetime | None = None
+
+    def one(task_id: str | None = None, key: str | None = None) -> Outcome:
+        nonlocal due
+        services = meant.delayq.services
+        time = one_of(services.timezone, **times)
+        outcome, due_ms = changing.reschedule(services, task_id, time, key=key, **asked)
+        due = None if due_ms is None else from_ms(due_ms)
+        return outcome
+
     meant.change(
         "reschedule",
         "rescheduled",
-        lambda **one: meant.delayq.reschedule(**one, **how),
-        lambda selection, **more: selection.reschedule(**how, **more),
+        one,
+        lambda selection, **more: selection.reschedule(**times, **asked, **more),
+        beside=lambda: f" to {with_zone(due, zone_of(meant.ctx))}" if due else "",
     )
 
 

@@ -100,6 +100,7 @@ class Meant:
         unchanged: str = REFUSED[Outcome.UNCHANGED],
         tell: Callable[[int], object] | None = None,
         rest: str = UNTOUCHED,
+        beside: Callable[[], str] = str,
     ) -> None:
         """Take a step, say what came of it, and end with 1 where something was not done.
 
@@ -111,6 +112,7 @@ class Meant:
             unchanged: What is said where a condition does not hold.
             tell: What is told how many of a selection are done, where no terminal shows it.
             rest: What is said of those of a selection that Ctrl-C leaves out.
+            beside: What is said behind each single task that it was done to.
         """
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
         if self._picking:
@@ -118,7 +120,8 @@ class Meant:
         elif self._is_read:
             is_done = self._change_read(word, done, one, sentences)
         else:
-            outcomes = [change_one(self.ctx, done, one, named, sentences) for named in self._ones]
+            change = partial(change_one, self.ctx, done, one, sentences=sentences, beside=beside)
+            outcomes = [change(named) for named in self._ones]
             is_done = all(outcomes)
         if not is_done:
             self.ctx.exit(1)
@@ -218,6 +221,8 @@ def change_one(
     step: Callable[..., Outcome],
     named: dict[str, str],
     sentences: Mapping[Outcome, str] = REFUSED,
+    *,
+    beside: Callable[[], str] = str,
 ) -> bool:
     """Take a step of one task, and say what came of it; whether it was done.
 
@@ -227,6 +232,7 @@ def change_one(
         step: The step, by ``task_id`` or ``key``.
         named: The one of the two.
         sentences: What is said where it was not done.
+        beside: What is said behind that it was.
     """
     try:
         said = refusal_of(step, named, sentences)
@@ -234,7 +240,7 @@ def change_one(
         said = plain(f"Error: {error}")
     if said is None:
         ((_, name),) = named.items()
-        ctx.obj.echo(plain(f"task {name} {done}"))
+        ctx.obj.echo(plain(f"task {name} {done}{beside()}"))
     else:
         ctx.obj.error(said)
     return said is None

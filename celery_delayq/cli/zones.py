@@ -1,6 +1,6 @@
 """The time zone of what is typed and printed: the app's own, or ``--utc``, or ``--local``.
 
-In tables the heading says which one it is; where there is no heading, each time has its offset.
+In tables the heading says which one it is, in sentences the time itself; facts have their offset.
 JSON is always in UTC, with the offset.
 """
 
@@ -59,6 +59,11 @@ def name_of(zone: tzinfo) -> str:
 def stamp(time: datetime, zone: tzinfo) -> str:
     """A time as tables have it, whose heading says the zone."""
     return time.astimezone(zone).isoformat(" ", "milliseconds")[:_STAMP]
+
+
+def with_zone(time: datetime, zone: tzinfo) -> str:
+    """A time as in tables, for a sentence: with the zone, and without a fraction of zero."""
+    return f"{stamp(time, zone).removesuffix('.000')} {name_of(zone)}"
 
 
 def with_offset(time: datetime, zone: tzinfo) -> str:

@@ -92,7 +92,9 @@ def test_a_selection_is_rescheduled_and_let_go(app, tasks, said):
 
 @keys_need_one_shard
 def test_a_task_is_named_by_its_key(app, tasks, said, refused):
-    assert said("reschedule", "--key", "ka", "+5m") == ["task ka rescheduled"]
+    assert said("reschedule", "--key", "ka", str(FAR)) == [
+        "task ka rescheduled to 2100-01-01 00:00:00 UTC"
+    ]
     assert said("run-now", "a", "--key", "kb") == ["task a due now", "task kb due now"]
     assert said("cancel", "--key", "ka", "--key", "kb") == [
         "task ka cancelled",

@@ -127,4 +127,4 @@ def test_every_way_to_give_a_time_that_the_readme_names_is_taken(shop, run):
 
     for when in [*named, "2030-01-01T09:00:00Z"]:
         said, _ = run(f"delayq reschedule order-42 {when}")
-        assert said == "task order-42 rescheduled\n"
+        assert re.fullmatch(r"task order-42 rescheduled to [\d-]+ [\d:.]+ UTC\n", said)
