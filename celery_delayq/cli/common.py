@@ -41,8 +41,10 @@ class Said:
 
 
 def delayq_of(ctx: click.Context) -> DelayQ:
-    """The ``DelayQ`` of the app that ``-A`` names."""
+    """The ``DelayQ`` of the app that ``-A`` names; where it names none, Celery's current app's."""
     with Said():
+        if registry.find(ctx.obj.app) is None and ctx.find_root().params.get("app") is None:
+            raise click.UsageError(f"say which app: celery -A proj delayq {ctx.info_name}", ctx)
         registry.services_of(ctx.obj.app)  # says so where there is none
         delayq: DelayQ = ctx.obj.app.delayq
         return delayq

@@ -88,6 +88,19 @@ def test_an_app_without_delayq_is_told_what_to_do(make_app, url, refused, line):
 
 
 @each_line_but_scan
+def test_without_an_app_each_says_how_to_name_it(make_app, url, project, monkeypatch, line):
+    app = make_app(url)
+    project(app)  # which does not change the worker's options for good
+    monkeypatch.setattr("celery.bin.base.get_current_app", lambda: app)
+
+    result = CliRunner().invoke(celery, ["delayq", *words(line)])
+
+    last = result.output.splitlines()[-1]
+    assert last == f"Error: say which app: celery -A proj delayq {words(line)[0]}"
+    assert result.exit_code == 2
+
+
+@each_line_but_scan
 def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
 
