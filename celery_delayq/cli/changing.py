@@ -14,7 +14,7 @@ from ..operations.selection import Selection
 from ..store import Outcome
 from .common import Argument, Said, examples
 from .selecting import Meant, meaning
-from .when import Given, When
+from .when import Given, When, earlier, misplaced
 from .zones import with_zone, zone_of
 
 _NOT_DEAD = "task {} is not dead; nothing was changed"
@@ -41,8 +41,27 @@ def cancel(meant: Meant, revoke: bool, **_: Any) -> None:
     )
 
 
+class _Moving(CeleryCommand):
+    """Says what was meant where a time is not where it has to be."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)  # of which parsing leaves nothing
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise _meant(ctx, earlier(error.option_name, words)) or error from None
+        except click.BadParameter as error:
+            is_when = error.param is not None and error.param.name == "when"
+            raise (is_when and _meant(ctx, misplaced(words))) or error from None
+        return rest
+
+
+def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
+    return None if hint is None else click.UsageError(hint, ctx)
+
+
 @click.command(
-    cls=CeleryCommand,
+    cls=_Moving,
     epilog=examples(
         "reschedule order-42 +2h",
         "reschedule order-42 2030-01-31T09:00 --local",

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from celery.bin.base import CeleryOption
 
-from ..errors import DelayQError
+from ..errors import DelayQError, InvalidOption, InvalidSetting, NotATask
 from ..integration import registry
 from ..integration.delayq import DelayQ
 from ..logs import plain
@@ -38,6 +38,15 @@ class Said:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, DelayQError):
             raise click.ClickException(plain(error)) from error
+
+
+class Typed(Said):
+    """Say what is wrong with an option that was typed, with exit status 2; the rest as `Said`."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidOption) and not isinstance(error, (InvalidSetting, NotATask)):
+            raise click.UsageError(plain(error)) from error
+        super().__exit__(kind, error, trace)
 
 
 def delayq_of(ctx: click.Context) -> DelayQ:

@@ -13,11 +13,13 @@ from celery.bin.base import CeleryCommand, CeleryOption
 from ..clock import from_ms, to_ms
 from ..errors import InvalidOption
 from ..logs import plain
-from ..operations.editing import KEPT
-from .common import Argument, Said, delayq_of, examples
+from ..operations.editing import KEPT, Edit
+from .common import Argument, Said, Typed, delayq_of, examples
 from .selecting import change_one
 from .when import Given, When
 from .zones import zoned
+
+_CHANGES = ("args", "kwargs", "priority", "expires")
 
 
 @click.command(
@@ -56,18 +58,22 @@ def edit(
     """
     if (id is None) == (key is None):
         raise click.UsageError("Name one task, by its id or by --key.", ctx)
+    if all(given[name] is None for name in _CHANGES):
+        *most, last = (f"--{name}" for name in _CHANGES)
+        raise click.UsageError(f"Say what to change: {', '.join(most)} or {last}.", ctx)
     named = {"task_id": id} if id is not None else {"key": str(key)}
-    with Said():
+    with Typed():
         changes = {
             "args": _json("--args", given["args"]),
             "kwargs": _json("--kwargs", given["kwargs"]),
             "priority": KEPT if given["priority"] is None else given["priority"],
             "expires": _expires(ctx, given["expires"]),
-            "if_revision": if_revision,
         }
-        delayq = delayq_of(ctx)
+        Edit(**changes)
+    with Said():
+        step = partial(delayq_of(ctx).edit, **changes, if_revision=if_revision)
         try:
-            done = change_one(ctx, "edited", partial(delayq.edit, **changes), named)
+            done = change_one(ctx, "edited", step, named)
         except TypeError as error:  # what does not fit the task
             raise click.ClickException(plain(error)) from error
     if not done:

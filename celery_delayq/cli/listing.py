@@ -16,7 +16,7 @@ from ..clock import EPOCH
 from ..logs import plain
 from ..operations.task import ScheduledTask
 from ..store import Outcome, State
-from .common import REFUSED, Argument, Said, delayq_of, examples, json_option
+from .common import REFUSED, Argument, Said, Typed, delayq_of, examples, json_option
 from .facts import facts_of, json_of
 from .picking import named_in, picked, picks
 from .screen import Line, Screen
@@ -65,7 +65,7 @@ def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
         raise click.UsageError("--json and --ids exclude each other.", ctx)
     if limit is None and not (as_json or only_ids):
         limit = LIMIT
-    with Said():
+    with Typed():
         listed = _Listed(ctx, named_in(given), picked(ctx, given), cursor, limit)
         if as_json:
             Screen(ctx).show([(json_of(task), "")] for task in listed)

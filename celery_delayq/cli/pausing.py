@@ -10,7 +10,7 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from ..store import lane_in_words
-from .common import Said, delayq_of, examples
+from .common import Typed, delayq_of, examples
 
 
 def _of(command: Callable[..., None]) -> Callable[..., None]:
@@ -32,7 +32,7 @@ def _of(command: Callable[..., None]) -> Callable[..., None]:
 @click.pass_context
 def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool, **_: Any) -> None:
     """Pause a queue, a task, or everything."""
-    with Said():
+    with Typed():
         delayq_of(ctx).pause(queue=queue, task=task, late=late)
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is paused"))
 
@@ -48,7 +48,7 @@ def resume(
     ctx: click.Context, /, queue: str | None, task: str | None, rate: float | None, **_: Any
 ) -> None:
     """Resume what is paused."""
-    with Said():
+    with Typed():
         was_paused = delayq_of(ctx).resume(queue=queue, task=task, rate=rate)
     if not was_paused:
         raise click.ClickException(plain(f"{lane_in_words(queue, task)} is not paused"))

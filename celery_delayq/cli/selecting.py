@@ -16,7 +16,7 @@ from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..operations.count import Count
 from ..store import Outcome
-from .common import REFUSED, Argument, Said, delayq_of
+from .common import REFUSED, Argument, Said, Typed, delayq_of
 from .interrupting import UNTOUCHED, Steps
 from .picking import named_in, picked, picks
 from .progress import progress_of
@@ -75,7 +75,9 @@ class Meant:
         self._dry_run, self._yes = given.pop("dry_run"), given.pop("yes")
         everything = given.pop("all")
         is_named, is_picked = self._is_read or bool(self._ones), everything or named_in(given)
-        if is_named == bool(is_picked):
+        if is_named and is_picked:
+            raise click.UsageError("Name tasks by id or --key, or select some, not both.", ctx)
+        if not (is_named or is_picked):
             named = "Name tasks by id or --key, or select" if by_id else "Select"
             raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
         if is_named and self._dry_run:
@@ -134,8 +136,9 @@ class Meant:
         tell: Callable[[int], object] | None,
         rest: str,
     ) -> bool:
-        with Said():
+        with Typed():
             selection = self.delayq.select(**self._picking)
+        with Said():
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:
                 self.say(f"{counted(would)} would be {done}")

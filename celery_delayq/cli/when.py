@@ -9,8 +9,10 @@ by:+30m  by:-30m    from its due time, where there is one to count from
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -25,6 +27,8 @@ from .zones import zone_of
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _PART = r"(?:(\d+(?:\.\d+)?){})?"
 _SPAN = re.compile("".join(map(_PART.format, "dhms")))
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d{1,2}:\d\d\S*")
 _UNITS = ("days", "hours", "minutes", "seconds")
 _BY = "by:"
 _NOW = "celery_delayq.now"  # in a context's meta
@@ -85,11 +89,12 @@ class When(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, Given):
             return value
         try:
-            return self._read(value)
+            return self.read(value)
         except (InvalidDueTime, ValueError, OverflowError):
             self.fail(f"{value[:_SHOWN]!r} is no time; {self._expected(value)}", param, ctx)
 
-    def _read(self, text: str) -> Given:
+    def read(self, text: str) -> Given:
+        """The time that is typed as *text*; an error, where it is none."""
         if self._never and text == "never":
             return Given("never", None)
         if self._due and text.startswith(_BY):
@@ -109,6 +114,35 @@ class When(click.ParamType):  # type: ignore[type-arg]
             return f"expected +{text} from now{from_due}, or a time such as 2030-01-31T09:00"
         forms = [*_FORMS, *[_AGO] * self._ago, *[_FROM_DUE] * self._due, *["never"] * self._never]
         return f"expected one before 2255-06-05: {', '.join(forms[:-1])}, or {forms[-1]}"
+
+
+def earlier(option: str, words: Sequence[str]) -> str | None:
+    """What to type in place of -5m, which was taken for an unknown *option*, if it was that."""
+    spans = (word for word in words if word.startswith(option) and _is_read(_span, word[1:]))
+    word = next(spans, None)
+    return word and f"{word} is no option; to move a task earlier than it is due, type by:{word}"
+
+
+def misplaced(words: Sequence[str]) -> str | None:
+    """What to type where the last of *words* is no time, if one of the others is."""
+    for day, time in pairwise(words):
+        if _DAY.fullmatch(day) and _TIME.fullmatch(time):
+            hour, _, rest = time.partition(":")
+            return f"a time is one word; put a T between: {day}T{hour:0>2}:{rest}"
+    for before, word in pairwise(["", *words]):
+        # Not that of an option; and a number may be an id.
+        is_own = not before.startswith("--") and not _NUMBER.fullmatch(word)
+        if is_own and _is_read(When(due=True).read, word):
+            return f"the time comes last, behind the ids: {word}"
+    return None
+
+
+def _is_read(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except (InvalidDueTime, ValueError, OverflowError):
+        return False
+    return True
 
 
 def now_of(ctx: click.Context) -> datetime:

@@ -302,3 +302,38 @@ def test_a_delay_without_its_sign_is_told_how_it_is_written(app, misused, when):
         f"by:+{when} from its due time, or a time such as 2030-01-31T09:00"
     )
     assert app.delayq.get("one").due.timestamp() == FAR
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["one", "-5m"],
+         "-5m is no option; to move a task earlier than it is due, type by:-5m"),
+        (["one", "-1h30m", "--only", "earlier"],
+         "-1h30m is no option; to move a task earlier than it is due, type by:-1h30m"),
+        (["one", "2030-01-31", "09:00"],
+         "a time is one word; put a T between: 2030-01-31T09:00"),
+        (["one", "2030-01-31", "9:00:30Z", "--utc"],
+         "a time is one word; put a T between: 2030-01-31T09:00:30Z"),
+        (["+1h", "one"], "the time comes last, behind the ids: +1h"),
+        (["by:-1h", "one", "two"], "the time comes last, behind the ids: by:-1h"),
+        (["2030-01-31T09:00", "one"], "the time comes last, behind the ids: 2030-01-31T09:00"),
+    ],
+)  # fmt: skip
+def test_a_time_in_the_wrong_place_is_told_where_it_belongs(one, app, misused, words, hint):
+    assert misused("reschedule", *words) == f"Error: {hint}"
+    assert app.delayq.get("one").due.timestamp() == FAR
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["42", "soon"], "'soon' is no time"),
+        (["one", "soon", "--if-due", "+1h"], "'soon' is no time"),
+        (["one", "+1h", "--if-due", "soon"], "Invalid value for '--if-due'"),
+        (["one", "+1h", "-x"], "o such option"),
+        (["one", "+1h", "-5x"], "o such option"),
+    ],
+)
+def test_what_is_wrong_otherwise_gets_no_such_hint(misused, words, said):
+    assert said in misused("reschedule", *words)

@@ -95,19 +95,17 @@ def test_what_has_left_is_one_line_and_status_1(app, run):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "edit is None; expected one of args, kwargs, priority, expires"),
+        ([], "Say what to change: --args, --kwargs, --priority or --expires."),
         (["--args", "(1,)"], "--args is '(1,)'; expected JSON"),
         (["--args", "5"], "args is 5; expected a list or a tuple"),
         (["--kwargs", "[]"], "kwargs is []; expected a mapping"),
         (["--priority", "256"], "priority is 256; expected a whole number from 0 to 255"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_nothing_is_changed(one, app, refused, options, words):
+def test_what_cannot_be_is_wrong_usage_and_nothing_is_changed(one, app, misused, options, words):
     before = app.delayq.get("one")
 
-    [said] = refused("edit", "one", *options)
-
-    assert said.startswith(f"Error: {words}")
+    assert misused("edit", "one", *options).startswith(f"Error: {words}")
     assert app.delayq.get("one") == before
 
 

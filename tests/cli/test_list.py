@@ -123,8 +123,8 @@ def test_it_goes_on_behind_a_cursor(three, printed):
     assert ids(printed("list", "--cursor", cursor, "-n", "1")) == ["task-1"]
 
 
-def test_a_wrong_cursor_is_a_sentence(three, refused, run):
-    [line] = refused("list", "--cursor", "x")
+def test_a_wrong_cursor_is_a_sentence(three, misused, run):
+    line = misused("list", "--cursor", "x")
     assert line == "Error: cursor is 'x'; expected that of a task in a list of this store"
     assert run("list", "--cursor", "x", "--queue", "q").exit_code == 2
 

@@ -91,8 +91,8 @@ def test_overdue_is_a_state_of_its_own(tasks, misused, command, state):
 
 @pytest.mark.parametrize("command", ["list", "cancel"])
 @pytest.mark.parametrize("option", ["--tag", "--task", "--queue"])
-def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, refused, command, option):
-    [sentence] = refused(command, option, "", "--before-due", "+1h")
+def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, misused, command, option):
+    sentence = misused(command, option, "", "--before-due", "+1h")
     assert sentence.startswith(f"Error: {option[2:]} is ''; expected ")
     assert app.delayq.counts().scheduled == 4
 

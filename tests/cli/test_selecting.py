@@ -138,3 +138,23 @@ def test_who_is_meant_has_to_be_said_in_one_way(app, tasks, run, line):
     result = run(*line)
     assert result.exit_code == 2, result.output
     assert waiting(app) == "abc"
+
+
+def test_by_id_or_by_selection_and_not_by_both(app, tasks, misused):
+    both = "Error: Name tasks by id or --key, or select some, not both."
+    assert misused("cancel", "a", "--all") == both
+    assert misused("cancel", "--key", "ka", "--tag", "x") == both
+    assert misused("cancel") == (
+        "Error: Name tasks by id or --key, or select some, as by --tag, or --all."
+    )
+    assert waiting(app) == "abc"
+
+
+@pytest.mark.parametrize("rate", ["0", "nan", "1e9"])
+def test_a_rate_that_cannot_be_is_wrong_usage(app, misused, rate):
+    app.delayq.pause(queue="mail")
+    expected = "expected a number of tasks a second from 0.001 to 1000000"
+    assert misused("resume", "--queue", "mail", "--rate", rate).endswith(expected)
+    assert misused("pause", "--queue", "") == (
+        "Error: queue is ''; expected a name of 1 to 512 bytes"
+    )
