@@ -18,7 +18,7 @@ from .common import Said, delayq_of, examples, json_option
 def check(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """Look for what does not fit in the store.
 
-    It changes nothing. A line for each finding; exit status 1 where there is one.
+    It changes nothing. A line for each finding, and exit status 1, or: nothing found.
     """
     clean = True
     with Said():
@@ -28,3 +28,5 @@ def check(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
             ctx.obj.echo(json.dumps(facts) if as_json else plain(finding))
     if not clean:
         ctx.exit(1)
+    if not as_json:
+        ctx.obj.echo("nothing found")

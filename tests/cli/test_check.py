@@ -15,10 +15,11 @@ def spoilt(app, redis):
     redis.zadd(KEY, {b"......lost\n": 1})
 
 
-def test_a_store_that_fits_says_nothing(app, run):
+@pytest.mark.parametrize(("options", "said"), [([], "nothing found\n"), (["--json"], "")])
+def test_of_a_store_that_fits_there_is_nothing_to_tell(app, run, options, said):
     app.send_task("t", task_id="good", delayq_at=FAR)
-    result = run("check")
-    assert (result.exit_code, result.output) == (0, "")
+    result = run("check", *options)
+    assert (result.exit_code, result.output) == (0, said)
 
 
 @pytest.mark.usefixtures("spoilt")
