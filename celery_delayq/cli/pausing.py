@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -35,6 +36,29 @@ def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool
     with Typed():
         delayq_of(ctx).pause(queue=queue, task=task, late=late)
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is paused"))
+    # The pause is in force, whatever fails here.
+    with suppress(Exception):
+        note = _note(ctx, queue, task)
+        if note is not None:
+            ctx.obj.error(note)
+
+
+def _note(ctx: click.Context, queue: str | None, task: str | None) -> str | None:
+    """What to say of a name that may be misspelt, though it may be that only others know it."""
+    app = ctx.obj.app
+    if task is None:
+        known, note = (
+            app.amqp.queues,
+            "this app knows no such queue, and nothing waits for it",
+        )
+    else:
+        app.loader.import_default_modules()  # as a worker does
+        known, note = app.tasks, "this app knows no such task, and none waits"
+    name = queue or task
+    if name is None or name in known:
+        return None
+    waits = any(True for _ in delayq_of(ctx).select(queue=queue, task=task))
+    return None if waits else note
 
 
 @click.command(cls=CeleryCommand, epilog=examples("resume --queue mail --rate 100"))

@@ -1,0 +1,57 @@
+"""`delayq pause` of a name that may be misspelt: it is done, and said."""
+
+import pytest
+
+from tests.app.support import FAR
+from tests.cli.conftest import MODULE
+
+NO_QUEUE = "this app knows no such queue, and nothing waits for it\n"
+NO_TASK = "this app knows no such task, and none waits\n"
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "note"), [("queue", "mial", NO_QUEUE), ("task", "shop.remnid", NO_TASK)]
+)
+def test_a_name_that_nobody_knows_is_paused_with_a_note(app, run, what, name, note):
+    app.send_task("t", task_id="other", delayq_at=FAR)
+
+    result = run("pause", f"--{what}", name)
+
+    assert (result.stdout, result.stderr) == (f"{what} {name} is paused\n", note)
+    assert result.exit_code == 0
+    [pause] = app.delayq.pauses()
+    assert getattr(pause, what) == name
+    # A second look changes nothing: neither is a name known for being paused.
+    assert run("pause", f"--{what}", name).stderr == note
+
+
+@pytest.mark.parametrize(("what", "name"), [("queue", "mail"), ("task", "shop.remind")])
+def test_one_that_something_waits_under_has_no_note(app, run, what, name):
+    app.send_task("shop.remind", task_id="one", queue="mail", delayq_at=FAR)
+    assert run("pause", f"--{what}", name).output == f"{what} {name} is paused\n"
+
+
+def test_nor_has_one_that_the_app_knows(app, run):
+    @app.task(name="shop.remind")
+    def remind():
+        pass
+
+    assert run("pause", "--task", "shop.remind").output == "task shop.remind is paused\n"
+    assert run("pause", "--queue", "celery").output == "queue celery is paused\n"
+    assert run("pause").output == "everything is paused\n"
+
+
+def test_a_task_is_known_whose_module_a_worker_would_import(app, run, tmp_path, monkeypatch):
+    (tmp_path / "delayq_pausing_tasks.py").write_text(
+        f"import {MODULE} as project\n\nproject.app.task(name='late.one')(print)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    app.conf.include = ["delayq_pausing_tasks"]
+
+    assert run("pause", "--task", "late.one").output == "task late.one is paused\n"
+
+
+def test_a_project_that_cannot_be_imported_is_paused_all_the_same(app, run):
+    app.conf.include = ["delayq_no_such_module"]
+    assert run("pause", "--task", "late.one").output == "task late.one is paused\n"
