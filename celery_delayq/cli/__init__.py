@@ -22,6 +22,7 @@ A command that one of these files defines is found by itself. What they share:
 
 from __future__ import annotations
 
+import errno
 import sys
 from io import TextIOWrapper
 from typing import Any
@@ -46,8 +47,23 @@ from . import (
     status,
 )
 
+_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-@click.group(name="delayq")
+
+class _Commands(click.Group):
+    """Says in a sentence that what a command prints cannot be written, as on a full disk."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno not in _UNWRITTEN:
+                raise
+            said = f"the output cannot be written: {error.strerror}"
+            raise click.ClickException(said) from error
+
+
+@click.group(name="delayq", cls=_Commands)
 @click.pass_context
 @handle_preload_options
 def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gives it

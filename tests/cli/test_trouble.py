@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from celery.bin.celery import celery
@@ -60,11 +61,12 @@ def shop(tmp_path, url):
         encoding="utf-8",
     )
 
-    def run(*arguments):
+    def run(*arguments, stdout=subprocess.PIPE):
         return subprocess.run(
             [sys.executable, "-m", "celery", "-A", "shop", "delayq", *arguments],
             cwd=tmp_path,
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             text=True,
             timeout=60,
             check=False,
@@ -87,6 +89,18 @@ def test_a_real_process_reads_and_changes_what_another_one_scheduled(shop, app):
     assert cancelled.stdout == "task one cancelled\n"
     # What is wrong goes to the other stream, so that a pipe gets only what was done.
     assert "task two is not scheduled" in cancelled.stderr
+
+
+@pytest.mark.parametrize("line", [["list"], ["list", "-n", "1"], ["list", "--json"], ["check"]])
+def test_a_full_disk_is_a_sentence(shop, app, line):
+    for number in range(300):
+        app.send_task("shop.remind", task_id=f"{number}" * 20, delayq_at=FAR)
+
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = shop(*line, stdout=full)
+
+    assert done.stderr == "Error: the output cannot be written: No space left on device\n"
+    assert done.returncode == 1
 
 
 def test_a_closed_pipe_ends_the_list_without_a_traceback(shop, app, tmp_path):
