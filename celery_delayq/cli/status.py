@@ -22,6 +22,9 @@ from .zones import with_offset, zone_of, zoned
 
 SHOWN = 50  # queues; a screen has no room for more
 NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
+OTHER_BROKER = (
+    "The scanners have the broker {}, which is not this app's: what this app schedules goes there."
+)
 _FIRST_ONLY = "These are the {:,} that are due next, of {:,} that wait."
 _MORE_QUEUES = "{:,} more queues are in --json."
 _UNREADABLE = "(cannot be read)"
@@ -49,6 +52,8 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     screen.show(_queues(found, screen.width))
     for pause in found.pauses:
         ctx.obj.secho(plain(_pause(pause, zone)), fg="yellow")
+    if found.other_broker is not None:
+        ctx.obj.secho(plain(OTHER_BROKER.format(found.other_broker)), fg="yellow")
     if not found.scanners:
         ctx.obj.secho(NO_SCANNER, fg="yellow")
 

@@ -109,8 +109,9 @@ class Reads:
     ) -> list[str]:
         """What is wrong, a sentence each; nothing if what is scheduled will be handed over in time.
 
-        It is wrong that no scanner is alive, that a task has been overdue for too long or too many
-        are dead, that the store cannot be read, or is used in another way than by this process.
+        It is wrong that no scanner is alive or that they have another broker than this app, that a
+        task has been overdue for too long or too many are dead, that the store cannot be read, or
+        is used in another way than by this process.
         What is paused is not overdue. It takes two calls of the store, and no broker.
 
         Args:
