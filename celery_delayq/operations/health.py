@@ -9,6 +9,7 @@ from typing import Any
 
 from ..clock import from_ms
 from ..errors import InvalidOption, StoreDiffers, StoreError
+from ..logs import plain
 from ..services import Services
 from ..store import Counts, Scanner
 
@@ -41,7 +42,7 @@ def health(
     except StoreDiffers as error:
         return [str(error)]
     except StoreError as error:
-        return [f"the store {services.endpoint.url} cannot be read: {error}"]
+        return [f"the store {services.endpoint.url} cannot be read: {plain(error.why)}"]
     problems = [*_problems(counts, max_overdue, max_dead)]
     if other_broker and counts.scanners:
         ours = services.broker
