@@ -32,7 +32,7 @@ _PRELUDE = (
     "entry", "late", "lanes", "pace", "conflict", "targets",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
-READ = "read"  # what an error calls all scripts that do nothing else: their names mean nothing to users
+READ = "read"  # so errors call each of these: their own names mean nothing to users
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
 
