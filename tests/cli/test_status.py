@@ -49,6 +49,20 @@ def test_it_tells_all_of_the_store_on_one_screen(app, said, redis_server):
     ]
 
 
+def test_what_is_due_and_paused_is_not_overdue_before_a_scanner_has_met_it(app, said):
+    app.send_task("t", delayq_at=LONG_AGO)
+    app.delayq.pause()
+
+    lines = said("status")
+
+    told = facts(lines)
+    assert [told[name] for name in ("waiting", "overdue", "oldest overdue", "paused")] == [
+        "0", "0", "-", "1",
+    ]  # fmt: skip
+    assert "celery" not in "".join(lines[lines.index("scanners        0") :])
+    assert "; 0 due" not in "".join(lines)
+
+
 def test_it_names_the_scanners_broker_where_it_is_another_one(app, delayq_app, url, said):
     other = delayq_app("amqp://127.0.0.1:1//", delayq_url=url)
     with closing(app.delayq.services.engines()[0]) as engine:
