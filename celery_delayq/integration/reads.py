@@ -149,7 +149,8 @@ class Reads:
 
         Returns:
             Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
-            newest first. Task and queue are empty where this app does not know them.
+            newest first. The task is empty where this app has none of that name; the queue, where
+            it is none of the app's, is not paused, and no task that is due next is of it.
 
         Raises:
             InvalidOption: *limit* is no whole number, or below 0.
