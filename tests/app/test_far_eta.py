@@ -113,7 +113,9 @@ def test_it_waits_and_then_is_the_message_of_a_plain_call(
     held = is_adopted(consumer)
 
     assert to_ms(held.due) == to_ms(FAR)
-    assert (held.task, held.args, held.kwargs, held.queue) == ("t", (1,), {"x": "ü"}, "celery")
+    # Its name stands in the body there, and no pickle is read to show a name.
+    name = "" if (protocol, options["serializer"]) == (1, "pickle") else "t"
+    assert (held.task, held.args, held.kwargs, held.queue) == (name, (1,), {"x": "ü"}, "celery")
     adopting.delayq.run_now("a")
     assert adopting.delayq.hand_over() == 1
     assert only_message(redis)[0] == key

@@ -1,6 +1,7 @@
 """What a test has for itself, and that all is as before afterwards."""
 
 import sys
+from importlib import import_module
 
 import pytest
 from celery import Celery
@@ -244,6 +245,7 @@ def test_a_server_that_went_away_spoils_no_other_test(shop):
 
 @pytest.mark.parametrize("leaning", LEANS_ON, ids=lambda leaning: leaning.where)
 def test_what_it_leans_on_is_there_and_what_is_expected(leaning):
+    import_module(leaning.module)
     assert leaning.problem() == ""
 
 

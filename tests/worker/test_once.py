@@ -124,7 +124,7 @@ def test_what_a_killed_worker_left_runs_again_and_the_second_copy_does_not(
 
     runs = project.wait_runs(result, 3, timeout=40)
     wait_dropped(project, result, 2, 1, second)
-    assert [(run["attempt"], run.get("after")) for run in runs] == [(1, None), (1, None), (1, True)]
+    assert [(run["attempt"], run["after"]) for run in runs] == [(1, False), (1, False), (1, True)]
 
 
 def test_a_retry_is_a_hand_over_of_its_own(project):
