@@ -37,9 +37,9 @@ def health(
 ) -> None:
     """Tell whether tasks are handed over in time, for a probe.
 
-    Exit status 1, and a sentence for each thing that is wrong, where no scanner is alive, a task
-    has been overdue for too long, too many are dead, or the store cannot be read. What is paused is
-    not overdue. No broker is needed.
+    Exit status 1, and a sentence for each thing that is wrong, where no scanner is alive or they
+    have another broker than the app, a task has been overdue for too long, too many are dead, or
+    the store cannot be read. What is paused is not overdue. No broker is needed.
     """
     with Said():
         problems = delayq_of(ctx).health(max_overdue=max_overdue, max_dead=max_dead, here=here)

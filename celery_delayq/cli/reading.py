@@ -28,7 +28,11 @@ _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 @json_option
 @click.pass_context
 def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
-    """Show what happened last, the newest first."""
+    """Show what happened last, the newest first.
+
+    Of tasks and queues it keeps hashes: QUEUE is empty of a queue that is none of the app's, is not
+    paused, and that none of the tasks which are due next is of; TASK of one that the app lacks.
+    """
     delayq = delayq_of(ctx)
     with Said():
         events = delayq.history(limit)

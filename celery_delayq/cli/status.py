@@ -22,6 +22,9 @@ from .zones import with_offset, zone_of, zoned
 
 SHOWN = 50  # queues; a screen has no room for more
 NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
+OTHER_BROKER = (
+    "The scanners have the broker {}, which is not this app's: what this app schedules goes there."
+)
 _FIRST_ONLY = "These are the {:,} that are due next, of {:,} that wait."
 _MORE_QUEUES = "{:,} more queues are in --json."
 _UNREADABLE = "(cannot be read)"
@@ -49,6 +52,8 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     screen.show(_queues(found, screen.width))
     for pause in found.pauses:
         ctx.obj.secho(plain(_pause(pause, zone)), fg="yellow")
+    if found.other_broker is not None:
+        ctx.obj.secho(plain(OTHER_BROKER.format(found.other_broker)), fg="yellow")
     if not found.scanners:
         ctx.obj.secho(NO_SCANNER, fg="yellow")
 
@@ -125,7 +130,9 @@ def _pause(pause: Pause, zone: tzinfo) -> str:
     rate = "" if pause.rate is None else f" at {pause.rate:g} a second"
     since = f"is paused since {with_offset(pause.since.replace(microsecond=0), zone)}"
     state = f"comes back{rate}" if pause.resumed else since
-    return f"{pause.what} {state}; {pause.parked} due"
+    # None of them may be parked yet that are due: nobody scans.
+    parked = f"; {pause.parked} due" if pause.parked else ""
+    return f"{pause.what} {state}{parked}"
 
 
 def _row(one: QueueCounts) -> Sequence[str]:

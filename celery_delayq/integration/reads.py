@@ -109,8 +109,9 @@ class Reads:
     ) -> list[str]:
         """What is wrong, a sentence each; nothing if what is scheduled will be handed over in time.
 
-        It is wrong that no scanner is alive, that a task has been overdue for too long or too many
-        are dead, that the store cannot be read, or is used in another way than by this process.
+        It is wrong that no scanner is alive or that they have another broker than this app, that a
+        task has been overdue for too long or too many are dead, that the store cannot be read, or
+        is used in another way than by this process.
         What is paused is not overdue. It takes two calls of the store, and no broker.
 
         Args:
@@ -148,7 +149,8 @@ class Reads:
 
         Returns:
             Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
-            newest first. Task and queue are empty where this app does not know them.
+            newest first. The task is empty where this app has none of that name; the queue, where
+            it is none of the app's, is not paused, and no task that is due next is of it.
 
         Raises:
             InvalidOption: *limit* is no whole number, or below 0.

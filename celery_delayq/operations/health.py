@@ -9,6 +9,7 @@ from typing import Any
 
 from ..clock import from_ms
 from ..errors import InvalidOption, StoreDiffers, StoreError
+from ..logs import plain
 from ..services import Services
 from ..store import Counts, Scanner
 
@@ -16,6 +17,10 @@ MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
 
 _NOBODY = "no scanner is alive: nothing is handed over until a worker of this app is started"
+_OTHER_BROKER = (
+    "this store's scanners have the broker {}, this app has {} on {}: what it schedules goes to "
+    "theirs; give each app a delayq_prefix of its own, or both the same broker_url"
+)
 _NOT_HERE = "no scanner of this host, {}, is alive"
 
 
@@ -30,15 +35,19 @@ def health(
     _check(max_overdue, max_dead, here)
     entries = services.entries
     try:
-        entries.look()
+        other_broker = entries.look()
         if here:
             return [*_here(entries.scanners())]
         counts = entries.counts()
     except StoreDiffers as error:
         return [str(error)]
     except StoreError as error:
-        return [f"the store {services.endpoint.url} cannot be read: {error}"]
-    return [*_problems(counts, max_overdue, max_dead)]
+        return [f"the store {services.endpoint.url} cannot be read: {plain(error.why)}"]
+    problems = [*_problems(counts, max_overdue, max_dead)]
+    if other_broker and counts.scanners:
+        ours = services.broker
+        problems.append(_OTHER_BROKER.format(other_broker, ours.kind, ours.hosts))
+    return problems
 
 
 def _here(scanners: Iterable[Scanner]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from ..clock import from_ms
 from ..services import Services
 from ..settings import LONGEST_HISTORY
 from ..store import Happened, What, label_of
+from .queues import names_of
 from .reading import check_limit
 
 
@@ -24,7 +25,8 @@ class Event:
         key: Its unique key, or empty.
         due: When it was due then; ``None`` for one whose record cannot be read.
         task: The task's name; empty where this app has none of that name.
-        queue: The queue that it was sent with; empty where this app does not know it.
+        queue: The queue that it was sent with; empty where it is none of this app's, nothing of it
+            is paused, and none of the tasks that are due next is of it.
     """
 
     what: What
@@ -41,7 +43,8 @@ def history(services: Services, *, limit: int | None = None) -> list[Event]:
     check_limit(limit, "events")
     most = LONGEST_HISTORY if limit is None else min(limit, LONGEST_HISTORY)
     events = services.entries.history(most) if most else []
-    tasks, queues = _by_label(services.app.tasks), _by_label(services.app.amqp.queues)
+    tasks = _by_label(services.app.tasks)
+    queues = names_of(services, {one.labels[1] for one in events if one.labels})
     return [_event(one, tasks, queues) for one in events]
 
 

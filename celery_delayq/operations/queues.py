@@ -16,6 +16,7 @@ from ..services import Services
 from ..store import Pause, Tally, label_of
 
 MOST = 10_000  # waiting tasks that are looked at
+FOR_NAMES = 500  # of them, where only names are wanted: one call
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,24 @@ def queue_counts(services: Services, pauses: Iterable[Pause]) -> tuple[list[Queu
         overdue[name] += one.overdue
     counts = [QueueCounts(name, waiting[name], overdue[name]) for name in sorted(waiting)]
     return counts, is_complete
+
+
+def names_of(services: Services, labels: set[bytes]) -> dict[bytes, str]:
+    """Names of queues by their hashes: of the app's queues.
+
+    Where *labels* has others, also of what is paused, and of the 500 tasks that are due next.
+    """
+    known = _by_label(services, ())
+    if labels <= known.keys():
+        return known
+    known = _by_label(services, services.entries.pauses())
+    if not labels <= known.keys():
+        for one in services.entries.tallies(FOR_NAMES)[0]:
+            if one.label in labels:
+                name = _name_of(one, known, services.broker.options)
+                # Where it goes to may not tell what it was sent with.
+                known.setdefault(label_of(name), name)
+    return known
 
 
 def _by_label(services: Services, pauses: Iterable[Pause]) -> dict[bytes, str]:

@@ -43,6 +43,8 @@ class Status:
         queues: How many tasks wait, queue by queue, by name.
         queues_complete: Whether those are all that wait; ``False``: the first 10,000 in due order,
             or none where it was not asked for queue by queue.
+        other_broker: The broker of the scanners that are alive, where it is not the app's: what the
+            app schedules goes there. Else ``None``.
     """
 
     store: str
@@ -53,6 +55,7 @@ class Status:
     scanners: Sequence[ScannerSeen]
     queues: Sequence[QueueCounts]
     queues_complete: bool
+    other_broker: str | None = None
 
     def facts(self) -> dict[str, Any]:
         """All of it as JSON can have it; times are ISO 8601 in UTC."""
@@ -60,6 +63,7 @@ class Status:
             "store": self.store,
             "prefix": self.prefix,
             "path": self.path,
+            "other_broker": self.other_broker,
             **counts_facts(self.counts),
             "scanners": [{"name": one.name, "seen": one.seen.isoformat()} for one in self.scanners],
             "pauses": [pause_facts(one) for one in self.pauses],
@@ -81,17 +85,21 @@ def status(services: Services, *, queues: bool = True) -> Status:
         queues: Whether it is wanted queue by queue, which takes longest.
     """
     entries = services.entries
+    # Asked each time: whoever asks for years shall hear of a broker that the scanners have since.
+    other_broker = entries.look()
     counts, pauses = entries.counts(), entries.pauses()
     by_queue, is_complete = queue_counts(services, pauses) if queues else ([], False)
+    scanners = [ScannerSeen(one.name, from_ms(one.seen_ms)) for one in entries.scanners()]
     return Status(
         store=services.endpoint.url,
         prefix=services.settings.prefix,
         path="direct" if services.store_is_broker else "relay",
         counts=counts,
         pauses=pauses,
-        scanners=[ScannerSeen(one.name, from_ms(one.seen_ms)) for one in entries.scanners()],
+        scanners=scanners,
         queues=by_queue,
         queues_complete=is_complete,
+        other_broker=other_broker or None if scanners else None,
     )
 
 

@@ -153,16 +153,24 @@ class Member:
         self._warn_of_app(app)
         self.time.learn(now_us)
 
-    def look(self) -> None:
+    def look(self) -> str:
         """Find out whether this process reads the store as the others write it; it changes nothing.
+
+        Returns:
+            The broker of the scanners, as ``redis, database 0 on red:6379``, where it is not this
+            process's; else empty. They may be gone.
 
         Raises:
             StoreDiffers: it would not.
         """
-        schema, shards = (word.decode(errors="replace") for word in self._scripts.call("agreed"))
+        schema, shards, *theirs = (
+            word.decode(errors="replace") for word in self._scripts.call("agreed")
+        )
         if schema:
             _agree("layout", schema, SCHEMA)
             _agree("number of shards", shards, str(self._ours.shards))
+        is_other = theirs[0] and theirs != [self._ours.broker, self._ours.hosts]
+        return " on ".join(theirs) if is_other else ""
 
     def _warn_of_broker(self, theirs: tuple[str, str]) -> None:
         ours = self._ours.broker, self._ours.hosts

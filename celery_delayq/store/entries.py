@@ -56,13 +56,16 @@ class Entries:
         """
         self._member.join(until)
 
-    def look(self) -> None:
+    def look(self) -> str:
         """Find out whether this process may read the store; it changes nothing.
+
+        Returns:
+            The broker of the scanners, where it is not this process's; else empty.
 
         Raises:
             StoreDiffers: it is used in another way than this process would.
         """
-        self._member.look()
+        return self._member.look()
 
     def schedule(
         self,

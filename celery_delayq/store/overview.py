@@ -12,7 +12,7 @@ from .listing import PAGE
 from .scripts import Scripts
 from .values import time_in
 
-OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms
+OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms for each index
 OVERDUE_BYTES = 500_000  # of their records
 
 
@@ -21,10 +21,13 @@ class Counts:
     """How many entries are in which state; the next due time; how many scanners are alive.
 
     ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
-    and wait for their next try, which are overdue. ``paused`` fell due while they were.
+    and wait for their next try, which are overdue. ``paused`` fell due while they were, and are
+    counted as nothing else. Those that no scanner has met yet are looked for among the first 300
+    that are due, and the first 300 that were refused; behind these they count as overdue.
 
     ``oldest_overdue_ms``: the due time of what is overdue longest, and not paused; ``None`` if
     nothing is. Of more than 300 that were refused, those count that are tried next.
+    ``next_due_ms``: that of the first that waits, overdue or not.
     """
 
     scheduled: int

@@ -31,15 +31,21 @@ _PRELUDE = (
     "record", "history", "extras", "message", "writing", "marks", "call", "left", "due", "claims",
     "entry", "late", "lanes", "pace", "conflict", "targets",
 )  # fmt: skip
+_READS = "\nKeeps    changes nothing"
+READ = "read"  # so errors call each of these: their own names mean nothing to users
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Script:
-    """One script file: its text, and the signature its header declares."""
+    """One script file: its text, and the signature its header declares.
+
+    ``step``: what it is for, as an error shall say.
+    """
 
     name: str
+    step: str
     text: str
     sha: str
     keys: tuple[str, ...]
@@ -56,6 +62,7 @@ class Script:
         text = used_of(prelude, source) + body
         return cls(
             name=name,
+            step=READ if _READS in header else name,
             text=text,
             sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
             keys=keys,
@@ -170,11 +177,12 @@ class Scripts:
         try:
             # Not asked for before: sent whole, which loads it; that saves an answer of NOSCRIPT.
             if call.script.sha in self._sent:
-                return self.connection.execute(name, call.by_sha + tail, until)
+                return self.connection.execute(call.script.step, call.by_sha + tail, until)
         except redis.exceptions.NoScriptError:
             # Flushed, restarted, or failed over to a server that never saw it. It did not run.
             pass
-        answer = self.connection.execute(name, packed(["EVAL", call.script.text]) + tail, until)
+        whole = packed(["EVAL", call.script.text])
+        answer = self.connection.execute(call.script.step, whole + tail, until)
         self._sent.add(call.script.sha)
         return answer
 

@@ -61,12 +61,11 @@ class ShardedEntries:
         if not self._has_looked:
             self.look()
 
-    def look(self) -> None:
+    def look(self) -> str:
         """As :meth:`Entries.look`, where all processes meet."""
-        for shard in self._shards:
-            if shard.keys.is_meeting_place:
-                shard.look()
+        found = [shard.look() for shard in self._shards if shard.keys.is_meeting_place]
         self._has_looked = True
+        return next(filter(None, found), "")
 
     def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
         """As :meth:`Entries.schedule`, in one step a shard. Returns the answers in order of *new*.

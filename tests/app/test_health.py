@@ -88,7 +88,7 @@ def test_what_is_paused_is_not_overdue(app, delayq, is_met):
         if is_met:
             engine.hand_over()
 
-        assert delayq.counts().paused == is_met
+        assert (delayq.counts().paused, delayq.counts().overdue) == (1, 0)
         assert delayq.health() == []
 
 
@@ -146,6 +146,24 @@ def test_no_broker_is_needed(delayq_app, url):
 
     with alive(delayq):
         assert delayq.health() == []
+
+
+def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_app, url):
+    ours, other = delayq_app(url).delayq, delayq_app(AMQP, delayq_url=url).delayq
+    where = url.partition("//")[2].partition("/")[0]
+
+    with alive(ours) as engine:
+        assert ours.health() == []
+        [sentence] = other.health()
+        assert sentence == (
+            f"this store's scanners have the broker redis, database 0 on {where}, this app has "
+            "amqp, virtual host / on 127.0.0.1:1: what it schedules goes to theirs; give each app "
+            "a delayq_prefix of its own, or both the same broker_url"
+        )
+        assert other.health(here=True) == []
+        engine.leave()
+
+    assert other.health() == [NOBODY]
 
 
 def test_a_wrong_setting_is_an_error(delayq_app, url):

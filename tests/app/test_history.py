@@ -54,11 +54,34 @@ def test_an_event_has_names_and_times(app, add, delayq):
 
 def test_names_that_this_app_does_not_know_are_empty(app, delayq):
     app.send_task("nobody's", task_id="a", queue="elsewhere", delayq_at=FAR)
+    delayq.cancel("a")
     app.amqp.queues.pop("elsewhere", None)
 
-    [event] = delayq.history()
+    event, _ = delayq.history()
 
     assert (event.id, event.task, event.queue) == ("a", "", "")
+
+
+@pytest.mark.parametrize("by", ["what waits", "what is paused"])
+def test_a_queue_that_no_app_declares_has_its_name(app, delayq_app, url, by):
+    app.send_task("t", task_id="a", queue="elsewhere", delayq_at=FAR)
+    if by == "what is paused":
+        app.delayq.cancel("a")
+        app.delayq.pause(queue="elsewhere")
+    reader = delayq_app(url, delayq_history=LENGTH)
+
+    told = {event.queue for event in reader.delayq.history()}
+
+    assert "elsewhere" not in reader.amqp.queues
+    assert told == {"elsewhere"}
+
+
+def test_no_more_is_asked_where_the_app_has_all_queues(app, delayq, monkeypatch):
+    app.send_task("t", queue="celery", delayq_at=FAR)
+    monkeypatch.setattr(type(delayq.services.entries), "pauses", None)
+    monkeypatch.setattr(type(delayq.services.entries), "tallies", None)
+
+    assert [event.queue for event in delayq.history()] == ["celery"]
 
 
 def test_arguments_are_no_part_of_it(app, delayq, redis):

@@ -38,6 +38,7 @@ def test_a_worker_tells_how_its_store_stands(app, ask, redis_server):
             "store": redis_server.url(),
             "prefix": "delayq",
             "path": "direct",
+            "other_broker": None,
             "scheduled": 1,
             "overdue": 0,
             "refused": 0,

@@ -74,7 +74,7 @@ def test_a_bound_that_is_none_is_an_error(run, bound):
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize(
+each_reading_command = pytest.mark.parametrize(
     "line",
     [
         ("status",), ("status", "--json"), ("list",), ("list", "--json"), ("list", "--dead"),
@@ -82,6 +82,27 @@ def test_a_bound_that_is_none_is_an_error(run, bound):
     ],
     ids=" ".join,
 )  # fmt: skip
+
+
+@each_reading_command
+def test_what_cannot_read_the_store_says_so_in_words_of_users(delayq_app, refused, line):
+    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
+
+    *_, sentence = refused(*line, app=app)
+
+    assert sentence.startswith("Error: read failed: ")
+
+
+def test_nor_does_health_name_a_step(delayq_app, refused):
+    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
+
+    [sentence] = refused("health", app=app)
+
+    assert "failed" not in sentence
+    assert "refused" in sentence
+
+
+@each_reading_command
 def test_what_reads_shows_no_store_of_another_layout_as_an_empty_one(redis, url, refused, line):
     give_another_layout(redis)
 

@@ -49,6 +49,33 @@ def test_it_tells_all_of_the_store_on_one_screen(app, said, redis_server):
     ]
 
 
+def test_what_is_due_and_paused_is_not_overdue_before_a_scanner_has_met_it(app, said):
+    app.send_task("t", delayq_at=LONG_AGO)
+    app.delayq.pause()
+
+    lines = said("status")
+
+    told = facts(lines)
+    assert [told[name] for name in ("waiting", "overdue", "oldest overdue", "paused")] == [
+        "0", "0", "-", "1",
+    ]  # fmt: skip
+    assert "celery" not in "".join(lines[lines.index("scanners        0") :])
+    assert "; 0 due" not in "".join(lines)
+
+
+def test_it_names_the_scanners_broker_where_it_is_another_one(app, delayq_app, url, said):
+    other = delayq_app("amqp://127.0.0.1:1//", delayq_url=url)
+    with closing(app.delayq.services.engines()[0]) as engine:
+        engine.hand_over()
+
+        theirs = said("status", app=other)[-1]
+        none = [line for line in said("status") if "broker" in line]
+
+    assert theirs.startswith("The scanners have the broker redis, database 0 on 127.0.0.1:")
+    assert theirs.endswith(", which is not this app's: what this app schedules goes there.")
+    assert none == []
+
+
 @pytest.fixture
 def tokyo(delayq_app, url):
     return delayq_app(url, timezone="Asia/Tokyo")
@@ -172,6 +199,7 @@ def test_json_is_one_object_and_nothing_else(app, said, redis_server):
         "store": redis_server.url(),
         "prefix": "delayq",
         "path": "direct",
+        "other_broker": None,
         "scheduled": 1,
         "overdue": 0,
         "refused": 0,

@@ -313,7 +313,7 @@ OPERATIONS = (
         "agreed",
         "caller",
         lambda ready: Member(ready.store.scripts, Membership(60.0)).look(),
-        None,
+        "",
         changes=False,
         face={"health": lambda delayq, _: delayq.health()},
     ),

@@ -37,6 +37,12 @@ def test_every_command_is_in_a_row_or_no_operation():
 
 
 @each_operation
+def test_an_error_calls_all_that_changes_nothing_a_read(operation):
+    step = operation.script if operation.changes else "read"
+    assert load()[operation.script].step == step
+
+
+@each_operation
 def test_only_what_a_caller_does_is_told_apart_by_a_task_s_id(operation):
     assert operation.by in ("caller", "scanner", "worker")
     assert operation.by == "caller" or "{id}" not in "".join(operation.cli)

@@ -119,7 +119,29 @@ def test_scanners_of_one_broker_may_know_it_by_different_names(store, caplog):
     beat(store)
     joined(store, replace(OURS, hosts="10.0.0.1:6379"), scanner=True)
     assert "10.0.0.1:6379" in caplog.text
+    assert meta(store, "hosts") == b"10.0.0.1:6379"
+
+
+def test_where_the_broker_is_is_as_the_last_scanner_has_it(store, caplog):
+    moved = replace(OURS, hosts="blue:6379")
+    joined(store, OURS, scanner=True)
+    joined(store, moved)
     assert meta(store, "hosts") == OURS.hosts.encode()
+    caplog.clear()
+    joined(store, moved, scanner=True)
+    assert meta(store, "hosts") == b"blue:6379"
+    # No other scanner is alive, so nobody has another one.
+    assert caplog.messages == []
+
+
+def test_a_look_tells_the_scanners_broker_where_it_is_another_one(store):
+    looks = [Member(store.scripts, one) for one in (OURS, THEIRS, replace(OURS, hosts="blue:1"))]
+    assert [one.look() for one in looks] == ["", "", ""]
+    joined(store, THEIRS)
+    assert [one.look() for one in looks] == ["", "", ""]
+    joined(store, OURS, scanner=True)
+    theirs = "redis, database 0 on red:6379"
+    assert [one.look() for one in looks] == ["", theirs, theirs]
 
 
 def test_a_caller_never_says_which_broker_is_the_store_s(store):
@@ -187,7 +209,7 @@ def test_a_caller_never_says_whose_scanners_they_are(store):
 def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, caplog):
     joined(store, replace(OURS, app="shop"), scanner=True)
     joined(store, replace(OURS, app="billing", hosts="elsewhere:6379"), scanner=True)
-    assert (meta(store, "app"), meta(store, "hosts")) == (b"billing", OURS.hosts.encode())
+    assert (meta(store, "app"), meta(store, "hosts")) == (b"billing", b"elsewhere:6379")
     assert not any("of the app" in one for one in caplog.messages)
 
 

@@ -236,14 +236,59 @@ def test_what_was_refused_is_as_old_as_its_due_time_whichever_is_tried_next(stor
     assert oldest(store) == NOW_MS - 20
 
 
+def by_state(store):
+    counts = store.entries.counts()
+    return counts.scheduled, counts.overdue, counts.refused, counts.paused
+
+
 @pytest.mark.parametrize("relayed", [False, True])
 def test_what_is_paused_is_not_the_oldest_before_a_scanner_has_met_it(store, relayed):
     put = store.schedule_relayed if relayed else store.schedule
     store.entries.pause(lane_for(task="tests.remind"), "tests.remind")
     put("a", NOW_MS - 10)
-    assert (store.entries.counts().overdue, oldest(store)) == (1, None)
+    assert (by_state(store), oldest(store)) == ((0, 0, 0, 1), None)
     store.entries.resume(lane_for(task="tests.remind"))
     assert oldest(store) == NOW_MS - 10
+
+
+def test_what_is_due_and_paused_is_counted_as_it_is_when_a_scanner_has_met_it(store):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    store.schedule("first", NOW_MS - 12, queue="mail")
+    store.schedule("next", NOW_MS - 11, queue="celery")
+    store.schedule("last", NOW_MS - 10, queue="mail")
+    store.schedule("not due", FAR_MS, queue="mail")
+    counts = store.entries.counts()
+    assert by_state(store) == (2, 1, 0, 2)
+    assert (counts.next_due_ms, counts.oldest_overdue_ms) == (NOW_MS - 11, NOW_MS - 11)
+    assert told(store)[0] == {CELERY: (1, 1), MAIL: (1, 0)}
+    store.entries.cancel("next")
+    assert store.entries.counts().next_due_ms == FAR_MS
+    store.engine().hand_over()
+    assert by_state(store) == (1, 0, 0, 2)
+
+
+def test_what_was_refused_and_is_paused_since_is_no_longer_overdue(store):
+    store.schedule_relayed("a", NOW_MS - 10)
+    refuse(store, "a")
+    assert by_state(store) == (1, 1, 1, 0)
+    store.entries.pause(lane_for(queue="celery"), "celery")
+    assert by_state(store) == (0, 0, 0, 1)
+    assert told(store)[0] == {}
+    store.entries.resume(lane_for(queue="celery"))
+    assert by_state(store) == (1, 1, 1, 0)
+
+
+@pytest.mark.parametrize("bound", ["OVERDUE", "OVERDUE_BYTES"])
+def test_behind_as_many_as_are_looked_at_what_is_paused_counts_as_overdue(
+    store, monkeypatch, bound
+):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(5):
+        store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
+    size = len(store.record("a0"))
+    monkeypatch.setattr(overview, bound, 3 if bound == "OVERDUE" else size * 3 - 1)
+    assert by_state(store) == (2, 2, 0, 3)
+    assert store.entries.counts().next_due_ms == NOW_MS - 7
 
 
 def test_behind_what_is_paused_the_next_one_is_the_oldest(store):

@@ -15,10 +15,12 @@ ARGV[7]  kept     what `meta` is to say of the history: see prelude/history.lua;
 ARGV[8]  store    random text: `store`, if it has none
 ARGV[9]  app      name of the process's app; empty: it has none of its own
 
-Returns  {now in us, schema, shards, broker, hosts, store, app}, as the store has them from now on
+Returns  {now in us, schema, shards, broker, hosts, store, app}, as the store has them from now on; hosts that this
+         scanner has just changed while others are alive, as they were: that is worth a warning
 Cost     O(log S), S scanners; where the history becomes shorter, by so much more
 Keeps    what is agreed on; the broker and the app are those of the scanners, and others only when none is
-         alive; the history is as the last one who joined has it
+         alive; where the broker is, is as the last scanner that joined has it, for a broker may move while
+         scanners are replaced one by one; the history is as the last one who joined has it
 ]]
 local schema, shards, timeout = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local broker, hosts, scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
@@ -30,9 +32,10 @@ local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
 local theirs, their_app = known[4], known[8]
 local is_other_app = app ~= '' and their_app ~= app
-if is_fit and scanner and (theirs ~= broker or is_other_app) then
+local is_elsewhere = theirs == broker and known[5] ~= hosts
+if is_fit and scanner and (theirs ~= broker or is_other_app or is_elsewhere) then
   local alive = redis.call('ZCOUNT', scanners, whole(math.floor(now_us / 1000)), '+inf')
-  if alive == 0 then theirs, their_app = theirs == broker and theirs, false end
+  if alive == 0 then theirs, their_app = false, false end
 end
 
 local changes = {}
@@ -48,6 +51,8 @@ if is_fit and scanner and not theirs then
   set('broker', broker)
   set('hosts', hosts)
   known[4], known[5] = broker, hosts
+elseif is_fit and scanner and is_elsewhere then
+  set('hosts', hosts)
 end
 if is_fit and scanner and is_other_app and not their_app then
   set('app', app)

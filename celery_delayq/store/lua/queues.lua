@@ -4,6 +4,7 @@ KEYS[1]  due      ZSET  member -> due time, ms
 KEYS[2]  relay    ZSET  member -> due time, ms
 KEYS[3]  refused  ZSET  member -> next try, ms
 KEYS[4]  records  HASH  id -> record
+KEYS[5]  paused   HASH  lane -> what is paused, and how it comes back
 
 ARGV[1]  after      continue behind this due time, ms, as the last step had it; -1 for the start
 ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
@@ -13,6 +14,7 @@ ARGV[4]  max_bytes  look at nothing more after so many bytes of records, > 0
 Returns  {how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
          next step goes on, or '' when that was all; how many of the refused are left out; {label of a queue, or '' of
          what cannot be read, how many are of it, how many of these are overdue, destination of one of them, ...}}
+         What is due and paused does not wait for its queue: it is looked at, and counted nowhere
 Cost     O(log(N)^2 + limit)
 Keeps    changes nothing. At the start it looks at what was refused, which is overdue: at no more than `limit`, those
          that are tried next
@@ -24,6 +26,7 @@ local tallies, place_of_label, bytes = {}, {}, 0
 
 -- Mostly a record is like the one before: what they have in common is compared, and not looked for again.
 local header, header_end = false, 0
+local has_pauses, cache = redis.call('HLEN', paused) > 0, {}
 local function note(record, is_overdue)
   if not header or not record or sub(record, 1, header_end) ~= header then
     header_end = header_end_of(record)
@@ -31,6 +34,9 @@ local function note(record, is_overdue)
   elseif not is_sound(record, header_end) then
     header = false
   end
+  bytes = bytes + #(record or '')
+  -- It is as good as parked: that is what becomes of it when a scanner meets it.
+  if is_overdue and has_pauses and header and paused_lane(record, header_end, paused, cache) then return end
   local label = header and sub(record, header_end + 50, header_end + 55) or ''
   local at = place_of_label[label]
   if not at then
@@ -41,7 +47,6 @@ local function note(record, is_overdue)
   end
   tallies[at + 1] = tallies[at + 1] + 1
   if is_overdue then tallies[at + 2] = tallies[at + 2] + 1 end
-  bytes = bytes + #(record or '')
 end
 
 -- Records are read many at a time, which is less work than one by one, and no more than fit.
