@@ -73,8 +73,8 @@ class Start:
         except StoreError as error:
             return f"what waits is not known: {error}"  # a right that hand-over needs not
         dead = f", {counts.dead} dead" if counts.dead else ""
-        held = ", ".join(f"{one.what} ({one.parked} due)" for one in pauses if not one.resumed)
-        paused = f"; paused: {held}" if held else ""
+        held = ", ".join(one.what for one in pauses if not one.resumed)
+        paused = f"; paused: {held} ({counts.paused} due)" if held else ""
         return f"{counts.scheduled} waiting, {counts.overdue} overdue{dead}{paused}"
 
 

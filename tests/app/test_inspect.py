@@ -120,7 +120,7 @@ def test_a_store_that_cannot_be_read_hides_nothing_of_the_worker(
         [own] = shown(held_by_celery)
 
     assert own["request"]["id"] == "own"
-    assert "what waits in the store is not shown: page failed" in caplog.text
+    assert "what waits in the store is not shown: read failed" in caplog.text
 
 
 def test_an_app_without_delayq_shows_what_it_holds(make_app, monkeypatch):

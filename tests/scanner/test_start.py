@@ -62,7 +62,7 @@ def test_what_waits_is_counted_before_anything_is_handed_over(house, said):
     app.send_task("u", delayq_at=LONG_AGO)
     made.start_asleep()
     [line] = said()[0]
-    assert line.endswith("; 2 waiting, 1 overdue; paused: task t (0 due), queue mail (1 due)")
+    assert line.endswith("; 2 waiting, 1 overdue; paused: task t, queue mail (1 due)")
 
 
 def test_what_comes_back_is_not_called_paused(house, said):

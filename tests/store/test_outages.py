@@ -20,7 +20,7 @@ def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away
     with pytest.raises(OperationalError) as caught:
         entries.counts()
     assert isinstance(caught.value, StoreUnavailable)
-    assert caught.value.step == "counts"
+    assert caught.value.step == "read"
     assert isinstance(caught.value.__cause__, redis.ConnectionError)
 
 
@@ -102,4 +102,4 @@ def test_a_missing_right_is_an_error_of_the_store_and_not_an_outage(start_redis,
     with pytest.raises(StoreError) as caught:
         store.entries.counts()
     assert not isinstance(caught.value, StoreUnavailable)
-    assert caught.value.step == "counts"
+    assert caught.value.step == "read"

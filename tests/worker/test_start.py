@@ -46,7 +46,7 @@ def test_it_is_one_line(make_project, start_worker):
     worker = start_worker(TASKS, "-P", "solo", env=project.env)
     assert worker.wait_log(STARTED).group(1) == (
         f"store {project.server.url()}, prefix {project.conf['delayq_prefix']}, hands over "
-        "directly; 2 waiting, 1 overdue; paused: queue mail (0 due)"
+        "directly; 1 waiting, 0 overdue; paused: queue mail (1 due)"
     )
     assert sum(project.conf["delayq_prefix"] in line for line in worker.lines) == 1
 
