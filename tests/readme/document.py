@@ -98,7 +98,7 @@ class Document:
 def _documents() -> Iterator[Document]:
     yield Document("README.md")
     for folder in ("celery_delayq", "example_project", "tests"):
-        for path in sorted((ROOT / folder).rglob("README.md")):
+        for path in sorted((ROOT / folder).rglob("*.md")):
             yield Document(path.relative_to(ROOT).as_posix())
 
 
@@ -106,6 +106,7 @@ DOCUMENTS = {document.name: document for document in _documents()}
 
 README = DOCUMENTS["README.md"]
 PACKAGE = DOCUMENTS["celery_delayq/README.md"]
+OPERATIONS = DOCUMENTS["celery_delayq/OPERATIONS.md"]
 EXAMPLE = DOCUMENTS["example_project/README.md"]
 TESTS = DOCUMENTS["tests/README.md"]
 BENCHMARKS = DOCUMENTS["tests/benchmarks/README.md"]
