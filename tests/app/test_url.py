@@ -209,9 +209,10 @@ def test_what_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
     ],
 )
 def test_the_error_about_a_url_does_not_show_what_is_secret(make_app, url, shown):
+    delayq = DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=NAMED))
+
     with pytest.raises(InvalidSetting) as caught:
-        app = make_app("memory://", delayq_url=url, delayq_transport_options=NAMED)
-        DelayQ(app).services.check()
+        delayq.services.check()
 
     assert caught.value.value == shown
     assert "secret" not in str(caught.value)
