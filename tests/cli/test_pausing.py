@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.cli import pausing
 from tests.app.support import FAR
 from tests.cli.conftest import MODULE
 
@@ -29,6 +30,16 @@ def test_a_name_that_nobody_knows_is_paused_with_a_note(app, run, what, name, no
 def test_one_that_something_waits_under_has_no_note(app, run, what, name):
     app.send_task("shop.remind", task_id="one", queue="mail", delayq_at=FAR)
     assert run("pause", f"--{what}", name).output == f"{what} {name} is paused\n"
+
+
+def test_a_large_store_is_not_looked_through_for_a_note(app, run, monkeypatch):
+    monkeypatch.setattr(pausing, "MOST", 1)
+    app.send_task("t", task_id="other", delayq_at=FAR)
+    assert run("pause", "--queue", "mial").stderr == NO_QUEUE
+
+    app.send_task("t", task_id="another", delayq_at=FAR)
+
+    assert run("pause", "--queue", "mial").output == "queue mial is paused\n"
 
 
 def test_nor_has_one_that_the_app_knows(app, run):
