@@ -60,9 +60,11 @@ def test_a_task_is_known_whose_module_a_worker_would_import(app, run, tmp_path, 
     monkeypatch.syspath_prepend(tmp_path)
     app.conf.include = ["delayq_pausing_tasks"]
 
-    assert run("pause", "--task", "late.one").output == "task late.one is paused\n"
+    result = run("pause", "--task", "late.one")
+    assert (result.output, result.exit_code) == ("task late.one is paused\n", 0)
 
 
 def test_a_project_that_cannot_be_imported_is_paused_all_the_same(app, run):
     app.conf.include = ["delayq_no_such_module"]
-    assert run("pause", "--task", "late.one").output == "task late.one is paused\n"
+    result = run("pause", "--task", "late.one")
+    assert (result.output, result.exit_code) == ("task late.one is paused\n", 0)
