@@ -12,9 +12,9 @@ from typing import Any
 from .. import clock
 from ..errors import StoreUnavailable
 from .alone import dangers
-from .calls import Member, Membership
 from .entries import settle
 from .lateness import lateness_in
+from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
