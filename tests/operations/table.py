@@ -35,7 +35,8 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
 HEALTH = ("health", "health --here")
-NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "scan", "resume", *HEALTH)
+DOCTOR = ("doctor --rates", "doctor --rates --json")
+NO_OPERATION_COMMANDS = ("adopt", *DOCTOR, "scan", "resume", *HEALTH)
 
 
 @dataclass(frozen=True)
