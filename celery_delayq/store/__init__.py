@@ -14,7 +14,7 @@ from .changes import CHUNK, NOW
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
-from .endpoint import Endpoint
+from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
@@ -38,6 +38,7 @@ from .refusals import Refusal, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
+from .sentinels import ASK, SentinelGroup
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
@@ -53,6 +54,7 @@ from .values import (
 from .wakeup import Wakeup
 
 __all__ = [
+    "ASK",
     "CHUNK",
     "NOW",
     "Cancelled",
@@ -84,6 +86,8 @@ __all__ = [
     "ScratchKeys",
     "Scripts",
     "Seen",
+    "SentinelGroup",
+    "Server",
     "ShardedEntries",
     "State",
     "Tally",

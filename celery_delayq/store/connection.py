@@ -20,9 +20,9 @@ import redis
 from .. import clock
 from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
-from .endpoint import Endpoint
+from .endpoint import Herald, Server
 from .pool import Pool, seconds_left
-from .refusals import CLUSTER, Refusal, refusal_of
+from .refusals import CLUSTER, Refusal, is_replica, may_have_moved, refusal_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -62,6 +62,12 @@ class Connection(Protocol):
     def dedicated(self) -> Any:
         """A connection of redis-py to block on, connected, and closed by whoever asked for it."""
 
+    def is_current(self, dedicated: Any) -> bool:
+        """Whether such a connection still leads to the server; another may have taken over."""
+
+    def herald(self) -> Herald | None:
+        """What hears when another address takes over, if that can be."""
+
     def close(self) -> None:
         """Let go of idle connections; the next command opens new ones."""
 
@@ -70,13 +76,13 @@ class PooledConnection:
     """One Redis, through a lazily made pool, never shared with a forked child.
 
     Args:
-        endpoint: Where it is.
+        server: Where it is.
         timeout: Seconds that a call takes at most: waiting for a free connection, connecting,
             sending and reading.
     """
 
-    def __init__(self, endpoint: Endpoint, timeout: float | None = None) -> None:
-        self._endpoint = endpoint
+    def __init__(self, server: Server, timeout: float | None = None) -> None:
+        self._server = server
         self._timeout = timeout
         self._pool: Pool | None = None
         _OPEN.add(self)
@@ -84,12 +90,21 @@ class PooledConnection:
     @property
     def pool(self) -> Pool:
         if self._pool is None:
-            self._pool = Pool(self._new)
+            self._pool = Pool(self._server)
         return self._pool
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         if until is None:
             until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
+        try:
+            return self._send(step, command, until)
+        except StoreUnavailable as error:
+            if not (self._server.may_move and is_replica(error.__cause__)):
+                raise
+        # It did nothing, and whoever is the master has been asked for by now.
+        return self._send(step, command, until)
+
+    def _send(self, step: str, command: list[bytes], until: float) -> Any:
         pool = self.pool
         with translated(step, may_have_run=False):
             connection = pool.take(until)
@@ -99,7 +114,9 @@ class PooledConnection:
                 text = b"*%d\r\n%s" % (len(command), b"".join(command))
                 connection.send_packed_command([text], check_health=False)
                 answer = connection.read_response()
-            except redis.ResponseError:
+            except redis.ResponseError as error:
+                if may_have_moved(error):
+                    self._server.lost(connection)
                 pool.give(connection)  # an answer as well
                 raise
             except BaseException:
@@ -110,7 +127,7 @@ class PooledConnection:
             return answer
 
     def dedicated(self) -> Any:
-        connection = self._new(defaults.TIMEOUT)
+        connection = self._server.connection(defaults.TIMEOUT)
         try:
             connection.connect()
         except BaseException:
@@ -118,8 +135,11 @@ class PooledConnection:
             raise
         return connection
 
-    def _new(self, timeout: float) -> Any:
-        return self._endpoint.connection_class()(**self._endpoint.options(timeout))
+    def herald(self) -> Herald | None:
+        return self._server.herald()
+
+    def is_current(self, dedicated: Any) -> bool:
+        return self._server.is_current(dedicated)
 
     def close(self) -> None:
         pool, self._pool = self._pool, None

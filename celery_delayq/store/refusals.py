@@ -58,6 +58,9 @@ _CLASSES = {
     "ClusterCrossSlotError": Refusal.ELSEWHERE,
 }
 
+_REPLICA = re.compile(r"(?:^|\s-|\s)(?:READONLY|MASTERDOWN|UNBLOCKED)\b")
+_STRIPPED = {"ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN"}
+
 
 def refusal_of(error: BaseException) -> Refusal | None:
     """What trouble of the server's own an error of redis-py tells of, if it does."""
@@ -69,3 +72,18 @@ def refusal_of(error: BaseException) -> Refusal | None:
     if found and found.lastgroup:
         return Refusal(found.lastgroup)
     return Refusal.RIGHTS if _NO_COMMAND.search(text) else None
+
+
+def is_replica(error: BaseException | None) -> bool:
+    """Whether a server says by an error that it is a replica: it did nothing, another is to ask."""
+    return error is not None and bool(_REPLICA.search(f"{_code_of(error)} {error}"))
+
+
+def may_have_moved(error: BaseException) -> bool:
+    """Whether a server that says this may not be the master of its group any more."""
+    # A master that its replicas have left takes nothing, if it is set so; one of them is master.
+    return is_replica(error) or "NOREPLICAS" in str(error)
+
+
+def _code_of(error: BaseException) -> str:
+    return _STRIPPED.get(type(error).__name__, "")

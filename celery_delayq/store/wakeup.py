@@ -47,6 +47,7 @@ class Wakeup:
             for number, keys in enumerate(shards)
             for channel in keys.channels(scanner)
         }
+        self._herald = connection.herald()
         self._connection: Any = None
         self._ping_at = 0.0
         self._answer_by = 0.0
@@ -61,6 +62,10 @@ class Wakeup:
         Raises:
             StoreUnavailable: Redis cannot be reached.
         """
+        if self._herald is not None:
+            self._herald.listen()
+        if self._connection is not None and not self._source.is_current(self._connection):
+            self._disconnect()
         if self._connection is not None or clock.monotonic() < self._deaf_until:
             return False
         with translated("wake"):
@@ -110,7 +115,7 @@ class Wakeup:
             self._ask_for_life()
             now = clock.monotonic()
             ready = _readable(self._sockets(), max(0.0, min(until, self._next_look()) - now))
-            told = self._read() if any(one is not self._inner for one in ready) else set()
+            told = self._told(ready)
             if self._inner in ready:
                 self._inner.recv(4096)
                 return told
@@ -119,8 +124,16 @@ class Wakeup:
             if told or clock.monotonic() >= until:
                 return told
 
+    def _told(self, ready: list[Any]) -> set[int]:
+        heard = self._herald.sockets if self._herald else []
+        if self._herald and heard and heard[0] in ready and self._herald.hear():
+            return set(self._shards.values())  # at the new master, after the next `listen`
+        own = any(one is not self._inner and one not in heard for one in ready)
+        return self._read() if own else set()
+
     def _sockets(self) -> list[Any]:
-        return [self._inner, *([self._connection._sock] if self._connection else [])]
+        own = [self._connection._sock] if self._connection else []
+        return [self._inner, *own, *(self._herald.sockets if self._herald else [])]
 
     def _next_look(self) -> float:
         if self._connection is None:
@@ -161,6 +174,8 @@ class Wakeup:
 
     def close(self) -> None:
         self._disconnect()
+        if self._herald is not None:
+            self._herald.close()
         self._inner.close()
         self._outer.close()
 
