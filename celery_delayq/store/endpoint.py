@@ -11,6 +11,7 @@ time-outs and protocol between versions. So retries, time-outs, protocol and dec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 TIMEOUT = 5.0  # seconds: for connecting, and for any answer, where nothing else is said
+NAME = "celery_delayq"  # of our connections, as CLIENT LIST shows it
 
 
 class Server(Protocol):
@@ -171,7 +173,7 @@ class Endpoint:
             "retry_on_timeout": False,
             "protocol": 2,
             "decode_responses": False,
-            "client_name": "celery_delayq",
+            "redis_connect_func": _greet,
         }
 
     def _login(self) -> dict[str, Any]:
@@ -183,3 +185,11 @@ class Endpoint:
         if self.path:
             return redis.UnixDomainSocketConnection
         return redis.SSLConnection if self.tls is not None else redis.Connection
+
+
+def _greet(connection: Any) -> None:
+    connection.on_connect()
+    # Hosted servers and users with few rights may refuse it, and redis-py would give up for that.
+    with suppress(redis.ResponseError):
+        connection.send_command("CLIENT", "SETNAME", NAME, check_health=False)
+        connection.read_response()

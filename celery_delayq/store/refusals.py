@@ -2,7 +2,7 @@
 
     full      it is at maxmemory
     away      it serves nobody at present: starting, busy, a replica, unable to write to its disk
-    rights    this user may not do that at all
+    rights    this user may not do that at all, or this server does not know how
     elsewhere it is a node of a Redis Cluster, and keys are on other ones
     (none)    it is about this command: the type of this key, the right to this key
 
@@ -38,8 +38,11 @@ _CODES = re.compile(
     r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT))\b"
 )
 
-# NOPERM is said of a command and of a key, in other words by each version of Redis.
-_NO_COMMAND = re.compile(r"no permissions to run the |can't run this command")
+# NOPERM is said of a command and of a key, in other words by each version of Redis. A command that
+# was renamed or left out is one that nobody may use.
+_NO_COMMAND = re.compile(
+    r"no permissions to run the |can't run this command|(?i:unknown (redis )?command)"
+)
 
 # Codes that redis-py strips, as their errors have a class: by its name, lest this depend on it.
 _CLASSES = {
