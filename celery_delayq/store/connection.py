@@ -59,6 +59,18 @@ class Connection(Protocol):
             StoreError: Redis refused for another reason.
         """
 
+    def exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
+        """Send commands on one connection, each once, and return the answer to each.
+
+        Args:
+            step: As for :meth:`execute`.
+            commands: Each from :func:`packed`.
+            until: As for :meth:`execute`.
+
+        Raises:
+            StoreError: as :meth:`execute`, of the first that was refused; the others may have run.
+        """
+
     def dedicated(self) -> Any:
         """A connection of redis-py to block on, connected, and closed by whoever asked for it."""
 
@@ -96,8 +108,7 @@ class PooledConnection:
         with translated(step):
             try:
                 connection._sock.settimeout(seconds_left(until))
-                text = b"*%d\r\n%s" % (len(command), b"".join(command))
-                connection.send_packed_command([text], check_health=False)
+                connection.send_packed_command([_request(command)], check_health=False)
                 answer = connection.read_response()
             except redis.ResponseError:
                 pool.give(connection)  # an answer as well
@@ -108,6 +119,27 @@ class PooledConnection:
             # Not to be touched from here on: another call may have it already.
             pool.give(connection)
             return answer
+
+    def exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
+        pool, answers = self.pool, []
+        with translated(step, may_have_run=False):
+            connection = pool.take(until)
+        with translated(step):
+            try:
+                connection._sock.settimeout(seconds_left(until))
+                text = b"".join(map(_request, commands))
+                connection.send_packed_command([text], check_health=False)
+                for _ in commands:
+                    connection._sock.settimeout(seconds_left(until))
+                    answers.append(_answer(connection))
+            except BaseException:
+                pool.drop(connection)
+                raise
+            pool.give(connection)
+            for answer in answers:
+                if isinstance(answer, redis.ResponseError):
+                    raise answer
+            return answers
 
     def dedicated(self) -> Any:
         connection = self._new(defaults.TIMEOUT)
@@ -129,6 +161,18 @@ class PooledConnection:
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""
         self._pool = None
+
+
+def _request(command: list[bytes]) -> bytes:
+    return b"*%d\r\n%s" % (len(command), b"".join(command))
+
+
+def _answer(connection: Any) -> Any:
+    """What comes next; of a refusal the error, as what comes behind it is to be read, too."""
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error
 
 
 _OPEN: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
