@@ -10,7 +10,6 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
-from .calls import Membership
 from .changes import CHUNK, NOW
 from .checking import Finding
 from .connection import Connection, PooledConnection
@@ -30,6 +29,7 @@ from .ids import (
 )
 from .keys import Keys
 from .lists import Lists, Waiting
+from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally

@@ -8,8 +8,8 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from celery_delayq.store import Endpoint, Entries, Membership, PooledConnection, calls
-from celery_delayq.store.calls import Member
 from celery_delayq.store.keys import Keys
+from celery_delayq.store.member import Member
 from celery_delayq.store.scripts import Scripts
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
