@@ -22,7 +22,7 @@ from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Endpoint
 from .pool import Pool, seconds_left
-from .refusals import CLUSTER, Refusal, refusal_of
+from .refusals import CLUSTER, Refusal, refusal_of, why_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -203,7 +203,8 @@ def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
     except _AWAY as error:
         raise StoreUnavailable(step, str(error), may_have_run) from error
     except redis.exceptions.RedisError as error:
-        refusal, why = refusal_of(error), str(error)
+        refusal = refusal_of(error)
+        why = str(error) if refusal is None else why_of(error)
         if refusal is Refusal.FULL:
             raise StoreFull(step, why) from error
         if refusal is Refusal.AWAY:

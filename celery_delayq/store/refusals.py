@@ -38,6 +38,13 @@ _CODES = re.compile(
     r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT))\b"
 )
 
+# What stands around an error of a script, in each version's words: which it is, and where in it.
+_PLACE = re.compile(
+    r"^Error running script .*?@user_script: ?\d+: -"
+    r"|\s*script: (?:\w+, )?on @user_script:\d+\.\s*$",
+    re.DOTALL,
+)
+
 # NOPERM is said of a command and of a key, in other words by each version of Redis.
 _NO_COMMAND = re.compile(r"no permissions to run the |can't run this command")
 
@@ -54,6 +61,11 @@ _CLASSES = {
     "AskError": Refusal.ELSEWHERE,
     "ClusterCrossSlotError": Refusal.ELSEWHERE,
 }
+
+
+def why_of(error: BaseException) -> str:
+    """What a server says of its own trouble, without the place in a script where it met it."""
+    return _PLACE.sub("", str(error))
 
 
 def refusal_of(error: BaseException) -> Refusal | None:
