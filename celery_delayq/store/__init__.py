@@ -35,6 +35,7 @@ from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
 from .refusals import Refusal, refusal_of
+from .replicas import Wanted
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
@@ -94,6 +95,7 @@ __all__ = [
     "Target",
     "Waiting",
     "Wakeup",
+    "Wanted",
     "What",
     "checked_id",
     "checked_name",
