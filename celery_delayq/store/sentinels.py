@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from .. import clock
 from ..logs import logger_of
@@ -26,6 +28,9 @@ from .refusals import Refusal, refusal_of
 ASK = 0.5  # seconds that a sentinel may take for each step, where nothing else is said
 TRY = 1.0  # seconds that a master may take for each step, at least, before sentinels are asked anew
 AGAIN = 0.2  # seconds after which they are, while there is none
+# For those who let redis-py ask the sentinels: of itself it asks one that is away ten times, with
+# seconds in between, and waits for one that is silent for ever.
+ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
 _FAILED = (redis.RedisError, OSError)
 
 GLANCE = 0.1  # seconds after which who waits looks whether the process knows of another master
