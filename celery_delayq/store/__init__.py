@@ -12,7 +12,6 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 
 from .calls import Membership
 from .changes import CHUNK, NOW
-from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
 from .endpoint import Endpoint
@@ -30,6 +29,7 @@ from .ids import (
 )
 from .keys import Keys
 from .lists import Lists, Waiting
+from .misfits import KINDS, Finding, Kind, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
@@ -54,6 +54,7 @@ from .wakeup import Wakeup
 
 __all__ = [
     "CHUNK",
+    "KINDS",
     "NOW",
     "Cancelled",
     "Change",
@@ -69,6 +70,7 @@ __all__ = [
     "Finding",
     "Happened",
     "Keys",
+    "Kind",
     "LeasedEntry",
     "Lists",
     "Membership",
@@ -80,6 +82,7 @@ __all__ = [
     "PooledConnection",
     "Receipt",
     "Refusal",
+    "Repaired",
     "Scanner",
     "ScratchKeys",
     "Scripts",
