@@ -4,7 +4,7 @@
     health    health ----------------+
     listing   list, show ------------+
     reading   history ---------------+
-    checking  check -----------------+
+    checking  check (repairing) -----+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+

@@ -11,7 +11,6 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 """
 
 from .changes import CHUNK, NOW
-from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
 from .endpoint import Endpoint, Server
@@ -30,6 +29,7 @@ from .ids import (
 from .keys import Keys
 from .lists import Lists, Waiting
 from .member import Membership
+from .misfits import KINDS, Finding, Kind, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
@@ -58,6 +58,7 @@ __all__ = [
     "ASK",
     "ASKED_ONCE",
     "CHUNK",
+    "KINDS",
     "NOW",
     "Cancelled",
     "Change",
@@ -73,6 +74,7 @@ __all__ = [
     "Finding",
     "Happened",
     "Keys",
+    "Kind",
     "LeasedEntry",
     "Lists",
     "Membership",
@@ -84,6 +86,7 @@ __all__ = [
     "PooledConnection",
     "Receipt",
     "Refusal",
+    "Repaired",
     "Scanner",
     "ScratchKeys",
     "Scripts",

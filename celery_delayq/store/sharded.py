@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
 from .. import clock
 from ..clock import When
 from ..errors import DelayQError, InvalidOption
-from .checking import Finding
 from .entries import Entries
 from .happened import Happened
 from .ids import Target, named
 from .keys import shard_of
 from .listing import CURSOR, MAX_SIZE, Cursor, readable
+from .misfits import Finding, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, sum_of, union_of
 from .queues import Tally
@@ -210,8 +211,21 @@ class ShardedEntries:
     def check(self) -> Iterator[Finding]:
         """As :meth:`Entries.check`, shard by shard."""
         self._looked()
-        for shard in self._shards:
-            yield from shard.check()
+        for number, shard in enumerate(self._shards):
+            for finding in shard.check():
+                yield replace(finding, shard=number)
+
+    def repair(self, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+        """As :meth:`Entries.repair`; those of a shard that follow each other go together.
+
+        Raises:
+            InvalidOption: one is of a shard that is not there.
+        """
+        self._looked()
+        for number, some in groupby(findings, attrgetter("shard")):
+            if not 0 <= number < len(self._shards):
+                raise InvalidOption("finding", number, "one that this store's check gave")
+            yield from self._shards[number].repair(some)
 
     def counts(self) -> Counts:
         """All counts; those of one shard at one instant. A scanner serves every shard."""
