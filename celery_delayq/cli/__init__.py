@@ -9,6 +9,7 @@
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
     releasing release ---------------+
+    dumping   dump, load ------------+
     running   scan ------------------+
     adopting  adopt ----------------------> integration, over the broker's lists
     bench     bench ----------------------> bench
@@ -37,6 +38,7 @@ from . import (
     bench,
     changing,
     checking,
+    dumping,
     editing,
     health,
     listing,
@@ -77,7 +79,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
 # Whatever command one of these files defines.
 for _module in (
     *(status, health, listing, reading, checking),
-    *(changing, editing, pausing, releasing, adopting, running, bench),
+    *(changing, editing, pausing, releasing, dumping, adopting, running, bench),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):

@@ -15,6 +15,7 @@ from .changes import CHUNK, NOW
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
+from .dumps import Kept
 from .endpoint import Endpoint
 from .engine import Engine, new_name
 from .entries import Entries
@@ -30,6 +31,7 @@ from .ids import (
 )
 from .keys import Keys
 from .lists import Lists, Waiting
+from .loads import OldEntry
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
@@ -68,12 +70,14 @@ __all__ = [
     "Entry",
     "Finding",
     "Happened",
+    "Kept",
     "Keys",
     "LeasedEntry",
     "Lists",
     "Membership",
     "Met",
     "NewEntry",
+    "OldEntry",
     "Outcome",
     "Pause",
     "Place",

@@ -12,10 +12,12 @@ from ..errors import DelayQError, UnreadableRecord
 from . import checking, listing
 from .calls import Calls, Member, Membership
 from .changes import Changes, only
+from .dumps import Dumps
 from .happened import Happened
 from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .listing import Row, entry_of
+from .loads import Loads
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, counts_in, pauses_in, scanners_in
 from .queues import Tally, tallies_in
@@ -39,6 +41,8 @@ class Entries:
         self._scheduler = Scheduler(self._calls, membership.timeout)
         self.changes = Changes(self._calls)
         self.sieve = Sieve(scripts, self._member)
+        self.dumps = Dumps(scripts, self.sieve)
+        self.loads = Loads(self._calls)
 
     @property
     def keys(self) -> Keys:
