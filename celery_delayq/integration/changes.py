@@ -205,7 +205,7 @@ class Changes:
         left this store since it was scheduled does not come back. So the same call can be repeated.
 
         Args:
-            lines: What :meth:`dump` gave, or the same as lines of JSON. Consumed in slices of 200.
+            lines: What :meth:`dump` gave, or the same as lines of JSON. Consumed in slices of 100.
             skip_existing: Leave out what has the id, or the key, of another task that waits here.
             paused: Pause all, before anything else.
             dry_run: Only look at the lines, and say how many tasks could be loaded.

@@ -47,9 +47,10 @@ def is_route(value: Any) -> bool:
         return isinstance(value.get("list"), str) and (queue is None or isinstance(queue, str))
     try:
         Route.parse(json.dumps(value))
+        names = [one["name"] for one in value["declare"]]
     except Exception:  # kombu's classes are given what somebody wrote
         return False
-    texts = (value["exchange"], value["routing_key"])
+    texts = (value["exchange"], value["routing_key"], *names)
     return all(isinstance(one, str) for one in texts) and isinstance(value["mandatory"], bool)
 
 
