@@ -24,9 +24,7 @@ from .selecting import counted
 
 LONGER, BESIDE = 6, 1_000_000  # by how much a line may be longer than the message it has
 _AGAIN = "the same command goes on"
-_MOVING = (
-    "this store is not paused: what comes and goes meanwhile may be missing, or be there twice"
-)
+_MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
 
 
 @click.command(cls=CeleryCommand, epilog=examples("dump > tasks.jsonl", "dump --wait 60 | gzip"))
@@ -36,10 +34,11 @@ _MOVING = (
 )  # fmt: skip
 @click.pass_context
 def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
-    """Print all that waits, is in flight or dead, and what is paused: JSON lines, for load.
+    """Print all that the store keeps, as JSON lines.
 
-    It changes nothing. Before a store moves, pause everything, and stop what schedules. The last
-    line counts the others, so that a dump that was cut is not taken for a whole one.
+    That is what waits, is in flight or dead, and what is paused. It changes nothing. Before a store
+    moves, pause everything, and stop what schedules. The last line counts the others, so a dump
+    that was cut is not taken for a whole one.
     """
     delayq = delayq_of(ctx)
     with Said():
@@ -73,8 +72,8 @@ def _told(ctx: click.Context, lines: Iterable[dict[str, Any]]) -> Iterator[dict[
                 )
             if line["owed"]:
                 ctx.obj.error(
-                    f"REVOKED is still to be stored for {line['owed']}; a scanner of this store "
-                    "does that, a dump does not have it"
+                    f"REVOKED is still to be stored for {line['owed']}; scanners of this store do "
+                    "that, it is in no dump"
                 )
         yield line
 
@@ -96,12 +95,12 @@ def _told(ctx: click.Context, lines: Iterable[dict[str, Any]]) -> Iterator[dict[
 )  # fmt: skip
 @click.pass_context
 def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool, **_: Any) -> None:
-    """Keep what dump printed, from standard input, as it was.
+    """Load what dump printed, from standard input.
 
-    What was paused is paused first. The same tasks, loaded again, add nothing, so after a kill the
-    same command goes on. Exit status 1 where something was not loaded.
+    Each task is kept as it was; what was paused is paused first. The same tasks, loaded again, add
+    nothing, so after a kill the same command goes on. Exit status 1 where something was not loaded.
     """
-    if sys.stdin.isatty():
+    if reads_terminal():
         raise click.UsageError("Give it a dump: load < FILE", ctx)
     loading = _Loading(ctx, "would be loaded" if dry_run else "loaded")
     options = {"skip_existing": skip_existing, "paused": paused, "dry_run": dry_run}
@@ -109,6 +108,11 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
         loading.take(delayq_of(ctx).services, options)
     if not loading.tell():
         ctx.exit(1)
+
+
+def reads_terminal() -> bool:
+    """Whether somebody would have to type a dump."""
+    return sys.stdin.isatty()
 
 
 class _Loading:
@@ -130,6 +134,7 @@ class _Loading:
         # A byte of a message has six characters in JSON at most.
         longest = LONGER * services.settings.max_message + BESIDE
         steps = Steps(self._ctx, lambda count: f"{counted(count)} {self._done}", _AGAIN)
+        services.entries.look()
         with steps, progress_of(self._ctx, "load") as steps.shown:
             try:
                 for part in load_steps(services, _lines(longest), **options):

@@ -22,6 +22,8 @@ from .lines import DUMP, PAUSE, TASK, UNREADABLE, read
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
 SLICE_BYTES = 500_000  # of them, about
+_ID_TAKEN = "another task has its id here"
+_KEY_TAKEN = "task {!r} has its unique key here"
 _KEYS = "it has a unique key, and a key needs one shard: delayq_shards is {}"
 
 
@@ -158,10 +160,13 @@ class _Loading:
     def _count(self, told: Loaded, answer: str | DelayQError) -> None:
         if isinstance(answer, str):
             setattr(told, answer, getattr(told, answer) + 1)
-        elif isinstance(answer, AlreadyScheduled) and self._skip_existing:
+        elif not isinstance(answer, AlreadyScheduled):
+            told.refused.append(answer)
+        elif self._skip_existing:
             told.skipped += 1
         else:
-            told.refused.append(answer)
+            why = _KEY_TAKEN.format(answer.holder) if answer.holder else _ID_TAKEN
+            told.refused.append(NotLoaded(answer.task_id, why))
 
     def _pause(self, line: Mapping[str, Any]) -> None:
         # What comes back has no pause any more.

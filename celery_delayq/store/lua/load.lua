@@ -70,6 +70,8 @@ for at = FIRST, #ARGV, FIELDS do
   end
 end
 
+local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', errors) > 0
+local is_owing = redis.call('ZCARD', outbox) > 0
 local waiting = {due, relay, refused, parked = parked}
 local now = math.floor(call.now_us / 1000)
 local changed, here, earliest = seven_bytes(call.now_us), {}, math.huge
@@ -125,12 +127,19 @@ local function load_one(at)
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, score, order .. id)
   write_extras(extras, id, order .. id, named == '1' and not holder)
-  if claim == '' then redis.call('HDEL', claims, id) else redis.call('HSET', claims, id, claim .. ':0:') end
-  if error == '' then redis.call('HDEL', errors, id) else redis.call('HSET', errors, id, error) end
+  if leftovers then
+    redis.call('HDEL', claims, id)
+    redis.call('HDEL', errors, id)
+    redis.call('ZREM', dead, RECORDLESS .. id)
+  end
+  if claim ~= '' then redis.call('HSET', claims, id, claim .. ':0:') end
+  if error ~= '' then redis.call('HSET', errors, id, error) end
   redis.call('HSET', records, id, record_of(destination, order, due_ms, created, changed, body))
-  redis.call('ZREM', dead, RECORDLESS .. id)
-  redis.call('HDEL', outbox_messages, id)
-  redis.call('ZREM', outbox, id)
+  -- It is no longer revoked.
+  if is_owing then
+    redis.call('HDEL', outbox_messages, id)
+    redis.call('ZREM', outbox, id)
+  end
   if place ~= 'dead' then earliest = math.min(earliest, tonumber(score)) end
   return 'loaded'
 end
