@@ -13,6 +13,7 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 from .changes import CHUNK, NOW
 from .connection import Connection, PooledConnection
 from .copies import Copies
+from .dumps import Kept
 from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
 from .entries import Entries
@@ -28,6 +29,7 @@ from .ids import (
 )
 from .keys import Keys
 from .lists import Lists, Waiting
+from .loads import OldEntry
 from .member import Membership
 from .misfits import KINDS, Finding, Kind, Repaired
 from .outcome import Outcome
@@ -73,6 +75,7 @@ __all__ = [
     "Entry",
     "Finding",
     "Happened",
+    "Kept",
     "Keys",
     "Kind",
     "LeasedEntry",
@@ -80,6 +83,7 @@ __all__ = [
     "Membership",
     "Met",
     "NewEntry",
+    "OldEntry",
     "Outcome",
     "Pause",
     "Place",

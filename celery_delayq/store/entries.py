@@ -12,10 +12,12 @@ from ..errors import DelayQError, UnreadableRecord
 from . import checking, listing, repairing
 from .calls import Calls
 from .changes import Changes, only
+from .dumps import Dumps
 from .happened import Happened
 from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .listing import Row, entry_of
+from .loads import Loads
 from .member import Member, Membership
 from .misfits import Finding, Repaired
 from .outcome import Outcome
@@ -43,6 +45,8 @@ class Entries:
         self.changes = Changes(self._calls)
         self.replicas = Replicas(scripts)
         self.sieve = Sieve(scripts, self._member)
+        self.dumps = Dumps(scripts, self.sieve)
+        self.loads = Loads(self._calls)
 
     @property
     def keys(self) -> Keys:

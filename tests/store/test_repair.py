@@ -1,19 +1,15 @@
 """What a check found is mended, and then the entry does what it should; what fits is not touched."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, Outcome, State
-from celery_delayq.store.checking import check
-from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.misfits import COUNTED, KINDS
-from celery_delayq.store.record import lane_for
 from tests.operations.table import prepare
-from tests.store.support import FAR_MS, NOW_MS, template_of
+from tests.store.support import FAR_MS, NOW_MS
 from tests.store.test_check import ALSO, EXTRAS, SPOIL, key, member_in
 
 TOLD = {kind for kind, one in KINDS.items() if not one.repair}
@@ -54,7 +50,7 @@ def drain(store):
 
 
 def test_it_is_said_of_each_kind_what_repair_does_or_that_it_is_only_told():
-    assert TOLD == {"unreadable_record", "template_gone"}
+    assert {"unreadable_record", "template_gone"} == TOLD
 
 
 @pytest.mark.parametrize("kind", SPOIL)

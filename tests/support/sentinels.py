@@ -8,7 +8,6 @@ a node can be hidden from them while clients still reach it: a network that is s
 """
 
 import contextlib
-import itertools
 import secrets
 import threading
 import time
@@ -19,8 +18,8 @@ from pathlib import Path
 
 import redis
 
-from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.ports import free_port
+from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.redis_server import ATTEMPTS, RedisServer
 from tests.support.server import Server
 from tests.support.waiting import eventually
