@@ -8,11 +8,9 @@ import contextlib
 import pytest
 
 from celery_delayq import DelayQ
-from tests.sentinel.work import note
+from tests.sentinel.work import TIMEOUT, note
 from tests.support.certificates import make_certificates
 from tests.support.sentinels import SentinelGroup
-
-TIMEOUT = 2.0  # seconds: `delayq_timeout` of these tests
 
 
 @pytest.fixture(scope="package")
