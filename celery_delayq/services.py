@@ -197,8 +197,7 @@ class Services:
         """What was made of the settings; anew where one of them has been changed since."""
         made = self._made
         if made is None or made.is_outdated():
-            broker = lambda: self.broker  # noqa: E731
-            fresh = _Configured(self.app, broker, self.hooks, self._scripts_of)
+            fresh = _Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
             if made is not None:
                 fresh.take_over(made)
             self._made = made = fresh

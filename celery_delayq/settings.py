@@ -99,7 +99,8 @@ SETTINGS: tuple[Setting, ...] = (
         "a mapping, or None",
         "How the Redis of `delayq_url` is found and lets one in, as `broker_transport_options`.",
         lambda value: value is None or isinstance(value, Mapping),
-        lambda value: type(value).__name__,
+        # What stands in its place may be a password.
+        lambda value: value if isinstance(value, (int, float)) else type(value).__name__,
     ),
     Setting(
         "prefix",

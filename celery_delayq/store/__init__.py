@@ -10,7 +10,6 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
-from .calls import Membership
 from .changes import CHUNK, NOW
 from .checking import Finding
 from .connection import Connection, PooledConnection
@@ -30,15 +29,16 @@ from .ids import (
 )
 from .keys import Keys
 from .lists import Lists, Waiting
+from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
-from .refusals import Refusal, refusal_of
+from .refusals import Refusal, is_replica, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
-from .sentinels import ASK, SentinelGroup
+from .sentinels import ASK, ASKED_ONCE, SentinelGroup
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
@@ -55,6 +55,7 @@ from .wakeup import Wakeup
 
 __all__ = [
     "ASK",
+    "ASKED_ONCE",
     "CHUNK",
     "NOW",
     "Cancelled",
@@ -97,6 +98,7 @@ __all__ = [
     "What",
     "checked_id",
     "checked_name",
+    "is_replica",
     "label_of",
     "lane_for",
     "lane_in_words",

@@ -15,7 +15,11 @@ from ..errors import StoreError, StoreUnavailable
 from .connection import Connection, packed
 from .refusals import CLUSTER
 
-_WHY = {b"cluster": CLUSTER, b"sentinel": "this is a Redis Sentinel, which cannot be the store"}
+_SENTINEL = (
+    "this is a Redis Sentinel, which keeps nothing; name it by a sentinel:// URL, and its master "
+    "by master_name in the transport options"
+)
+_WHY = {b"cluster": CLUSTER, b"sentinel": _SENTINEL}
 
 
 def check_alone(connection: Connection, step: str, until: float | None) -> None:

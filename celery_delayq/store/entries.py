@@ -10,12 +10,13 @@ from typing import Any
 from ..clock import When
 from ..errors import DelayQError, UnreadableRecord
 from . import checking, listing
-from .calls import Calls, Member, Membership
+from .calls import Calls
 from .changes import Changes, only
 from .happened import Happened
 from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .listing import Row, entry_of
+from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, counts_in, pauses_in, scanners_in
 from .queues import Tally, tallies_in

@@ -17,9 +17,9 @@ from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, Place
-from celery_delayq.store.calls import Member, Membership
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
+from celery_delayq.store.member import Member, Membership
 from celery_delayq.store.record import destination_for, label_of, lane_for
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
@@ -35,7 +35,8 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
 HEALTH = ("health", "health --here")
-NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "scan", "resume", *HEALTH)
+DOCTOR = ("doctor --rates", "doctor --rates --json")
+NO_OPERATION_COMMANDS = ("adopt", *DOCTOR, "scan", "resume", *HEALTH)
 
 
 @dataclass(frozen=True)

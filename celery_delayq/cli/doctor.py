@@ -1,4 +1,4 @@
-"""The command that measures the app's own Redis: ``bench``."""
+"""The command that looks at the app's own Redis: ``doctor``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
-from ..bench.measure import ONE_BY_ONE, Measurements, measure
+from ..doctor.measure import ONE_BY_ONE, Measurements, measure
 from .common import Said, aligned, delayq_of, examples, json_option
 
 _LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "this process"}
 
 
-@click.command(cls=CeleryCommand, epilog=examples("bench", "bench --json | jq .hand_over"))
+@click.command(
+    cls=CeleryCommand, epilog=examples("doctor --rates", "doctor --rates --json | jq .hand_over")
+)
+@click.option(
+    "--rates", is_flag=True, required=True, cls=CeleryOption, help_group="Measuring",
+    help="Measure what the store's Redis takes, and what limits it.",
+)  # fmt: skip
 @click.option(
     "--tasks", type=click.IntRange(1000, 1_000_000), default=20_000, show_default=True,
     cls=CeleryOption, help_group="Measuring",
@@ -26,15 +32,15 @@ _LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "th
 )  # fmt: skip
 @json_option
 @click.pass_context
-def bench(ctx: click.Context, /, tasks: int, as_json: bool, **_: Any) -> None:
+def doctor(ctx: click.Context, /, rates: bool, tasks: int, as_json: bool, **_: Any) -> None:  # noqa: ARG001
     """Measure what the store's Redis takes, and what limits it.
 
     For some seconds Redis is as busy as one process can make it, and others feel that. It works
-    on keys of its own, {PREFIX:bench-...}, where PREFIX is delayq_prefix. They are removed at the
+    on keys of its own, {PREFIX:doctor-...}, where PREFIX is delayq_prefix. They are removed at the
     end, also after Ctrl-C or an error. If this process is killed, they go by themselves within ten
     minutes, where Redis lets it set their time to live. To see what is left:
 
-    redis-cli --scan --pattern '{delayq:bench-*'
+    redis-cli --scan --pattern '{delayq:doctor-*'
     """
     units, file = 3 * ONE_BY_ONE + 2 * tasks, sys.stderr if sys.stderr.isatty() else io.StringIO()
     with Said(), click.progressbar(length=units, label="measuring", file=file) as progress:
