@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from celery_delayq.store.endpoint import TIMEOUT as SCANNER_TIMEOUT
 from tests.sentinel.work import TIMEOUT, Pulse
-from tests.support.sentinels import Node, SentinelGroup
+from tests.support.sentinels import NAME, Node, SentinelGroup
 from tests.support.waiting import eventually
 
 FOUND = 2.0  # seconds in which a client that can know of the new master has to be at work there
@@ -68,6 +68,18 @@ def demote(group: SentinelGroup) -> Course:
     course.old.client().replicaof("127.0.0.1", course.new.port)
     course.await_demotion()
     return course
+
+
+def move(group: SentinelGroup) -> tuple[Node, Node]:
+    """Another becomes the master, by hand: no sentinel says a word, and no link is closed."""
+    old, new = group.master, group.replicas[0]
+    for one in group.sentinels:
+        one.ask("REMOVE", NAME)
+    new.client().replicaof("NO", "ONE")
+    old.client().replicaof("127.0.0.1", new.port)
+    for one in group.sentinels:
+        one.ask("MONITOR", NAME, "127.0.0.1", new.port, 2)
+    return old, new
 
 
 def _inject(group: SentinelGroup, fault) -> Course:
