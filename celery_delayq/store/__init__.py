@@ -14,6 +14,7 @@ from .changes import CHUNK, NOW
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
+from .credentials import Credentials
 from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
 from .entries import Entries
@@ -63,6 +64,7 @@ __all__ = [
     "Connection",
     "Copies",
     "Counts",
+    "Credentials",
     "Delivery",
     "Endpoint",
     "Engine",
