@@ -15,7 +15,7 @@ from .. import clock
 from ..errors import BrokerDown
 from ..logs import logger_of
 from ..message.broker import credentials_of
-from ..store import Credentials, LeasedEntry
+from ..store import LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 
@@ -39,6 +39,9 @@ def bounded(connection: Connection, timeout: float, connect_timeout: float) -> C
     }
     own = options.get(copy.transport.driver_type, {})
     copy.transport_options = {**(copy.transport_options or {}), **own}
+    provider = getattr(copy, "credential_provider", None)  # kombu has it from 5.7 on
+    if provider is not None:
+        copy.credential_provider = credentials_of(provider, "broker_url").within(connect_timeout)
     return copy
 
 
@@ -61,7 +64,6 @@ class Link:
         self._timeout = timeout
         self._connection: Any = None
         self._publisher: OneByOne | None = None
-        self._credentials: Credentials | None = None
         self._used = 0.0
         self._size = FIRST_WINDOW
 
@@ -82,17 +84,10 @@ class Link:
 
     def _open(self) -> OneByOne:
         self._connection = bounded(self._connect(), self._timeout, CONNECT_TIMEOUT)
-        self._bound_provider(self._connection)
         connect(self._connection, CONNECT_TIMEOUT)
         self._publisher = publisher_for(self._connection, self._timeout)
         self._used = clock.monotonic()
         return self._publisher
-
-    def _bound_provider(self, connection: Connection) -> None:
-        provider = getattr(connection, "credential_provider", None)  # kombu has it from 5.7 on
-        if provider is not None:
-            self._credentials = self._credentials or credentials_of(provider, "broker_url")
-            connection.credential_provider = self._credentials.within(CONNECT_TIMEOUT)
 
     def publish(
         self, entries: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
