@@ -35,11 +35,11 @@ from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
-from .refusals import Refusal, refusal_of
+from .refusals import Refusal, is_replica, refusal_of
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
-from .sentinels import ASK, SentinelGroup
+from .sentinels import ASK, ASKED_ONCE, SentinelGroup
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
@@ -56,6 +56,7 @@ from .wakeup import Wakeup
 
 __all__ = [
     "ASK",
+    "ASKED_ONCE",
     "CHUNK",
     "NOW",
     "Cancelled",
@@ -99,6 +100,7 @@ __all__ = [
     "What",
     "checked_id",
     "checked_name",
+    "is_replica",
     "label_of",
     "lane_for",
     "lane_in_words",

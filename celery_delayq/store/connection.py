@@ -113,6 +113,9 @@ class PooledConnection:
                 connection._sock.settimeout(seconds_left(until))
                 text = b"*%d\r\n%s" % (len(command), b"".join(command))
                 connection.send_packed_command([text], check_health=False)
+                if self._server.may_move:
+                    self._server.wait(connection, until)
+                    connection._sock.settimeout(seconds_left(until))
                 answer = connection.read_response()
             except redis.ResponseError as error:
                 if may_have_moved(error):

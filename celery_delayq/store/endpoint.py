@@ -60,6 +60,16 @@ class Server(Protocol):
     def is_current(self, connection: Any) -> bool:
         """Whether a connection still leads there."""
 
+    def wait(self, connection: Any, until: float) -> None:
+        """Wait for an answer that a connection is to bring, as long as it leads there.
+
+        Args:
+            until: When to give up, by the monotonic clock.
+
+        Raises:
+            redis.exceptions.ConnectionError: another has taken over, or it is closed.
+        """
+
     def lost(self, connection: Any) -> None:
         """A connection broke, timed out, or told that it leads to another server."""
 
@@ -134,6 +144,9 @@ class Endpoint:
     def is_current(self, connection: Any) -> bool:  # noqa: ARG002
         """It is where it was."""
         return True
+
+    def wait(self, connection: Any, until: float) -> None:
+        """Whoever reads waits."""
 
     def lost(self, connection: Any) -> None:
         """It is where it was."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from .. import clock
 from ..logs import logger_of
@@ -26,8 +28,13 @@ from .refusals import Refusal, refusal_of
 ASK = 0.5  # seconds that a sentinel may take for each step, where nothing else is said
 TRY = 1.0  # seconds that a master may take for each step, at least, before sentinels are asked anew
 AGAIN = 0.2  # seconds after which they are, while there is none
+# For those who let redis-py ask the sentinels: of itself it asks one that is away ten times, with
+# seconds in between, and waits for one that is silent for ever.
+ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
 _FAILED = (redis.RedisError, OSError)
 
+GLANCE = 0.1  # seconds after which who waits looks whether the process knows of another master
+PATIENCE = 1.0  # seconds without an answer after which a sentinel is asked whether there is one
 LISTEN_AGAIN = 5.0  # seconds after which another sentinel is listened to; or one has to answer
 SIGN_AFTER = 30.0  # seconds of silence after which it is asked for a sign of life
 SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one
@@ -119,6 +126,32 @@ class SentinelGroup:
     def is_current(self, connection: Any) -> bool:
         """Whether it leads to who is the master, as far as this process knows."""
         return (connection.host, connection.port) == self._found.address
+
+    def wait(self, connection: Any, until: float) -> None:
+        """Wait for an answer; while there is none, look whether another has become the master.
+
+        So a link that is cut silently costs no more time than the election of another.
+
+        Args:
+            until: When to give up, by the monotonic clock; then whoever reads notices.
+
+        Raises:
+            redis.exceptions.ConnectionError: another is the master, or the connection is closed.
+        """
+        ask_at = clock.monotonic() + PATIENCE
+        while not connection.can_read(min(GLANCE, _left(until))):
+            now = clock.monotonic()
+            if now >= until:
+                return
+            if not self.is_current(connection) or (now >= ask_at and self._is_replaced(until)):
+                raise redis.ConnectionError("no answer came, and another is the master by now")
+            if now >= ask_at:
+                ask_at = clock.monotonic() + PATIENCE
+
+    def _is_replaced(self, until: float) -> bool:
+        """Whether the first sentinel that answers names another than is remembered."""
+        _, address = next(self._named(until, []), (0, None))
+        return address is not None and address != self._found.address
 
     def lost(self, connection: Any) -> None:
         """Ask the sentinels when a connection is needed next."""

@@ -6,11 +6,11 @@ import time
 
 import kombu
 import pytest
-import redis
 
-from celery_delayq.errors import InvalidSetting, StoreUnavailable
+from celery_delayq.errors import BrokerDown, InvalidSetting, StoreUnavailable
+from celery_delayq.handover.link import Link
 from tests.faults.conftest import make_delayq
-from tests.hosted.providers import FILE, Told
+from tests.hosted.providers import FILE, FromFile, Told
 from tests.hosted.servers import all_but
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
@@ -180,12 +180,8 @@ def test_what_is_no_provider_is_a_sentence(make_delayq, server, provider, shown,
     )
 
 
-def test_a_class_and_its_name_are_made_one(make_delayq, server, monkeypatch, tmp_path):
-    place = tmp_path / "login.json"
-    place.write_text(json.dumps(OLD), encoding="utf-8")
-    monkeypatch.setenv(FILE, str(place))
-    from tests.hosted.providers import FromFile
-
+@pytest.mark.usefixtures("place")
+def test_a_class_and_its_name_are_made_one(make_delayq, server):
     for provider in (FromFile, FROM_FILE):
         options = {"credential_provider": provider}
         delayq = make_delayq("memory://", delayq_url=server.url(), delayq_transport_options=options)
@@ -199,9 +195,6 @@ def test_a_broker_that_hangs_at_its_provider_is_down_in_time(make_delayq, server
     if not KOMBU_READS_IT:
         pytest.skip("this kombu reads no provider")
     monkeypatch.setattr("celery_delayq.handover.link.CONNECT_TIMEOUT", 0.3)
-    from celery_delayq.errors import BrokerDown
-    from celery_delayq.handover.link import Link
-
     provider = Told(*OLD)
     gate = provider.hang()
     connection = kombu.Connection(server.url(), credential_provider=provider)
@@ -225,13 +218,17 @@ def as_broker(url):
     return {"broker_url": f"{url}?credential_provider={FROM_FILE}"}
 
 
-@pytest.mark.parametrize("where", [as_store, as_broker])
-def test_a_worker_lives_through_a_rotation(
-    make_project, start_worker, server, tmp_path, monkeypatch, where
-):
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Where the providers that are made by name find the login."""
     place = tmp_path / "login.json"
     place.write_text(json.dumps(OLD), encoding="utf-8")
     monkeypatch.setenv(FILE, str(place))
+    return place
+
+
+@pytest.mark.parametrize("where", [as_store, as_broker])
+def test_a_worker_lives_through_a_rotation(make_project, start_worker, server, place, where):
     project = make_project(result_backend=None, **where(server.url()))
     worker = start_worker(TASKS, "-P", "solo", env=project.env | {FILE: str(place)})
     note = project.tasks["note"]
