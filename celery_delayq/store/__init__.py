@@ -13,6 +13,7 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 from .changes import CHUNK, NOW
 from .connection import Connection, PooledConnection
 from .copies import Copies
+from .credentials import Credentials
 from .dumps import Kept
 from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
@@ -68,6 +69,7 @@ __all__ = [
     "Connection",
     "Copies",
     "Counts",
+    "Credentials",
     "Delivery",
     "Endpoint",
     "Engine",
