@@ -48,6 +48,18 @@ def saying(info=(), config=(), hello=()):
     )
 
 
+def ok(found):
+    return "ok", found, ""
+
+
+def warning(found, advice):
+    return "warning", found, advice
+
+
+def error(found, advice):
+    return "error", found, advice
+
+
 def lines(found):
     return [astuple(line)[1:] for line in found]
 
@@ -110,7 +122,7 @@ def test_one_that_is_away_is_an_error():
 
 
 def test_a_master_by_itself(told):
-    assert lines(risks.role(told())) == [("ok", "a master without replicas", "")]
+    assert lines(risks.role(told())) == [ok("a master without replicas")]
 
 
 def test_a_replica_takes_no_writes(start_redis, connect):
@@ -118,12 +130,9 @@ def test_a_replica_takes_no_writes(start_redis, connect):
     server.client().replicaof("127.0.0.1", port)
 
     assert lines(risks.role(Server.ask(connect(server)))) == [
-        (
-            "error",
-            (
-                f"the store's Redis is a replica of 127.0.0.1:{port}: it takes no writes, so nothing "
-                "can be scheduled or handed over"
-            ),
+        error(
+            f"the store's Redis is a replica of 127.0.0.1:{port}: it takes no writes, so nothing "
+            "can be scheduled or handed over",
             "let delayq_url, or broker_url, name the master",
         )
     ]
@@ -151,13 +160,9 @@ def test_a_replica_that_keeps_up_is_counted(start_redis, connect):
         return line if line.level == "ok" and "with" in line.found.split() else None
 
     assert lines([eventually(followed)]) == [
-        (
-            "ok",
-            (
-                "a master, with a replica that keeps up; a fail-over loses what has not reached the "
-                "one that is promoted"
-            ),
-            "",
+        ok(
+            "a master, with a replica that keeps up; a fail-over loses what has not reached the "
+            "one that is promoted",
         )
     ]
 
@@ -182,12 +187,9 @@ def test_a_replica_that_does_not_keep_up_is_warned_of(state, lag, level):
     assert line.level == level
     if level == "warning":
         assert lines([line]) == [
-            (
-                "warning",
-                (
-                    "the replica 10.0.0.2:6379 of the store's Redis does not keep up (state "
-                    f"{state}, {lag} s behind): a fail-over to it loses what it has not got"
-                ),
+            warning(
+                "the replica 10.0.0.2:6379 of the store's Redis does not keep up (state "
+                f"{state}, {lag} s behind): a fail-over to it loses what it has not got",
                 FOLLOWED,
             )
         ]
@@ -196,21 +198,16 @@ def test_a_replica_that_does_not_keep_up_is_warned_of(state, lag, level):
 def test_a_master_that_wants_replicas_and_has_none_takes_no_writes(told):
     server = told("--min-replicas-to-write", "1")
 
-    assert lines(risks.role(server))[0] == (
-        "error",
-        (
-            "the store's Redis takes no writes, as 0 of its replicas keep up and its "
-            "min-replicas-to-write is 1"
-        ),
+    assert lines(risks.role(server))[0] == error(
+        "the store's Redis takes no writes, as 0 of its replicas keep up and its "
+        "min-replicas-to-write is 1",
         "bring its replicas back, or lower min-replicas-to-write",
     )
 
 
-def test_a_node_of_a_cluster_cannot_be_the_store(told):
-    server = told("--cluster-enabled", "yes")
-
-    assert lines(risks.role(server)) == [
-        ("error", CLUSTER, "let delayq_url name a Redis by itself")
+def test_a_node_of_a_cluster_cannot_be_the_store():
+    assert lines(risks.role(saying(hello={"mode": "cluster"}))) == [
+        error(CLUSTER, "let delayq_url name a Redis by itself")
     ]
 
 
@@ -222,43 +219,31 @@ def test_a_node_of_a_cluster_cannot_be_the_store(told):
     [
         (
             (*LRU, "--maxmemory", "100mb"),
-            (
-                "error",
-                (
-                    "the store's Redis deletes what waits when its memory is full, as its "
-                    "maxmemory-policy is allkeys-lru"
-                ),
+            error(
+                "the store's Redis deletes what waits when its memory is full, as its "
+                "maxmemory-policy is allkeys-lru",
                 "set noeviction",
             ),
         ),
         (
             LRU,
-            (
-                "warning",
-                (
-                    "the store's Redis will delete what waits as soon as it is given a maxmemory, as "
-                    "its maxmemory-policy is allkeys-lru"
-                ),
+            warning(
+                "the store's Redis will delete what waits as soon as it is given a maxmemory, as "
+                "its maxmemory-policy is allkeys-lru",
                 "set noeviction",
             ),
         ),
         (
             ("--maxmemory-policy", "volatile-lru", "--maxmemory", "100mb"),
-            (
-                "ok",
-                (
-                    "nothing that waits is deleted to make room: its maxmemory-policy is volatile-lru, "
-                    "and what waits has no time to live"
-                ),
-                "",
+            ok(
+                "nothing that waits is deleted to make room: its maxmemory-policy is volatile-lru, "
+                "and what waits has no time to live",
             ),
         ),
         (
             (),
-            (
-                "ok",
+            ok(
                 "nothing that waits is deleted to make room: its maxmemory-policy is noeviction",
-                "",
             ),
         ),
     ],
@@ -291,50 +276,37 @@ def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
     [
         (
             (),
-            (
-                "error",
-                (
-                    "the store's Redis loses what waits when it restarts, as it has neither an "
-                    "append-only file nor save points"
-                ),
+            error(
+                "the store's Redis loses what waits when it restarts, as it has neither an "
+                "append-only file nor save points",
                 "set appendonly yes",
             ),
         ),
         (
             ("--save", "3600 1 60 1000"),
-            (
-                "warning",
-                (
-                    "the store's Redis loses what was scheduled since its last snapshot when it "
-                    "crashes, and hands over again what left since, as it has save points (3600 1 60 "
-                    "1000) and no append-only file"
-                ),
+            warning(
+                "the store's Redis loses what was scheduled since its last snapshot when it "
+                "crashes, and hands over again what left since, as it has save points (3600 1 60 "
+                "1000) and no append-only file",
                 "set appendonly yes",
             ),
         ),
         (
             ("--appendonly", "yes", "--appendfsync", "always"),
-            ("ok", "with appendfsync always a crash loses nothing that was acknowledged", ""),
+            ok("with appendfsync always a crash loses nothing that was acknowledged"),
         ),
         (
             ("--appendonly", "yes", "--appendfsync", "everysec"),
-            (
-                "ok",
-                (
-                    "with appendfsync everysec a crash of the machine may lose the last second or two, "
-                    f"as may a kill while the disk is slow: {GONE}"
-                ),
-                "",
+            ok(
+                "with appendfsync everysec a crash of the machine may lose the last second or two, "
+                f"as may a kill while the disk is slow: {GONE}",
             ),
         ),
         (
             ("--appendonly", "yes", "--appendfsync", "no"),
-            (
-                "warning",
-                (
-                    "the store's Redis may lose the last half minute when its machine crashes, as its "
-                    f"appendfsync is no: {GONE}"
-                ),
+            warning(
+                "the store's Redis may lose the last half minute when its machine crashes, as its "
+                f"appendfsync is no: {GONE}",
                 "set appendfsync everysec",
             ),
         ),
@@ -347,10 +319,8 @@ def test_each_way_to_persist(told, config, line):
 
 def test_how_often_a_hosted_one_syncs_it_may_not_tell():
     assert lines(risks.persistence(saying({"aof_enabled": "1"}))) == [
-        (
-            "ok",
+        ok(
             "the store's Redis has an append-only file, and does not tell how often it syncs it",
-            "",
         )
     ]
     # It may have save points, or none.
@@ -365,8 +335,7 @@ def test_one_that_could_not_save_takes_no_writes(start_redis, connect):
     eventually(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
     connection = connect(server)
 
-    assert lines(risks.persistence(Server.ask(connection)))[0] == (
-        "error",
+    assert lines(risks.persistence(Server.ask(connection)))[0] == error(
         "the store's Redis takes no writes, as it could not save its last snapshot",
         DISK,
     )
@@ -374,8 +343,7 @@ def test_one_that_could_not_save_takes_no_writes(start_redis, connect):
         connection.execute("it", packed(["SET", "a", "b"]))
 
     client.config_set("stop-writes-on-bgsave-error", "no")
-    assert lines(risks.persistence(Server.ask(connection)))[0] == (
-        "warning",
+    assert lines(risks.persistence(Server.ask(connection)))[0] == warning(
         "the store's Redis keeps older data than it should: it could not save its last snapshot",
         DISK,
     )
@@ -395,17 +363,13 @@ def test_a_disk_that_takes_no_log_is_told():
     }
 
     assert lines(risks.persistence(saying(info, {"appendfsync": "always"})))[:2] == [
-        (
-            "error",
+        error(
             "the store's Redis takes no writes, as it could not write to its append-only file",
             DISK,
         ),
-        (
-            "warning",
-            (
-                "the store's Redis could not rewrite its append-only file, which grows until its disk "
-                "is full"
-            ),
+        warning(
+            "the store's Redis could not rewrite its append-only file, which grows until its disk "
+            "is full",
             DISK,
         ),
     ]
@@ -430,45 +394,33 @@ def with_memory(used, most, uncounted=0):
         (
             1_500_000,
             0,
-            (
-                "ok",
-                (
-                    "1.5 MB are used, and no maxmemory bounds it; a million more tasks take 460.0 MB, "
-                    "at 460 bytes each"
-                ),
-                "",
+            ok(
+                "1.5 MB are used, and no maxmemory bounds it; a million more tasks take 460.0 MB, "
+                "at 460 bytes each",
             ),
         ),
         (
             900_000,
             1_000_000,
-            (
-                "ok",
+            ok(
                 "900 kB of 1.0 MB are used; room for some 217 more tasks, at 460 bytes each",
-                "",
             ),
         ),
         (
             1_900_000_001,
             2_000_000_000,
-            (
-                "warning",
-                (
-                    "the store's Redis is nearly full (1.9 GB of 2.0 GB are used), and has room for "
-                    "some 217,391 more tasks, at 460 bytes each; then nothing can be scheduled"
-                ),
+            warning(
+                "the store's Redis is nearly full (1.9 GB of 2.0 GB are used), and has room for "
+                "some 217,391 more tasks, at 460 bytes each; then nothing can be scheduled",
                 ROOM,
             ),
         ),
         (
             2_000_000,
             2_000_000,
-            (
-                "error",
-                (
-                    "the store's Redis is full (2.0 MB of 2.0 MB are used), so nothing can be "
-                    "scheduled"
-                ),
+            error(
+                "the store's Redis is full (2.0 MB of 2.0 MB are used), so nothing can be "
+                "scheduled",
                 ROOM,
             ),
         ),
