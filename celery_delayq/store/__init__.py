@@ -14,7 +14,7 @@ from .changes import CHUNK, NOW
 from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
-from .endpoint import Endpoint
+from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
@@ -34,10 +34,12 @@ from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
-from .refusals import Refusal, refusal_of
+from .refusals import Refusal, is_replica, refusal_of
+from .replicas import Wanted
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
+from .sentinels import ASK, ASKED_ONCE, SentinelGroup
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
@@ -53,6 +55,8 @@ from .values import (
 from .wakeup import Wakeup
 
 __all__ = [
+    "ASK",
+    "ASKED_ONCE",
     "CHUNK",
     "NOW",
     "Cancelled",
@@ -84,15 +88,19 @@ __all__ = [
     "ScratchKeys",
     "Scripts",
     "Seen",
+    "SentinelGroup",
+    "Server",
     "ShardedEntries",
     "State",
     "Tally",
     "Target",
     "Waiting",
     "Wakeup",
+    "Wanted",
     "What",
     "checked_id",
     "checked_name",
+    "is_replica",
     "label_of",
     "lane_for",
     "lane_in_words",

@@ -10,7 +10,11 @@ from ..errors import StoreError, StoreUnavailable
 from .connection import Connection, packed
 from .refusals import CLUSTER
 
-WHY = {b"cluster": CLUSTER, b"sentinel": "this is a Redis Sentinel, which cannot be the store"}
+_SENTINEL = (
+    "this is a Redis Sentinel, which keeps nothing; name it by a sentinel:// URL, and its master "
+    "by master_name in the transport options"
+)
+WHY = {b"cluster": CLUSTER, b"sentinel": _SENTINEL}
 
 
 def check_alone(connection: Connection, step: str, until: float | None) -> None:

@@ -21,6 +21,7 @@ from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, counts_in, pauses_in, scanners_in
 from .queues import Tally, tallies_in
 from .record import NewRecord, Record
+from .replicas import Replicas
 from .schedule import Scheduler
 from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
@@ -39,6 +40,7 @@ class Entries:
         self._calls = Calls(scripts, self._member, membership.timeout)
         self._scheduler = Scheduler(self._calls, membership.timeout)
         self.changes = Changes(self._calls)
+        self.replicas = Replicas(scripts)
         self.sieve = Sieve(scripts, self._member)
 
     @property

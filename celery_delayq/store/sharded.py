@@ -13,6 +13,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
+from .. import clock
 from ..clock import When
 from ..errors import DelayQError, InvalidOption
 from .checking import Finding
@@ -25,6 +26,7 @@ from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, sum_of, union_of
 from .queues import Tally
 from .record import NewRecord, Record
+from .replicas import Wanted
 from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
 
@@ -82,6 +84,23 @@ class ShardedEntries:
             told = self._shards[shard].schedule([new[place] for place in places], **options)
             answers.update(zip(places, told, strict=True))
         return [answers[place] for place in range(len(new))]
+
+    def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
+        """Wait until replicas have what :meth:`schedule` has just answered; it raises nothing.
+
+        Returns:
+            How many have it, as :meth:`Replicas.wait`; of several shards, the fewest.
+        """
+        until = clock.monotonic() + wanted.seconds
+        parts: defaultdict[int, list[Receipt]] = defaultdict(list)
+        for one in receipts:
+            parts[shard_of(one.task_id, len(self._shards))].append(one)
+        return min(
+            self._shards[shard].replicas.wait(
+                wanted, {one.operation for one in some}, len(some), until
+            )
+            for shard, some in parts.items()
+        )
 
     def cancel(self, who: Target) -> tuple[Outcome, bytes | None]:
         self._joined()
