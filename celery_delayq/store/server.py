@@ -30,9 +30,20 @@ def ask(connection: Connection, *command: str | int) -> Any:
     try:
         return connection.execute("doctor", packed(command))
     except StoreUnavailable:
+        # What stands before a Redis may hang up on a command that it does not like.
+        _see_it_is_there(connection)
+    except StoreError:
+        pass
+    return None
+
+
+def _see_it_is_there(connection: Connection) -> None:
+    try:
+        connection.execute("doctor", packed(["PING"]))
+    except StoreUnavailable:
         raise
     except StoreError:
-        return None
+        pass  # an answer as well
 
 
 @dataclass(frozen=True)
