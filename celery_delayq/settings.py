@@ -58,6 +58,9 @@ def without_secrets(url: Any) -> Any:
     text = str(url)
     if not any(sign in text for sign in "@?="):
         return url
+    each = text.split(";")
+    if len(each) > 1 and all(one.startswith("sentinel://") for one in each):
+        return ";".join(str(without_secrets(one)) for one in each)
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "", text
@@ -95,10 +98,20 @@ SETTINGS: tuple[Setting, ...] = (
         "url",
         None,
         "URL",
-        "a redis:// or rediss:// URL",
+        "a redis://, rediss:// or sentinel:// URL",
         "The Redis in which scheduled tasks wait; by default the broker, when that is a Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
         without_secrets,
+    ),
+    Setting(
+        "transport_options",
+        None,
+        "mapping",
+        "a mapping, or None",
+        "How the Redis of `delayq_url` is found and lets one in, as `broker_transport_options`.",
+        lambda value: value is None or isinstance(value, Mapping),
+        # What stands in its place may be a password.
+        lambda value: value if isinstance(value, (int, float)) else type(value).__name__,
     ),
     Setting(
         "prefix",
@@ -248,6 +261,7 @@ class Settings:
     """The settings of one app, checked."""
 
     url: str | None
+    transport_options: Mapping[str, Any] | None
     prefix: str
     batch_size: int
     lease: float

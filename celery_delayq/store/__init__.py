@@ -11,10 +11,11 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 """
 
 from .changes import CHUNK, NOW
-from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
-from .endpoint import Endpoint
+from .credentials import Credentials
+from .dumps import Kept
+from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
@@ -29,16 +30,19 @@ from .ids import (
 )
 from .keys import Keys
 from .lists import Lists, Waiting
+from .loads import OldEntry
 from .member import Membership
+from .misfits import KINDS, Finding, Kind, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
-from .refusals import Refusal, refusal_of
+from .refusals import Refusal, is_replica, refusal_of
 from .replicas import Wanted
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
+from .sentinels import ASK, ASKED_ONCE, SentinelGroup
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
@@ -54,7 +58,10 @@ from .values import (
 from .wakeup import Wakeup
 
 __all__ = [
+    "ASK",
+    "ASKED_ONCE",
     "CHUNK",
+    "KINDS",
     "NOW",
     "Cancelled",
     "Change",
@@ -62,6 +69,7 @@ __all__ = [
     "Connection",
     "Copies",
     "Counts",
+    "Credentials",
     "Delivery",
     "Endpoint",
     "Engine",
@@ -69,22 +77,28 @@ __all__ = [
     "Entry",
     "Finding",
     "Happened",
+    "Kept",
     "Keys",
+    "Kind",
     "LeasedEntry",
     "Lists",
     "Membership",
     "Met",
     "NewEntry",
+    "OldEntry",
     "Outcome",
     "Pause",
     "Place",
     "PooledConnection",
     "Receipt",
     "Refusal",
+    "Repaired",
     "Scanner",
     "ScratchKeys",
     "Scripts",
     "Seen",
+    "SentinelGroup",
+    "Server",
     "ShardedEntries",
     "State",
     "Tally",
@@ -95,6 +109,7 @@ __all__ = [
     "What",
     "checked_id",
     "checked_name",
+    "is_replica",
     "label_of",
     "lane_for",
     "lane_in_words",

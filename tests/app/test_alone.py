@@ -95,5 +95,6 @@ def test_a_sentinel_is_refused(redis_server, delayq_app, tmp_path):
         sentinel.kill()
 
     assert (
-        str(caught.value) == "schedule failed: this is a Redis Sentinel, which cannot be the store"
+        str(caught.value) == "schedule failed: this is a Redis Sentinel, which keeps nothing; name "
+        "it by a sentinel:// URL, and its master by master_name in the transport options"
     )

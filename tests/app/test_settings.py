@@ -9,7 +9,8 @@ from tests.app.support import FAR
 from tests.support.shards import keys_of
 
 EXPECTED = {
-    "delayq_url": "a redis:// or rediss:// URL",
+    "delayq_url": "a redis://, rediss:// or sentinel:// URL",
+    "delayq_transport_options": "a mapping, or None",
     "delayq_prefix": "1 to 64 letters, digits, dots, dashes or underscores",
     "delayq_batch_size": "a whole number of tasks from 1 to 1000",
     "delayq_lease": "a number of seconds from 1 to 3600",
@@ -32,6 +33,7 @@ EXPECTED = {
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
 WRONG = [
     ("delayq_url", "localhost:6379"),
+    ("delayq_transport_options", 5),
     ("delayq_prefix", "{x}"),
     ("delayq_batch_size", 1001),
     ("delayq_lease", True),

@@ -7,6 +7,7 @@ from celery_delayq.settings import SETTINGS, Settings
 
 DEFAULTS = {
     "url": None,
+    "transport_options": None,
     "prefix": "delayq",
     "batch_size": 200,
     "lease": 30.0,
@@ -26,7 +27,8 @@ DEFAULTS = {
     "metrics_host": "127.0.0.1",
 }
 EXPECTED = {
-    "url": "a redis:// or rediss:// URL",
+    "url": "a redis://, rediss:// or sentinel:// URL",
+    "transport_options": "a mapping, or None",
     "prefix": "1 to 64 letters, digits, dots, dashes or underscores",
     "batch_size": "a whole number of tasks from 1 to 1000",
     "lease": "a number of seconds from 1 to 3600",
@@ -48,6 +50,7 @@ EXPECTED = {
 }
 ACCEPTED = [
     *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
+    *(("transport_options", value) for value in (None, {}, {"master_name": "mymaster"})),
     *(("prefix", name) for name in ("a", "A-b_c.9", "x" * 64)),
     *(("batch_size", number) for number in (1, 200, 1000)),
     *(("lease", number) for number in (1, 1.5, 3600)),
@@ -69,6 +72,7 @@ ACCEPTED = [
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
+    *(("transport_options", value) for value in (0, 1.5, True)),
     *(
         ("url", value)
         for value in ("", "redis", "localhost:6379", 6379, True, b"redis://localhost/0")
@@ -130,3 +134,12 @@ def test_a_value_outside_its_range_is_refused_with_setting_value_and_range(name,
 
 def test_settings_of_others_are_not_looked_at():
     assert Settings.load({"broker_url": 1, "delayq": 2, "lease": 3}) == Settings(**DEFAULTS)
+
+
+@pytest.mark.parametrize("value", ["secret", ["secret"], (("password", "secret"),)])
+def test_what_is_no_mapping_of_options_is_not_shown(value):
+    with pytest.raises(InvalidSetting) as caught:
+        Settings.load({"delayq_transport_options": value})
+    assert str(caught.value) == (
+        f"delayq_transport_options is {type(value).__name__!r}; expected a mapping, or None"
+    )
