@@ -19,6 +19,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from .credentials import Credentials
+
 TIMEOUT = 5.0  # seconds: for connecting, and for any answer, where nothing else is said
 NAME = "celery_delayq"  # of our connections, as CLIENT LIST shows it
 
@@ -103,7 +105,7 @@ class Endpoint:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: Mapping[str, Any] | None = field(default=None, repr=False)
-    credential_provider: Any = field(default=None, repr=False)
+    credentials: Credentials | None = field(default=None, repr=False)
 
     may_move = False
 
@@ -167,7 +169,7 @@ class Endpoint:
         return {
             **where,
             "db": self.db,
-            **self._login(),
+            **self._login(timeout),
             "socket_timeout": timeout,
             "retry": Retry(NoBackoff(), 0),
             "retry_on_timeout": False,
@@ -176,9 +178,9 @@ class Endpoint:
             "redis_connect_func": _greet,
         }
 
-    def _login(self) -> dict[str, Any]:
-        if self.credential_provider is not None:
-            return {"credential_provider": self.credential_provider}
+    def _login(self, timeout: float) -> dict[str, Any]:
+        if self.credentials is not None:
+            return {"credential_provider": self.credentials.within(timeout)}
         return {"username": self.username, "password": self.password}
 
     def connection_class(self) -> Any:

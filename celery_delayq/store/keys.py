@@ -48,7 +48,7 @@ KEYS: dict[str, str] = {
     "heartbeats": "HASH  scanner -> when it gave its last heartbeat, ms",
     "timer": "STRING  which scanner is up next, and when: it is told of anything due before",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
-    "meta": "HASH  seq -> last insertion number; what processes agree on; when generations turned",
+    "meta": "HASH  seq -> last insertion number; what processes agree on; turns and recounts made",
 }
 
 

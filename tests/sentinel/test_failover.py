@@ -29,13 +29,16 @@ def test_all_are_at_work_again_soon_and_each_task_is_in_one_place(
 
         course = fault(group)
 
+        delayq = make_delayq(group)  # it has no link to the old one
         left = set(row) - set(arrived(course.new))
         first_move = eventually(lambda: left & set(arrived(course.new)) and time.monotonic(), 30)
+        if course.lingers:
+            course.await_demotion()
         first_call = eventually(lambda: first_kept(caller, course, delayq), 30)
         calls = len(caller.calls)
         eventually(lambda: len(caller.calls) > calls + MORE, 30)
     assert_soon(pulse, first_call.ended, course.known)
-    assert_soon(pulse, first_move, course.elected)
+    assert_soon(pulse, first_move, course.scanner)
     assert caller.odd == []
 
     eventually(lambda: all_due_has_left(delayq), 30)

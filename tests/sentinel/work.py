@@ -9,6 +9,7 @@ from celery_delayq import DelayQ
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.support.sentinels import Node
 
+TIMEOUT = 2.0  # seconds: `delayq_timeout` of these tests
 QUEUE = "celery"
 FAR = 4_102_444_800  # 2100-01-01
 PAUSE = 0.01  # seconds between two calls
