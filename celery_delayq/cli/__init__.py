@@ -9,9 +9,10 @@
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
     releasing release ---------------+
+    dumping   dump, load ------------+
     running   scan ------------------+
     adopting  adopt ----------------------> integration, over the broker's lists
-    bench     bench ----------------------> bench
+    doctor    doctor ---------------------> doctor, over the store and the broker
 
 A command that one of these files defines is found by itself. What they share:
 
@@ -34,9 +35,10 @@ from celery.bin.base import handle_preload_options
 from ..integration import panel as panel
 from . import (
     adopting,
-    bench,
     changing,
     checking,
+    doctor,
+    dumping,
     editing,
     health,
     listing,
@@ -77,7 +79,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
 # Whatever command one of these files defines.
 for _module in (
     *(status, health, listing, reading, checking),
-    *(changing, editing, pausing, releasing, adopting, running, bench),
+    *(changing, editing, pausing, releasing, dumping, adopting, running, doctor),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import click
@@ -58,11 +57,6 @@ def delayq_of(ctx: click.Context) -> DelayQ:
         registry.services_of(ctx.obj.app)  # says so where there is none
         delayq: DelayQ = ctx.obj.app.delayq
         return delayq
-
-
-def short(time: datetime) -> str:
-    """A time in UTC, as tables have it."""
-    return time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def confirm(question: str) -> None:

@@ -186,6 +186,26 @@ class Scripts:
         self._sent.add(call.script.sha)
         return answer
 
+    def call_and(
+        self, name: str, command: list[bytes], *, until: float, **arguments: Any
+    ) -> list[Any]:
+        """Run one script, and a command behind it on the same connection; both answers.
+
+        Args:
+            name: As for :meth:`call`.
+            command: From :func:`packed`.
+            until: As for :meth:`call`.
+            arguments: As for :meth:`call`.
+
+        Raises:
+            StoreError: as :meth:`call`, of the first that was refused.
+        """
+        call = self._calls.get(name) or self._prepare(name)
+        tail = call.keys + packed(call.script.argv(arguments))
+        # Whole, as nothing can be sent anew between the two.
+        whole = packed(["EVAL", call.script.text]) + tail
+        return self.connection.exchange(call.script.step, [whole, command], until)
+
     def script(self, name: str) -> Script:
         """One of them; those of a test have another clock."""
         return load()[name]

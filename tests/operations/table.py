@@ -15,11 +15,11 @@ import pytest
 
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Cancelled, Chosen, Engine, Entry, Finding, LeasedEntry, Place
-from celery_delayq.store.calls import Member, Membership
+from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
+from celery_delayq.store import Cancelled, Chosen, Engine, Entry, Finding, LeasedEntry, OldEntry, Place
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
+from celery_delayq.store.member import Member, Membership
 from celery_delayq.store.record import destination_for, label_of, lane_for
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
@@ -35,7 +35,8 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
 HEALTH = ("health", "health --here")
-NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "scan", "resume", *HEALTH)
+DOCTOR = ("doctor --rates", "doctor --rates --json")
+NO_OPERATION_COMMANDS = ("adopt", *DOCTOR, "load", "scan", "resume", *HEALTH)
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,22 @@ def _peeked(ready: Prepared) -> list[tuple[str, str]]:
     return [(entry.task_id, entry.state.value) for _, entry in seen]
 
 
+def _dumped(ready: Prepared) -> list[tuple[str, str]]:
+    return [(kept.task_id, kept.place) for kept in ready.store.entries.dumps.entries()]
+
+
+def _load(ready: Prepared) -> list[object]:
+    record = new_record("loaded", destination_for("L", "celery"))
+    return ready.store.entries.loads.load([OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
+
+
+def _load_one(delayq: DelayQ, task_id: str) -> object:
+    try:
+        return delayq.load(dumped(task_id))
+    except InvalidDump as error:  # it says in which line the option stands
+        raise InvalidOption("task_id", task_id, error.why) from error
+
+
 def _released(ready: Prepared) -> list[Outcome | None]:
     target, record = target_of("list"), ready.read.record
     new = record.released(new_record("list", destination_for("L", "celery")))
@@ -164,10 +181,11 @@ def _recounted(ready: Prepared) -> object:
 def take_again(operation: "Operation", ready: Prepared) -> object:
     """Take it as whoever was told of an error does; what it scheduled all the same is there."""
     try:
-        return operation.take(ready)
+        answer = operation.take(ready)
     except AlreadyScheduled as error:
         whole = ready.store.record(error.task_id) and ready.store.places(error.task_id)
         return operation.answer if whole else error
+    return operation.answer if answer == ["here"] else answer
 
 
 OPERATIONS = (
@@ -360,6 +378,29 @@ OPERATIONS = (
     ),
     Operation("recount", "caller", _recounted, [b"me", [b"gone"]]),
     Operation(
+        "dump",
+        "caller",
+        _dumped,
+        [
+            ("parked", "paused"),
+            ("list", "waiting"),
+            ("dead", "dead"),
+            ("claimed", "in_flight"),
+            ("waiting", "waiting"),
+        ],
+        changes=False,
+        face={"dump": lambda delayq, _: list(delayq.dump())},
+        cli=("dump",),
+    ),
+    Operation(
+        "load",
+        "caller",
+        _load,
+        ["loaded"],
+        refused_when_full=True,
+        face={"load": _load_one},
+    ),
+    Operation(
         "hand_over",
         "scanner",
         lambda ready: ready.engine.hand_over().handed_over,
@@ -389,6 +430,28 @@ OPERATIONS = (
     ),
     Operation("leave", "scanner", lambda ready: ready.engine.leave(), None),
 )
+
+
+def dumped(task_id: str) -> list[dict[str, object]]:
+    """A dump of one task."""
+    message = {
+        "body": "W1tdLCB7fSwge31d",
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": {"task": "t", "id": task_id},
+        "properties": {"correlation_id": task_id, "body_encoding": "base64"},
+    }
+    task = {
+        "kind": "task",
+        "id": task_id,
+        "state": "waiting",
+        "due_ms": FAR * 1000,
+        "scheduled_us": NOW_MS * 1000,
+        "route": {"queue": "celery", "list": "celery"},
+        "message": message,
+    }
+    return [{"kind": "dump", "format": 1}, task, {"kind": "end", "tasks": 1, "unreadable": 0}]
+
 
 FACES = [(one, name) for one in OPERATIONS for name in one.face]
 LINES = [line for one in OPERATIONS for line in one.cli]

@@ -32,7 +32,8 @@ end
 
 -- The same by its record.
 function past.told_by(record, header_end, id, key)
-  return past.told_of(sub(record, header_end + 7, header_end + 19) .. sub(record, header_end + 44, header_end + 55), id, key)
+  local told = sub(record, header_end + 7, header_end + 19) .. sub(record, header_end + 44, header_end + 55)
+  return past.told_of(told, id, key)
 end
 
 function past.note(what, now, told)

@@ -1,0 +1,43 @@
+"""What the store's Redis is, how it may lose what waits, and how much room it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..store import risks
+from ..store.observed import task_bytes
+from ..store.risks import ERROR, OK, TASK_BYTES, Line
+from .patient import Patient, unknown
+
+OLDEST = (6, 2)
+
+
+def server(patient: Patient) -> Iterator[Line]:
+    """All that a Redis says of itself."""
+    told = patient.server
+    yield _version(patient)
+    yield from [*risks.role(told)] or [unknown("replication", "whether it has replicas")]
+    yield from [*risks.eviction(told)] or [unknown("eviction", "its maxmemory-policy")]
+    kept = [*risks.persistence(told)]
+    if all(line.name != "persistence" for line in kept):
+        kept.append(unknown("persistence", "whether a restart loses what waits"))
+    yield from kept
+    yield from [*_memory(patient)] or [unknown("memory", "how much memory is left")]
+
+
+def _version(patient: Patient) -> Line:
+    services, version = patient.services, patient.server.version
+    where = f"{services.endpoint.url}, prefix {services.settings.prefix}"
+    number = re.match(r"Redis (\d+)\.(\d+)", version)
+    if number and (int(number[1]), int(number[2])) < OLDEST:
+        said = f"{version} at {where}, where 6.2 or later is needed"
+        return Line("store", ERROR, said, "take a later Redis, or a Valkey")
+    return Line("store", OK, f"{version or 'a Redis of unknown version'} at {where}")
+
+
+def _memory(patient: Patient) -> Iterator[Line]:
+    keys = [one.keys for one in patient.services.scripts]
+    size = task_bytes(patient.connection, keys)
+    by = "at" if size is None else "at a measured"
+    return risks.memory(patient.server, size or TASK_BYTES, by)
