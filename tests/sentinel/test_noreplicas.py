@@ -1,6 +1,7 @@
 """A master that has lost its replicas and refuses to write: nobody's task is to blame."""
 
 import json
+import logging
 
 import pytest
 
@@ -16,6 +17,7 @@ TRIES = 3  # of a scanner, while it is refused
 def test_nothing_counts_against_a_task_and_all_goes_on_when_the_replica_is_back(
     start_group, make_delayq, start_scanner, redis_server, redis_url, caplog, relayed
 ):
+    caplog.set_level(logging.DEBUG, "celery_delayq")
     group = start_group(*SAFE)
     conf = {}
     if relayed:
