@@ -1,6 +1,7 @@
 """What happens to a master, and when the clients of the group can be at work again."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from celery_delayq.store.endpoint import TIMEOUT as SCANNER_TIMEOUT
@@ -34,6 +35,9 @@ class Course:
         """Wait until the old master is a replica: seconds, or ten where nobody hurries them."""
         eventually(lambda: self.old.info()["role"] == "slave", 30)
         self.gone = self.known = time.monotonic()
+
+
+Fault = Callable[[SentinelGroup], Course]
 
 
 def kill(group: SentinelGroup) -> Course:
@@ -108,7 +112,6 @@ def _inject(group: SentinelGroup, fault) -> Course:
 def assert_soon(pulse: Pulse, done: float, known: float, within: float = FOUND) -> None:
     """That something was *done* within so many seconds in which the machine was awake."""
     took = done - known
-    print(f"MEASURED {took:.3f}", pulse.lost(known))
     assert took - pulse.lost(known) < within, f"{took:.2f} s"
 
 

@@ -8,7 +8,6 @@ a node can be hidden from them while clients still reach it: a network that is s
 """
 
 import contextlib
-import itertools
 import secrets
 import threading
 import time
@@ -19,8 +18,8 @@ from pathlib import Path
 
 import redis
 
-from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.ports import free_port
+from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.redis_server import ATTEMPTS, RedisServer
 from tests.support.server import Server
 from tests.support.waiting import eventually
@@ -310,21 +309,22 @@ class SentinelGroup:
             yield f"sentinel known-replica {NAME} 127.0.0.1 {node.port}"
 
     def _listen(self, number: int, client: redis.Redis, listening: threading.Event) -> None:
-        with contextlib.suppress(redis.ConnectionError, ValueError, OSError):
-            with client.pubsub() as channel:
-                channel.subscribe("+switch-master")
-                while not self._over.is_set():
-                    message = channel.get_message(timeout=0.2)
-                    if message is None:
-                        continue
-                    at = time.monotonic()
-                    if message["type"] == "subscribe":
-                        listening.set()
-                        continue
-                    port = int(message["data"].split()[-1])
-                    with self._news:
-                        self.switches.append(Switch(at, port, number))
-                        self._news.notify_all()
+        with (
+            contextlib.suppress(redis.ConnectionError, ValueError, OSError),
+            client.pubsub() as channel,
+        ):
+            channel.subscribe("+switch-master")
+            while not self._over.is_set():
+                message = channel.get_message(timeout=0.2)
+                if message and message["type"] == "subscribe":
+                    listening.set()
+                elif message:
+                    self._note(number, int(message["data"].split()[-1]))
+
+    def _note(self, sentinel: int, port: int) -> None:
+        with self._news:
+            self.switches.append(Switch(time.monotonic(), port, sentinel))
+            self._news.notify_all()
 
     # How clients find it.
 
