@@ -14,7 +14,7 @@ from kombu import Connection
 from .. import clock
 from ..errors import BrokerDown
 from ..logs import logger_of
-from ..message.broker import SENTINEL
+from ..message.broker import SENTINEL, credentials_of
 from ..store import ASKED_ONCE, LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
@@ -42,6 +42,9 @@ def bounded(connection: Connection, timeout: float, connect_timeout: float) -> C
     if _is_group(copy):
         own = {**own, "sentinel_kwargs": {**ASKED_ONCE, **(said.get("sentinel_kwargs") or {})}}
     copy.transport_options = {**said, **own}
+    provider = getattr(copy, "credential_provider", None)  # kombu has it from 5.7 on
+    if provider is not None:
+        copy.credential_provider = credentials_of(provider, "broker_url").within(connect_timeout)
     return copy
 
 

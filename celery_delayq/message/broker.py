@@ -9,11 +9,12 @@ from typing import Any
 
 from kombu import Connection
 from kombu.transport import redis as kombu_redis
+from kombu.utils.imports import symbol_by_name
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
 from ..settings import without_secrets
-from ..store import ASK, Endpoint, SentinelGroup, Server
+from ..store import ASK, Credentials, Endpoint, SentinelGroup, Server
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
@@ -21,6 +22,7 @@ VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's, where nothing is said
 SENTINEL = "sentinel"
 SENTINEL_PORT = 26379
 _WANTED = "a redis://, rediss:// or sentinel:// URL"
+_PROVIDER = "a redis.CredentialProvider, its class, or the dotted name of that"
 _MASTER = "the name of a master that the sentinels know, such as 'mymaster'"
 _REQUIREMENTS = {
     name: requirement
@@ -155,17 +157,20 @@ def _server(connection: Connection, options: Mapping[str, Any], name: str) -> Se
     """
     if connection.transport_cls == SENTINEL:
         return _group(connection, options, name)
-    return _endpoint(connection, options) if connection.transport_cls in _REDIS else None
+    is_redis = connection.transport_cls in _REDIS
+    return _endpoint(connection, options, name) if is_redis else None
 
 
-def _endpoint(connection: Connection, options: Mapping[str, Any]) -> Endpoint:
+def _endpoint(connection: Connection, options: Mapping[str, Any], name: str) -> Endpoint:
     host = connection.hostname or "localhost"
-    login = _login(connection.userid, connection.password, options)
     if host.startswith(_SOCKET):
         parts = url_to_parts(host)
         database = parts.query.get("virtual_host", "0")
-        login = _login(parts.username, parts.password, options)
+        provider = parts.query.get("credential_provider") or _provider(connection, options)
+        login = _login(parts.username, parts.password, provider, name)
         return Endpoint(path="/" + parts.path.lstrip("/"), db=_database(database), **login)
+    provider = _provider(connection, options)
+    login = _login(connection.userid, connection.password, provider, name)
     return Endpoint(
         host=host,
         port=connection.port or 6379,
@@ -190,7 +195,12 @@ def _group(connection: Connection, options: Mapping[str, Any], name: str) -> Sen
         raise InvalidSetting(f"{name}['sentinel_kwargs']", type(asking).__name__, "a mapping")
     parts = [url_to_parts(url) for url in _urls(connection)]
     places = [(one.hostname, one.port) for one in parts] or [(connection.hostname, connection.port)]
-    login = _login(asking.get("username"), asking.get("password"), asking)
+    login = _login(
+        asking.get("username"),
+        asking.get("password"),
+        asking.get("credential_provider"),
+        f"{name}['sentinel_kwargs']",
+    )
     tls = _tls_options(asking) if asking.get("ssl") else None
     sentinels = [
         Endpoint(host=host or "localhost", port=port or SENTINEL_PORT, tls=tls, **login)
@@ -203,20 +213,43 @@ def _group(connection: Connection, options: Mapping[str, Any], name: str) -> Sen
         Endpoint(
             db=_database(connection.virtual_host),
             tls=_tls(connection),
-            **_login(connection.userid, connection.password, options),
+            **_login(connection.userid, connection.password, _provider(connection, options), name),
         ),
         ask=min((float(one) for one in limits if one), default=ASK),
         others=int(options.get("min_other_sentinels") or 0),
     )
 
 
-def _login(
-    username: str | None, password: str | None, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    provider = options.get("credential_provider")
+def _provider(connection: Connection, options: Mapping[str, Any]) -> Any:
+    # kombu reads it from a URL's query, from 5.7 on; from its options it takes none.
+    return getattr(connection, "credential_provider", None) or options.get("credential_provider")
+
+
+def _login(username: str | None, password: str | None, provider: Any, name: str) -> dict[str, Any]:
     if provider is not None:
-        return {"credential_provider": provider}
+        return {"credentials": credentials_of(provider, f"{name}['credential_provider']")}
     return {"username": username, "password": password}
+
+
+def credentials_of(provider: Any, name: str) -> Credentials:
+    """What asks a provider: an instance, its class, or the class's dotted name, as kombu takes it.
+
+    Args:
+        name: The setting's.
+
+    Raises:
+        InvalidSetting: it is none, or cannot be made.
+    """
+    said = provider if isinstance(provider, str) else f"of type {type(provider).__name__}"
+    try:
+        found = symbol_by_name(provider) if isinstance(provider, str) else provider
+        made = found() if isinstance(found, type) else found
+    except Exception as error:
+        why = f"{_PROVIDER}; making it raised {type(error).__name__}"
+        raise InvalidSetting(name, said, why) from error
+    if not callable(getattr(made, "get_credentials", None)):
+        raise InvalidSetting(name, said, _PROVIDER)
+    return Credentials(made)
 
 
 def _tls(connection: Connection) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ time-outs and protocol between versions. So retries, time-outs, protocol and dec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +19,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from .credentials import Credentials
+
 TIMEOUT = 5.0  # seconds: for connecting, and for any answer, where nothing else is said
+NAME = "celery_delayq"  # of our connections, as CLIENT LIST shows it
 
 
 class Server(Protocol):
@@ -101,7 +105,7 @@ class Endpoint:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: Mapping[str, Any] | None = field(default=None, repr=False)
-    credential_provider: Any = field(default=None, repr=False)
+    credentials: Credentials | None = field(default=None, repr=False)
 
     may_move = False
 
@@ -165,21 +169,29 @@ class Endpoint:
         return {
             **where,
             "db": self.db,
-            **self._login(),
+            **self._login(timeout),
             "socket_timeout": timeout,
             "retry": Retry(NoBackoff(), 0),
             "retry_on_timeout": False,
             "protocol": 2,
             "decode_responses": False,
-            "client_name": "celery_delayq",
+            "redis_connect_func": _greet,
         }
 
-    def _login(self) -> dict[str, Any]:
-        if self.credential_provider is not None:
-            return {"credential_provider": self.credential_provider}
+    def _login(self, timeout: float) -> dict[str, Any]:
+        if self.credentials is not None:
+            return {"credential_provider": self.credentials.within(timeout)}
         return {"username": self.username, "password": self.password}
 
     def connection_class(self) -> Any:
         if self.path:
             return redis.UnixDomainSocketConnection
         return redis.SSLConnection if self.tls is not None else redis.Connection
+
+
+def _greet(connection: Any) -> None:
+    connection.on_connect()
+    # Hosted servers and users with few rights may refuse it, and redis-py would give up for that.
+    with suppress(redis.ResponseError):
+        connection.send_command("CLIENT", "SETNAME", NAME, check_health=False)
+        connection.read_response()

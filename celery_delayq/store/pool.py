@@ -25,6 +25,9 @@ from .. import clock
 from .endpoint import Server
 
 MOST = 100  # connections of one process to one Redis
+# Seconds after which an idle connection is not trusted any more. Proxies and address translation
+# forget those that rest for a minute, and not all of them say so: a call would wait in vain.
+IDLE = 30.0
 LOOK_AGAIN = 0.1  # seconds after which who waits looks whether a connection was lost
 COLLECT_AGAIN = 10.0  # seconds between two searches for one among Python's garbage
 
@@ -41,7 +44,7 @@ class Pool:
         self._server = server
         self._most = most
         # The last one that was given back is the first to be taken: the others may rest.
-        self._idle: deque[Any] = deque()
+        self._idle: deque[tuple[Any, float]] = deque()
         self._line: deque[queue.SimpleQueue[Any]] = deque()
         self._alive: set[weakref.ref[Any]] = set()
         self._collect_from = 0.0
@@ -66,13 +69,16 @@ class Pool:
         try:
             first = self._line.popleft()
         except IndexError:
-            self._idle.append(connection)
+            self._idle.append((connection, clock.monotonic()))
         else:
             first.put(connection)
 
     def drop(self, connection: Any) -> None:
         """Close a connection that may still bring an answer, or is broken."""
         self._server.lost(connection)
+        self._close(connection)
+
+    def _close(self, connection: Any) -> None:
         with suppress(OSError, redis.RedisError):
             connection.disconnect()
         self._alive.discard(weakref.ref(connection))
@@ -83,15 +89,22 @@ class Pool:
         """Close what is idle."""
         with suppress(IndexError):
             while True:
-                self.drop(self._idle.pop())
+                self.drop(self._idle.pop()[0])
 
     def _at_hand(self, until: float) -> Any:
         with suppress(IndexError):
             while True:
-                connection = self._idle.pop()
-                if self._is_ready(connection):
+                connection, since = self._idle.pop()
+                if self._is_fresh(connection, since) and self._is_ready(connection):
                     return connection
         return self._made(until)
+
+    def _is_fresh(self, connection: Any, since: float) -> bool:
+        """Whether it has not been idle for too long; if it has it is closed."""
+        fresh = clock.monotonic() - since < IDLE
+        if not fresh:
+            self._close(connection)
+        return fresh
 
     def _is_ready(self, connection: Any) -> bool:
         """Whether it still leads there, is connected, and silent; if not it is closed."""

@@ -2,7 +2,7 @@
 
     full      it is at maxmemory
     away      it serves nobody at present: starting, busy, a replica, unable to write to its disk
-    rights    this user may not do that at all
+    rights    this user may not do that at all, or this server does not know how
     elsewhere it is a node of a Redis Cluster, and keys are on other ones
     (none)    it is about this command: the type of this key, the right to this key
 
@@ -38,8 +38,18 @@ _CODES = re.compile(
     r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT))\b"
 )
 
-# NOPERM is said of a command and of a key, in other words by each version of Redis.
-_NO_COMMAND = re.compile(r"no permissions to run the |can't run this command")
+# What stands around an error of a script, in each version's words: which it is, and where in it.
+_PLACE = re.compile(
+    r"^Error running script .*?@user_script: ?\d+: -"
+    r"|\s*script: (?:\w+, )?on @user_script:\d+\.\s*$",
+    re.DOTALL,
+)
+
+# NOPERM is said of a command and of a key, in other words by each version of Redis. A command that
+# was renamed or left out is one that nobody may use.
+_NO_COMMAND = re.compile(
+    r"no permissions to run the |can't run this command|(?i:unknown (redis )?command)"
+)
 
 # Codes that redis-py strips, as their errors have a class: by its name, lest this depend on it.
 _CLASSES = {
@@ -57,6 +67,11 @@ _CLASSES = {
 
 _REPLICA = re.compile(r"(?:^|\s-|\s)(?:READONLY|MASTERDOWN|UNBLOCKED)\b")
 _STRIPPED = {"ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN"}
+
+
+def why_of(error: BaseException) -> str:
+    """What a server says of its own trouble, without the place in a script where it met it."""
+    return _PLACE.sub("", str(error))
 
 
 def refusal_of(error: BaseException) -> Refusal | None:

@@ -23,6 +23,7 @@ from ..logs import logger_of
 from .connection import Connection, translated
 from .endpoint import TIMEOUT
 from .keys import Keys
+from .refusals import Refusal, refusal_of
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
 PING_AFTER = 30.0  # seconds of silence after which Redis is asked for a sign of life
@@ -56,7 +57,7 @@ class Wakeup:
     def listen(self) -> bool:
         """Subscribe, unless that is done; returns whether it was done now.
 
-        Without the right to subscribe nothing is heard, and that is logged.
+        Where it may not be done, or cannot, nothing is heard, and that is logged.
 
         Raises:
             StoreUnavailable: Redis cannot be reached.
@@ -80,7 +81,9 @@ class Wakeup:
         try:
             for _ in self._shards:
                 self._connection.read_response()
-        except redis.exceptions.NoPermissionError as error:
+        except redis.ResponseError as error:
+            if not _is_never(error):
+                raise
             self._disconnect()
             if not self._deaf_until:
                 logger.warning(
@@ -152,11 +155,15 @@ class Wakeup:
         told = set()
         # All of it: what redis-py has read ahead, no socket shows any more.
         while self._connection is not None and self._connection.can_read():
-            # Without the right to PING, a refusal is a sign of life as well.
-            with suppress(redis.exceptions.NoPermissionError):
+            try:
                 kind, *rest = self._connection.read_response()
-                if kind == b"message":
-                    told.add(self._shards[rest[0]])
+            except redis.ResponseError as error:
+                # Where there is no PING for this user, a refusal is a sign of life as well.
+                if not _is_never(error):
+                    raise
+                kind = b""
+            if kind == b"message":
+                told.add(self._shards[rest[0]])
             self._note_life()
         return told
 
@@ -190,6 +197,11 @@ class Wakeup:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
+
+
+def _is_never(error: redis.ResponseError) -> bool:
+    """Whether such a command is refused for good: a missing right, or a server without it."""
+    return refusal_of(error) in (None, Refusal.RIGHTS)
 
 
 def _readable(sockets: list[Any], seconds: float) -> list[Any]:
