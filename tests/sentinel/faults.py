@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from celery_delayq.store.endpoint import TIMEOUT as SCANNER_TIMEOUT
 from tests.sentinel.work import TIMEOUT, Pulse, Told
-from tests.support.sentinels import NAME, Node, SentinelGroup
+from tests.support.sentinels import DOWN_AFTER, NAME, Node, SentinelGroup
 from tests.support.waiting import eventually
 
 FOUND = 2.0  # seconds in which a client that can know of the new master has to be at work there
@@ -74,12 +74,19 @@ def demote(group: SentinelGroup) -> Course:
     return course
 
 
-def hide(group: SentinelGroup) -> Course:
-    """Sentinels and replicas do not reach the old master; its clients do."""
+def hide(group: SentinelGroup, meanwhile: Callable[[], object] | None = None) -> Course:
+    """Sentinels and replicas do not reach the old master; its clients do.
+
+    Before the sentinels take it for down, *meanwhile* is done.
+    """
 
     def split() -> Node:
         master = group.master
+        group.wait_with(60_000)
         group.hide(master)
+        if meanwhile is not None:
+            meanwhile()
+        group.wait_with(DOWN_AFTER)
         return master
 
     return _inject(group, split)

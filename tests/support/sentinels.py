@@ -412,9 +412,21 @@ class SentinelGroup:
             node.client().execute_command("CLIENT", "KILL", "USER", name)
 
     def show(self, node: Node) -> None:
+        """End the split."""
         self._hidden.discard(node.port)
-        for name, _ in (WATCHER, COPIER):
-            node.client().acl_setuser(name, enabled=True)
+        with node.client() as client:
+            for name, _ in (WATCHER, COPIER):
+                client.acl_setuser(name, enabled=True)
+            own = client.client_id()
+            for one in client.client_list():
+                # A sentinel that was not let in says so no more, and goes on asking.
+                if not one["name"] and int(one["id"]) != own:
+                    client.client_kill_filter(_id=one["id"])
+
+    def wait_with(self, down_after: int) -> None:
+        """After how many milliseconds without an answer sentinels take a node for down."""
+        for one in self.sentinels:
+            one.ask("SET", NAME, "down-after-milliseconds", down_after)
 
     def elected(self, old: Node, since: int = 0) -> tuple[Node, float]:
         """Wait for another master than *old*; returns it, and when the first sentinel said so.
