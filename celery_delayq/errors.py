@@ -237,6 +237,33 @@ class UnreadableRecord(DelayQError):
         return f"the record of task {self.task_id!r} cannot be read: {self.why}"
 
 
+class InvalidDump(DelayQError, ValueError):
+    """What was given to ``load`` is no dump, was cut, or has a line that is damaged.
+
+    ``line``: the number of the line, from 1.
+    """
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(line, why)
+        self.line = line
+        self.why = why
+
+    def sentence(self) -> str:
+        return f"line {self.line} of the dump: {self.why}"
+
+
+class NotLoaded(DelayQError):
+    """A task of a dump that this app and its store cannot take."""
+
+    def __init__(self, task_id: str, why: str) -> None:
+        super().__init__(task_id, why)
+        self.task_id = task_id
+        self.why = why
+
+    def sentence(self) -> str:
+        return f"task {self.task_id!r} was not loaded: {self.why}"
+
+
 class LibraryChanged(DelayQError):
     """An installed library lacks something that this package leans on."""
 

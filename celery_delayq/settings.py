@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,17 @@ def _without_secret(pair: str) -> str:
 MOST_SHARDS = 64
 LONGEST_HISTORY = 10_000
 
+_HOW_MANY, _HOW_LONG = _number(1, 10, whole=True), _number(0.01, 60)
+
+
+def _is_wait(value: Any) -> bool:
+    """Whether it is (replicas, seconds), with "aof" behind it or not; YAML and JSON have lists."""
+    if not isinstance(value, (tuple, list)) or len(value) <= 1:
+        return False
+    replicas, seconds, *others = value
+    return _HOW_MANY(replicas) and _HOW_LONG(seconds) and others in ([], ["aof"])
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "url",
@@ -141,6 +152,15 @@ SETTINGS: tuple[Setting, ...] = (
         "a number of seconds from 0.1 to 60",
         "How long a call, or a slice of a bulk, may wait for the store's Redis, retries included.",
         _number(0.1, 60),
+    ),
+    Setting(
+        "wait_replicas",
+        None,
+        "replicas and seconds",
+        '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from 0.01 to 60; or '
+        "None",
+        "Scheduling waits so long until so many replicas of the store's Redis have the task.",
+        lambda value: value is None or _is_wait(value),
     ),
     Setting(
         "max_message",
@@ -247,6 +267,7 @@ class Settings:
     lease: float
     safety_interval: float
     timeout: float
+    wait_replicas: Sequence[Any] | None
     max_message: int
     capture_eta: bool
     min_delay: float

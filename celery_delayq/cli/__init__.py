@@ -4,11 +4,12 @@
     health    health ----------------+
     listing   list, show ------------+
     reading   history ---------------+
-    checking  check -----------------+
+    checking  check (repairing) -----+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
     releasing release ---------------+
+    dumping   dump, load ------------+
     running   scan ------------------+
     adopting  adopt ----------------------> integration, over the broker's lists
     doctor    doctor ---------------------> doctor, over the store and the broker
@@ -37,6 +38,7 @@ from . import (
     changing,
     checking,
     doctor,
+    dumping,
     editing,
     health,
     listing,
@@ -77,7 +79,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
 # Whatever command one of these files defines.
 for _module in (
     *(status, health, listing, reading, checking),
-    *(changing, editing, pausing, releasing, adopting, running, doctor),
+    *(changing, editing, pausing, releasing, dumping, adopting, running, doctor),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +57,13 @@ def delayq_of(ctx: click.Context) -> DelayQ:
         registry.services_of(ctx.obj.app)  # says so where there is none
         delayq: DelayQ = ctx.obj.app.delayq
         return delayq
+
+
+def confirm(question: str) -> None:
+    """Ask before something is done; end where nobody says yes, or can."""
+    if not sys.stdin.isatty():
+        raise click.ClickException(f"{question} There is no terminal to ask at; pass --yes")
+    click.confirm(question, abort=True)
 
 
 class Argument(click.Argument):

@@ -1,4 +1,4 @@
-"""The command that looks at the app's own Redis: ``doctor``."""
+"""The command that looks at an app's store and broker, and can measure its Redis: ``doctor``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,28 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
+from ..doctor.examine import examine
 from ..doctor.measure import ONE_BY_ONE, Measurements, measure
+from ..logs import plain
+from ..services import Services
+from ..store.risks import Line as Found
 from .common import Said, aligned, delayq_of, examples, json_option
+from .screen import Line, Screen
 
 _LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "this process"}
+_STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
+_LEVEL, _NAME = 9, 19  # columns: of the longest of each, and two more
 
 
 @click.command(
-    cls=CeleryCommand, epilog=examples("doctor --rates", "doctor --rates --json | jq .hand_over")
+    cls=CeleryCommand,
+    epilog=examples(
+        "doctor", "doctor --json | jq -r 'select(.level != \"ok\").advice'", "doctor --rates"
+    ),
 )
 @click.option(
-    "--rates", is_flag=True, required=True, cls=CeleryOption, help_group="Measuring",
-    help="Measure what the store's Redis takes, and what limits it.",
+    "--rates", is_flag=True, cls=CeleryOption, help_group="Measuring",
+    help="Measure what the store's Redis takes, and what limits it, in place of looking.",
 )  # fmt: skip
 @click.option(
     "--tasks", type=click.IntRange(1000, 1_000_000), default=20_000, show_default=True,
@@ -32,19 +42,51 @@ _LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "th
 )  # fmt: skip
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, /, rates: bool, tasks: int, as_json: bool, **_: Any) -> None:  # noqa: ARG001
-    """Measure what the store's Redis takes, and what limits it.
+def doctor(ctx: click.Context, /, rates: bool, tasks: int, as_json: bool, **_: Any) -> None:
+    """Tell whether all is well with store and broker, and what to do.
 
-    For some seconds Redis is as busy as one process can make it, and others feel that. It works
-    on keys of its own, {PREFIX:doctor-...}, where PREFIX is delayq_prefix. They are removed at the
-    end, also after Ctrl-C or an error. If this process is killed, they go by themselves within ten
-    minutes, where Redis lets it set their time to live. To see what is left:
+    A line for each thing that has to be right: ok; a warning, where tasks may be lost or late one
+    day; or an error, where something does not work, or will lose tasks. Below stands what to do.
+    Exit status 1 if there is an error. It is some dozen commands, safe at any time.
+
+    With --rates it measures. For some seconds Redis is as busy as one process can make it, and
+    others feel that. It works on keys of its own, {PREFIX:doctor-...}, where PREFIX is
+    delayq_prefix. They are removed at the end, also after Ctrl-C or an error. If this process is
+    killed, they go by themselves within ten minutes, where Redis lets it set their time to live. To
+    see what is left:
 
     redis-cli --scan --pattern '{delayq:doctor-*'
     """
+    services = delayq_of(ctx).services
+    if rates:
+        _measure(ctx, services, tasks, as_json)
+        return
+    screen, levels = Screen(ctx), set()
+    with Said():
+        for found in examine(services):
+            levels.add(found.level)
+            if as_json:
+                ctx.obj.echo(json.dumps(asdict(found)))
+            else:
+                screen.show(_shown(found))
+    if "error" in levels:
+        ctx.exit(1)
+
+
+def _shown(found: Found) -> Iterator[Line]:
+    yield [
+        (f"{found.level:<{_LEVEL}}", _STYLES[found.level]),
+        (f"{found.name:<{_NAME}}", "bold"),
+        (plain(found.found), ""),
+    ]
+    if found.advice:
+        yield [(" " * (_LEVEL + _NAME), ""), (f"-> {plain(found.advice)}", "")]
+
+
+def _measure(ctx: click.Context, services: Services, tasks: int, as_json: bool) -> None:
     units, file = 3 * ONE_BY_ONE + 2 * tasks, sys.stderr if sys.stderr.isatty() else io.StringIO()
     with Said(), click.progressbar(length=units, label="measuring", file=file) as progress:
-        measurements = measure(delayq_of(ctx).services, tasks, progress.update)
+        measurements = measure(services, tasks, progress.update)
     for line in [json.dumps(asdict(measurements))] if as_json else report(measurements):
         ctx.obj.echo(line)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -59,6 +60,11 @@ def json_of(task: ScheduledTask) -> str:
     for name, text in (("args", task.argsrepr), ("kwargs", task.kwargsrepr)):
         if not _can_be_json(facts[name]):
             facts |= {name: None, f"{name}repr": text}
+    return _dumped(facts)
+
+
+def line_of_json(facts: Mapping[str, Any]) -> str:
+    """Plain values as a line of JSON; times as text, with their offset."""
     return _dumped(facts)
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput, one_of
-from ..operations import changing, editing, pausing
+from ..operations import changing, checking, editing, loading, pausing
 from ..operations.changing import Direction
 from ..operations.editing import KEPT, Edit
+from ..operations.loading import Lines, Loaded
 from ..operations.selecting import select
 from ..operations.selection import Selection
 from ..operations.targets import Named
 from ..services import Services
-from ..store import Outcome, State
+from ..store import Finding, Outcome, Repaired, State
 
 
 class Changes:
@@ -145,6 +146,26 @@ class Changes:
         """
         return changing.remove(self.services, task_id, key=key)
 
+    def repair(self, finding: Finding) -> Repaired:
+        """Mend what :meth:`check` found, if it is still so; what fits is not touched.
+
+        All that the finding is about is looked at again in the step that mends it. A wrong count of
+        a template takes a look at all records.
+
+        Args:
+            finding: One of this app's store.
+
+        Returns:
+            ``what`` became of it: ``done``; ``back``: the task waits again; ``dead``, with the
+            ``reason``; ``lost``: its record is gone, and now its place is; ``gone``: it was so no
+            more, and nothing was done; or ``left``, the only one that is false: such a thing is
+            only told.
+
+        Raises:
+            InvalidOption: it is no finding.
+        """
+        return checking.repair(self.services, finding)
+
     def pause(
         self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
     ) -> None:
@@ -187,6 +208,47 @@ class Changes:
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         return pausing.resume(self.services, queue=queue, task=task, rate=rate)
+
+    def load(
+        self,
+        lines: Lines,
+        *,
+        skip_existing: bool = False,
+        paused: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[Loaded], object] | None = None,
+    ) -> Loaded:
+        """Keep what :meth:`dump` gave, as it was: ids, due times, keys, tags, attempts, the dead.
+
+        What was paused is paused here, before anything else. Where each message goes is found out
+        for this app's broker. What is here already, and is the same task, stays as it is; what has
+        left this store since it was scheduled does not come back. So the same call can be repeated.
+
+        Args:
+            lines: What :meth:`dump` gave, or the same as lines of JSON. Consumed in slices of 100.
+            skip_existing: Leave out what has the id, or the key, of another task that waits here.
+            paused: Pause all, before anything else.
+            dry_run: Only look at the lines, and say how many tasks could be loaded.
+            progress: Called after each slice with what there is so far.
+
+        Returns:
+            How many were ``loaded``, are ``here`` already, had ``left`` and were ``skipped``; why
+            others were ``refused``; and which were ``unreadable`` when they were dumped. It is true
+            where none of either is.
+
+        Raises:
+            InvalidDump: it is none, was cut, or has a line that is damaged. What came before that
+                line is loaded.
+            kombu.exceptions.OperationalError: Redis cannot be reached. What was loaded stays.
+        """
+        return loading.load(
+            self.services,
+            lines,
+            skip_existing=skip_existing,
+            paused=paused,
+            dry_run=dry_run,
+            progress=progress,
+        )
 
     def select(
         self,

@@ -13,7 +13,7 @@ from .. import clock
 from ..clock import TimeInput, from_ms
 from ..errors import InvalidOption
 from ..message.headers import DUE_HEADER
-from ..operations import checking, history, pausing, reading
+from ..operations import checking, dumping, history, pausing, reading
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, health
 from ..operations.history import Event
 from ..operations.status import Status, status
@@ -140,7 +140,7 @@ class Reads:
         return reading.handed_over(self.services, task_id, key=key)
 
     def history(self, limit: int | None = None) -> list[Event]:
-        """What happened last: what was scheduled, handed over, cancelled, replaced, skipped, dead.
+        """What happened last: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
 
         It is kept where the setting ``delayq_history`` says how many.
 
@@ -164,9 +164,27 @@ class Reads:
         too many records is found only while nothing is scheduled.
 
         Returns:
-            Findings with ``kind``, ``id`` and ``sentence``; none where all is well.
+            Findings with ``kind``, ``id``, ``sentence``, and ``repair``: what :meth:`repair` does
+            about it, in words, or nothing. None where all is well.
         """
         return checking.check(self.services)
+
+    def dump(self) -> Iterator[dict[str, Any]]:
+        """All that the store keeps of tasks, and what is paused, read while one iterates.
+
+        It changes nothing. What is scheduled meanwhile is not in it, and what leaves meanwhile may
+        be: before a store moves, pause all, and stop what schedules.
+
+        Returns:
+            Dictionaries that ``json.dumps`` takes: a first one, ``kind`` ``dump``, which says what
+            it is; of each pause and task one; and a last one, ``kind`` ``end``, which counts them.
+            A dump without its last one is not whole.
+
+        Raises:
+            StoreDiffers: the store was emptied meanwhile.
+            kombu.exceptions.OperationalError: Redis cannot be reached.
+        """
+        return dumping.dump(self.services)
 
     def due_of(self, request: Context | Task[..., Any]) -> datetime | None:
         """When the task of *request* (``self.request`` in a bound task) was due, if scheduled.

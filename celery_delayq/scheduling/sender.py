@@ -16,9 +16,10 @@ from typing import Any
 
 from kombu import Producer
 
-from ..errors import InvalidOption, InvalidSetting, MessageTooLarge
+from ..errors import InvalidSetting, MessageTooLarge
 from ..logs import logger_of
 from ..message import native_delay
+from ..message.destination import destination_of
 from ..message.headers import EXPIRES_HEADER, foreign
 from ..message.identity import give_identity
 from ..message.outgoing import (
@@ -26,14 +27,11 @@ from ..message.outgoing import (
     OutgoingMessage,
     dumps,
     encoded,
-    list_key,
-    needs_relay,
     recording_producer,
 )
-from ..message.route import relay_route
 from ..services import Services
 from ..store import NewEntry, checked_id
-from ..store.record import NewRecord, destination_for
+from ..store.record import NewRecord
 from .decision import count_expiry_from_now, envelope_of
 from .request import LASTING, PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
@@ -42,7 +40,6 @@ logger = logger_of(__name__)
 
 SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 ONCE = {"max_retries": 0}
-_NOT_OURS = "a name that is none of this store's keys"
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
 Send = Callable[..., Any]
@@ -153,17 +150,13 @@ class Sender:
 
     def _destination(self, message: OutgoingMessage) -> bytes:
         services = self.services
-        options = services.broker.options
-        key = None
-        if services.broker.endpoint and not needs_relay(message):
-            key = list_key(message.routing_key, message.properties.get("priority"), options)
-        if key and services.store_is_broker:
-            key = options.get("global_keyprefix", "") + key
-            if key.startswith(f"{{{services.settings.prefix}:") and "}:" in key:
-                # A message there would be taken for the store's own.
-                raise InvalidOption("queue", message.routing_key, _NOT_OURS)
-            return destination_for("L", key)
-        return destination_for("R", relay_route(message, services.app.amqp.queues, key))
+        return destination_of(
+            message,
+            services.broker,
+            services.app.amqp.queues,
+            direct=services.store_is_broker,
+            prefix=services.settings.prefix,
+        )
 
     def _new_record(self, message: OutgoingMessage, destination: bytes) -> NewRecord:
         record = message.new_record(destination, share=True)

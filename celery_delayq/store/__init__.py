@@ -11,10 +11,10 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 """
 
 from .changes import CHUNK, NOW
-from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
 from .credentials import Credentials
+from .dumps import Kept
 from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
 from .entries import Entries
@@ -30,12 +30,15 @@ from .ids import (
 )
 from .keys import Keys
 from .lists import Lists, Waiting
+from .loads import OldEntry
 from .member import Membership
+from .misfits import KINDS, Finding, Kind, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
 from .refusals import Refusal, is_replica, refusal_of
+from .replicas import Wanted
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
@@ -58,6 +61,7 @@ __all__ = [
     "ASK",
     "ASKED_ONCE",
     "CHUNK",
+    "KINDS",
     "NOW",
     "Cancelled",
     "Change",
@@ -73,18 +77,22 @@ __all__ = [
     "Entry",
     "Finding",
     "Happened",
+    "Kept",
     "Keys",
+    "Kind",
     "LeasedEntry",
     "Lists",
     "Membership",
     "Met",
     "NewEntry",
+    "OldEntry",
     "Outcome",
     "Pause",
     "Place",
     "PooledConnection",
     "Receipt",
     "Refusal",
+    "Repaired",
     "Scanner",
     "ScratchKeys",
     "Scripts",
@@ -97,6 +105,7 @@ __all__ = [
     "Target",
     "Waiting",
     "Wakeup",
+    "Wanted",
     "What",
     "checked_id",
     "checked_name",

@@ -33,6 +33,11 @@ _WHY = {
 }
 
 
+def new_operation() -> bytes:
+    """A name that no other call has."""
+    return os.urandom(OPERATION_BYTES)
+
+
 class Calls:
     """Makes calls that change something; shared by the threads of a process."""
 
@@ -45,6 +50,7 @@ class Calls:
         self,
         name: str,
         *,
+        operation: bytes | None = None,
         until: float | None = None,
         pauses: Iterable[float] = (),
         whole: Callable[[], dict[str, Any]] | None = None,
@@ -54,6 +60,7 @@ class Calls:
 
         Args:
             name: The script's.
+            operation: The call's name, from :func:`new_operation`, for who asks for it later.
             until: When the call ends, by the monotonic clock; after ``delayq_timeout`` by default.
             pauses: Seconds before each repetition of a request that did not reach Redis. One that
                 may have reached it is repeated until it is answered or the call ends.
@@ -69,7 +76,7 @@ class Calls:
         """
         until = clock.monotonic() + self._timeout if until is None else until
         attempt = _Attempts(until, iter(pauses))
-        operation = os.urandom(OPERATION_BYTES)
+        operation = operation or new_operation()
         while True:
             try:
                 now_us, verdict, *answer = self._request(name, operation, until, arguments)

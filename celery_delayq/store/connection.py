@@ -22,7 +22,7 @@ from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Herald, Server
 from .pool import Pool, seconds_left
-from .refusals import CLUSTER, Refusal, is_replica, may_have_moved, refusal_of
+from .refusals import CLUSTER, Refusal, is_replica, may_have_moved, refusal_of, why_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -57,6 +57,18 @@ class Connection(Protocol):
             StoreFull: Redis is at ``maxmemory``.
             redis.exceptions.NoScriptError: for the script loader, which knows what to do.
             StoreError: Redis refused for another reason.
+        """
+
+    def exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
+        """Send commands on one connection, each once, and return the answer to each.
+
+        Args:
+            step: As for :meth:`execute`.
+            commands: Each from :func:`packed`.
+            until: As for :meth:`execute`.
+
+        Raises:
+            StoreError: as :meth:`execute`, of the first that was refused; the others may have run.
         """
 
     def dedicated(self) -> Any:
@@ -96,38 +108,48 @@ class PooledConnection:
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         if until is None:
             until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
+        return self.exchange(step, [command], until)[0]
+
+    def exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
         try:
-            return self._send(step, command, until)
+            return self._exchange(step, commands, until)
         except StoreUnavailable as error:
             if not (self._server.may_move and is_replica(error.__cause__)):
                 raise
         # It did nothing, and whoever is the master has been asked for by now.
-        return self._send(step, command, until)
+        return self._exchange(step, commands, until)
 
-    def _send(self, step: str, command: list[bytes], until: float) -> Any:
+    def _exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
         pool = self.pool
         with translated(step, may_have_run=False):
             connection = pool.take(until)
         with translated(step):
             try:
                 connection._sock.settimeout(seconds_left(until))
-                text = b"*%d\r\n%s" % (len(command), b"".join(command))
+                text = b"".join(map(_request, commands))
                 connection.send_packed_command([text], check_health=False)
-                if self._server.may_move:
-                    self._server.wait(connection, until)
-                    connection._sock.settimeout(seconds_left(until))
-                answer = connection.read_response()
-            except redis.ResponseError as error:
-                if may_have_moved(error):
-                    self._server.lost(connection)
-                pool.give(connection)  # an answer as well
-                raise
+                answers = [self._answer(connection, until) for _ in commands]
             except BaseException:
                 pool.drop(connection)
                 raise
+            refused = [one for one in answers if isinstance(one, redis.ResponseError)]
+            if any(map(may_have_moved, refused)):
+                self._server.lost(connection)
             # Not to be touched from here on: another call may have it already.
             pool.give(connection)
-            return answer
+            if refused:
+                raise refused[0]
+            return answers
+
+    def _answer(self, connection: Any, until: float) -> Any:
+        """What comes next; of a refusal the error, as what comes behind it is to be read, too."""
+        if self._server.may_move:
+            self._server.wait(connection, until)
+        connection._sock.settimeout(seconds_left(until))
+        try:
+            return connection.read_response()
+        except redis.ResponseError as error:
+            return error
 
     def dedicated(self) -> Any:
         connection = self._server.connection(defaults.TIMEOUT)
@@ -152,6 +174,10 @@ class PooledConnection:
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""
         self._pool = None
+
+
+def _request(command: list[bytes]) -> bytes:
+    return b"*%d\r\n%s" % (len(command), b"".join(command))
 
 
 _OPEN: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
@@ -182,7 +208,8 @@ def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
     except _AWAY as error:
         raise StoreUnavailable(step, str(error), may_have_run) from error
     except redis.exceptions.RedisError as error:
-        refusal, why = refusal_of(error), str(error)
+        refusal = refusal_of(error)
+        why = str(error) if refusal is None else why_of(error)
         if refusal is Refusal.FULL:
             raise StoreFull(step, why) from error
         if refusal is Refusal.AWAY:

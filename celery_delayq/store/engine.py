@@ -11,13 +11,13 @@ from typing import Any
 
 from .. import clock
 from ..errors import StoreUnavailable
-from .alone import dangers
 from .entries import settle
 from .lateness import lateness_in
 from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
+from .risks import Line, risks
 from .scripts import Scripts
 from .values import Cancelled, Claimed, LeasedEntry, Seen
 
@@ -78,9 +78,9 @@ class Engine:
             self._member.join(step="hand_over")
             self._joined = True
 
-    def dangers(self) -> list[str]:
-        """How the store's Redis may lose what waits, a sentence each."""
-        return dangers(self._scripts.connection)
+    def risks(self) -> list[Line]:
+        """How the store's Redis may lose what waits, or refuse it."""
+        return risks(self._scripts.connection)
 
     def counts(self) -> Counts:
         """All counts of the shard."""

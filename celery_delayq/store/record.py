@@ -195,8 +195,12 @@ class Record:
         return int(self._due)
 
     @property
+    def created_us(self) -> int:
+        return int(self.text[self.header_end + 19 : self.header_end + 35])
+
+    @property
     def created_ms(self) -> int:
-        return int(self.text[self.header_end + 19 : self.header_end + 35]) // 1000
+        return self.created_us // 1000
 
     @property
     def changed_us(self) -> int:
@@ -247,6 +251,13 @@ class Record:
         extras = replace(self.extras, grace_ms=None)
         labels = b"%c" % (NO_FLAGS[0] + extras.flags + RUN_NOW + RELEASED) + made.labels[1:]
         return replace(made, labels=labels, body=new.body + extras.text())
+
+    @property
+    def labels(self) -> tuple[bytes, bytes]:
+        """What it has of the names of its task and its queue; see :func:`label_of`."""
+        start = self.header_end + FLAGS + 1
+        middle = start + LABEL_BYTES
+        return self.text[start:middle], self.text[middle : middle + LABEL_BYTES]
 
     @property
     def task_label(self) -> bytes:

@@ -38,6 +38,13 @@ _CODES = re.compile(
     r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT))\b"
 )
 
+# What stands around an error of a script, in each version's words: which it is, and where in it.
+_PLACE = re.compile(
+    r"^Error running script .*?@user_script: ?\d+: -"
+    r"|\s*script: (?:\w+, )?on @user_script:\d+\.\s*$",
+    re.DOTALL,
+)
+
 # NOPERM is said of a command and of a key, in other words by each version of Redis. A command that
 # was renamed or left out is one that nobody may use.
 _NO_COMMAND = re.compile(
@@ -60,6 +67,11 @@ _CLASSES = {
 
 _REPLICA = re.compile(r"(?:^|\s-|\s)(?:READONLY|MASTERDOWN|UNBLOCKED)\b")
 _STRIPPED = {"ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN"}
+
+
+def why_of(error: BaseException) -> str:
+    """What a server says of its own trouble, without the place in a script where it met it."""
+    return _PLACE.sub("", str(error))
 
 
 def refusal_of(error: BaseException) -> Refusal | None:

@@ -31,7 +31,10 @@ PEEK_BYTES = 1_000_000  # of records that are read at a time
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a selection picks by; times in ms."""
+    """What a selection picks by; times in ms.
+
+    ``whole``: nothing is left out, be it readable or not; see ``dump.lua``.
+    """
 
     tag: str = ""
     task: str = ""
@@ -39,6 +42,7 @@ class Chosen:
     state: State | None = None
     after_ms: int | None = None
     before_ms: int | None = None
+    whole: bool = False
 
     @property
     def text(self) -> str:
@@ -66,8 +70,8 @@ class Chosen:
     @property
     def way(self) -> str:
         """How it is searched for; see ``sift.lua``."""
-        if self.tag:
-            return "tag"
+        if self.tag or self.whole:
+            return "tag" if self.tag else "all"
         ways = {State.IN_FLIGHT: "leased", State.DEAD: "dead", State.PAUSED: "parked"}
         return ways.get(self.state, "records") if self.state else "records"
 

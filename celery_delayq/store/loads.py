@@ -1,0 +1,85 @@
+"""The step that keeps what was dumped, as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+from ..errors import AlreadyScheduled, DelayQError
+from .calls import Calls
+from .record import NewRecord
+
+WAITING, REFUSED, DEAD = "waiting", "refused", "dead"
+
+
+@dataclass(frozen=True)
+class OldEntry:
+    """An entry to be kept as it was.
+
+    Attributes:
+        task_id: The task's id.
+        due_ms: Its due time.
+        created_us: When it was scheduled.
+        record: What is written of its record.
+        place: ``waiting``, ``refused`` or ``dead``.
+        when_ms: Of a refused one its next try; of a dead one since when.
+        attempts, refusals, uncertain, error, is_named: As :class:`Kept` has them.
+    """
+
+    task_id: str
+    due_ms: int
+    created_us: int
+    record: NewRecord
+    place: str = WAITING
+    when_ms: int = 0
+    attempts: int = 0
+    refusals: int = 0
+    uncertain: bool = False
+    error: str = ""
+    is_named: bool = True
+
+    @property
+    def claim(self) -> str:
+        """What is remembered of its attempts; see ``load.lua``."""
+        if not (self.attempts or self.refusals or self.uncertain):
+            return ""
+        return f"{self.attempts}:{self.refusals}:{int(self.uncertain)}"
+
+
+class Loads:
+    """Keeps entries in one shard; shared by the threads of a process."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def load(self, entries: Sequence[OldEntry]) -> list[str | DelayQError]:
+        """Keep entries, all of them in one step of Redis's; the caller bounds how many.
+
+        Returns:
+            Of each ``loaded``; or ``here``, as it is here already; ``left``, as it, or what had its
+            id, has left this store since it was scheduled; or ``AlreadyScheduled``: another
+            entry has its id, or waits under its key.
+        """
+        (text,) = self._calls.call("load", entries=list(_arguments(entries)))
+        words = text.decode(errors="replace").split(" ")
+        return [_read(word, one) for word, one in zip(words, entries, strict=True)]
+
+
+def _arguments(entries: Sequence[OldEntry]) -> Iterator[object]:
+    sent: set[bytes] = set()
+    for one in entries:
+        record, name = one.record, one.record.name
+        template = b"" if name in sent else record.template
+        if name is not None:
+            sent.add(name)
+        yield from (one.task_id, one.due_ms, b"%016d" % one.created_us, record.destination)
+        yield from (record.labels + record.body, template, one.place, one.when_ms)
+        yield from (one.claim, one.error, int(one.is_named))
+
+
+def _read(word: str, one: OldEntry) -> str | DelayQError:
+    status, _, holder = word.partition(":")
+    if status not in ("taken", "held"):
+        return status
+    return AlreadyScheduled(one.task_id, unquote_to_bytes(holder).decode(errors="replace"))

@@ -1,0 +1,76 @@
+--[[ dump: all that is kept of some entries, whether this version can read their records or not.
+
+KEYS[1]   due        ZSET  member -> due time, ms
+KEYS[2]   relay      ZSET  member -> due time, ms
+KEYS[3]   leased     ZSET  member -> lease deadline, ms
+KEYS[4]   dead       ZSET  member -> since when, ms
+KEYS[5]   refused    ZSET  member -> next try, ms
+KEYS[6]   parked     ZSET  lane, due time, kind, member -> 0
+KEYS[7]   records    HASH  id -> record
+KEYS[8]   holders    HASH  key -> id of the entry that has it
+KEYS[9]   templates  HASH  name -> template
+KEYS[10]  errors     HASH  id -> what went wrong with it last
+KEYS[11]  claims     HASH  id -> claim
+KEYS[12]  outbox     ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+
+ARGV[1]  max_bytes  look at nothing more after so many bytes, > 0
+ARGV[2...] members  what the search for all gave, 0 to 1000; of what cannot be read, RECORDLESS and its id
+
+Returns  {now in us, of how many REVOKED is to be stored, text, {record or '', claim or '', error or '', ...} of those
+         that are here, {name, template, ...} they share}. The text has a word of each member: waiting, paused,
+         refused, in_flight or dead, then header_end, the next try (refused) or since when it is dead (ms, or -1), and 1
+         where its key names it, else 0, a colon between two | unreadable, why stands where its error does | lost: it
+         is dead, and its record is gone | gone: it has left | again: it was not looked at
+Cost     O(log N) a member
+Keeps    changes nothing
+]]
+local max_bytes = tonumber(ARGV[1])
+local places = {due, relay, leased, dead, refused, parked = parked}
+local words = {[due] = 'waiting', [relay] = 'waiting', [leased] = 'in_flight', [dead] = 'dead', [refused] = 'refused'}
+words[parked] = 'paused'
+local now_us = clock_us()
+local text, found, brought, bytes = {}, {}, {}, 0
+
+local function give(id, record, why)
+  local at = #found
+  found[at + 1] = record or ''
+  found[at + 2] = redis.call('HGET', claims, id) or ''
+  found[at + 3] = why or redis.call('HGET', errors, id) or ''
+end
+
+-- Whether the key of an entry names it: then it has it while it waits.
+local function is_named(id, record, header_end)
+  local extras = extras_of(record, header_end)
+  return extras and extras.key and redis.call('HGET', holders, extras.key) == id
+end
+
+local function word_of(member)
+  local id = id_of(member)
+  local record = redis.call('HGET', records, id)
+  bytes = bytes + #(record or '')
+  local header_end, defect = header_end_of(record)
+  local is_numbered = sub(member, 1, 6) ~= RECORDLESS
+  if not header_end then
+    if record then
+      give(id, record, defect)
+      return 'unreadable'
+    end
+    if is_numbered or not redis.call('ZSCORE', dead, member) then return 'gone' end
+    give(id)
+    return 'lost'
+  end
+  local own = member_of(record, header_end, id)
+  -- Scheduled anew since it was met. The number's last bit only tells the size.
+  if not is_numbered or math.floor(number_in(own, 1, 6) / 2) ~= math.floor(number_in(member, 1, 6) / 2) then
+    return 'gone'
+  end
+  give(id, record)
+  bytes = bytes + (bring(templates, template_of(record, header_end), brought) or 0)
+  -- What Redis stopped half-way has no place: it is what is dead.
+  local place, score = place_of(places, own, record, header_end)
+  local when = (place == dead or place == refused) and score or -1
+  return table.concat({words[place or dead], header_end, when, is_named(id, record, header_end) and 1 or 0}, ':')
+end
+
+for at = 2, #ARGV do text[#text + 1] = bytes < max_bytes and word_of(ARGV[at]) or 'again' end
+return {now_us, redis.call('ZCARD', outbox), table.concat(text, ' '), found, brought}

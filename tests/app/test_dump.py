@@ -1,0 +1,369 @@
+"""What a dump has of a store, and what a store has that was loaded from it."""
+
+import base64
+import json
+
+import pytest
+
+from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
+from celery_delayq.store.keys import Keys, shard_of
+from tests.app.support import FAR, LONG_AGO, claim, lists
+from tests.support.shards import SHARDS, each, keys_need_one_shard, keys_of
+
+
+@pytest.fixture
+def one(delayq_app, redis_server, url):
+    """An app whose tasks are relayed, so that they can be in flight."""
+    return delayq_app(url, delayq_url=redis_server.url(7))
+
+
+@pytest.fixture
+def two(delayq_app, redis_server, url):
+    return delayq_app(url, delayq_url=redis_server.url(7), delayq_prefix="two")
+
+
+def through_text(delayq):
+    return [json.dumps(line) for line in delayq.dump()]
+
+
+def tasks_of(found):
+    return {line["id"]: line for line in found if line["kind"] == "task"}
+
+
+def moved(one, two):
+    """What the second has after a load of the first; a dump of each."""
+    loaded = two.delayq.load(through_text(one.delayq))
+    assert loaded, loaded
+    assert not [*two.delayq.check()]
+    return tasks_of(one.delayq.dump()), tasks_of(two.delayq.dump())
+
+
+def test_the_first_line_says_what_it_is_and_the_last_how_many_there_are(app, redis):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    first, *tasks, last = app.delayq.dump()
+
+    assert (first["kind"], first["format"], first["schema"], first["prefix"]) == (
+        "dump", 1, "1", "delayq",
+    )  # fmt: skip
+    assert abs(first["time_ms"] - int(redis.time()[0]) * 1000) < 60_000
+    assert (first["paused"], first["in_flight"], first["owed"]) == (False, 0, 0)
+    assert [line["id"] for line in tasks] == ["a"]
+    assert last == {"kind": "end", "tasks": 1, "unreadable": 0}
+
+
+def test_a_dump_changes_nothing(app, redis):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    before = {key: redis.dump(key) for key in redis.keys("*")}
+
+    assert len([*app.delayq.dump()]) == 3
+
+    assert {key: redis.dump(key) for key in redis.keys("*")} == before
+
+
+def test_what_waits_keeps_times_tags_and_order(one, two):
+    for number in range(250):
+        one.send_task("t", (number,), task_id=f"{number}", delayq_at=FAR, delayq_tags=["a", "ü\n"])
+    one.send_task("t", task_id="late", delayq_at=FAR, delayq_late="skip", delayq_grace=0)
+
+    before, after = moved(one, two)
+
+    assert after == before
+    assert [one.id for one in two.delayq.tasks()] == [one.id for one in one.delayq.tasks()]
+    assert two.delayq.select(tag="ü\n").count() == 250
+    assert two.delayq.select(task="t").count() == 251
+    assert two.delayq.select(queue="celery").count() == 251
+    assert after["late"]["grace_ms"] == 0
+
+
+@keys_need_one_shard
+def test_a_key_names_its_task_there_as_well(one, two):
+    one.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
+
+    before, after = moved(one, two)
+
+    assert after == before
+    assert two.delayq.get(key="k").id == "a"
+    with pytest.raises(AlreadyScheduled):
+        two.send_task("t", task_id="b", delayq_at=FAR, delayq_key="k")
+
+
+@keys_need_one_shard
+def test_of_two_under_one_key_the_one_that_held_it_does(one, two):
+    # The first is in flight, so the second may wait under its key; then the first comes back.
+    one.send_task("t", task_id="first", delayq_at=LONG_AGO, delayq_key="k")
+    claim(one.delayq)
+    one.send_task("t", task_id="second", delayq_at=FAR, delayq_key="k")
+
+    before, after = moved(one, two)
+
+    assert [before[name].get("holds_key") for name in ("first", "second")] == [None, True]
+    assert [after[name].get("holds_key") for name in ("first", "second")] == [None, True]
+    assert two.delayq.get(key="k").id == "second"
+
+
+def test_what_is_in_flight_comes_as_what_may_have_been_delivered(one, two, redis):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    claim(one.delayq)
+
+    before, after = moved(one, two)
+
+    assert (before["a"]["state"], before["a"]["attempts"], before["a"]["may_be_delivered"]) == (
+        "in_flight", 1, True,
+    )  # fmt: skip
+    assert (after["a"]["state"], after["a"]["attempts"], after["a"]["may_be_delivered"]) == (
+        "waiting", 1, True,
+    )  # fmt: skip
+    assert two.delayq.hand_over() == 1
+    ((message,),) = lists(redis).values()
+    headers = json.loads(message)["headers"]
+    assert (headers["delayq_attempt"], headers["delayq_redelivered"]) == (2, True)
+
+
+def refuse(delayq, task_id, reason="no such exchange", verdict="refused"):
+    """Let the broker refuse a task that is due."""
+    for engine in delayq.services.engines():
+        leased = [one for one in engine.claim(100)[0] if one.task_id == task_id]
+        if leased:
+            engine.nack(verdict, leased, wait=60.0, reason=reason)
+        engine.close()
+
+
+def test_what_was_refused_waits_for_the_same_try(one, two):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    refuse(one.delayq, "a")
+
+    before, after = moved(one, two)
+
+    assert after == before
+    assert (after["a"]["state"], after["a"]["refusals"]) == ("refused", 1)
+    assert two.delayq.get("a").next_try == one.delayq.get("a").next_try
+    assert two.delayq.get("a").error == "no such exchange"
+
+
+def test_the_dead_are_dead_since_then_for_that_reason_and_can_be_retried(one, two):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    refuse(one.delayq, "a", "NO_ROUTE \x1b[2J", verdict="dead")
+
+    before, after = moved(one, two)
+
+    assert after == before
+    dead = two.delayq.get("a")
+    assert (dead.state.value, dead.reason) == ("DEAD", "NO_ROUTE \x1b[2J")
+    assert dead.dead_since == one.delayq.get("a").dead_since
+    assert two.delayq.retry("a")
+
+
+def test_what_was_told_to_run_now_passes_a_pause_there_as_well(one, two):
+    one.delayq.pause()
+    one.send_task("t", task_id="a", delayq_at=FAR)
+    one.delayq.run_now("a")
+
+    before, after = moved(one, two)
+
+    assert after == before
+    assert after["a"]["run_now"] is True
+    assert two.delayq.hand_over() == 1
+
+
+def test_what_is_paused_is_paused_there_before_anything_is_loaded(one, two):
+    one.delayq.pause(queue="mail", late=True)
+    one.delayq.pause(task="shop.remind\n")
+    one.delayq.pause(task="back")
+    one.delayq.resume(task="back", rate=1)
+    one.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
+    one.delayq.hand_over()
+
+    before, after = moved(one, two)
+
+    assert (before["a"]["state"], after["a"]["state"]) == ("paused", "waiting")
+    assert {(one.queue, one.task, one.late) for one in two.delayq.pauses()} == {
+        ("mail", None, True),
+        (None, "shop.remind\n", False),
+    }
+    assert two.delayq.hand_over() == 0
+    assert tasks_of(two.delayq.dump())["a"]["state"] == "paused"
+
+
+def test_everything_can_be_paused_before_a_load(one, two):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+
+    assert two.delayq.load(through_text(one.delayq), paused=True).loaded == 1
+
+    assert two.delayq.hand_over() == 0
+    two.delayq.resume()
+    assert two.delayq.hand_over() == 1
+
+
+def test_a_list_that_refused_it_is_remembered(delayq_app, url, redis):
+    one, two = (delayq_app(url, delayq_prefix=name) for name in ("one", "two"))
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    redis.set("celery", "no list")
+    one.delayq.hand_over()
+
+    before, after = moved(one, two)
+
+    assert after == before
+    assert (after["a"]["state"], after["a"]["refusals"]) == ("refused", 1)
+
+
+def test_the_same_dump_loaded_again_adds_nothing(one, two, redis):
+    one.send_task("t", task_id="a", delayq_at=FAR)
+    one.send_task("t", task_id="b", delayq_at=FAR)
+    found = through_text(one.delayq)
+    two.delayq.load(found)
+    # It is the same task, wherever it was moved meanwhile.
+    two.delayq.reschedule("a", FAR + 5)
+
+    again = two.delayq.load(found)
+
+    assert (again.loaded, again.here, bool(again)) == (0, 2, True)
+    assert two.delayq.counts().scheduled == 2
+    assert two.delayq.get("a").due.timestamp() == FAR + 5
+
+
+def test_what_has_left_since_does_not_come_back(one, redis):
+    one.send_task("t", task_id="gone", delayq_at=LONG_AGO)
+    one.send_task("t", task_id="cancelled", delayq_at=FAR)
+    found = through_text(one.delayq)
+    one.delayq.hand_over()
+    one.delayq.cancel("cancelled")
+
+    loaded = one.delayq.load(found)
+
+    assert (loaded.loaded, loaded.left) == (0, 2)
+    assert one.delayq.counts().scheduled == 0
+
+
+def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, two):
+    for app in (one, two):
+        app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+        app.delayq.hand_over()
+    one.send_task("t", task_id="a", delayq_at=FAR)
+
+    assert two.delayq.load(through_text(one.delayq)).loaded == 1
+
+
+def test_an_id_of_another_task_is_refused_or_skipped_as_told(one, two):
+    one.send_task("t", task_id="a", delayq_at=FAR)
+    one.send_task("t", task_id="b", delayq_at=FAR)
+    two.send_task("t", task_id="a", delayq_at=FAR + 1)
+    found = through_text(one.delayq)
+
+    loaded = two.delayq.load(found)
+    skipped = two.delayq.load(found, skip_existing=True)
+
+    (why,) = loaded.refused
+    assert str(why) == "task 'a' was not loaded: another task has its id here"
+    assert (loaded.loaded, bool(loaded)) == (1, False)
+    assert (skipped.loaded, skipped.here, skipped.skipped, bool(skipped)) == (0, 1, 1, True)
+    assert two.delayq.get("a").due.timestamp() == FAR + 1
+
+
+@keys_need_one_shard
+def test_a_key_of_another_task_is_refused_with_the_holder(one, two):
+    one.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
+    two.send_task("t", task_id="holder %:", delayq_at=FAR, delayq_key="k")
+
+    (why,) = two.delayq.load(through_text(one.delayq)).refused
+
+    assert str(why) == "task 'a' was not loaded: task 'holder %:' has its unique key here"
+    assert two.delayq.get(key="k").id == "holder %:"
+
+
+def test_an_unreadable_task_that_is_there_is_another_one(one, two, redis_server):
+    one.send_task("t", task_id="a", delayq_at=FAR)
+    two.send_task("t", task_id="a", delayq_at=FAR)
+    with redis_server.client(db=7) as raw:
+        records = Keys("two", shard_of("a", SHARDS), SHARDS)["records"]
+        raw.hset(records, "a", b"9 of the future")
+
+    assert [one.task_id for one in two.delayq.load(through_text(one.delayq)).refused] == ["a"]
+
+
+@keys_need_one_shard
+def test_a_key_needs_one_shard(delayq_app, one, url):
+    many = delayq_app(url, delayq_prefix="many", delayq_shards=3)
+    one.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
+    one.send_task("t", task_id="b", delayq_at=FAR)
+
+    loaded = many.delayq.load(through_text(one.delayq))
+
+    (why,) = loaded.refused
+    assert isinstance(why, NotLoaded)
+    assert (why.task_id, loaded.loaded) == ("a", 1)
+
+
+def test_a_message_that_is_too_large_for_this_app_is_refused_by_id(delayq_app, one, url):
+    small = delayq_app(url, delayq_prefix="small", delayq_max_message=10_000)
+    one.send_task("t", ("x" * 10_000,), task_id="a", delayq_at=FAR)
+
+    (why,) = small.delayq.load(through_text(one.delayq)).refused
+
+    assert isinstance(why, MessageTooLarge)
+
+
+def test_many_large_ones_go_in_small_slices(one, two, monkeypatch):
+    for number in range(10):
+        one.send_task("t", ("x" * 100_000,), task_id=f"{number}", delayq_at=FAR)
+    parts = []
+
+    two.delayq.load(one.delayq.dump(), progress=lambda count: parts.append(count.loaded))
+
+    assert parts[-1] == 10
+    assert len(parts) > 2
+
+
+def test_a_record_that_cannot_be_read_is_dumped_as_it_is(app, redis):
+    app.send_task("t", task_id="good", delayq_at=FAR)
+    app.send_task("t", task_id="new", delayq_at=FAR)
+    # Kept whole, as the first of its kind.
+    app.send_task("u", task_id="bad", delayq_at=FAR)
+    redis.hset(keys_of("new")["records"], "new", b"2 of a later version \xff")
+    record = redis.hget(keys_of("bad")["records"], "bad")
+    redis.hset(keys_of("bad")["records"], "bad", record.replace(b'"body"', b'"b\xffdy"'))
+    redis.zadd(keys_of("lost")["dead"], {b"\0" * 6 + b"lost": 5})
+    redis.hset(keys_of("lost")["errors"], "lost", "no record")
+
+    found = [*app.delayq.dump()]
+
+    raw = {line["id"]: line for line in found if line["kind"] == "unreadable"}
+    assert base64.b64decode(raw["new"]["record"]) == b"2 of a later version \xff"
+    assert raw["new"]["reason"] == 'record format "2" is unknown'
+    assert base64.b64decode(raw["bad"]["record"]) == redis.hget(keys_of("bad")["records"], "bad")
+    assert (raw["lost"]["record"], raw["lost"]["reason"]) == ("", "no record")
+    assert raw.keys() == {"new", "bad", "lost"}
+    assert found[-1] == {"kind": "end", "tasks": 1, "unreadable": 3}
+    # Each of them is told of where it is loaded.
+    loaded = app.delayq.load(found)
+    assert {name for name, _ in loaded.unreadable} == raw.keys()
+    assert (loaded.here, bool(loaded)) == (1, False)
+
+
+def test_what_lost_its_template_is_dumped_as_it_is(app, redis):
+    for name in ("a", "b"):
+        app.send_task("t", task_id=name, delayq_at=FAR)
+    for templates in each("templates"):
+        redis.delete(templates)
+
+    kinds = {line.get("id"): line["kind"] for line in app.delayq.dump()}
+
+    # The first message of its kind is kept whole.
+    assert (kinds["a"], kinds["b"]) == ("task", "unreadable")
+
+
+def test_what_comes_while_it_is_read_is_not_in_it_and_what_is_there_is_there_once(app):
+    items = [((), {}, FAR, f"{number}") for number in range(1600)]
+    app.delayq.schedule_many(app.signature("t"), items[:1500])
+    dump = app.delayq.dump()
+    found = [next(dump) for _ in range(5)]
+    app.delayq.schedule_many(app.signature("t"), items[1500:])
+    for number in range(1300, 1400):
+        app.delayq.cancel(f"{number}")
+    found += dump
+
+    ids = [line["id"] for line in found if line["kind"] == "task"]
+    assert len(ids) == len(set(ids))
+    assert {f"{number}" for number in range(1300)} <= set(ids)
+    if SHARDS == 1:  # of several, each is begun by itself
+        assert set(ids) <= {f"{number}" for number in range(1500)}

@@ -1,0 +1,284 @@
+"""A message that was dumped and loaded is the one that would have gone without that."""
+
+import importlib.util
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import chain, chord, group
+from kombu import Exchange, Queue
+
+from tests.app.support import FAR, LONG_AGO, lists
+from tests.support.shards import SHARDS
+
+SERIALIZERS = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
+ACCEPT = {"accept_content": SERIALIZERS, "delayq_max_message": 10_000_000}
+IDS = ("a-1", "b:2", "ü 3\n")
+
+ARGUMENTS = {
+    "plain": ((1, "two"), {"three": [4, {"five": None}]}),
+    "big integers": ((2**53 + 1, 2**64, 10**14 + 1), {"n": 123456789012345678}),
+    "floats": ((0.1, 1e308, 5e-324, -0.0, 1 / 3, 1e16), {}),
+    "text": (("Grüße, \U0001f600, \x00\x1f\u2028 \"'\\/</",), {"ключ": "ß"}),
+    "looks like the end": (('"delayq_due": 0}}', "}}", '", "headers": {'), {"delayq_due": 7}),
+    "large": (("é" * 50_000,), {}),
+}
+OPTIONS = {
+    "nothing": {},
+    "priority": {"priority": 7},
+    "headers": {"headers": {"trace": "ü", "n": 2**60, "deep": {"list": [1.5, None]}}},
+    "limits": {"time_limit": 30, "soft_time_limit": 20.5},
+    "stamps": {"stamped_headers": ["who"], "who": "me"},
+    "links": {"link": {"task": "next", "args": [], "kwargs": {}, "options": {}}},
+    "ids": {"root_id": "r", "parent_id": "p", "group_id": "g", "group_index": 3},
+    "properties": {"message_id": "m", "app_id": "a", "user_id": "u", "type": "t"},
+    "expires at": {"expires": datetime(2100, 1, 1, tzinfo=timezone.utc)},
+    "expires after": {"expires": 60},
+    "compressed": {"compression": "zlib"},
+    "other queue": {"queue": "mail"},
+    "repr": {"argsrepr": 'hidden\n"}}', "kwargsrepr": ""},
+    "hostile headers": {"headers": {"expires": "+5", "argsrepr": None, "a\nb": "\\u0000", "": ""}},
+    "large headers": {"headers": {"x": "y" * 3000}},
+}
+
+
+@pytest.fixture
+def moved(delayq_app, url, redis):
+    """What is pushed for the same calls with and without a dump: ``moved(call, **conf)``."""
+
+    def moved(call, source=None, target=None, **conf):
+        conf = {**ACCEPT, **conf}
+        one = delayq_app(url, delayq_prefix="one", **{**conf, **(source or {})})
+        two = delayq_app(url, delayq_prefix="two", **{**conf, **(target or {})})
+        for task_id in IDS:
+            call(one, task_id)
+        # As text, as it is when it went through a file.
+        lines = [json.dumps(line) for line in one.delayq.dump()]
+        assert one.delayq.hand_over() == len(IDS)
+        without = pushed(redis)
+        for key in lists(redis):
+            redis.delete(key)
+        loaded = two.delayq.load(lines)
+        assert loaded, loaded
+        assert loaded.loaded == len(IDS)
+        assert not [*two.delayq.check()]
+        assert two.delayq.hand_over() == len(IDS)
+        return without, pushed(redis)
+
+    return moved
+
+
+def pushed(redis):
+    return {key: [json.loads(one) for one in found] for key, found in lists(redis).items()}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "serializer"), [(1, "json"), (1, "pickle"), *((2, one) for one in SERIALIZERS)]
+)
+@pytest.mark.parametrize("what", ARGUMENTS)
+def test_arguments_of_any_kind(moved, what, serializer, protocol):
+    args, kwargs = ARGUMENTS[what]
+    conf = {"task_protocol": protocol, "task_serializer": serializer}
+    if serializer == "msgpack" and what == "big integers":
+        args = (2**53 + 1, 2**63, -(2**63))  # all that msgpack itself can
+
+    without, through = moved(
+        lambda app, task_id: app.send_task(
+            "add", args, kwargs, task_id=task_id, delayq_at=LONG_AGO
+        ),
+        **conf,
+    )
+
+    assert through == without
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_any_kind(moved, name):
+    without, through = moved(
+        lambda app, task_id: app.send_task(
+            "add", (1,), {}, task_id=task_id, delayq_at=LONG_AGO, **OPTIONS[name]
+        )
+    )
+
+    assert through == without
+
+
+@pytest.mark.parametrize("encoding", ["base64", None])
+def test_the_encoding_of_the_body(moved, encoding):
+    conf = {"broker_transport_options": {"body_encoding": encoding}}
+
+    without, through = moved(
+        lambda app, task_id: app.send_task("add", ("ü",), task_id=task_id, delayq_at=LONG_AGO),
+        **conf,
+    )
+
+    assert through == without
+
+
+@pytest.mark.parametrize("kind", ["chain", "group", "chord"])
+def test_a_canvas(moved, kind):
+    def call(app, task_id):
+        add = app.signature("add", args=(1, 2))
+        made = {"chain": chain(add, add), "group": group(add, add), "chord": chord([add], add)}
+        made[kind].set(task_id=task_id).delay_until(LONG_AGO)
+
+    without, through = moved(call, result_backend="cache+memory://")
+
+    assert through == without
+
+
+def test_tasks_of_a_bulk_share_a_template_here_and_there(delayq_app, url, redis):
+    one, two = (delayq_app(url, delayq_prefix=name) for name in ("one", "two"))
+    add = one.signature("add", queue="mail")
+    one.delayq.schedule_many(add, [((number,), {}) for number in range(50)], at=FAR)
+
+    assert two.delayq.load(one.delayq.dump()).loaded == 50
+
+    sizes = [
+        sum(redis.memory_usage(key) for key in redis.keys(f"{{{name}:*records"))
+        for name in ("one", "two")
+    ]
+    assert abs(sizes[1] - sizes[0]) < sizes[0] / 20
+    assert {one.id: one.args for one in two.delayq.tasks()} == {
+        one.id: one.args for one in one.delayq.tasks()
+    }
+
+
+def test_an_expiry_that_follows_the_due_time_still_does(delayq_app, url, redis):
+    one, two = (delayq_app(url, delayq_prefix=name) for name in ("one", "two"))
+    one.send_task("add", task_id="a", delayq_at=FAR, expires=60)
+
+    two.delayq.load(one.delayq.dump())
+    two.delayq.reschedule("a", FAR + 1000)
+
+    message = json.loads(two.delayq.services.entries.find("a").message)
+    expires = datetime.fromisoformat(message["headers"]["expires"])
+    assert expires == datetime.fromtimestamp(FAR + 1000, timezone.utc) + timedelta(seconds=60)
+
+
+TOPIC = Queue("news", Exchange("news", type="topic"), routing_key="news.#")
+PLACES = {
+    "prefix": ({}, {}),
+    "global key prefix": ({}, {"broker_transport_options": {"global_keyprefix": "shop:"}}),
+    "steps of priority": ({}, {"broker_transport_options": {"priority_steps": [0, 5]}}),
+    "shards": ({"delayq_shards": 3}, {"delayq_shards": 5}),
+    "fewer shards": ({"delayq_shards": 5}, {"delayq_shards": SHARDS}),
+}
+
+
+@pytest.fixture
+def between(delayq_app, redis_server, redis, url):
+    """What is pushed by two apps for the same calls, the second one's loaded from the first.
+
+    ``between(call, source, target)``: their configurations. Both have the same broker.
+    """
+
+    def between(call, source, target):
+        plain = delayq_app(url, delayq_prefix="plain", **{**ACCEPT, **target})
+        one = delayq_app(url, delayq_prefix="one", **{**ACCEPT, **source})
+        two = delayq_app(url, delayq_prefix="two", **{**ACCEPT, **target})
+        for task_id in IDS:
+            call(plain, task_id)
+            call(one, task_id)
+        assert plain.delayq.hand_over() == len(IDS)
+        without = pushed(redis)
+        for key in lists(redis):
+            redis.delete(key)
+        loaded = two.delayq.load([json.dumps(line) for line in one.delayq.dump()])
+        assert loaded, loaded
+        assert two.delayq.hand_over() == len(IDS)
+        return without, pushed(redis)
+
+    return between
+
+
+def sent(app, task_id, **options):
+    app.send_task("add", (1,), {}, task_id=task_id, delayq_at=LONG_AGO, **options)
+
+
+def without_their_own(found):
+    """What two calls of one task cannot have in common is left out; in any order."""
+    for messages in found.values():
+        for one in messages:
+            one["properties"].pop("delivery_tag")
+            one["properties"].pop("reply_to")
+            for name in ("delayq_hand_over", "delayq_once"):
+                one["headers"].pop(name, None)
+        messages.sort(key=lambda one: one["headers"]["id"])
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"priority": 7}, {"queue": "mail"}], ids=str)
+@pytest.mark.parametrize("place", PLACES)
+def test_into_a_store_of_another_kind(between, place, options):
+    source, target = PLACES[place]
+
+    without, through = between(lambda app, task_id: sent(app, task_id, **options), source, target)
+
+    assert without_their_own(through) == without_their_own(without)
+    assert through
+
+
+# Another database of the same Redis is another store: what waits there is relayed to the broker.
+@pytest.mark.parametrize("options", [{}, {"priority": 7}, {"queue": "mail"}], ids=str)
+@pytest.mark.parametrize("to", ["relay", "list"])
+def test_from_lists_to_a_relay_and_back(between, redis_server, to, options):
+    relayed, direct = {"delayq_url": redis_server.url(7)}, {}
+    source, target = (direct, relayed) if to == "relay" else (relayed, direct)
+
+    without, through = between(lambda app, task_id: sent(app, task_id, **options), source, target)
+
+    assert without_their_own(through) == without_their_own(without)
+    assert through
+
+
+def test_what_goes_to_an_exchange_is_relayed_as_it_would_have_been(between, redis_server, redis):
+    queues = {"task_queues": [Queue("celery"), TOPIC]}
+
+    without, through = between(
+        lambda app, task_id: sent(app, task_id, exchange="news", routing_key="news.of.today"),
+        queues,
+        {**queues, "delayq_url": redis_server.url(7)},
+    )
+
+    assert without_their_own(through) == without_their_own(without)
+    assert list(through) == [b"news"]
+
+
+def test_a_queue_that_only_the_other_app_knows_is_told_of_by_id(delayq_app, redis_server, url):
+    one = delayq_app(url, delayq_prefix="one")
+    two = delayq_app(
+        url, delayq_url=redis_server.url(7), task_queues=[Queue("celery")],
+        task_create_missing_queues=False,
+    )  # fmt: skip
+    sent(one, "a", queue="mail")
+    sent(one, "b")
+
+    loaded = two.delayq.load(one.delayq.dump())
+
+    assert (loaded.loaded, [str(one) for one in loaded.refused]) == (
+        1,
+        ["task 'a' was not loaded: this app has no queue 'mail'; add it to task_queues"],
+    )
+    assert not loaded
+
+
+def test_a_list_of_no_queue_stays_that_list_and_cannot_be_relayed(delayq_app, redis_server, url):
+    steps = {"broker_transport_options": {"priority_steps": [0, 4, 8]}}
+    one = delayq_app(url, delayq_prefix="one", **steps)
+    sent(one, "a", priority=5)
+    changed = delayq_app(url, delayq_prefix="one")
+    lines = [*changed.delayq.dump()]
+    two, three = (
+        delayq_app(url, delayq_prefix="two"),
+        delayq_app(url, delayq_url=redis_server.url(7)),
+    )
+
+    assert two.delayq.load(lines).loaded == 1
+    (why,) = three.delayq.load(lines).refused
+
+    assert two.delayq.services.entries.find("a").record.destination == "celery\x06\x164"
+    assert str(why) == (
+        "task 'a' was not loaded: it goes to the list 'celery\\x06\\x164', and nothing tells of "
+        "which queue"
+    )

@@ -1,0 +1,195 @@
+"""What a load is given is from outside: a line is looked at before anything of it is written."""
+
+import json
+
+import pytest
+
+from celery_delayq.errors import InvalidDump
+from celery_delayq.operations.lines import FIELDS
+from tests.app.support import FAR, LONG_AGO, lists
+from tests.app.test_dump import one, through_text, two
+
+__all__ = ["one", "two"]
+
+
+@pytest.fixture
+def dumped(one):
+    for name in ("a", "b"):
+        one.send_task("t", task_id=name, delayq_at=FAR)
+    return through_text(one.delayq)
+
+
+def test_a_cut_dump_is_noticed(two, dumped):
+    for end in range(len(dumped)):
+        with pytest.raises(InvalidDump):
+            two.delayq.load(dumped[:end])
+    assert two.delayq.load(dumped).here == 2
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_a_line_that_is_cut_is_named_by_its_number(two, dumped, place):
+    dumped[place] = dumped[place][:-7]
+
+    with pytest.raises(InvalidDump) as raised:
+        two.delayq.load(dumped)
+
+    assert raised.value.line == place + 1
+    assert "cut or damaged" in str(raised.value)
+
+
+def test_what_stands_before_a_damaged_line_is_loaded_and_nothing_of_it(two, dumped):
+    dumped[2] = dumped[2].replace('"due_ms":', '"due_ms_":')
+
+    with pytest.raises(InvalidDump, match=r"line 3 of the dump: it has a field 'due_ms_'"):
+        two.delayq.load(dumped)
+
+    assert two.delayq.counts().scheduled == 1
+
+
+def test_a_line_that_is_missing_is_noticed(two, dumped):
+    del dumped[2]
+
+    with pytest.raises(InvalidDump, match="it says 2 tasks and 0 unreadable ones; 1 tasks"):
+        two.delayq.load(dumped)
+
+
+def test_empty_lines_are_nothing(two, dumped):
+    assert two.delayq.load(["\n", *dumped, "", b" \n"]).loaded == 2
+
+
+def test_what_stands_behind_the_last_line_is_refused(two, dumped):
+    with pytest.raises(InvalidDump, match="line 5 of the dump: it stands behind the last one"):
+        two.delayq.load([*dumped, dumped[1]])
+
+
+def test_a_dump_of_a_later_format_is_refused_before_anything_is_written(two, dumped):
+    first = {**json.loads(dumped[0]), "format": 2, "made_by": "celery_delayq 9.9", "new": 1}
+
+    with pytest.raises(InvalidDump) as raised:
+        two.delayq.load([json.dumps(first), *dumped[1:]])
+
+    assert str(raised.value) == (
+        "line 1 of the dump: the dump has format 2, and this version reads up to 1; it was made "
+        "by 'celery_delayq 9.9'"
+    )
+    assert two.delayq.counts().scheduled == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"kind": "task"}', "null", "\x1b", "[" * 100_000]
+)
+def test_what_is_no_dump_is_refused(two, text):
+    with pytest.raises(InvalidDump):
+        two.delayq.load([text, text])
+
+
+RELAY = {"exchange": "", "routing_key": "a", "declare": [], "mandatory": True, "list": None}
+WRONG = {
+    "id": ["", 5, "x" * 513, None, "\ud800"],
+    "due_ms": [-1, 10**16, 1.5, True, "5", None],
+    "scheduled_us": [-1, 10**16, "1"],
+    "state": ["", "asleep", None, ["waiting"]],
+    "task": [5, "x" * 513, "\ud800"],
+    "task_hash": ["", "zz", "A" * 12, 5],
+    "queue": [None, []],
+    "queue_hash": ["0" * 11],
+    "key": ["", "a\0b", "x" * 256, 5],
+    "holds_key": [1, "yes"],
+    "tags": [[], "a", ["a"] * 17, ["a\0"], [5], [""]],
+    "grace_ms": [-1, 10**16, "0"],
+    "excused_ms": [-1, 10**13],
+    "expires_after_ms": [10**16, "+5", 1.0],
+    "run_now": [1],
+    "released": ["true"],
+    "attempts": [-1, 10**10, "1:0"],
+    "refusals": [-1],
+    "may_be_delivered": [0],
+    "next_try_ms": ["-inf", -1],
+    "dead_since_ms": [float("inf"), float("nan")],
+    "error": [5, "x" * 100_001],
+    "route": [
+        None, {}, {"list": 5, "queue": None}, {"queue": "a"}, {"queue": 5, "list": "a"},
+        {**RELAY, "routing_key": 5}, {**RELAY, "mandatory": 1}, {**RELAY, "exchange": None},
+        {**RELAY, "declare": [{"what": 1}]}, {**RELAY, "declare": [{"name": 1}]}, {"exchange": ""},
+        {**RELAY, "declare": 5}, {**RELAY, "declare": [5]},
+    ],
+    "message": [
+        None, {}, "text", {"body": "", "headers": {}, "properties": {}},
+        {"body": 5, "headers": {}, "properties": {}, "content-type": "", "content-encoding": ""},
+        {"body": "", "headers": [], "properties": {}, "content-type": "", "content-encoding": ""},
+    ],
+}  # fmt: skip
+
+
+def test_each_field_is_tried_with_what_it_cannot_be():
+    assert WRONG.keys() == FIELDS["task"].keys()
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_a_field_that_cannot_be_is_refused_in_one_plain_sentence(two, dumped, field):
+    for value in WRONG[field]:
+        line = json.dumps({**json.loads(dumped[1]), field: value})
+
+        with pytest.raises(InvalidDump) as raised:
+            two.delayq.load([dumped[0], line, *dumped[2:]])
+
+        assert str(raised.value).startswith(f"line 2 of the dump: {field} is ")
+        assert str(raised.value).isprintable()
+        assert len(str(raised.value)) < 400
+    assert two.delayq.counts().scheduled == 0
+
+
+@pytest.mark.parametrize("field", [*FIELDS["task"], "kind"])
+def test_a_field_that_is_missing_is_refused_where_it_is_needed(two, dumped, field):
+    line = json.loads(dumped[1])
+    line.pop(field, None)
+    is_needed = field == "kind" or FIELDS["task"][field].needed
+
+    if is_needed:
+        with pytest.raises(InvalidDump, match=r"line 2 of the dump: (it has no )?" + field):
+            two.delayq.load([dumped[0], json.dumps(line), *dumped[2:]])
+    else:
+        assert two.delayq.load([dumped[0], json.dumps(line), *dumped[2:]]).loaded == 2
+
+
+def test_no_line_can_name_a_key_of_the_store(app):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    dumped = [*app.delayq.dump()]
+    for route in (
+        {"queue": "{delayq:0}:due", "list": "x"},
+        {"queue": None, "list": "{delayq:0}:due"},
+        {**RELAY, "routing_key": "{delayq:0}:due"},
+    ):
+        line = {**dumped[1], "id": "b", "route": route}
+
+        (why,) = app.delayq.load([dumped[0], line, dumped[2]]).refused
+
+        assert "a name that is none of this store's keys" in str(why)
+
+
+def test_an_edited_line_gives_the_message_that_it_has(app, redis):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    app.send_task("t", task_id="b", delayq_at=LONG_AGO)
+    first, _, line, last = app.delayq.dump()
+    line["id"] = "c"
+    line["message"]["headers"]["task"] = "u"
+
+    assert app.delayq.load([first, line, {**last, "tasks": 1}]).loaded == 1
+
+    app.delayq.cancel("b")
+    assert app.delayq.hand_over() == 1
+    ((message,),) = lists(redis).values()
+    assert json.loads(message)["headers"] == {
+        **line["message"]["headers"], "delayq_due": LONG_AGO * 1000
+    }  # fmt: skip
+
+
+def test_a_dry_run_looks_at_each_line_and_writes_nothing(two, dumped, redis_server):
+    with redis_server.client(db=7) as raw:
+        before = raw.keys("{two:*")
+
+        assert two.delayq.load(dumped, dry_run=True, paused=True).loaded == 2
+        with pytest.raises(InvalidDump):
+            two.delayq.load(dumped[:-1], dry_run=True)
+
+        assert raw.keys("{two:*") == before

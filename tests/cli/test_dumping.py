@@ -1,0 +1,215 @@
+"""``celery delayq dump`` and ``load``: from one store into another, through a pipe or a file."""
+
+import json
+
+import pytest
+from celery.bin.celery import celery
+from click.testing import CliRunner
+
+from tests.app.support import FAR, LONG_AGO, claim
+from tests.cli.conftest import MODULE
+from tests.operations.test_cli import HOSTILE, printable
+
+MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
+OWED = "REVOKED is still to be stored for 1; scanners of this store do that, it is in no dump"
+
+
+@pytest.fixture
+def other(delayq_app, url):
+    return delayq_app(url, delayq_prefix="other")
+
+
+@pytest.fixture
+def dumped(printed):
+    return lambda: "".join(f"{line}\n" for line in printed("dump"))
+
+
+def test_a_dump_is_loaded_into_another_store(app, other, dumped, said):
+    app.send_task("t", (1, "ü"), task_id="a", delayq_at=FAR, delayq_tags=["x"])
+    app.delayq.pause()
+
+    assert said("load", app=other, stdin=dumped()) == ["1 task loaded"]
+
+    task = other.delayq.get("a")
+    assert (task.args, task.due.timestamp(), task.tags) == ((1, "ü"), FAR, ("x",))
+    assert [str(one.what) for one in other.delayq.pauses()] == ["everything"]
+
+
+def test_of_a_store_that_is_not_paused_it_says_so_beside_the_dump(app, run):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    result = run("dump")
+
+    assert result.stderr == f"{MOVING}\n"
+    assert [json.loads(line)["kind"] for line in result.stdout.splitlines()] == [
+        "dump", "task", "end",
+    ]  # fmt: skip
+
+
+def test_what_is_in_flight_and_what_is_owed_is_said(delayq_app, redis, redis_server, run, url):
+    relayed = delayq_app(url, url, delayq_url=redis_server.url(7))
+    relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    claim(relayed.delayq)
+    relayed.send_task("t", task_id="b", delayq_at=FAR)
+    # Whoever cancelled it died before REVOKED was stored.
+    for shard in relayed.delayq.services.entries.each:
+        shard.cancel_owing("b")
+    relayed.delayq.pause()
+
+    result = run("dump", app=relayed)
+
+    assert result.stderr.splitlines() == [
+        "1 task being published: dumped as what may have been delivered",
+        OWED,
+    ]
+
+
+def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url, monkeypatch):
+    relayed = delayq_app(url, delayq_url=redis_server.url(7), delayq_lease=30)
+    relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    (leased,), _ = claim(relayed.delayq)
+
+    result = run("dump", "--wait", "0.3", app=relayed)
+    assert result.exit_code == 1
+    assert result.output == "Error: 1 task still being published; nothing was dumped\n"
+
+    def ack(_):
+        for engine in relayed.delayq.services.engines():
+            engine.ack([leased])
+            engine.close()
+
+    monkeypatch.setattr("celery_delayq.clock.sleep", ack)
+    result = run("dump", "--wait", "60", app=relayed)
+    assert (result.exit_code, json.loads(result.stdout.splitlines()[-1])["tasks"]) == (0, 0)
+
+
+def test_what_cannot_be_read_is_said_by_both(app, other, redis, run):
+    app.send_task("t", task_id="a\x1b[2J", delayq_at=FAR)
+    app.delayq.pause()
+    for records in redis.keys("*records"):
+        redis.hset(records, "a\x1b[2J", b"2 of a later version")
+
+    dump = run("dump")
+    load = run("load", app=other, stdin=dump.stdout)
+
+    assert (dump.exit_code, dump.stderr) == (
+        0, "1 task cannot be read, and dumped as stored; see check\n",
+    )  # fmt: skip
+    assert load.exit_code == 1
+    assert load.output.splitlines() == [
+        'task a\\x1b[2J was dumped as unreadable: record format "2" is unknown',
+        "0 tasks loaded",
+        "1 task not loaded",
+    ]
+
+
+def test_what_is_here_already_adds_nothing(app, dumped, said):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    assert said("load", stdin=dumped()) == ["0 tasks loaded", "1 task here already"]
+
+
+def test_what_has_left_here_does_not_come_back(app, dumped, said):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    text = dumped()
+    app.delayq.cancel("a")
+
+    assert said("load", stdin=text) == [
+        "0 tasks loaded",
+        "1 task not loaded: handed over or cancelled here since",
+    ]
+
+
+def test_another_task_of_an_id_is_an_error_or_left_out(app, other, dumped, refused, said):
+    for one in (app, other):
+        one.send_task("t", task_id="a", delayq_at=FAR)
+    text = dumped()
+
+    assert refused("load", app=other, stdin=text) == [
+        "task 'a' was not loaded: another task has its id here",
+        "0 tasks loaded",
+        "1 task not loaded",
+    ]
+    assert said("load", "--skip-existing", app=other, stdin=text) == [
+        "0 tasks loaded",
+        "1 task left out: another has the id or the key",
+    ]
+
+
+def test_it_can_pause_first_and_only_look(app, other, dumped, said):
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    text = dumped()
+
+    assert said("load", "--dry-run", "--paused", app=other, stdin=text) == [
+        "1 task would be loaded"
+    ]
+    assert (other.delayq.counts().scheduled, other.delayq.pauses()) == (0, [])
+    assert said("load", "--paused", app=other, stdin=text) == ["1 task loaded"]
+    assert other.delayq.hand_over() == 0
+
+
+def test_a_dump_that_was_cut_ends_with_one_and_says_how_far_it_came(app, other, dumped, refused):
+    for name in ("a", "b"):
+        app.send_task("t", task_id=name, delayq_at=FAR)
+    whole = dumped()
+
+    assert refused("load", app=other, stdin=whole[:-200]) == [
+        "1 task loaded so far",
+        "Error: line 3 of the dump: it is no JSON object: it was cut or damaged",
+    ]
+
+
+def test_a_line_longer_than_any_message_is_refused_before_it_is_read(app, dumped, refused):
+    app.conf.delayq_max_message = 10_000
+    text = dumped() + "x" * 2_000_000
+
+    assert refused("load", stdin=text)[-1] == (
+        "Error: line 3 of the dump: it has more than 1060000 bytes; see delayq_max_message"
+    )
+
+
+def test_in_a_terminal_load_says_what_it_wants(misused, monkeypatch):
+    monkeypatch.setattr("celery_delayq.cli.dumping.reads_terminal", lambda: True)
+
+    assert misused("load") == "Error: Give it a dump: load < FILE"
+
+
+def test_no_text_of_others_reaches_a_terminal(app, other, dumped, run):
+    for number, text in enumerate(HOSTILE):
+        app.send_task(text, (text,), task_id=f"{number}{text}", queue=text, delayq_at=FAR)
+        app.delayq.pause(queue=f"{text}!")
+        other.send_task("t", task_id=f"{number}{text}", delayq_at=FAR)
+    text = dumped()
+    result = run("load", app=other, stdin=text)
+
+    assert all(printable(line) and line.isascii() for line in text.split("\n"))
+    assert result.exit_code == 1
+    assert all(printable(line) for line in result.output.split("\n")), ascii(result.output)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nor_does_what_a_line_has_that_is_wrong(other, dumped, refused, text):
+    first, last = dumped().splitlines()
+    for line in (
+        {**json.loads(first), text: 1},
+        {**json.loads(first), "kind": text},
+        {**json.loads(first), "format": 2, "made_by": text},
+        {**json.loads(first), "store": [text]},
+    ):
+        lines = refused("load", app=other, stdin=f"{json.dumps(line)}\n{last}\n")
+
+        assert all(printable(line) for line in lines), ascii(lines)
+        assert lines[-1].startswith("Error: line 1 of the dump: ")
+
+
+def test_what_is_loaded_in_bytes_is_what_a_file_has(app, other, project, dumped):
+    app.send_task("t", ("ü",), task_id="ü", delayq_at=FAR)
+    # As jq prints it, not in ASCII.
+    lines = [json.dumps(json.loads(line), ensure_ascii=False) for line in dumped().splitlines()]
+    project(other)
+
+    words = ["-A", MODULE, "delayq", "load"]
+    result = CliRunner().invoke(celery, words, input="\n".join(lines).encode())
+
+    assert result.output == "1 task loaded\n"
+    assert other.delayq.get("ü").args == ("ü",)
