@@ -16,7 +16,7 @@ import pytest
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
-from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, OldEntry, Place
+from celery_delayq.store import Cancelled, Chosen, Engine, Entry, Finding, LeasedEntry, OldEntry, Place
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member, Membership
@@ -164,6 +164,21 @@ def _released(ready: Prepared) -> list[Outcome | None]:
     target, record = target_of("list"), ready.read.record
     new = record.released(new_record("list", destination_for("L", "celery")))
     return [one.outcome for one in ready.store.entries.changes.release([(target, record, new)])]
+
+
+MISPLACED = Finding("record_without_place", "list", "records", b"list")
+
+
+def _repaired(ready: Prepared) -> object:
+    """The lease that ran out is taken back, as if that had been long ago; or what is left of it."""
+    lease = ("leased", ready.claimed[0].member)
+    findings = ["stale_lease", *lease, "second_place", *lease]
+    return sorted(ready.store.scripts.call("repair", late=0, findings=findings))
+
+
+def _recounted(ready: Prepared) -> object:
+    counts = ["x", "drop", 0, 0, 0]
+    return ready.store.scripts.call("recount", seen="", own="me", counts=counts)
 
 
 def take_again(operation: "Operation", ready: Prepared) -> object:
@@ -362,6 +377,15 @@ OPERATIONS = (
         face={"check": lambda delayq, _: list(delayq.check())},
         cli=("check", "check --json"),
     ),
+    Operation(
+        "repair",
+        "caller",
+        _repaired,
+        [b"done", b"gone"],
+        face={"repair": lambda delayq, _: delayq.repair(MISPLACED)},
+        cli=("check --repair --yes", "check --repair --json --yes"),
+    ),
+    Operation("recount", "caller", _recounted, [b"me", [b"gone"]]),
     Operation(
         "dump",
         "caller",

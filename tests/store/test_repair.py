@@ -1,4 +1,4 @@
-"""What a check found is mended, and then the entry does what it should; what fits is not touched."""
+"""What a check found is mended, then the entry does what it should; what fits is not touched."""
 
 from dataclasses import replace
 
@@ -6,11 +6,13 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, Outcome, State
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.misfits import COUNTED, KINDS
+from celery_delayq.store.record import lane_for
 from tests.operations.table import prepare
-from tests.store.support import FAR_MS, NOW_MS
-from tests.store.test_check import ALSO, EXTRAS, SPOIL, key, member_in
+from tests.store.support import FAR_MS, NOW_MS, template_of
+from tests.store.test_check import ALSO, EXTRAS, SPOIL, key
 
 TOLD = {kind for kind, one in KINDS.items() if not one.repair}
 
@@ -50,7 +52,10 @@ def drain(store):
 
 
 def test_it_is_said_of_each_kind_what_repair_does_or_that_it_is_only_told():
-    assert {"unreadable_record", "template_gone"} == TOLD
+    assert {one for one, kind in KINDS.items() if not kind.repair} == {
+        "unreadable_record",
+        "template_gone",
+    }
 
 
 @pytest.mark.parametrize("kind", SPOIL)
@@ -265,24 +270,314 @@ def test_the_history_tells_of_what_waits_again(store):
 # Where there are two places.
 
 
-@pytest.mark.parametrize("relayed", [False, True])
-@pytest.mark.parametrize("index", ["due", "relay", "refused", "leased", "dead"])
-def test_of_two_places_that_stays_where_it_waits(store, relayed, index):
-    (store.schedule_relayed if relayed else store.schedule)("a", FAR_MS)
+@pytest.mark.parametrize(("put_it", "own"), [("schedule", "due"), ("schedule_relayed", "relay")])
+@pytest.mark.parametrize("other", ["due", "relay", "refused", "leased", "dead"])
+def test_of_two_places_that_stays_where_it_waits(store, put_it, own, other):
+    getattr(store, put_it)("a", FAR_MS)
     before = store.contents()
-    store.raw.zadd(
-        key(store, index),
-        {member_in(store, "a") if not relayed else relayed_member(store): NOW_MS + 1},
-    )
-    own = "relay" if relayed else "due"
-    if index == own:
-        store.raw.zadd(
-            key(store, own), {relayed_member(store) if relayed else member_in(store, "a"): FAR_MS}
-        )
+    if other != own:
+        store.raw.zadd(key(store, other), {store.raw.zrange(key(store, own), 0, 0)[0]: NOW_MS + 1})
+        assert kinds(store) & {"second_place"}
     repair(store)
     assert store.contents() == before
     assert drain(store) == [("a", False)]
 
 
-def relayed_member(store):
-    return store.raw.zrange(key(store, "relay"), 0, 0)[0]
+def test_but_a_lease_under_which_it_is_published_stays_and_no_place_where_it_waits(store):
+    store.schedule_relayed("a", NOW_MS)
+    engine = store.engine()
+    claimed, *_ = engine.claim(1)
+    before = store.contents()
+    for other in ("relay", "due", "refused", "dead"):
+        store.raw.zadd(key(store, other), {claimed[0].member: NOW_MS})
+    repair(store)
+    assert store.contents() == before
+    assert engine.ack(claimed) == 1
+    assert drain(store) == []
+    store.check()
+
+
+def test_a_lease_that_was_ended_gives_way(store):
+    """Redis stopped a script that gave it back, before it took it out of `leased`."""
+    store.schedule_relayed("a", NOW_MS)
+    engine = store.engine()
+    claimed, *_ = engine.claim(1)
+    lease = store.raw.zrange(key(store, "leased"), 0, -1, withscores=True)
+    engine.nack("unsent", claimed)
+    before = store.contents()
+    store.raw.zadd(key(store, "leased"), dict(lease))
+    assert set(repair(store)) == {("second_place", "a")}
+    assert store.contents() == before
+
+
+def test_what_is_parked_twice_is_parked_once(store):
+    store.entries.pause(lane_for(), "")
+    store.entries.pause(lane_for(queue="celery"), "celery")
+    store.schedule("a", NOW_MS)
+    store.engine().hand_over()
+    (member,) = store.raw.zrange(key(store, "parked"), 0, -1)
+    other = lane_for(queue="celery") + member[7:]
+    store.raw.zadd(key(store, "parked"), {other: 0})
+    assert set(repair(store)) == {("second_place", "a")}
+    assert store.raw.zrange(key(store, "parked"), 0, -1) == [member]
+
+
+def test_a_number_that_is_not_the_record_s_goes_and_the_entry_has_a_place(store):
+    store.schedule("a", FAR_MS)
+    before = store.contents()
+    store.raw.delete(key(store, "due"))
+    store.raw.zadd(key(store, "due"), {b"\xff" * 6 + b"a": NOW_MS})
+    became = repair(store, of={"second_place"})
+    assert became == {("second_place", "a"): "back"}
+    assert store.contents() == before
+
+
+# Where it is parked for ever.
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_what_is_parked_for_ever_comes_back_with_its_due_time_and_is_excused(store, relayed):
+    store.entries.pause(lane_for(), "")
+    extras = Extras(grace_ms=1000)
+    (store.schedule_relayed if relayed else store.schedule)("a", NOW_MS, extras=extras)
+    engine = store.engine()
+    engine.hand_over()
+    engine.claim(1)
+    assert store.places("a") == ["parked"]
+    store.raw.delete(key(store, "paused"))
+    store.set_ms(NOW_MS + 60_000)
+    assert repair(store) == {("parked_for_ever", "a"): "done"}
+    assert store.score("relay" if relayed else "due", "a") == NOW_MS
+    assert engine.hand_over().handed_over + len(engine.claim(1)[0]) == 1
+
+
+def test_what_is_paused_or_comes_back_is_not_parked_for_ever(store):
+    store.entries.pause(lane_for(), "")
+    store.schedule("a", NOW_MS)
+    store.engine().hand_over()
+    assert kinds(store) == set()
+    store.entries.resume(lane_for(), 1)
+    assert kinds(store) == set()
+    store.raw.hdel(key(store, "paused"), "<")  # nobody will let it come back
+    assert kinds(store) == {"parked_for_ever"}
+    repair(store)
+    assert drain(store) == [("a", False)]
+
+
+# Leases.
+
+
+@pytest.mark.parametrize("how", ["without a claim", "stale", "clock back"])
+def test_a_lease_that_nobody_ends_is_taken_back_and_goes_marked(store, how):
+    store.schedule_relayed("a", NOW_MS)
+    store.engine(lease=30).claim(1)
+    if how == "without a claim":
+        store.raw.delete(key(store, "claims"))
+    else:
+        store.set_ms(NOW_MS + (3_600_000 if how == "stale" else -3_600_000))
+    assert list(repair(store).values()) == ["done"]
+    assert store.places("a") == ["relay"]
+    assert drain(store) == [("a", True)]
+
+
+# Keys and tags.
+
+
+def test_a_key_that_was_lost_is_held_again(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    before = store.contents()
+    store.raw.delete(key(store, "holders"), key(store, "tags"))
+    assert repair(store) == {
+        ("entry_without_key", "a"): "done",
+        ("entry_without_tag", "a"): "done",
+    }
+    assert store.contents() == before
+
+
+def test_of_two_that_wait_under_a_key_one_holds_it(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.raw.delete(key(store, "holders"))
+    store.schedule("b", FAR_MS, extras=EXTRAS)
+    assert repair(store) == {}
+    store.raw.delete(key(store, "holders"))
+    assert sorted(repair(store).values()) == ["done", "gone"]
+    assert kinds(store) == set()
+
+
+def test_a_key_that_names_another_s_entry_goes_back_to_who_waits(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.schedule("b", FAR_MS, extras=Extras("other"))
+    before = store.contents()
+    store.raw.hset(key(store, "holders"), "k1", "b")
+    repair(store)
+    assert store.contents() == before
+
+
+# REVOKED that is owed.
+
+
+def owed(store):
+    return [one.task_id for one in store.engine().owed()]
+
+
+def test_what_is_owed_and_not_noted_is_stored(store):
+    store.schedule("a", FAR_MS)
+    store.entries.cancel_owing("a")
+    store.raw.delete(key(store, "outbox"))
+    assert owed(store) == []
+    assert repair(store) == {("message_not_owed", "a"): "done"}
+    assert owed(store) == ["a"]
+
+
+@pytest.mark.parametrize("why", ["its id is a new task's", "it cannot be read"])
+def test_but_it_is_removed_where(store, why):
+    store.schedule("a", FAR_MS)
+    store.entries.cancel_owing("a")
+    store.raw.delete(key(store, "outbox"))
+    if why == "it cannot be read":
+        store.raw.hset(key(store, "outbox_messages"), "a", "?")
+    else:
+        store.schedule("a", FAR_MS)
+    repair(store)
+    assert owed(store) == []
+    assert not store.raw.exists(key(store, "outbox_messages"))
+
+
+# Counts of templates.
+
+
+def uses(store):
+    return {name: int(one) for name, one in store.raw.hgetall(key(store, "template_uses")).items()}
+
+
+@pytest.mark.parametrize("spoilt", ["0", "-5", "2", "9", "?", None])
+def test_a_count_is_what_it_should_be(store, spoilt):
+    ids = store.flood(3, FAR_MS)
+    store.raw.hset(key(store, "meta"), "seq", 3)
+    before = uses(store)
+    (name,) = before
+    if spoilt is None:
+        store.raw.delete(key(store, "template_uses"))
+    else:
+        store.raw.hset(key(store, "template_uses"), name, spoilt)
+    repair(store)
+    assert uses(store) == before
+    for task_id in ids:
+        assert store.entries.find(task_id)
+        store.entries.cancel(task_id)
+    assert not store.raw.exists(key(store, "template_uses"), key(store, "templates"))
+
+
+def test_what_comes_and_leaves_between_look_and_recount_counts(store):
+    store.flood(9, FAR_MS)
+    (name,) = uses(store)
+    store.raw.hset(key(store, "template_uses"), name, 5)
+    found = list(store.entries.check())
+
+    def change():
+        store.set_ms(NOW_MS + 1)
+        for task_id in ("b", "c", "d"):
+            store.schedule(task_id, FAR_MS, share=True)
+        store.entries.cancel("a1")
+
+    # Behind the last look at a record, before the last at the counts.
+    amid(store, "template_uses", change, at=2)
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["done"]
+    assert uses(store) == {name: 11}
+    store.check()
+
+
+def test_what_was_not_seen_leaves_a_count_too_low_and_never_too_high(store):
+    store.flood(9, FAR_MS)
+    (name,) = uses(store)
+    store.raw.hset(key(store, "template_uses"), name, 5)
+    found = list(store.entries.check())
+    amid(store, "records", lambda: store.entries.cancel("a1"))
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["done"]
+    assert uses(store) == {name: 7}
+    repair(store)
+    assert uses(store) == {name: 8}
+    store.check()
+
+
+def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
+    store.schedule("a", FAR_MS, share=True)
+    store.schedule("other", FAR_MS)
+    (name,) = uses(store)
+    store.raw.hset(key(store, "template_uses"), name, 2)
+    found = list(store.entries.check())
+    assert {one.kind for one in found} == {"count_too_high"}
+
+    def edit_and_cancel():
+        """The count is as it was, and so is the number of the last that was scheduled."""
+        store.edit("other")
+        store.entries.cancel("a")
+
+    # Behind the last look at a record, before the last at the counts.
+    amid(store, "template_uses", edit_and_cancel, at=2)
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["gone"]
+    assert uses(store) == {name: 2}
+    assert set(repair(store).values()) == {"done"}
+    assert uses(store) == {name: 1}
+
+
+def test_nor_while_there_is_a_record_of_a_later_version_which_may_share_it(store):
+    store.schedule("a", FAR_MS, share=True)
+    store.schedule("b", FAR_MS)
+    before = store.contents()
+    store.raw.hset(key(store, "template_uses"), template_of(store.record("a")), 2)
+    store.raw.hset(key(store, "templates"), "x", "text")
+    later = b"2" + store.record("b")[1:]
+    store.raw.hset(key(store, "records"), "b", later)
+    assert repair(store) == {("unreadable_record", "b"): "left"}
+    store.raw.hset(key(store, "records"), "b", b"1" + later[1:])
+    repair(store)
+    assert store.contents() == before
+
+
+def test_a_template_that_is_shared_by_then_stays(store):
+    store.schedule("a", FAR_MS, share=True)
+    (name,) = uses(store)
+    text = store.raw.hget(key(store, "templates"), name)
+    store.entries.cancel("a")
+    store.raw.hset(key(store, "templates"), name, text)
+    found = list(store.entries.check())
+    assert [one.kind for one in found] == ["template_without_count"]
+    amid(store, "template_uses", lambda: store.schedule("b", FAR_MS, share=True), at=2)
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["gone"]
+    store.check()
+
+
+def test_two_repairs_at_once_raise_a_count_once(store):
+    store.flood(3, FAR_MS)
+    store.raw.hset(key(store, "meta"), "seq", 3)
+    before = uses(store)
+    (name,) = before
+    store.raw.hset(key(store, "template_uses"), name, 1)
+    found = list(store.entries.check())
+    other = Entries(store.new_scripts(), store.membership)
+    inner = []
+    amid(
+        store,
+        "template_uses",
+        lambda: inner.extend(one.what for some in other.repair(found) for one in some),
+        at=2,
+    )
+    outer = [one.what for some in store.entries.repair(found) for one in some]
+    other._scripts.connection.close()
+    assert (inner, outer) == (["done"], ["gone"])
+    assert uses(store) == before
+
+
+def amid(store, part, step, *, at=1):
+    """Take a step right before a slice of this part is looked at, by its number from 1."""
+    seen, call = [], store.scripts.call
+
+    def called(name, **given):
+        if name == "check" and given["part"] == part:
+            seen.append(part)
+            if len(seen) == at:
+                step()
+        return call(name, **given)
+
+    store.scripts.call = called

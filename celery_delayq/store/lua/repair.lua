@@ -48,7 +48,6 @@ check_types({due, relay, leased, dead, refused, parked, tags, outbox, scanners},
 })
 local promise = promise_of(timer)
 past.begin(redis.call('HGET', meta, 'history'))
-redis.call('LLEN', history)
 allow_when_full(records)
 
 -- Where an entry belongs that is nowhere, and its score there, or why it is dead. No script leaves one so, also where
