@@ -29,7 +29,7 @@ def test_of_a_store_that_fits_there_is_nothing_to_tell(app, run, options, said):
 @pytest.mark.usefixtures("spoilt")
 def test_each_finding_is_a_line(run):
     result = run("check")
-    says = "lost\\n: a dead letter has no record, so nothing can bring it back\n"
+    says = "lost\\n: a dead letter has no record, so nothing can bring it back; it can be removed\n"
     assert (result.exit_code, result.output) == (1, says)
 
 
