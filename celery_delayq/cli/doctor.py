@@ -22,7 +22,7 @@ from .screen import Line, Screen
 
 _LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "this process"}
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
-_LEVEL, _NAME = 9, 17  # columns: of the longest of each, and two more
+_LEVEL, _NAME = 9, 19  # columns: of the longest of each, and two more
 
 
 @click.command(

@@ -30,7 +30,7 @@ def broker(patient: Patient) -> Iterator[Line]:
     try:
         link.prepare()
     except BrokerDown as error:
-        said = f"{where} cannot be published to, so what is due waits: {plain(error)}"
+        said = f"{where} cannot be published to, so what is due waits: {plain(error.why)}"
         yield Line("broker", ERROR, said, "see whether it runs, and whether broker_url is right")
         return
     finally:

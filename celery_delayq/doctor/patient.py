@@ -9,7 +9,7 @@ from ..logs import plain
 from ..services import Services
 from ..store.connection import Connection, packed
 from ..store.risks import ERROR, WARNING, Line
-from ..store.server import Server
+from ..store.server import Facts
 
 
 class Patient:
@@ -25,9 +25,9 @@ class Patient:
         self.connection: Connection = services.connect()
 
     @cached_property
-    def server(self) -> Server:
+    def server(self) -> Facts:
         """What the store's Redis says of itself."""
-        return Server.ask(self.connection)
+        return Facts.ask(self.connection)
 
     def why_away(self) -> Line | None:
         """What keeps one from asking the store's Redis anything."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 from ..errors import StoreDiffers
 from ..logs import plain
@@ -19,31 +19,33 @@ _ADVICE = {
 
 
 def scanners(patient: Patient) -> Iterator[Line]:
-    """What `health` finds, and what it does not."""
+    """What `health` finds, and of the rest that it is well."""
     wrong = {one.about: one.sentence for one in problems(patient.services)}
-    for about, sentence in wrong.items():
-        level = WARNING if about == "dead" else ERROR
-        if about in _ADVICE:
-            yield Line(about, level, sentence, _ADVICE[about])
-        else:
-            found, _, advice = sentence.partition("; ")  # it says what to do
-            yield Line(about, level, found, advice)
-    if "store" not in wrong:
-        yield from _well(patient, wrong)
+    well = _well(patient) if "store" not in wrong else {}
+    for about in ("store", "agreement", "scanners", "overdue", "dead"):
+        if about in wrong:
+            yield _line(about, wrong[about])
+        elif about in well:
+            yield Line(about, OK, well[about])
 
 
-def _well(patient: Patient, wrong: Container[str]) -> Iterator[Line]:
-    if "agreement" not in wrong:
-        yield Line("agreement", OK, "who shares the store agrees on its layout, shards and broker")
+def _line(about: str, sentence: str) -> Line:
+    level = WARNING if about == "dead" else ERROR
+    if about in _ADVICE:
+        return Line(about, level, sentence, _ADVICE[about])
+    found, _, advice = sentence.partition("; ")  # it says what to do
+    return Line(about, level, found, advice)
+
+
+def _well(patient: Patient) -> dict[str, str]:
     entries = patient.services.entries
     try:
         hosts, counts = sorted({one.host for one in entries.scanners()}), entries.counts()
     except StoreDiffers:
-        return
-    if "scanners" not in wrong:
-        yield Line("scanners", OK, f"{counts.scanners} alive, on {', '.join(map(plain, hosts))}")
-    if "overdue" not in wrong:
-        said = f"of {counts.scheduled:,} that wait, none by more than {MAX_OVERDUE:g} s"
-        yield Line("overdue", OK, said)
-    if "dead" not in wrong:
-        yield Line("dead", OK, "none")
+        return {}
+    return {
+        "agreement": "who shares the store agrees on its layout, shards and broker",
+        "scanners": f"{counts.scanners} alive, on {', '.join(map(plain, hosts))}",
+        "overdue": f"of {counts.scheduled:,} that wait, none by more than {MAX_OVERDUE:g} s",
+        "dead": "none",
+    }

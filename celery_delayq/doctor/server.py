@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from ..store import risks
 from ..store.observed import task_bytes
-from ..store.risks import ERROR, OK, TASK_BYTES, Line
+from ..store.risks import ERROR, OK, TASK_BYTES, WARNING, Line
+from ..store.server import ask
 from .patient import Patient, unknown
 
 OLDEST = (6, 2)
@@ -24,6 +25,9 @@ def server(patient: Patient) -> Iterator[Line]:
         kept.append(unknown("persistence", "whether a restart loses what waits"))
     yield from kept
     yield from [*_memory(patient)] or [unknown("memory", "how much memory is left")]
+    wanted = patient.services.settings.wait_replicas
+    if wanted is not None:
+        yield _waiting(patient, *wanted)
 
 
 def _version(patient: Patient) -> Line:
@@ -41,3 +45,18 @@ def _memory(patient: Patient) -> Iterator[Line]:
     size = task_bytes(patient.connection, keys)
     by = "at" if size is None else "at a measured"
     return risks.memory(patient.server, size or TASK_BYTES, by)
+
+
+def _waiting(patient: Patient, count: int, seconds: float, kind: str = "") -> Line:
+    """Whether scheduling can wait for as many replicas as it is to."""
+    name, said = "wait for replicas", f"delayq_wait_replicas asks for {count}"
+    # Of none, within a millisecond: whether it may be asked.
+    question = ("WAITAOF", 0, 0, 1) if kind else ("WAIT", 0, 1)
+    if ask(patient.connection, *question) is None:
+        said = f"{said}, and this Redis, or its user, knows no {question[0]}: nothing is waited for"
+        return Line(name, WARNING, said, f"grant +{question[0].lower()}, or leave the setting out")
+    there = sum(one.get("state") == "online" for one in patient.server.replicas)
+    if patient.server.info and there < count:
+        said = f"{said}, and {there} are there: each call waits {seconds:g} s in vain"
+        return Line(name, WARNING, said, "bring the replicas back, or ask for fewer")
+    return Line(name, OK, f"{said}, and it may be asked for them")

@@ -127,7 +127,7 @@ class Scanner:
                 self._say(error, seconds, is_news=is_news)
                 # Whoever waits for the first look may end the process: the log has the reason now.
                 self._looked.set()
-                self._stopping.wait(seconds)
+                self._wakeup.rest(seconds)
         self._end()
 
     def _say(self, error: Exception, seconds: float, *, is_news: bool) -> None:

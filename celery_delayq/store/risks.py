@@ -1,6 +1,6 @@
 """How a Redis may lose what waits, or refuse to take it, and what to do about it.
 
-    Server ---> role, eviction, persistence, memory ---> lines: ok, a warning, or an error
+    Facts ----> role, eviction, persistence, memory ---> lines: ok, a warning, or an error
 
 A worker says the warnings at its start, the doctor all of them. Of what the server does not tell
 there is no line.
@@ -14,7 +14,7 @@ from typing import Literal
 
 from .alone import WHY
 from .connection import Connection
-from .server import Server
+from .server import Facts
 
 Level = Literal["ok", "warning", "error"]
 OK: Level = "ok"
@@ -50,12 +50,12 @@ def risks(connection: Connection) -> list[Line]:
     Raises:
         StoreUnavailable: no answer came in time.
     """
-    server = Server.ask(connection)
+    server = Facts.ask(connection)
     found = [*role(server), *eviction(server), *persistence(server), *memory(server)]
     return [line for line in found if line.level != OK]
 
 
-def role(server: Server) -> Iterator[Line]:
+def role(server: Facts) -> Iterator[Line]:
     """Whether it is one by itself, the one to write to, and what its replicas have of that."""
     mode = server.hello.get("mode", "").encode()
     if mode in WHY:
@@ -73,7 +73,7 @@ def role(server: Server) -> Iterator[Line]:
         yield from _replicas(server)
 
 
-def _replicas(server: Server) -> Iterator[Line]:
+def _replicas(server: Facts) -> Iterator[Line]:
     wanted = server.config.get("min-replicas-to-write", "0")
     good = server.info.get("min_slaves_good_slaves")
     if good is not None and wanted.isdigit() and int(good) < int(wanted):
@@ -106,7 +106,7 @@ def _is_behind(replica: Mapping[str, str]) -> bool:
     return replica.get("state") != "online" or (lag.isdigit() and int(lag) > BEHIND)
 
 
-def eviction(server: Server) -> Iterator[Line]:
+def eviction(server: Facts) -> Iterator[Line]:
     """Whether it deletes what waits to make room."""
     policy, named = server.policy, f"its maxmemory-policy is {server.policy}"
     if policy is None:
@@ -130,7 +130,7 @@ def eviction(server: Server) -> Iterator[Line]:
         )  # fmt: skip
 
 
-def persistence(server: Server) -> Iterator[Line]:
+def persistence(server: Facts) -> Iterator[Line]:
     """What a restart or a crash of it loses; and whether it can write to its disk at all."""
     yield from _disk(server)
     saves = server.config.get("save")
@@ -173,7 +173,7 @@ def _log(synced: str | None) -> Line:
     return Line("persistence", OK, said)
 
 
-def _disk(server: Server) -> Iterator[Line]:
+def _disk(server: Facts) -> Iterator[Line]:
     info, config = server.info, server.config
     advice = "see its log: its disk may be full, or not writable, or memory short for a fork"
     if info.get("aof_last_write_status") == "err":
@@ -200,7 +200,7 @@ def _disk(server: Server) -> Iterator[Line]:
         )  # fmt: skip
 
 
-def memory(server: Server, task_bytes: int = TASK_BYTES, by: str = "at") -> Iterator[Line]:
+def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Iterator[Line]:
     """How much is left, and for how many more tasks.
 
     Args:

@@ -47,7 +47,7 @@ def _see_it_is_there(connection: Connection) -> None:
 
 
 @dataclass(frozen=True)
-class Server:
+class Facts:
     """What a Redis says of itself.
 
     Attributes:
@@ -61,7 +61,7 @@ class Server:
     config: Mapping[str, str]
 
     @classmethod
-    def ask(cls, connection: Connection) -> Server:
+    def ask(cls, connection: Connection) -> Facts:
         """Ask it; six commands at most.
 
         Raises:

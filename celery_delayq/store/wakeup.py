@@ -167,8 +167,22 @@ class Wakeup:
             self._note_life()
         return told
 
+    def rest(self, seconds: float) -> None:
+        """Wait *seconds*, or until another master is heard of, where the last one was away."""
+        until = clock.monotonic() + seconds
+        if self._herald is not None:
+            self._herald.listen()
+        while (left := until - clock.monotonic()) > 0:
+            heard = self._herald.sockets if self._herald else []
+            ready = _readable([self._inner, *heard], left)
+            if self._inner in ready:
+                self._inner.recv(4096)
+                return
+            if ready and self._herald and self._herald.hear():
+                return
+
     def interrupt(self) -> None:
-        """End a wait that is under way, or the next one; callable from any thread."""
+        """End a wait, or a rest, that is under way, or the next; callable from any thread."""
         with suppress(OSError):  # closed already
             self._outer.send(b"x")
 

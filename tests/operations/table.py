@@ -54,7 +54,8 @@ class Prepared:
 
     "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
     "dead" is dead; "parked" is parked, as its queue, mail, is paused. "list" was read. "revoked"
-    was cancelled, which its result backend is still to be told. The scanner gave its heartbeat.
+    was cancelled, which its result backend is still to be told; "operation" is the name of a call
+    that was answered just now. The scanner gave its heartbeat.
     """
 
     store: Store
@@ -62,6 +63,7 @@ class Prepared:
     claimed: list[LeasedEntry]
     cancelled: Cancelled
     read: Entry
+    operation: bytes
 
     ids = ("list", "claimed", "waiting", "dead", "parked")
 
@@ -89,7 +91,8 @@ def prepare(store: Store) -> Prepared:
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel_owing("revoked")
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
-    return Prepared(store, engine, claimed, cancelled, store.entries.find("list"))
+    operation, *_ = store.raw.hkeys(store.keys["answers"])
+    return Prepared(store, engine, claimed, cancelled, store.entries.find("list"), operation)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Operation:
         by: Who takes it, ``"caller"``, ``"scanner"`` or ``"worker"``.
         take: Takes it at the store's level, in a prepared store.
         answer: What *take* then returns.
-        changes: Whether it changes anything in Redis.
+        changes: Whether it writes to Redis.
         refused_when_full: Whether a full Redis refuses it.
         ends: The id whose entry it takes out of the store, to where no test looks.
         face: Methods of ``DelayQ`` by which a user takes it, with a call of each for a task's id.
@@ -211,6 +214,12 @@ OPERATIONS = (
         NOW_MS,
         refused_when_full=True,
         face={"schedule": _schedule, "schedule_many": _schedule_many},
+    ),
+    Operation(
+        "replicate",
+        "caller",
+        lambda ready: ready.store.scripts.call("replicate", operations=[ready.operation]),
+        1,
     ),
     Operation(
         "cancel",

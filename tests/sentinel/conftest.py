@@ -71,13 +71,10 @@ def make_delayq(make_app):
     made = []
 
     def make(group=None, **conf):
-        here = {"broker_url": group.url(), "broker_transport_options": group.options}
-        conf = {
-            "task_publish_retry": False,
-            "delayq_timeout": TIMEOUT,
-            **(here if group else {}),
-            **conf,
-        }
+        common = {"task_publish_retry": False, "delayq_timeout": TIMEOUT}
+        if group is not None:
+            common |= {"broker_url": group.url(), "broker_transport_options": group.options}
+        conf = {**common, **conf}
         made.append(DelayQ(make_app(conf.pop("broker_url"), **conf)))
         made[-1].note = made[-1].app.task(name="note", shared=False)(note)
         return made[-1]

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from celery_delayq.store.endpoint import TIMEOUT as SCANNER_TIMEOUT
-from tests.sentinel.work import TIMEOUT, Pulse
+from tests.sentinel.work import TIMEOUT, Pulse, Told
 from tests.support.sentinels import NAME, Node, SentinelGroup
 from tests.support.waiting import eventually
 
@@ -70,6 +70,17 @@ def demote(group: SentinelGroup) -> Course:
     return course
 
 
+def hide(group: SentinelGroup) -> Course:
+    """Sentinels and replicas do not reach the old master; its clients do."""
+
+    def split() -> Node:
+        master = group.master
+        group.hide(master)
+        return master
+
+    return _inject(group, split)
+
+
 def move(group: SentinelGroup) -> tuple[Node, Node]:
     """Another becomes the master, by hand: no sentinel says a word, and no link is closed."""
     old, new = group.master, group.replicas[0]
@@ -99,3 +110,10 @@ def assert_soon(pulse: Pulse, done: float, known: float, within: float = FOUND) 
     took = done - known
     print(f"MEASURED {took:.3f}", pulse.lost(known))
     assert took - pulse.lost(known) < within, f"{took:.2f} s"
+
+
+def kept(calls: list[Told], course: Course) -> set[str]:
+    """What replication has not lost: it had caught up, or the old master took nothing any more."""
+    return {
+        call.task_id for call in calls if call.ended < course.caught_up or call.began > course.gone
+    }

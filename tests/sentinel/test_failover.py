@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.sentinel.faults import Course, assert_soon, demote, failover, kill, silence
+from tests.sentinel.faults import Course, assert_soon, demote, failover, kept, kill, silence
 from tests.sentinel.work import Caller, Pulse, Told, all_due_has_left, arrived, schedule_row
 from tests.support.waiting import eventually
 
@@ -57,10 +57,3 @@ def first_kept(caller: Caller, course: Course, delayq) -> Told | None:
     at_queue = set(arrived(course.new))
     calls = (call for call in caller.done("schedule") if call.ended > course.elected)
     return next((one for one in calls if one.task_id in at_queue or delayq.get(one.task_id)), None)
-
-
-def kept(calls: list[Told], course: Course) -> set[str]:
-    """What replication has not lost: it had caught up, or the old master took nothing any more."""
-    return {
-        call.task_id for call in calls if call.ended < course.caught_up or call.began > course.gone
-    }

@@ -3,7 +3,10 @@
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+
+from kombu import Connection, Exchange, Queue
 
 from celery_delayq import DelayQ
 from celery_delayq.errors import StoreError, StoreUnavailable
@@ -113,6 +116,62 @@ def arrived(node: Node, queue: str = QUEUE) -> list[str]:
     """The ids in a queue of a node, in order of arrival."""
     with node.client() as client:
         return [json.loads(one)["headers"]["id"] for one in client.lrange(queue, 0, -1)[::-1]]
+
+
+def marks(node: Node, queue: str = QUEUE) -> list[tuple[str, bool]]:
+    """The ids in a queue of a node, each with whether it says that it may be a second copy."""
+    with node.client() as client:
+        headers = [json.loads(one)["headers"] for one in client.lrange(queue, 0, -1)]
+    return [(one["id"], bool(one.get("delayq_redelivered"))) for one in headers]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One message that came; *at* is by the monotonic clock."""
+
+    at: float
+    task_id: str
+    is_marked: bool
+
+
+class Arrivals:
+    """Takes what comes to a queue of a RabbitMQ, in a thread, from ``with`` on."""
+
+    def __init__(self, url: str, queue: str):
+        self.copies: list[Copy] = []
+        self._url, self._queue = url, queue
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        queue = Queue(self._queue, Exchange(self._queue), routing_key=self._queue)
+        with Connection(self._url) as connection:
+            with connection.Consumer(queue, callbacks=[self._note], accept=["json"]):
+                while not self._over.is_set():
+                    with suppress(TimeoutError):
+                        connection.drain_events(timeout=0.1)
+
+    def _note(self, _body: object, message) -> None:
+        message.ack()
+        headers = message.headers
+        marked = bool(headers.get("delayq_redelivered"))
+        self.copies.append(Copy(time.monotonic(), headers["id"], marked))
+
+    def first(self, ids: set[str], since: float) -> float | None:
+        """When the first of these came after that time."""
+        return next((one.at for one in self.copies if one.at > since and one.task_id in ids), None)
+
+    def ids(self, since: float = 0.0, until: float = float("inf")) -> set[str]:
+        """What came between two times."""
+        return {one.task_id for one in self.copies if since < one.at < until}
 
 
 class Pulse:

@@ -1,6 +1,7 @@
 """How the store waits for replicas: what it asks, and of whom."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from celery_delayq.store import (
     Wanted,
 )
 from celery_delayq.store.connection import packed
-from celery_delayq.store.keys import Keys
+from celery_delayq.store.keys import Keys, shard_of
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.scripts import Scripts
 from tests.store.support import FAR_MS, MEMBERSHIP, endpoint, new_record
@@ -54,13 +55,14 @@ def test_an_exchange_gives_each_answer_of_one_connection(pooled):
 
 @pytest.mark.parametrize("place", range(3))
 def test_a_refusal_within_an_exchange_is_raised_and_leaves_no_answer_behind(pooled, place):
+    before = pooled.execute("ask", packed(["CLIENT", "ID"]))
     sent = [packed(["ECHO", f"{number}"]) for number in range(3)]
     sent[place] = packed(["NO-SUCH-COMMAND"])
     with pytest.raises(StoreError, match=r"^ask failed: .*NO-SUCH-COMMAND"):
         pooled.exchange("ask", sent, soon())
     for number in range(10, 14):
         assert pooled.execute("echo", packed(["ECHO", number])) == b"%d" % number
-    assert len(pooled.pool._alive) == 1
+    assert pooled.execute("ask", packed(["CLIENT", "ID"])) == before
 
 
 def test_who_is_interrupted_within_an_exchange_leaves_no_answer_behind(pooled, monkeypatch):
@@ -123,6 +125,25 @@ def test_a_redis_that_knows_nothing_of_the_call_proves_nothing(each_redis, caplo
             one.close()
     (told,) = caplog.messages
     assert told.endswith("delayq_wait_replicas asks for: the Redis that answers has lost them")
+
+
+def test_of_several_shards_the_fewest_count(each_redis):
+    """As they would be on the nodes of a cluster; on one Redis all are the same."""
+    ids = [next(one for one in "abcdef" if shard_of(one, 2) == shard) for shard in range(2)]
+    with replicated(binary=each_redis.binary) as pair, replicated(0) as alone:
+        connections = [PooledConnection(endpoint(one.master)) for one in (pair, alone)]
+        made = ShardedEntries(
+            [
+                Entries(Scripts(one, Keys("delayq", shard, 2)), replace(MEMBERSHIP, shards=2))
+                for shard, one in enumerate(connections)
+            ]
+        )
+        made._is_joined = True
+        receipts = schedule(made, *ids)
+        assert made.wait_for_replicas(receipts[:1], ONE) == 1
+        assert made.wait_for_replicas(receipts, Wanted(1, 0.2)) == 0
+        for one in connections:
+            one.close()
 
 
 def test_of_several_calls_each_has_to_be_known(redis_server, pooled):

@@ -8,7 +8,7 @@ from celery_delayq.errors import StoreUnavailable
 from celery_delayq.store import Endpoint, PooledConnection, risks
 from celery_delayq.store.connection import packed
 from celery_delayq.store.refusals import CLUSTER
-from celery_delayq.store.server import Server
+from celery_delayq.store.server import Facts
 from tests.faults.proxy import Proxy
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -36,12 +36,12 @@ def connect():
 @pytest.fixture
 def told(start_redis, connect):
     """What a server of this configuration says of itself."""
-    return lambda *config: Server.ask(connect(start_redis(*config)))
+    return lambda *config: Facts.ask(connect(start_redis(*config)))
 
 
 def saying(info=(), config=(), hello=()):
     """What a server would say of itself that cannot be brought about in a test."""
-    return Server(
+    return Facts(
         hello={"server": "redis", "version": "7.0.15", "mode": "standalone", **dict(hello)},
         info={"role": "master", **dict(info)},
         config=dict(config),
@@ -68,7 +68,7 @@ def lines(found):
 
 
 def test_each_server_tells_its_product_and_version(each_redis, connect):
-    server = Server.ask(connect(each_redis))
+    server = Facts.ask(connect(each_redis))
 
     product = "Valkey" if "valkey" in each_redis.binary else "Redis"
     assert server.version == f"{product} {'.'.join(map(str, each_redis.version))}"
@@ -86,7 +86,7 @@ def test_what_a_user_may_not_ask_is_not_known(redis_server, redis_url, connect):
     rule = ["on", ">p", "~*", "+@all", "-info", "-config"]
     redis_server.client().execute_command("ACL", "SETUSER", "u", "reset", *rule)
 
-    server = Server.ask(connect(redis_server, username="u", password="p"))
+    server = Facts.ask(connect(redis_server, username="u", password="p"))
 
     assert (server.info, server.config) == ({}, {})
     # This every user is told.
@@ -102,7 +102,7 @@ def test_one_before_it_that_hangs_up_on_a_question_is_none_that_is_away(redis_se
     with Proxy(redis_server.port) as proxy:
         proxy.cut_after = b"\r\n%s\r\n" % command
         connection = PooledConnection(Endpoint(host="127.0.0.1", port=proxy.port))
-        server = Server.ask(connection)
+        server = Facts.ask(connection)
         connection.close()
 
     assert proxy.cuts == 1
@@ -115,7 +115,7 @@ def test_one_that_is_away_is_an_error():
     connection = PooledConnection(Endpoint(host="127.0.0.1", port=free_port()))
 
     with pytest.raises(StoreUnavailable):
-        Server.ask(connection)
+        Facts.ask(connection)
 
 
 # Its role.
@@ -129,7 +129,7 @@ def test_a_replica_takes_no_writes(start_redis, connect):
     server, port = start_redis(), free_port()
     server.client().replicaof("127.0.0.1", port)
 
-    assert lines(risks.role(Server.ask(connect(server)))) == [
+    assert lines(risks.role(Facts.ask(connect(server)))) == [
         error(
             f"the store's Redis is a replica of 127.0.0.1:{port}: it takes no writes, so nothing "
             "can be scheduled or handed over",
@@ -144,7 +144,7 @@ def test_a_replica_is_known_by_its_greeting_too(start_redis, connect):
     rule = ["on", ">p", "~*", "+@all", "-info"]
     server.client().execute_command("ACL", "SETUSER", "u", *rule)
 
-    [line] = risks.role(Server.ask(connect(server, username="u", password="p")))
+    [line] = risks.role(Facts.ask(connect(server, username="u", password="p")))
 
     assert line.level == "error"
     assert line.found.startswith("the store's Redis is a replica: it takes no writes")
@@ -156,7 +156,7 @@ def test_a_replica_that_keeps_up_is_counted(start_redis, connect):
     replica.client().replicaof("127.0.0.1", master.port)
 
     def followed():
-        [line] = risks.role(Server.ask(connection))
+        [line] = risks.role(Facts.ask(connection))
         return line if line.level == "ok" and "with" in line.found.split() else None
 
     assert lines([eventually(followed)]) == [
@@ -335,7 +335,7 @@ def test_one_that_could_not_save_takes_no_writes(start_redis, connect):
     eventually(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
     connection = connect(server)
 
-    assert lines(risks.persistence(Server.ask(connection)))[0] == error(
+    assert lines(risks.persistence(Facts.ask(connection)))[0] == error(
         "the store's Redis takes no writes, as it could not save its last snapshot",
         DISK,
     )
@@ -343,7 +343,7 @@ def test_one_that_could_not_save_takes_no_writes(start_redis, connect):
         connection.execute("it", packed(["SET", "a", "b"]))
 
     client.config_set("stop-writes-on-bgsave-error", "no")
-    assert lines(risks.persistence(Server.ask(connection)))[0] == warning(
+    assert lines(risks.persistence(Facts.ask(connection)))[0] == warning(
         "the store's Redis keeps older data than it should: it could not save its last snapshot",
         DISK,
     )
@@ -351,7 +351,7 @@ def test_one_that_could_not_save_takes_no_writes(start_redis, connect):
 
     client.config_set("stop-writes-on-bgsave-error", "yes")
     client.config_set("save", "")
-    assert lines(risks.persistence(Server.ask(connection)))[0][0] == "warning"
+    assert lines(risks.persistence(Facts.ask(connection)))[0][0] == "warning"
     connection.execute("it", packed(["SET", "a", "b"]))
 
 
@@ -444,7 +444,7 @@ def test_one_that_is_full_in_truth_is_full(start_redis, connect):
     connection = connect(server)
     server.client().config_set("maxmemory", 1000)
 
-    [line] = risks.memory(Server.ask(connection))
+    [line] = risks.memory(Facts.ask(connection))
 
     assert (line.level, line.found[:27]) == ("error", "the store's Redis is full (")
 
