@@ -24,7 +24,6 @@ from .settings import SETTINGS, Settings, written
 from .store import (
     Connection,
     Copies,
-    Endpoint,
     Engine,
     Entries,
     Keys,
@@ -33,6 +32,7 @@ from .store import (
     PooledConnection,
     ScratchKeys,
     Scripts,
+    Server,
     ShardedEntries,
     Wakeup,
     new_name,
@@ -74,7 +74,7 @@ class Services:
         return Broker.of(self.app.connection_for_write())
 
     @property
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> Server:
         """Where the store is.
 
         Raises:
@@ -197,8 +197,7 @@ class Services:
         """What was made of the settings; anew where one of them has been changed since."""
         made = self._made
         if made is None or made.is_outdated():
-            broker = lambda: self.broker  # noqa: E731
-            fresh = _Configured(self.app, broker, self.hooks, self._scripts_of)
+            fresh = _Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
             if made is not None:
                 fresh.take_over(made)
             self._made = made = fresh
@@ -234,7 +233,8 @@ class _Configured:
     def take_over(self, earlier: _Configured) -> None:
         """Go on with the store of earlier settings, or close it where it is not the same."""
         mine, theirs = self.settings, earlier.settings
-        same = ("url", "prefix", "timeout", "shards", "history", "history_repeats")
+        store = ("url", "transport_options", "prefix", "timeout", "shards")
+        same = (*store, "history", "history_repeats")
         if all(getattr(mine, name) == getattr(theirs, name) for name in same):
             made = ("endpoint", "store_is_broker", "membership", "scripts", "entries")
             vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
@@ -242,8 +242,10 @@ class _Configured:
             earlier.close()
 
     @cached_property
-    def endpoint(self) -> Endpoint:
-        return store_endpoint(self.settings.url, self._broker(), written(self._conf, "delayq_url"))
+    def endpoint(self) -> Server:
+        settings = self.settings
+        names = written(self._conf, "delayq_url"), written(self._conf, "delayq_transport_options")
+        return store_endpoint(settings.url, settings.transport_options, self._broker(), names)
 
     @cached_property
     def store_is_broker(self) -> bool:

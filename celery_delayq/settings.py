@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,9 @@ def without_secrets(url: Any) -> Any:
     text = str(url)
     if not any(sign in text for sign in "@?="):
         return url
+    each = text.split(";")
+    if len(each) > 1 and all(one.startswith("sentinel://") for one in each):
+        return ";".join(str(without_secrets(one)) for one in each)
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "", text
@@ -79,15 +82,36 @@ def _without_secret(pair: str) -> str:
 MOST_SHARDS = 64
 LONGEST_HISTORY = 10_000
 
+_HOW_MANY, _HOW_LONG = _number(1, 10, whole=True), _number(0.01, 60)
+
+
+def _is_wait(value: Any) -> bool:
+    """Whether it is (replicas, seconds), with "aof" behind it or not; YAML and JSON have lists."""
+    if not isinstance(value, (tuple, list)) or len(value) <= 1:
+        return False
+    replicas, seconds, *others = value
+    return _HOW_MANY(replicas) and _HOW_LONG(seconds) and others in ([], ["aof"])
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "url",
         None,
         "URL",
-        "a redis:// or rediss:// URL",
+        "a redis://, rediss:// or sentinel:// URL",
         "The Redis in which scheduled tasks wait; by default the broker, when that is a Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
         without_secrets,
+    ),
+    Setting(
+        "transport_options",
+        None,
+        "mapping",
+        "a mapping, or None",
+        "How the Redis of `delayq_url` is found and lets one in, as `broker_transport_options`.",
+        lambda value: value is None or isinstance(value, Mapping),
+        # What stands in its place may be a password.
+        lambda value: value if isinstance(value, (int, float)) else type(value).__name__,
     ),
     Setting(
         "prefix",
@@ -128,6 +152,15 @@ SETTINGS: tuple[Setting, ...] = (
         "a number of seconds from 0.1 to 60",
         "How long a call, or a slice of a bulk, may wait for the store's Redis, retries included.",
         _number(0.1, 60),
+    ),
+    Setting(
+        "wait_replicas",
+        None,
+        "replicas and seconds",
+        '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from 0.01 to 60; or '
+        "None",
+        "Scheduling waits so long until so many replicas of the store's Redis have the task.",
+        lambda value: value is None or _is_wait(value),
     ),
     Setting(
         "max_message",
@@ -228,11 +261,13 @@ class Settings:
     """The settings of one app, checked."""
 
     url: str | None
+    transport_options: Mapping[str, Any] | None
     prefix: str
     batch_size: int
     lease: float
     safety_interval: float
     timeout: float
+    wait_replicas: Sequence[Any] | None
     max_message: int
     capture_eta: bool
     min_delay: float

@@ -4,7 +4,7 @@
     health    health ----------------+
     listing   list, show ------------+
     reading   history ---------------+
-    checking  check -----------------+
+    checking  check (repairing) -----+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
@@ -12,7 +12,7 @@
     dumping   dump, load ------------+
     running   scan ------------------+
     adopting  adopt ----------------------> integration, over the broker's lists
-    bench     bench ----------------------> bench
+    doctor    doctor ---------------------> doctor, over the store and the broker
 
 A command that one of these files defines is found by itself. What they share:
 
@@ -35,9 +35,9 @@ from celery.bin.base import handle_preload_options
 from ..integration import panel as panel
 from . import (
     adopting,
-    bench,
     changing,
     checking,
+    doctor,
     dumping,
     editing,
     health,
@@ -79,7 +79,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
 # Whatever command one of these files defines.
 for _module in (
     *(status, health, listing, reading, checking),
-    *(changing, editing, pausing, releasing, dumping, adopting, running, bench),
+    *(changing, editing, pausing, releasing, dumping, adopting, running, doctor),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):

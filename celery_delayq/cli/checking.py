@@ -1,32 +1,55 @@
-"""The command that looks for what does not fit together: ``check``."""
+"""The command that looks for what does not fit together, and mends it: ``check``."""
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand
+from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from .common import Said, delayq_of, examples, json_option
+from .facts import line_of_json
+from .repairing import Repair, facts_of
 
 
-@click.command(cls=CeleryCommand, epilog=examples("check", "check --json | jq .kind"))
+@click.command(
+    cls=CeleryCommand, epilog=examples("check", "check --json | jq .kind", "check --repair")
+)
+@click.option(
+    "--repair", is_flag=True, cls=CeleryOption, help_group="Repair",
+    help="Mend what was found, once it was said and allowed.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, cls=CeleryOption, help_group="Repair", help="Do not ask.")
 @json_option
 @click.pass_context
-def check(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
+def check(ctx: click.Context, /, repair: bool, yes: bool, as_json: bool, **_: Any) -> None:
     """Look for what does not fit in the store.
 
     It changes nothing. A line for each finding, and exit status 1, or: nothing found.
+
+    With --repair it says what it found, and what it will do about each; asks; does it; looks again,
+    and ends with 1 if something is left. What fits is not touched: each finding is looked at again
+    in the step that mends it, while everything goes on.
     """
-    clean = True
+    if yes and not repair:
+        raise click.UsageError("--yes is for --repair.", ctx)
+    if as_json and repair and not yes:
+        raise click.UsageError("--json --repair cannot ask: pass --yes.", ctx)
+    look = (
+        Repair(ctx, as_json=as_json, asks=not yes).run if repair else partial(_look, ctx, as_json)
+    )
+    if not look():
+        ctx.exit(1)
+
+
+def _look(ctx: click.Context, as_json: bool) -> bool:
+    is_clean = True
     with Said():
         for finding in delayq_of(ctx).check():
-            clean = False
-            facts = {"kind": finding.kind, "id": finding.id, "sentence": finding.sentence}
-            ctx.obj.echo(json.dumps(facts) if as_json else plain(finding))
-    if not clean:
-        ctx.exit(1)
-    if not as_json:
+            is_clean = False
+            ctx.obj.echo(line_of_json(facts_of(finding)) if as_json else plain(finding))
+    if is_clean and not as_json:
         ctx.obj.echo("nothing found")
+    return is_clean

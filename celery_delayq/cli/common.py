@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import click
@@ -59,9 +59,11 @@ def delayq_of(ctx: click.Context) -> DelayQ:
         return delayq
 
 
-def short(time: datetime) -> str:
-    """A time in UTC, as tables have it."""
-    return time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+def confirm(question: str) -> None:
+    """Ask before something is done; end where nobody says yes, or can."""
+    if not sys.stdin.isatty():
+        raise click.ClickException(f"{question} There is no terminal to ask at; pass --yes")
+    click.confirm(question, abort=True)
 
 
 class Argument(click.Argument):

@@ -9,9 +9,12 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
+from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..store import lane_in_words
 from .common import Typed, delayq_of, examples
+
+MOST = 10_000  # tasks in the store that are looked through for a name
 
 
 def _of(command: Callable[..., None]) -> Callable[..., None]:
@@ -54,11 +57,16 @@ def _note(ctx: click.Context, queue: str | None, task: str | None) -> str | None
     else:
         app.loader.import_default_modules()  # as a worker does
         known, note = app.tasks, "this app knows no such task, and none waits"
-    name = queue or task
-    if name is None or name in known:
+    name, delayq = queue or task, delayq_of(ctx)
+    if name is None or name in known or not _is_small(delayq):
         return None
-    waits = any(True for _ in delayq_of(ctx).select(queue=queue, task=task))
+    waits = any(True for _ in delayq.select(queue=queue, task=task))
     return None if waits else note
+
+
+def _is_small(delayq: DelayQ) -> bool:
+    counts = delayq.counts()
+    return counts.scheduled + counts.paused + counts.in_flight + counts.dead <= MOST
 
 
 @click.command(cls=CeleryCommand, epilog=examples("resume --queue mail --rate 100"))

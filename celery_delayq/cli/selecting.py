@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, wraps
 from itertools import chain
@@ -16,7 +15,7 @@ from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..operations.count import Count
 from ..store import Outcome
-from .common import REFUSED, Argument, Said, Typed, delayq_of
+from .common import REFUSED, Argument, Said, Typed, confirm, delayq_of
 from .interrupting import UNTOUCHED, Steps
 from .picking import named_in, picked, picks
 from .progress import progress_of
@@ -144,7 +143,7 @@ class Meant:
                 self.say(f"{counted(would)} would be {done}")
                 return True
             if would is not None:
-                self._confirm(f"{word} {counted(would)}?")
+                confirm(f"{word} {counted(would)}?")
             steps = Steps(self.ctx, lambda count: f"{counted(count)} {done}", rest)
             with steps, progress_of(self.ctx, word, would) as progress:
                 steps.shown = progress or tell
@@ -183,11 +182,6 @@ class Meant:
                 raise
         self.say(f"{counted(count)} {done}")
         return is_done
-
-    def _confirm(self, question: str) -> None:
-        if not sys.stdin.isatty():
-            raise click.ClickException(f"{question} There is no terminal to ask at; pass --yes")
-        click.confirm(question, abort=True)
 
     def _told(self, done: str, count: Count) -> bool:
         self.say(f"{counted(count)} {done}")

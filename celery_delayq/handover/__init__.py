@@ -19,6 +19,8 @@ from contextlib import suppress
 from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..services import Services
+from ..store import Server
+from .backoff import ELECTION, Backoff
 from .dead import report
 from .link import Link
 from .outbox import Mark, Outbox
@@ -43,7 +45,13 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
         hooks=services.hooks,
         outbox=None if mark is None else Outbox(services.engines(), mark),
         start=Start.of(services, [relay.engine for relay in relays]),
+        backoffs=(_backoff(services.endpoint), _backoff(services.broker.endpoint)),
     )
+
+
+def _backoff(server: Server | None) -> Backoff:
+    # Where another may take over, it is to be found as soon as it has.
+    return Backoff(longest=ELECTION) if server is not None and server.may_move else Backoff()
 
 
 def new_relays(services: Services, *, owes: bool = False) -> list[Relay]:

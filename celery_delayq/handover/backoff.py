@@ -5,19 +5,38 @@ from __future__ import annotations
 import random
 
 LONGEST_BACKOFF = 30.0  # seconds between tries to reach a Redis or a broker that is away
+ELECTION = 1.0  # the same, where another may take over at any moment
 
 
 class Backoff:
-    """Doubling pauses with jitter, so that a hundred scanners do not come back as one."""
+    """Doubling pauses with jitter, so that a hundred scanners do not come back as one.
 
-    def __init__(self, first: float = 0.5) -> None:
+    Args:
+        first: Seconds of the first pause, at most.
+        longest: Seconds of any.
+    """
+
+    def __init__(self, first: float = 0.5, longest: float = LONGEST_BACKOFF) -> None:
         self._first = first
+        self._longest = longest
         self._failures = 0
+        self._silent_until = 0.0
 
     def next(self) -> float:
-        pause = min(LONGEST_BACKOFF, self._first * 2.0**self._failures)
+        pause = min(self._longest, self._first * 2.0**self._failures)
         self._failures = min(self._failures + 1, 10)
         return pause * random.uniform(0.5, 1.0)
 
+    def is_news(self, now: float) -> bool:
+        """Whether a failure is worth a line in the log.
+
+        Where pauses stay short, every failure would be one: lines become as rare as pauses would.
+        """
+        if now < self._silent_until:
+            return False
+        self._silent_until = now + min(LONGEST_BACKOFF, self._first * 2.0**self._failures) / 2
+        return True
+
     def reset(self) -> None:
         self._failures = 0
+        self._silent_until = 0.0

@@ -14,7 +14,8 @@ from kombu import Connection
 from .. import clock
 from ..errors import BrokerDown
 from ..logs import logger_of
-from ..store import LeasedEntry
+from ..message.broker import SENTINEL, credentials_of
+from ..store import ASKED_ONCE, LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 
@@ -36,14 +37,28 @@ def bounded(connection: Connection, timeout: float, connect_timeout: float) -> C
         "amqp": {"confirm_publish": False, **sockets},
         "redis": {**redis, "retry_on_timeout": False},
     }
-    own = options.get(copy.transport.driver_type, {})
-    copy.transport_options = {**(copy.transport_options or {}), **own}
+    own: dict[str, Any] = options.get(copy.transport.driver_type, {})
+    said = copy.transport_options or {}
+    if _is_group(copy):
+        own = {**own, "sentinel_kwargs": {**ASKED_ONCE, **(said.get("sentinel_kwargs") or {})}}
+    copy.transport_options = {**said, **own}
+    provider = getattr(copy, "credential_provider", None)  # kombu has it from 5.7 on
+    if provider is not None:
+        copy.credential_provider = credentials_of(provider, "broker_url").within(connect_timeout)
     return copy
 
 
+def _is_group(connection: Connection) -> bool:
+    return bool(connection.transport_cls == SENTINEL)
+
+
 def connect(connection: Connection, timeout: float) -> None:
-    """Open it: each of several hosts once, and no sleep in between; the caller has a back-off."""
-    hosts = len(connection.alt or ()) or 1
+    """Open it: each of several hosts once, and no sleep in between; the caller has a back-off.
+
+    Sentinels are asked all at once. And were kombu to go to the URL of another of them, it would
+    forget the login that the first one has.
+    """
+    hosts = 1 if _is_group(connection) else len(connection.alt or ()) or 1
     connection.ensure_connection(max_retries=hosts - 1, timeout=timeout)
 
 

@@ -24,7 +24,7 @@ from kombu.transport import virtual
 
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-from ..store import LeasedEntry, refusal_of
+from ..store import LeasedEntry, is_replica, refusal_of
 
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
 
@@ -103,7 +103,8 @@ class OneByOne:
         # of the channel are. What is irrecoverable, or no error of the connection, is about this
         # message as well: it cannot be encoded, it has no queue.
         own = isinstance(error, (MessageNacked, ChannelError, *self._channel_errors))
-        if refusal_of(error):
+        # Of a group's master that has become a replica, redis-py closes the connection.
+        if refusal_of(error) or is_replica(error.__context__):
             self.lost = reason
             # By the broker's own word it did nothing; of what it was asked last.
             return Verdict(UNKNOWN if partly else UNSENT, reason)

@@ -11,6 +11,7 @@ kombu: the shards' engines and relays, and the wake-up, are given to it.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections.abc import Iterable, Sequence
@@ -51,6 +52,7 @@ class Scanner:
         hooks: Who is told of what becomes of tasks.
         outbox: Stores ``REVOKED`` beside it.
         start: Says what it found when it has looked for the first time.
+        backoffs: Pauses between tries to reach the store, and between tries to reach the broker.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Scanner:
         hooks: Hooks,
         outbox: Outbox | None = None,
         start: Start | None = None,
+        backoffs: tuple[Backoff, Backoff] | None = None,
     ) -> None:
         self._shards = [_Shard(relay) for relay in relays]
         self._turns = list(self._shards)
@@ -75,7 +78,7 @@ class Scanner:
         self._outbox = outbox
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._relay_backoff = Backoff()
+        self._backoff, self._relay_backoff = backoffs or (Backoff(), Backoff())
         self._relay_again = 0.0
         self._reachable = True
         self._looked = threading.Event()
@@ -110,7 +113,6 @@ class Scanner:
 
     def run(self) -> None:
         """Scan until :meth:`stop`. An exception in a pass is logged and does not end it."""
-        backoff = Backoff()
         while not self._stopping.is_set():
             try:
                 self._look_first()
@@ -118,22 +120,23 @@ class Scanner:
                 if self._wakeup.listen():
                     self._look_at(range(len(self._shards)))
                 self._look_at(self._wakeup.wait(self._pass()))
-                backoff.reset()
+                self._backoff.reset()
                 self._reachable = True
             except Exception as error:
-                seconds = backoff.next()
-                self._say(error, seconds)
+                is_news, seconds = self._backoff.is_news(clock.monotonic()), self._backoff.next()
+                self._say(error, seconds, is_news=is_news)
                 # Whoever waits for the first look may end the process: the log has the reason now.
                 self._looked.set()
-                self._stopping.wait(seconds)
+                self._wakeup.rest(seconds)
         self._end()
 
-    def _say(self, error: Exception, seconds: float) -> None:
+    def _say(self, error: Exception, seconds: float, *, is_news: bool) -> None:
         if isinstance(error, StoreUnavailable):
             self._reachable = False
             if self._start is not None:
                 self._start.away(error)
-            logger.warning("%s; next try in %.1f s", error, seconds)
+            level = logging.WARNING if is_news else logging.DEBUG
+            logger.log(level, "%s; next try in %.1f s", error, seconds)
         elif isinstance(error, StoreDiffers):
             logger.error("%s", error)
             if not self._looked.is_set():
@@ -212,9 +215,11 @@ class Scanner:
             # One that takes some, and then loses a reply, is up: its pauses must not grow.
             if error.sent:
                 self._relay_backoff.reset()
+            is_news = self._relay_backoff.is_news(clock.monotonic())
             pause = self._relay_backoff.next()
             self._relay_again = clock.monotonic() + pause
-            logger.warning("%s; next try in %.1f s", error, pause)
+            level = logging.WARNING if is_news else logging.DEBUG
+            logger.log(level, "%s; next try in %.1f s", error, pause)
             return True
         self._relay_backoff.reset()
         return True

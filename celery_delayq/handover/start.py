@@ -55,8 +55,8 @@ class Start:
         logger.info("scanner %s started: store %s, prefix %s, %s; %s", *facts)
         # Something between may close a connection that asks this; tasks need no answer.
         with suppress(StoreUnavailable):
-            for sentence in self._engines[0].dangers():
-                logger.warning("%s", sentence)
+            for line in self._engines[0].risks():
+                logger.warning("%s; %s", line.found, line.advice)
 
     def away(self, error: StoreUnavailable) -> None:
         """Say once that the store is away, if that is so from the beginning."""

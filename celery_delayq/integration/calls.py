@@ -40,6 +40,8 @@ def _result(
     services: Services, when: When, result: Any, receipt: Receipt | None
 ) -> ScheduledResult[Any]:
     if receipt is not None:
-        return scheduled(result, services, receipt.due_ms, existed=receipt.existed)
+        return scheduled(
+            result, services, receipt.due_ms, existed=receipt.existed, replicas=receipt.replicas
+        )
     asked_for = Request(when).expected_due()
     return has_run(result, services, clock.to_ms(asked_for, services.timezone))

@@ -9,7 +9,7 @@ from typing import Any
 from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput, one_of
-from ..operations import changing, editing, loading, pausing
+from ..operations import changing, checking, editing, loading, pausing
 from ..operations.changing import Direction
 from ..operations.editing import KEPT, Edit
 from ..operations.loading import Lines, Loaded
@@ -17,7 +17,7 @@ from ..operations.selecting import select
 from ..operations.selection import Selection
 from ..operations.targets import Named
 from ..services import Services
-from ..store import Outcome, State
+from ..store import Finding, Outcome, Repaired, State
 
 
 class Changes:
@@ -145,6 +145,26 @@ class Changes:
             UnreadableRecord: it cannot be read, and is not dead yet; it will be once it is due.
         """
         return changing.remove(self.services, task_id, key=key)
+
+    def repair(self, finding: Finding) -> Repaired:
+        """Mend what :meth:`check` found, if it is still so; what fits is not touched.
+
+        All that the finding is about is looked at again in the step that mends it. A wrong count of
+        a template takes a look at all records.
+
+        Args:
+            finding: One of this app's store.
+
+        Returns:
+            ``what`` became of it: ``done``; ``back``: the task waits again; ``dead``, with the
+            ``reason``; ``lost``: its record is gone, and now its place is; ``gone``: it was so no
+            more, and nothing was done; or ``left``, the only one that is false: such a thing is
+            only told.
+
+        Raises:
+            InvalidOption: it is no finding.
+        """
+        return checking.repair(self.services, finding)
 
     def pause(
         self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False

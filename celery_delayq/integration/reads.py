@@ -140,7 +140,7 @@ class Reads:
         return reading.handed_over(self.services, task_id, key=key)
 
     def history(self, limit: int | None = None) -> list[Event]:
-        """What happened last: what was scheduled, handed over, cancelled, replaced, skipped, dead.
+        """What happened last: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
 
         It is kept where the setting ``delayq_history`` says how many.
 
@@ -164,7 +164,8 @@ class Reads:
         too many records is found only while nothing is scheduled.
 
         Returns:
-            Findings with ``kind``, ``id`` and ``sentence``; none where all is well.
+            Findings with ``kind``, ``id``, ``sentence``, and ``repair``: what :meth:`repair` does
+            about it, in words, or nothing. None where all is well.
         """
         return checking.check(self.services)
 

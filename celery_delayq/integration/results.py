@@ -57,6 +57,7 @@ class ScheduledResult(_Result[R_co]):
     _services: Services
     _due_ms: int
     _existed: bool
+    _replicas: int | None
 
     @property
     def due(self) -> datetime:
@@ -74,6 +75,15 @@ class ScheduledResult(_Result[R_co]):
         ``delayq_conflict`` said so; the call's own task was not scheduled.
         """
         return self._existed
+
+    @property
+    def replicas(self) -> int | None:
+        """How many replicas of the store's Redis had it when the call returned.
+
+        ``None`` where the setting ``delayq_wait_replicas`` did not say to wait for them, and of a
+        result that was made anew. It is scheduled, whatever this is.
+        """
+        return self._replicas
 
     @property
     def state(self) -> str:
@@ -236,11 +246,19 @@ def _state_of(result: Any) -> str:
 
 
 def scheduled(
-    result: Any, services: Services, due_ms: int, *, existed: bool = False
+    result: Any,
+    services: Services,
+    due_ms: int,
+    *,
+    existed: bool = False,
+    replicas: int | None = None,
 ) -> ScheduledResult[Any]:
-    """*result*, able to be cancelled and rescheduled; *existed*: of a task that was there."""
+    """*result*, able to be cancelled and rescheduled.
+
+    ``existed``: of a task that was there; ``replicas``: how many have it, if that is known.
+    """
     kind = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledTaskResult
-    return _with_face(result, kind, services, due_ms, existed)
+    return _with_face(result, kind, services, due_ms, existed=existed, replicas=replicas)
 
 
 def held(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
@@ -263,17 +281,24 @@ def has_run(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any
         made: ScheduledResult[Any] = result  # of an apply_async of the user's own
         return made
     kind = EagerScheduledGroupResult if isinstance(result, GroupResult) else EagerScheduledResult
-    return _with_face(result, kind, services, due_ms, existed=False)
+    return _with_face(result, kind, services, due_ms)
 
 
 def _copied(result: Any, copied: ScheduledResult[Any]) -> ScheduledResult[Any]:
     """*result*, Celery's copy of one of these."""
-    known = copied._services, copied._due_ms, copied._existed
-    return _with_face(result, type(copied), *known)
+    known = copied._services, copied._due_ms
+    existed, replicas = copied._existed, copied._replicas
+    return _with_face(result, type(copied), *known, existed=existed, replicas=replicas)
 
 
 def _with_face(
-    result: Any, kind: type[ScheduledResult[Any]], services: Services, due_ms: int, existed: bool
+    result: Any,
+    kind: type[ScheduledResult[Any]],
+    services: Services,
+    due_ms: int,
+    *,
+    existed: bool = False,
+    replicas: int | None = None,
 ) -> ScheduledResult[Any]:
     # The very object that Celery made. A second one beside it would make the Redis result backend
     # unsubscribe twice, as each of them is dropped.
@@ -281,5 +306,6 @@ def _with_face(
     result._services = services
     result._due_ms = due_ms
     result._existed = existed
+    result._replicas = replicas
     made: ScheduledResult[Any] = result
     return made

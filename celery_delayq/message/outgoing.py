@@ -54,11 +54,6 @@ class OutgoingMessage:
         properties: dict[str, Any] = self.message["properties"]
         return properties
 
-    @property
-    def is_large(self) -> bool:
-        """Whether its body is so large that sharing a template is not worth its while."""
-        return len(self.message["body"]) > LARGE
-
     def new_record(self, destination: bytes, *, share: bool) -> NewRecord:
         """The record of this message; *share*: with a template, where the message allows it."""
         return record_of(self.message, destination, self.labels, share=share)

@@ -101,6 +101,12 @@ READ = (
 COUNTED = (
     Metric("scheduled", "counter", "tasks that were scheduled"),
     Metric(
+        "unreplicated",
+        "counter",
+        "of these, tasks that are not known to be on as many replicas as `delayq_wait_replicas` "
+        "asks for",
+    ),
+    Metric(
         "cancelled",
         "counter",
         "tasks that were cancelled (`done`, `uncertain`) or `replaced`, and calls of `cancel` and "

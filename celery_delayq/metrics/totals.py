@@ -40,6 +40,7 @@ class Totals:
         of = self._made
         self._hooks = Hooks(
             scheduled=lambda entries: of["scheduled"].inc(len(entries)),
+            unreplicated=of["unreplicated"].inc,
             rescheduled=lambda *_: of["rescheduled"].labels("done").inc(),
             edited=lambda *_: of["edited"].labels("done").inc(),
             cancelled=self._cancelled,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ..clock import from_ms
@@ -24,6 +25,14 @@ _OTHER_BROKER = (
 _NOT_HERE = "no scanner of this host, {}, is alive"
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, and with what: ``store, agreement, scanners, overdue, dead``."""
+
+    about: str
+    sentence: str
+
+
 def health(
     services: Services,
     *,
@@ -33,6 +42,16 @@ def health(
 ) -> list[str]:
     """What is wrong; see :meth:`DelayQ.health`."""
     _check(max_overdue, max_dead, here)
+    return [one.sentence for one in problems(services, max_overdue, max_dead, here)]
+
+
+def problems(
+    services: Services,
+    max_overdue: float = MAX_OVERDUE,
+    max_dead: int = MAX_DEAD,
+    here: bool = False,
+) -> list[Problem]:
+    """The same, each with what it is about."""
     entries = services.entries
     try:
         other_broker = entries.look()
@@ -40,35 +59,38 @@ def health(
             return [*_here(entries.scanners())]
         counts = entries.counts()
     except StoreDiffers as error:
-        return [str(error)]
+        return [Problem("agreement", str(error))]
     except StoreError as error:
-        return [f"the store {services.endpoint.url} cannot be read: {plain(error.why)}"]
-    problems = [*_problems(counts, max_overdue, max_dead)]
+        why = f"the store {services.endpoint.url} cannot be read: {plain(error.why)}"
+        return [Problem("store", why)]
+    found = [*_problems(counts, max_overdue, max_dead)]
     if other_broker and counts.scanners:
         ours = services.broker
-        problems.append(_OTHER_BROKER.format(other_broker, ours.kind, ours.hosts))
-    return problems
+        sentence = _OTHER_BROKER.format(other_broker, ours.kind, ours.hosts)
+        found.append(Problem("agreement", sentence))
+    return found
 
 
-def _here(scanners: Iterable[Scanner]) -> Iterator[str]:
+def _here(scanners: Iterable[Scanner]) -> Iterator[Problem]:
     host = socket.gethostname()
     if all(one.host != host for one in scanners):
-        yield _NOT_HERE.format(host)
+        yield Problem("scanners", _NOT_HERE.format(host))
 
 
-def _problems(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[str]:
+def _problems(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Problem]:
     if not counts.scanners:
-        yield _NOBODY
+        yield Problem("scanners", _NOBODY)
     due_ms = counts.oldest_overdue_ms
     late = 0 if due_ms is None else (counts.now_ms - due_ms) / 1000
     if due_ms is not None and late > max_overdue:
-        yield (
+        yield Problem(
+            "overdue",
             f"a task that was due at {from_ms(due_ms):%Y-%m-%d %H:%M:%S} UTC is overdue by "
-            f"{late:.0f} seconds; {max_overdue:g} are allowed"
+            f"{late:.0f} seconds; {max_overdue:g} are allowed",
         )
     if counts.dead > max_dead:
         what = "1 task is" if counts.dead == 1 else f"{counts.dead} tasks are"
-        yield f"{what} dead; {max_dead} are allowed"
+        yield Problem("dead", f"{what} dead; {max_dead} are allowed")
 
 
 def _check(max_overdue: Any, max_dead: Any, here: Any) -> None:

@@ -1,4 +1,4 @@
-"""What happened last: scheduled, handed over, cancelled, replaced, skipped, dead."""
+"""What happened last: scheduled, handed over, cancelled, replaced, skipped, dead, repaired."""
 
 from __future__ import annotations
 

@@ -52,12 +52,16 @@ class Bulk:
         existed: Places of items that were not scheduled, as an earlier task was kept: their ids
             are those of that task.
         refused: Place of an item -> why it was not scheduled.
+        replicas: How many replicas of the store's Redis have all of it, as far as
+            ``delayq_wait_replicas`` waited for that: of the slices, the fewest. ``None``: it did
+            not.
     """
 
     def __init__(self) -> None:
         self.ids: list[str | None] = []
         self.existed: set[int] = set()
         self.refused: dict[int, Exception] = {}
+        self.replicas: int | None = None
 
     @property
     def scheduled(self) -> int:
@@ -220,9 +224,12 @@ class Loader:
             for place, one in enumerate(outcomes, first)
             if isinstance(one, Receipt) and one.existed
         }
+        told = (one.replicas for one in outcomes if isinstance(one, Receipt))
+        reached = [one for one in (*told, self.bulk.replicas) if one is not None]
         # In one go, so that an interruption finds all of a slice, or nothing.
         self.bulk.refused.update(refused)
         self.bulk.existed |= existed
+        self.bulk.replicas = min(reached, default=None)
         self.bulk.ids += map(_id_of, outcomes)
 
     def _read(self, given: Any, when: When | None) -> tuple[Item, When, str]:

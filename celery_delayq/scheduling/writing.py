@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
@@ -10,7 +11,7 @@ from .. import clock
 from ..errors import DelayQError, InvalidOption
 from ..revoked import has_backend, tell
 from ..services import Services
-from ..store import Cancelled, NewEntry, Receipt
+from ..store import Cancelled, NewEntry, Receipt, Wanted
 from .request import Ready
 
 
@@ -25,6 +26,7 @@ def write(
     """Schedule entries in one step, repeated as *policy* says while Redis cannot be reached.
 
     ``delayq_timeout`` is for all of that together. What will not run because of it is ``REVOKED``.
+    Then it waits for replicas, where that is asked for.
 
     Args:
         services: Of their app.
@@ -52,7 +54,7 @@ def write(
         new, supersede=supersede, owes=owes, until=until, pauses=pauses
     )
     _tell(services, new, answers, owed)
-    return answers
+    return _replicated(services, answers)
 
 
 def _tell(
@@ -73,6 +75,22 @@ def _tell(
         services.hooks.scheduled(scheduled)
     tell(services, replaced, owed=owed)
     tell(services, gave_way, owed=owed, gave_way=True)
+
+
+def _replicated(
+    services: Services, answers: list[Receipt | DelayQError]
+) -> list[Receipt | DelayQError]:
+    """The same answers; the receipts say how many replicas have it, where that is asked for."""
+    receipts = [one for one in answers if isinstance(one, Receipt)]
+    asked = services.settings.wait_replicas
+    if asked is None or not receipts:
+        return answers
+    wanted = Wanted(*asked)
+    replicas = services.entries.wait_for_replicas(receipts, wanted)
+    fell_short = [one for one in receipts if replicas < wanted.replicas and not one.existed]
+    if fell_short:
+        services.hooks.unreplicated(len(fell_short))
+    return [replace(one, replicas=replicas) if isinstance(one, Receipt) else one for one in answers]
 
 
 def _pauses(

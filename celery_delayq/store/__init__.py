@@ -10,13 +10,12 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 ``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
 """
 
-from .calls import Membership
 from .changes import CHUNK, NOW
-from .checking import Finding
 from .connection import Connection, PooledConnection
 from .copies import Copies
+from .credentials import Credentials
 from .dumps import Kept
-from .endpoint import Endpoint
+from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
@@ -32,14 +31,18 @@ from .ids import (
 from .keys import Keys
 from .lists import Lists, Waiting
 from .loads import OldEntry
+from .member import Membership
+from .misfits import KINDS, Finding, Kind, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
-from .refusals import Refusal, refusal_of
+from .refusals import Refusal, is_replica, refusal_of
+from .replicas import Wanted
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
+from .sentinels import ASK, ASKED_ONCE, SentinelGroup
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
@@ -55,7 +58,10 @@ from .values import (
 from .wakeup import Wakeup
 
 __all__ = [
+    "ASK",
+    "ASKED_ONCE",
     "CHUNK",
+    "KINDS",
     "NOW",
     "Cancelled",
     "Change",
@@ -63,6 +69,7 @@ __all__ = [
     "Connection",
     "Copies",
     "Counts",
+    "Credentials",
     "Delivery",
     "Endpoint",
     "Engine",
@@ -72,6 +79,7 @@ __all__ = [
     "Happened",
     "Kept",
     "Keys",
+    "Kind",
     "LeasedEntry",
     "Lists",
     "Membership",
@@ -84,19 +92,24 @@ __all__ = [
     "PooledConnection",
     "Receipt",
     "Refusal",
+    "Repaired",
     "Scanner",
     "ScratchKeys",
     "Scripts",
     "Seen",
+    "SentinelGroup",
+    "Server",
     "ShardedEntries",
     "State",
     "Tally",
     "Target",
     "Waiting",
     "Wakeup",
+    "Wanted",
     "What",
     "checked_id",
     "checked_name",
+    "is_replica",
     "label_of",
     "lane_for",
     "lane_in_words",

@@ -12,23 +12,17 @@ can happen to it.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from .. import clock
-from ..errors import StoreDiffers, StoreError, StoreUnavailable
-from ..logs import logger_of
-from .alone import check_alone
-from .keys import SCHEMA
+from ..errors import StoreError, StoreUnavailable
+from .member import Member
 from .scripts import Scripts
 
 AGAIN = 0.1  # seconds between two requests of a call that may have run, or meet the same refusal
 OPERATION_BYTES = 12
-STORE_BYTES = 8  # of what tells a store from every other one
-DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
 
 # Why a call ended that had no other answer than this verdict.
 _WHY = {
@@ -38,166 +32,10 @@ _WHY = {
     b"templates": "templates that it was sent are being deleted",
 }
 
-logger = logger_of(__name__)
 
-
-@dataclass(frozen=True)
-class Membership:
-    """What the processes that share a store have to agree on.
-
-    Attributes:
-        timeout: Seconds that a call takes at most; it may differ, and the greatest counts.
-        broker: The broker's transport, virtual host and prefix of keys.
-        hosts: Where the broker is; a name may differ from an address, so this is only warned of.
-        shards: Over how many shards the entries are spread.
-        history: How many events the history has, at most; 0: there is none. Where processes
-            differ, the last that joined decides.
-        repeats: Whether it has events that equal the one before.
-        app: The app's name; scanners of two apps in one store are warned. Empty: it has none.
-    """
-
-    timeout: float
-    broker: str = ""
-    hosts: str = ""
-    shards: int = 1
-    history: int = 0
-    repeats: bool = True
-    app: str = ""
-
-    @property
-    def kept(self) -> str:
-        """What the store is to note of its history; see ``lua/prelude/history.lua``."""
-        return f"{self.history} {int(self.repeats)}" if self.history else ""
-
-
-class RedisTime:
-    """Redis's clock as this process knows it: it may be behind, and is never ahead."""
-
-    def __init__(self) -> None:
-        self._learned: tuple[int, float] | None = None
-
-    def learn(self, now_us: int) -> None:
-        """Take note of a time that Redis told in the reply just read."""
-        self._learned = now_us, clock.monotonic()
-
-    def at(self, moment: float) -> int | None:
-        """Redis's time in us at a moment of the monotonic clock; ``None`` if it is not known."""
-        if self._learned is None:
-            return None
-        now_us, read_at = self._learned
-        drift = -DRIFT if moment >= read_at else DRIFT
-        return now_us + math.floor((moment - read_at) * (1 + drift) * 1_000_000)
-
-
-class Member:
-    """A process's membership in a store.
-
-    Args:
-        scripts: The store's.
-        membership: What this process has.
-        scanner: Whether it hands over; a scanner decides which broker is the store's.
-
-    Attributes:
-        time: Redis's clock.
-        store: What tells the store from every other one, as it was when this process joined.
-    """
-
-    def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
-        self.time = RedisTime()
-        self.store = ""
-        self._scripts = scripts
-        self._ours = membership
-        self._scanner = scanner
-        self._warned: set[str] = set()
-
-    def join(self, until: float | None = None, step: str = "join") -> None:
-        """Become known to the store, and learn what time it is there.
-
-        Args:
-            until: When to give up, by the monotonic clock.
-            step: What it is for, as an error shall say.
-
-        Raises:
-            StoreDiffers: it is used in another way than this process would.
-            StoreError: it cannot be a store.
-        """
-        ours = self._ours
-        try:
-            check_alone(self._scripts.connection, "join", until)
-            now_us, *known = self._scripts.call(
-                "join",
-                until=until,
-                schema=SCHEMA,
-                shards=ours.shards,
-                timeout=round(ours.timeout * 1000),
-                broker=ours.broker,
-                hosts=ours.hosts,
-                scanner=int(self._scanner),
-                kept=ours.kept,
-                store=os.urandom(STORE_BYTES).hex(),
-                app=ours.app,
-            )
-        except StoreUnavailable as error:
-            # Of the call that it is for, nothing was sent yet.
-            raise StoreUnavailable(step, error.why, False) from error.__cause__
-        except StoreError as error:
-            raise type(error)(step, error.why) from error.__cause__
-        schema, shards, broker, hosts, self.store, app = (
-            word.decode(errors="replace") for word in known
-        )
-        _agree("layout", schema, SCHEMA)
-        _agree("number of shards", shards, str(ours.shards))
-        if self._scanner:
-            _agree("broker", broker, ours.broker)
-        self._warn_of_broker((broker, hosts))
-        self._warn_of_app(app)
-        self.time.learn(now_us)
-
-    def look(self) -> str:
-        """Find out whether this process reads the store as the others write it; it changes nothing.
-
-        Returns:
-            The broker of the scanners, as ``redis, database 0 on red:6379``, where it is not this
-            process's; else empty. They may be gone.
-
-        Raises:
-            StoreDiffers: it would not.
-        """
-        schema, shards, *theirs = (
-            word.decode(errors="replace") for word in self._scripts.call("agreed")
-        )
-        if schema:
-            _agree("layout", schema, SCHEMA)
-            _agree("number of shards", shards, str(self._ours.shards))
-        is_other = theirs[0] and theirs != [self._ours.broker, self._ours.hosts]
-        return " on ".join(theirs) if is_other else ""
-
-    def _warn_of_broker(self, theirs: tuple[str, str]) -> None:
-        ours = self._ours.broker, self._ours.hosts
-        if theirs[0] and theirs != ours:
-            self._warn(
-                "this store's scanners have the broker %s on %s, this process %s on %s; two apps "
-                "that share a store want a delayq_prefix each",
-                *theirs,
-                *ours,
-            )
-
-    def _warn_of_app(self, theirs: str) -> None:
-        ours = self._ours.app
-        # Another app may well schedule for the workers of this one; but not hand over for them.
-        if self._scanner and ours and theirs not in ("", ours):
-            self._warn(
-                "this store's scanners are of the app %s, this one is of the app %s: each hands "
-                "over, shows and selects the other's tasks as well; give each app a delayq_prefix "
-                "of its own",
-                theirs,
-                ours,
-            )
-
-    def _warn(self, text: str, *facts: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            logger.warning(text, *facts)
+def new_operation() -> bytes:
+    """A name that no other call has."""
+    return os.urandom(OPERATION_BYTES)
 
 
 class Calls:
@@ -212,6 +50,7 @@ class Calls:
         self,
         name: str,
         *,
+        operation: bytes | None = None,
         until: float | None = None,
         pauses: Iterable[float] = (),
         whole: Callable[[], dict[str, Any]] | None = None,
@@ -221,6 +60,7 @@ class Calls:
 
         Args:
             name: The script's.
+            operation: The call's name, from :func:`new_operation`, for who asks for it later.
             until: When the call ends, by the monotonic clock; after ``delayq_timeout`` by default.
             pauses: Seconds before each repetition of a request that did not reach Redis. One that
                 may have reached it is repeated until it is answered or the call ends.
@@ -236,7 +76,7 @@ class Calls:
         """
         until = clock.monotonic() + self._timeout if until is None else until
         attempt = _Attempts(until, iter(pauses))
-        operation = os.urandom(OPERATION_BYTES)
+        operation = operation or new_operation()
         while True:
             try:
                 now_us, verdict, *answer = self._request(name, operation, until, arguments)
@@ -320,8 +160,3 @@ class _Attempts:
             clock.sleep(max(0.0, left))
             raise StoreUnavailable(name, _WHY[verdict], self._may_have_run)
         clock.sleep(pause)
-
-
-def _agree(name: str, theirs: str, ours: str) -> None:
-    if theirs != ours:
-        raise StoreDiffers(name, theirs, ours)

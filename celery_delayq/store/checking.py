@@ -2,156 +2,183 @@
 
     records <----> due, relay, refused,          one place to a record, one record to a place
        |           parked, leased, dead
-       |       <-- claims, errors, holders       only of what is there
-       |<--------> tags                          each tag of a record, and no other
+       |       <-- claims, errors                only of what is there
+       |<--------> tags, holders                 each tag and key of a record, and no other
     templates <--> template_uses                 as many as records share
+    outbox <-----> outbox_messages               each has the other
+    scanners <---- heartbeats                    only of who is known
 
 Each slice is one atomic step that looks at both sides, so what is in motion fits. Only the counts
-of templates span slices: see :class:`_Uses`.
+of templates span slices: see :class:`Uses`. What is kept in generations (tombstones, fences,
+answers, marks of messages) has no other side, and goes with its generation.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..logs import plain
+from .misfits import Finding
 from .scripts import Scripts
 
 COUNT = 20  # fields of a slice: records may be large
 LATE_MS = 60_000  # after which a lease that ended should have been taken back
 
-_INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags")
-_HASHES = ("templates", "claims", "errors", "holders")
-
-SENTENCES = {
-    "record_without_place": "a record waits nowhere, so it will not be handed over",
-    "place_without_record": "a place has no record; it is dropped, or dead, when it is due",
-    "dead_without_record": "a dead letter has no record, so nothing can bring it back",
-    "second_place": "a second place of one record, which a later step drops",
-    "parked_for_ever": "a record is parked where nothing is paused; pause and resume it",
-    "unreadable_record": "a record that this version cannot read",
-    "template_gone": "a record shares a template that is gone, so it will be dead when it is due",
-    "lease_without_claim": "a lease without a claim; scanners take it back",
-    "stale_lease": "a lease that should have ended; scanners take it back, if one is alive",
-    "claim_without_record": "a claim is left of what is not here",
-    "error_without_record": "an error is left of what is not here",
-    "key_without_entry": "a unique key names what is not here, or has another; it is free",
-    "tag_without_entry": "a tag is left of what is not here, or has another; selections pass it by",
-    "entry_without_tag": "a record has a tag by which no selection finds it",
-    "template_without_count": "a template that no count keeps",
-    "count_too_low": "a template counts too few records, so it may go before the last of them",
-    "count_too_high": "a template counts too many records, so it stays when the last has left",
-}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something in the store that does not fit.
-
-    Attributes:
-        kind: What kind of thing, in one word with underscores.
-        id: The task's id; or of a template its name, in hexadecimal digits; or a unique key.
-    """
-
-    kind: str
-    id: str
-
-    @property
-    def sentence(self) -> str:
-        """What is wrong, and what that means."""
-        return SENTENCES[self.kind]
-
-    def __str__(self) -> str:
-        return f"{plain(self.id)}: {self.sentence}"
+_INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags", "outbox")
+_HASHES = ("claims", "errors", "holders", "outbox_messages", "heartbeats")
+# Those that tell of templates; the records last, as what leaves meanwhile is not counted then.
+COUNTING = ("templates", "records")
 
 
 def check(scripts: Scripts) -> Iterator[Finding]:
     """What does not fit, read slice by slice while one iterates; each finding once."""
-    uses = _Uses(scripts)
-    given: set[Finding] = set()
-    for part in (*_INDEXES, *_HASHES, "records"):
+    uses = Uses(scripts)
+    given: set[int] = set()  # hashes, which take less than the findings
+    for part in (*_INDEXES, *_HASHES, *COUNTING):
         for finding in uses.look(part):
-            if finding not in given:
-                given.add(finding)
+            if hash(finding) not in given:
+                given.add(hash(finding))
                 yield finding
-    yield from uses.wrong()
+    for wrong in uses.wrong():
+        yield wrong.finding
 
 
-class _Uses:
-    """The counts of templates, held against the records that share them.
+@dataclass(frozen=True)
+class Miscount:
+    """A template that counts the wrong number of records.
 
-    Records older than the look only become fewer, so to find more of them than were counted when it
-    began proves a count too low. One too high is proved where nothing came or went meanwhile.
+    Attributes:
+        finding: What is told of it.
+        name: The template's.
+        counted: What it counted, as it stands there.
+        sharing: How many records were seen that share it; to raise it, of those that surely did
+            when the look began.
+        seq: The last insertion number.
     """
 
-    def __init__(self, scripts: Scripts) -> None:
+    finding: Finding
+    name: bytes
+    counted: bytes
+    sharing: int
+    seq: int
+
+    @property
+    def arguments(self) -> tuple[bytes, str, bytes | int, int, int]:
+        """What ``recount.lua`` is told."""
+        if self.finding.kind == "count_too_low":
+            by = self.sharing - number(self.counted)
+            return self.name, "raise", by, self.sharing, 0
+        how = "drop" if self.finding.part == "templates" else "lower"
+        return self.name, how, self.counted, self.sharing, self.seq
+
+
+class Uses:
+    """The counts of templates, held against the records that share them.
+
+    Records that have not changed since the look began only become fewer, so to find more of them
+    than were counted then proves a count too low, by at least the difference. One too high is
+    proved where nothing came or went meanwhile. Where a record cannot be read, nobody knows what it
+    shares: then nothing is too high.
+    """
+
+    def __init__(self, scripts: Scripts, names: Container[bytes] | None = None) -> None:
         self._scripts = scripts
+        self._names = names  # the only ones that are counted
+        self._began_us = 0
         self._counts, self._lasts = self._read()
-        self._last = min(self._lasts)
         self._seen: set[int] = set()  # hashes, which take less than the members
         self._old: Counter[bytes] = Counter()
+        self._all: Counter[bytes] = Counter()
+        self._uncounted: list[bytes] = []
+        self._reads_all = True
 
     def look(self, part: str) -> Iterator[Finding]:
-        for found, _, shared in _slices(self._scripts, part):
-            for name, member in shared:
-                self._count(name, member)
-            for kind, field in found:
-                yield _finding(kind.decode(), field)
+        for found, _, _, shared in _slices(self._scripts, part):
+            for name, member, changed in shared:
+                self._count(name, member, int.from_bytes(changed, "big"))
+            for kind, task_id, field in found:
+                if kind == b"template_without_count":
+                    self._uncounted.append(field)
+                    continue
+                self._reads_all &= kind != b"unreadable_record"
+                yield _finding(kind.decode(), task_id, part, field)
 
-    def _count(self, name: bytes, member: bytes) -> None:
-        if int.from_bytes(member[:6], "big") // 2 <= self._last and hash(member) not in self._seen:
-            self._seen.add(hash(member))
+    def _means(self, name: bytes) -> bool:
+        return self._names is None or name in self._names
+
+    def _count(self, name: bytes, member: bytes, changed_us: int) -> None:
+        if not self._means(name) or hash(member) in self._seen:
+            return
+        self._seen.add(hash(member))
+        self._all[name] += 1
+        if changed_us <= self._began_us:
             self._old[name] += 1
 
-    def wrong(self) -> Iterator[Finding]:
+    def wrong(self) -> Iterator[Miscount]:
+        """Those that are wrong, once all that tells of them was looked at."""
+        yield from self._too_low()
         counts, lasts = self._read()
-        nothing_came = len(lasts | self._lasts) == 1
-        for name, old in self._old.items():
-            if old > self._counts.get(name, 0):
-                yield _finding("count_too_low", name)
-        for name, count in self._counts.items():
-            if not nothing_came or counts.get(name) != count:
-                continue
-            if count > self._old[name]:
-                yield _finding("count_too_high", name)
-            elif not self._old[name]:
-                yield _finding("template_without_count", name)
+        if self._reads_all and len(lasts | self._lasts) == 1:
+            same = counts.items() & self._counts.items()
+            yield from self._too_high(dict(same))
+        if self._reads_all:
+            for name in set(self._uncounted) - counts.keys():
+                if not self._all[name]:
+                    yield self._miscount("template_without_count", name, b"0", 0, "templates")
 
-    def _read(self) -> tuple[dict[bytes, int], set[int]]:
-        counts: dict[bytes, int] = {}
+    def _too_low(self) -> Iterator[Miscount]:
+        for name, old in self._old.items():
+            counted = self._counts.get(name, b"0")
+            if old > number(counted):
+                yield self._miscount("count_too_low", name, counted, old)
+
+    def _too_high(self, counts: dict[bytes, bytes]) -> Iterator[Miscount]:
+        for name, counted in counts.items():
+            if number(counted) > self._all[name]:
+                yield self._miscount("count_too_high", name, counted, self._all[name])
+            elif not self._all[name]:
+                yield self._miscount("template_without_count", name, counted, 0)
+
+    def _miscount(
+        self, kind: str, name: bytes, counted: bytes, sharing: int, part: str = "template_uses"
+    ) -> Miscount:
+        finding = Finding(kind, name.hex(), part, name)
+        return Miscount(finding, name, counted, sharing, min(self._lasts))
+
+    def _read(self) -> tuple[dict[bytes, bytes], set[int]]:
+        counts: dict[bytes, bytes] = {}
         lasts = set()
-        for _, last, shared in _slices(self._scripts, "template_uses"):
-            counts.update((name, _number(uses)) for name, uses in shared)
+        for _, last, now_us, shared in _slices(self._scripts, "template_uses"):
+            self._began_us = self._began_us or now_us
             lasts.add(last)
+            counts |= {name: uses for name, uses, _ in shared if self._means(name)}
         return counts, lasts
 
 
-def _slices(scripts: Scripts, part: str) -> Iterator[tuple[list[Any], int, list[Any]]]:
+def _slices(scripts: Scripts, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
     cursor: Any = 0
     while True:
-        cursor, found, last, shared = scripts.call(
+        cursor, found, last, now_us, shared = scripts.call(
             "check", part=part, cursor=cursor, count=COUNT, late=LATE_MS
         )
-        yield _pairs(found), _number(last), _pairs(shared)
+        yield _threes(found), number(last), now_us, _threes(shared)
         if int(cursor) == 0:
             return
 
 
-def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
-    return list(zip(flat[::2], flat[1::2], strict=True))
+def _threes(flat: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+    return list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
-def _number(text: bytes) -> int:
+def number(text: bytes) -> int:
+    """A count as it stands in the store; 0 where it is none."""
     try:
         return int(text)
     except ValueError:
         return 0
 
 
-def _finding(kind: str, field: bytes) -> Finding:
-    if kind.startswith(("count_", "template_without")):
-        return Finding(kind, field.hex())
-    return Finding(kind, field.decode(errors="replace"))
+def _finding(kind: str, task_id: bytes, part: str, field: bytes) -> Finding:
+    return Finding(kind, task_id.decode(errors="replace"), part, field)

@@ -20,9 +20,9 @@ import redis
 from .. import clock
 from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
-from .endpoint import Endpoint
+from .endpoint import Herald, Server
 from .pool import Pool, seconds_left
-from .refusals import CLUSTER, Refusal, refusal_of
+from .refusals import CLUSTER, Refusal, is_replica, may_have_moved, refusal_of, why_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -59,8 +59,26 @@ class Connection(Protocol):
             StoreError: Redis refused for another reason.
         """
 
+    def exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
+        """Send commands on one connection, each once, and return the answer to each.
+
+        Args:
+            step: As for :meth:`execute`.
+            commands: Each from :func:`packed`.
+            until: As for :meth:`execute`.
+
+        Raises:
+            StoreError: as :meth:`execute`, of the first that was refused; the others may have run.
+        """
+
     def dedicated(self) -> Any:
         """A connection of redis-py to block on, connected, and closed by whoever asked for it."""
+
+    def is_current(self, dedicated: Any) -> bool:
+        """Whether such a connection still leads to the server; another may have taken over."""
+
+    def herald(self) -> Herald | None:
+        """What hears when another address takes over, if that can be."""
 
     def close(self) -> None:
         """Let go of idle connections; the next command opens new ones."""
@@ -70,13 +88,13 @@ class PooledConnection:
     """One Redis, through a lazily made pool, never shared with a forked child.
 
     Args:
-        endpoint: Where it is.
+        server: Where it is.
         timeout: Seconds that a call takes at most: waiting for a free connection, connecting,
             sending and reading.
     """
 
-    def __init__(self, endpoint: Endpoint, timeout: float | None = None) -> None:
-        self._endpoint = endpoint
+    def __init__(self, server: Server, timeout: float | None = None) -> None:
+        self._server = server
         self._timeout = timeout
         self._pool: Pool | None = None
         _OPEN.add(self)
@@ -84,33 +102,57 @@ class PooledConnection:
     @property
     def pool(self) -> Pool:
         if self._pool is None:
-            self._pool = Pool(self._new)
+            self._pool = Pool(self._server)
         return self._pool
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         if until is None:
             until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
+        return self.exchange(step, [command], until)[0]
+
+    def exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
+        try:
+            return self._exchange(step, commands, until)
+        except StoreUnavailable as error:
+            if not (self._server.may_move and is_replica(error.__cause__)):
+                raise
+        # It did nothing, and whoever is the master has been asked for by now.
+        return self._exchange(step, commands, until)
+
+    def _exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
         pool = self.pool
         with translated(step, may_have_run=False):
             connection = pool.take(until)
         with translated(step):
             try:
                 connection._sock.settimeout(seconds_left(until))
-                text = b"*%d\r\n%s" % (len(command), b"".join(command))
+                text = b"".join(map(_request, commands))
                 connection.send_packed_command([text], check_health=False)
-                answer = connection.read_response()
-            except redis.ResponseError:
-                pool.give(connection)  # an answer as well
-                raise
+                answers = [self._answer(connection, until) for _ in commands]
             except BaseException:
                 pool.drop(connection)
                 raise
+            refused = [one for one in answers if isinstance(one, redis.ResponseError)]
+            if any(map(may_have_moved, refused)):
+                self._server.lost(connection)
             # Not to be touched from here on: another call may have it already.
             pool.give(connection)
-            return answer
+            if refused:
+                raise refused[0]
+            return answers
+
+    def _answer(self, connection: Any, until: float) -> Any:
+        """What comes next; of a refusal the error, as what comes behind it is to be read, too."""
+        if self._server.may_move:
+            self._server.wait(connection, until)
+        connection._sock.settimeout(seconds_left(until))
+        try:
+            return connection.read_response()
+        except redis.ResponseError as error:
+            return error
 
     def dedicated(self) -> Any:
-        connection = self._new(defaults.TIMEOUT)
+        connection = self._server.connection(defaults.TIMEOUT)
         try:
             connection.connect()
         except BaseException:
@@ -118,8 +160,11 @@ class PooledConnection:
             raise
         return connection
 
-    def _new(self, timeout: float) -> Any:
-        return self._endpoint.connection_class()(**self._endpoint.options(timeout))
+    def herald(self) -> Herald | None:
+        return self._server.herald()
+
+    def is_current(self, dedicated: Any) -> bool:
+        return self._server.is_current(dedicated)
 
     def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -129,6 +174,10 @@ class PooledConnection:
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""
         self._pool = None
+
+
+def _request(command: list[bytes]) -> bytes:
+    return b"*%d\r\n%s" % (len(command), b"".join(command))
 
 
 _OPEN: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
@@ -159,7 +208,8 @@ def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
     except _AWAY as error:
         raise StoreUnavailable(step, str(error), may_have_run) from error
     except redis.exceptions.RedisError as error:
-        refusal, why = refusal_of(error), str(error)
+        refusal = refusal_of(error)
+        why = str(error) if refusal is None else why_of(error)
         if refusal is Refusal.FULL:
             raise StoreFull(step, why) from error
         if refusal is Refusal.AWAY:

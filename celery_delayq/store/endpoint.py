@@ -1,5 +1,8 @@
 """Where a Redis is, and how to be let in.
 
+``Server`` is what connections know of it: one address (``Endpoint``), or whoever is the master of a
+group at present (``sentinels.SentinelGroup``).
+
 Every setting of redis-py that matters is owned here. It repeats commands by itself after a
 connection error (ten times in version 8), which turns one push into eleven, and it changed its
 time-outs and protocol between versions. So retries, time-outs, protocol and decoding are set.
@@ -7,14 +10,88 @@ time-outs and protocol between versions. So retries, time-outs, protocol and dec
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from .credentials import Credentials
+
 TIMEOUT = 5.0  # seconds: for connecting, and for any answer, where nothing else is said
+NAME = "celery_delayq"  # of our connections, as CLIENT LIST shows it
+
+
+class Server(Protocol):
+    """A Redis, however it is found."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a user's name or a password."""
+
+    @property
+    def kind(self) -> str:
+        """What processes that share a store must not differ in, where it is their broker."""
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Of two that name the same database of the same server, as far as names tell, equal."""
+
+    @property
+    def may_move(self) -> bool:
+        """Whether another address may take over."""
+
+    def same_database(self, other: Server) -> bool:
+        """Whether both name the same database of the same server, as far as names tell."""
+
+    def connection(self, timeout: float) -> Any:
+        """A connection of redis-py, which may be connected already.
+
+        Args:
+            timeout: Seconds that finding it takes at most, and each of its steps.
+
+        Raises:
+            redis.exceptions.ConnectionError: it is not to be found.
+        """
+
+    def is_current(self, connection: Any) -> bool:
+        """Whether a connection still leads there."""
+
+    def wait(self, connection: Any, until: float) -> None:
+        """Wait for an answer that a connection is to bring, as long as it leads there.
+
+        Args:
+            until: When to give up, by the monotonic clock.
+
+        Raises:
+            redis.exceptions.ConnectionError: another has taken over, or it is closed.
+        """
+
+    def lost(self, connection: Any) -> None:
+        """A connection broke, timed out, or told that it leads to another server."""
+
+    def herald(self) -> Herald | None:
+        """What hears of it when another address takes over, if that can be."""
+
+
+class Herald(Protocol):
+    """Hears when another address takes over; one thread's."""
+
+    @property
+    def sockets(self) -> list[Any]:
+        """What becomes readable when there is something to :meth:`hear`."""
+
+    def listen(self) -> None:
+        """Subscribe, unless that is done; takes a moment at most, and says nothing of failures."""
+
+    def hear(self) -> bool:
+        """Read what is there; whether another address has taken over."""
+
+    def close(self) -> None:
+        """Listen no more."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +104,14 @@ class Endpoint:
     path: str | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
-    tls: dict[str, Any] | None = field(default=None, repr=False)
+    tls: Mapping[str, Any] | None = field(default=None, repr=False)
+    credentials: Credentials | None = field(default=None, repr=False)
 
-    def same_database(self, other: Endpoint) -> bool:
+    may_move = False
+
+    def same_database(self, other: Server) -> bool:
         """Whether both name the same database of the same server, as far as names tell."""
-        return self._place() == other._place()
+        return self.place == other.place
 
     @property
     def url(self) -> str:
@@ -42,11 +122,37 @@ class Endpoint:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}/{self.db}"
 
-    def _place(self) -> tuple[object, ...]:
-        if self.path:
-            return (self.path, self.db)
-        host = "localhost" if self.host == "127.0.0.1" else self.host
-        return (host, self.port, self.db)
+    @property
+    def kind(self) -> str:
+        """What processes that share a store must not differ in, where it is their broker."""
+        return f"redis, database {self.db}"
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Equal for two that name the same database of the same server, as far as names tell."""
+        return (self.path, self.db) if self.path else (*self.address, self.db)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port; a machine's own address has one name."""
+        return ("localhost" if self.host == "127.0.0.1" else self.host, self.port)
+
+    def connection(self, timeout: float) -> Any:
+        """A connection that is not connected yet; each of its steps takes at most *timeout* s."""
+        return self.connection_class()(**self.options(timeout))
+
+    def is_current(self, connection: Any) -> bool:  # noqa: ARG002
+        """It is where it was."""
+        return True
+
+    def wait(self, connection: Any, until: float) -> None:
+        """Whoever reads waits."""
+
+    def lost(self, connection: Any) -> None:
+        """It is where it was."""
+
+    def herald(self) -> None:
+        """It stays where it is."""
 
     def options(self, timeout: float | None = None) -> dict[str, Any]:
         """Keyword arguments for redis-py's connection; *timeout* is in seconds."""
@@ -63,17 +169,29 @@ class Endpoint:
         return {
             **where,
             "db": self.db,
-            "username": self.username,
-            "password": self.password,
+            **self._login(timeout),
             "socket_timeout": timeout,
             "retry": Retry(NoBackoff(), 0),
             "retry_on_timeout": False,
             "protocol": 2,
             "decode_responses": False,
-            "client_name": "celery_delayq",
+            "redis_connect_func": _greet,
         }
+
+    def _login(self, timeout: float) -> dict[str, Any]:
+        if self.credentials is not None:
+            return {"credential_provider": self.credentials.within(timeout)}
+        return {"username": self.username, "password": self.password}
 
     def connection_class(self) -> Any:
         if self.path:
             return redis.UnixDomainSocketConnection
         return redis.SSLConnection if self.tls is not None else redis.Connection
+
+
+def _greet(connection: Any) -> None:
+    connection.on_connect()
+    # Hosted servers and users with few rights may refuse it, and redis-py would give up for that.
+    with suppress(redis.ResponseError):
+        connection.send_command("CLIENT", "SETNAME", NAME, check_health=False)
+        connection.read_response()

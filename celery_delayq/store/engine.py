@@ -7,16 +7,17 @@ import math
 import os
 import socket
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from .. import clock
 from ..errors import StoreUnavailable
-from .alone import dangers
-from .calls import Member, Membership
 from .entries import settle
 from .lateness import lateness_in
+from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
+from .risks import Line, risks
 from .scripts import Scripts
 from .values import Cancelled, Claimed, LeasedEntry, Seen
 
@@ -77,9 +78,9 @@ class Engine:
             self._member.join(step="hand_over")
             self._joined = True
 
-    def dangers(self) -> list[str]:
-        """How the store's Redis may lose what waits, a sentence each."""
-        return dangers(self._scripts.connection)
+    def risks(self) -> list[Line]:
+        """How the store's Redis may lose what waits, or refuse it."""
+        return risks(self._scripts.connection)
 
     def counts(self) -> Counts:
         """All counts of the shard."""
@@ -122,31 +123,11 @@ class Engine:
             # The store was emptied, or another Redis took over.
             self._joined = False
             return self.hand_over(asleep=asleep, relay_in=relay_in, tells=tells)
-        handed_over, *heads, has_timer, dead, refused, skipped, lists, times = seen
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
         # make every wait late by half a round trip, which is most of a scanner's lateness.
-        read_at = (asked + clock.monotonic()) / 2
-        due, relay, leased, back = (None if head < 0 else head for head in heads)
-        return Seen(
-            now_us,
-            handed_over,
-            due,
-            relay,
-            leased,
-            back,
-            bool(has_timer),
-            _pairs(dead),
-            read_at,
-            [
-                (reason.decode(errors="replace"), count)
-                for reason, count in zip(refused[::2], refused[1::2], strict=True)
-            ],
-            _pairs(skipped),
-            [task_id.decode(errors="replace") for ids in lists for task_id in ids],
-            [late for text in times for late in lateness_in(text, now_us)],
-        )
+        return _seen(now_us, seen, read_at=(asked + clock.monotonic()) / 2)
 
     def claim(self, limit: int) -> Claimed:
         """Deal with up to *limit* due entries: lease them, unless something is in the way."""
@@ -264,6 +245,29 @@ class Engine:
 def new_name() -> str:
     """A scanner's name: where it runs, and what no other has."""
     return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+
+
+def _seen(now_us: int, told: list[Any], *, read_at: float) -> Seen:
+    handed_over, *heads, has_timer, dead, refused, skipped, lists, times = told
+    due, relay, leased, back = (None if head < 0 else head for head in heads)
+    return Seen(
+        now_us,
+        handed_over,
+        due,
+        relay,
+        leased,
+        back,
+        bool(has_timer),
+        _pairs(dead),
+        read_at,
+        [
+            (reason.decode(errors="replace"), count)
+            for reason, count in zip(refused[::2], refused[1::2], strict=True)
+        ],
+        _pairs(skipped),
+        [task_id.decode(errors="replace") for ids in lists for task_id in ids],
+        [late for text in times for late in lateness_in(text, now_us)],
+    )
 
 
 def _pairs(flat: list[bytes]) -> list[tuple[str, str]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..clock import When
 from ..errors import DelayQError, UnreadableRecord
-from . import checking, listing
-from .calls import Calls, Member, Membership
+from . import checking, listing, repairing
+from .calls import Calls
 from .changes import Changes, only
 from .dumps import Dumps
 from .happened import Happened
@@ -18,10 +18,13 @@ from .ids import Target, named, target_of, target_of_member
 from .keys import Keys
 from .listing import Row, entry_of
 from .loads import Loads
+from .member import Member, Membership
+from .misfits import Finding, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, counts_in, pauses_in, scanners_in
 from .queues import Tally, tallies_in
 from .record import NewRecord, Record
+from .replicas import Replicas
 from .schedule import Scheduler
 from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
@@ -40,6 +43,7 @@ class Entries:
         self._calls = Calls(scripts, self._member, membership.timeout)
         self._scheduler = Scheduler(self._calls, membership.timeout)
         self.changes = Changes(self._calls)
+        self.replicas = Replicas(scripts)
         self.sieve = Sieve(scripts, self._member)
         self.dumps = Dumps(scripts, self.sieve)
         self.loads = Loads(self._calls)
@@ -274,9 +278,13 @@ class Entries:
                 ),
             )
 
-    def check(self) -> Iterator[checking.Finding]:
+    def check(self) -> Iterator[Finding]:
         """What in the store does not fit together."""
         return checking.check(self._scripts)
+
+    def repair(self, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+        """Mend what was found, where it is still so; see :func:`repairing.repair`."""
+        return repairing.repair(self._scripts, findings)
 
     def counts(self) -> Counts:
         """All counts at one instant."""

@@ -15,6 +15,7 @@ class What(str, Enum):
     REPLACED = "replaced"
     SKIPPED = "skipped"
     DEAD = "dead"
+    REPAIRED = "repaired"
 
 
 @dataclass(frozen=True)
@@ -59,4 +60,5 @@ _WHAT = {
     b"r": What.REPLACED,
     b"k": What.SKIPPED,
     b"d": What.DEAD,
+    b"b": What.REPAIRED,
 }

@@ -48,7 +48,7 @@ KEYS: dict[str, str] = {
     "heartbeats": "HASH  scanner -> when it gave its last heartbeat, ms",
     "timer": "STRING  which scanner is up next, and when: it is told of anything due before",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
-    "meta": "HASH  seq -> last insertion number; what processes agree on; when generations turned",
+    "meta": "HASH  seq -> last insertion number; what processes agree on; turns and recounts made",
 }
 
 
@@ -61,11 +61,17 @@ class Keys:
 
     def __init__(self, prefix: str, shard: int = 0, shards: int = 1) -> None:
         tag = hash_tag(prefix, shard, shards)
+        self.prefix = prefix
         self.is_meeting_place = tag == _meeting_place(prefix)
         self._names = {name: f"{{{tag}}}:{name}" for name in KEYS}
 
     def __getitem__(self, name: str) -> str:
         return self._names[name]
+
+    @property
+    def names(self) -> list[str]:
+        """Those of its keys, without the channels."""
+        return [self[name] for name, what in KEYS.items() if not what.startswith("CHANNEL")]
 
     def channels(self, scanner: str) -> tuple[str, str]:
         """Where a scanner is told to look: with all others, and by itself."""

@@ -16,15 +16,18 @@ import gc
 import queue
 import weakref
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import redis
 
 from .. import clock
+from .endpoint import Server
 
 MOST = 100  # connections of one process to one Redis
+# Seconds after which an idle connection is not trusted any more. Proxies and address translation
+# forget those that rest for a minute, and not all of them say so: a call would wait in vain.
+IDLE = 30.0
 LOOK_AGAIN = 0.1  # seconds after which who waits looks whether a connection was lost
 COLLECT_AGAIN = 10.0  # seconds between two searches for one among Python's garbage
 
@@ -33,16 +36,15 @@ class Pool:
     """At most *most* connections; whoever finds none waits in line for one.
 
     Args:
-        new: Makes a connection of redis-py that is not connected yet, and whose steps take at
-            most so many seconds each.
+        server: Where they lead; another address may take over.
         most: How many connections there may be at a time.
     """
 
-    def __init__(self, new: Callable[[float], Any], most: int = MOST) -> None:
-        self._new = new
+    def __init__(self, server: Server, most: int = MOST) -> None:
+        self._server = server
         self._most = most
         # The last one that was given back is the first to be taken: the others may rest.
-        self._idle: deque[Any] = deque()
+        self._idle: deque[tuple[Any, float]] = deque()
         self._line: deque[queue.SimpleQueue[Any]] = deque()
         self._alive: set[weakref.ref[Any]] = set()
         self._collect_from = 0.0
@@ -57,16 +59,26 @@ class Pool:
         return self._in_line(until) if connection is None else connection
 
     def give(self, connection: Any) -> None:
-        """Take a connection back; whatever it was asked has been answered, and the answer read."""
+        """Take a connection back; whatever it was asked has been answered, and the answer read.
+
+        It is closed where it does not lead to the server any more.
+        """
+        if not self._server.is_current(connection):
+            self.drop(connection)
+            return
         try:
             first = self._line.popleft()
         except IndexError:
-            self._idle.append(connection)
+            self._idle.append((connection, clock.monotonic()))
         else:
             first.put(connection)
 
     def drop(self, connection: Any) -> None:
         """Close a connection that may still bring an answer, or is broken."""
+        self._server.lost(connection)
+        self._close(connection)
+
+    def _close(self, connection: Any) -> None:
         with suppress(OSError, redis.RedisError):
             connection.disconnect()
         self._alive.discard(weakref.ref(connection))
@@ -77,20 +89,27 @@ class Pool:
         """Close what is idle."""
         with suppress(IndexError):
             while True:
-                self.drop(self._idle.pop())
+                self.drop(self._idle.pop()[0])
 
     def _at_hand(self, until: float) -> Any:
         with suppress(IndexError):
             while True:
-                connection = self._idle.pop()
-                if self._is_ready(connection):
+                connection, since = self._idle.pop()
+                if self._is_fresh(connection, since) and self._is_ready(connection):
                     return connection
         return self._made(until)
 
+    def _is_fresh(self, connection: Any, since: float) -> bool:
+        """Whether it has not been idle for too long; if it has it is closed."""
+        fresh = clock.monotonic() - since < IDLE
+        if not fresh:
+            self._close(connection)
+        return fresh
+
     def _is_ready(self, connection: Any) -> bool:
-        """Whether it is still connected, and silent; if not it is closed."""
+        """Whether it still leads there, is connected, and silent; if not it is closed."""
         try:
-            ready = not connection.can_read()
+            ready = self._server.is_current(connection) and not connection.can_read()
         except (redis.RedisError, OSError):
             ready = False
         except BaseException:
@@ -105,7 +124,7 @@ class Pool:
             self._forget_lost()
             if len(self._alive) >= self._most:
                 return None
-        connection = self._new(seconds_left(until))
+        connection = self._server.connection(seconds_left(until))
         self._alive.add(weakref.ref(connection))
         if len(self._alive) > self._most:
             # Somebody else had the same thought.

@@ -2,7 +2,7 @@
 
     full      it is at maxmemory
     away      it serves nobody at present: starting, busy, a replica, unable to write to its disk
-    rights    this user may not do that at all
+    rights    this user may not do that at all, or this server does not know how
     elsewhere it is a node of a Redis Cluster, and keys are on other ones
     (none)    it is about this command: the type of this key, the right to this key
 
@@ -38,8 +38,18 @@ _CODES = re.compile(
     r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT))\b"
 )
 
-# NOPERM is said of a command and of a key, in other words by each version of Redis.
-_NO_COMMAND = re.compile(r"no permissions to run the |can't run this command")
+# What stands around an error of a script, in each version's words: which it is, and where in it.
+_PLACE = re.compile(
+    r"^Error running script .*?@user_script: ?\d+: -"
+    r"|\s*script: (?:\w+, )?on @user_script:\d+\.\s*$",
+    re.DOTALL,
+)
+
+# NOPERM is said of a command and of a key, in other words by each version of Redis. A command that
+# was renamed or left out is one that nobody may use.
+_NO_COMMAND = re.compile(
+    r"no permissions to run the |can't run this command|(?i:unknown (redis )?command)"
+)
 
 # Codes that redis-py strips, as their errors have a class: by its name, lest this depend on it.
 _CLASSES = {
@@ -55,6 +65,14 @@ _CLASSES = {
     "ClusterCrossSlotError": Refusal.ELSEWHERE,
 }
 
+_REPLICA = re.compile(r"(?:^|\s-|\s)(?:READONLY|MASTERDOWN|UNBLOCKED)\b")
+_STRIPPED = {"ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN"}
+
+
+def why_of(error: BaseException) -> str:
+    """What a server says of its own trouble, without the place in a script where it met it."""
+    return _PLACE.sub("", str(error))
+
 
 def refusal_of(error: BaseException) -> Refusal | None:
     """What trouble of the server's own an error of redis-py tells of, if it does."""
@@ -66,3 +84,18 @@ def refusal_of(error: BaseException) -> Refusal | None:
     if found and found.lastgroup:
         return Refusal(found.lastgroup)
     return Refusal.RIGHTS if _NO_COMMAND.search(text) else None
+
+
+def is_replica(error: BaseException | None) -> bool:
+    """Whether a server says by an error that it is a replica: it did nothing, another is to ask."""
+    return error is not None and bool(_REPLICA.search(f"{_code_of(error)} {error}"))
+
+
+def may_have_moved(error: BaseException) -> bool:
+    """Whether a server that says this may not be the master of its group any more."""
+    # A master that its replicas have left takes nothing, if it is set so; one of them is master.
+    return is_replica(error) or "NOREPLICAS" in str(error)
+
+
+def _code_of(error: BaseException) -> str:
+    return _STRIPPED.get(type(error).__name__, "")

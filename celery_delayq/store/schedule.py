@@ -16,7 +16,7 @@ from ..errors import (
     InvalidDueTime,
     StoreUnavailable,
 )
-from .calls import Calls
+from .calls import Calls, new_operation
 from .outcome import Outcome
 from .values import Cancelled, NewEntry, Receipt
 
@@ -75,8 +75,10 @@ class Scheduler:
         # A template that this process has sent before is there, as a rule: not once more, unless it
         # is for many.
         known: Container[bytes] = self._templates if len(new) == 1 else ()
+        operation = new_operation()
         text, *more = self._calls.call(
             "schedule",
+            operation=operation,
             until=until,
             pauses=pauses,
             whole=lambda: {"entries": _arguments(new, ())},
@@ -90,7 +92,8 @@ class Scheduler:
         if len(self._templates) < SENT_AT_MOST:
             self._templates.update(one.record.name for one in new if one.record.name)
         owed = {one.task_id: one for one in _owed(more[0] if more else [])}
-        return [_read(word, one, owed) for word, one in zip(text.split(b" "), new, strict=True)]
+        words = zip(text.split(b" "), new, strict=True)
+        return [_read(word, one, owed, operation) for word, one in words]
 
 
 def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
@@ -125,7 +128,9 @@ def _owed(flat: Sequence[bytes]) -> Iterator[Cancelled]:
         )
 
 
-def _read(word: bytes, new: NewEntry, owed: dict[str, Cancelled]) -> Answer | None:
+def _read(
+    word: bytes, new: NewEntry, owed: dict[str, Cancelled], operation: bytes
+) -> Answer | None:
     """What became of one entry; ``None``: it has to be asked for again."""
     status, *others = word.split(b":")
     ids = [unquote_to_bytes(one).decode(errors="replace") for one in others]
@@ -139,9 +144,9 @@ def _read(word: bytes, new: NewEntry, owed: dict[str, Cancelled]) -> Answer | No
         return too_late(new.when)
     if status.startswith(b"k"):
         mine = owed.get(new.task_id)
-        return Receipt(ids[0], int(status[1:]), True, (mine,) if mine else ())
+        return Receipt(ids[0], int(status[1:]), True, (mine,) if mine else (), operation)
     replaced = tuple(owed[one] for one in ids if one in owed)
-    return Receipt(new.task_id, int(status), False, replaced)
+    return Receipt(new.task_id, int(status), False, replaced, operation)
 
 
 def too_late(when: When) -> InvalidDueTime:

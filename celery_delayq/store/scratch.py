@@ -1,6 +1,6 @@
-"""Keys of a measurement's own in a Redis, removed at its end.
+"""Keys of a measurement's or a trial's own in a Redis, removed at its end.
 
-Everything is named ``{<prefix>:bench-<8 hex digits>:0}:…``. A prefix of the settings has no colon,
+Everything is named ``{<prefix>:doctor-<8 hex digits>:0}:…``. A prefix of the settings has no colon,
 so no app and no scanner ever looks there; and the access rights to an app's own keys cover these.
 """
 
@@ -34,7 +34,7 @@ class ScratchKeys:
     """
 
     def __init__(self, connection: Connection, prefix: str) -> None:
-        self.scripts = Scripts(connection, Keys(f"{prefix}:bench-{os.urandom(4).hex()}"))
+        self.scripts = Scripts(connection, Keys(f"{prefix}:doctor-{os.urandom(4).hex()}"))
         self._name = self.scripts.keys["due"].removesuffix("due")
         self.list = f"{self._name}list"
         self._names = [self.list, *map(self.scripts.keys.__getitem__, KEYS)]
@@ -42,7 +42,7 @@ class ScratchKeys:
 
     def __enter__(self) -> None:
         # What could not be removed afterwards is not written.
-        self.execute("UNLINK", *self._names, step=f"bench on {self._name}*")
+        self.execute("UNLINK", *self._names, step=f"doctor on {self._name}*")
 
     def __exit__(self, *_: object) -> None:
         # On a new connection: the old one may still bring the answer to what was interrupted.
@@ -68,6 +68,6 @@ class ScratchKeys:
             return self.execute(*command)
         return None
 
-    def execute(self, *command: str | int, step: str = "bench") -> Any:
+    def execute(self, *command: str | int, step: str = "doctor") -> Any:
         """Send one command; *step* is what an error names."""
         return self._connection.execute(step, packed(command))

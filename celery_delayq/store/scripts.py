@@ -29,7 +29,7 @@ _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
     "record", "history", "extras", "message", "writing", "marks", "call", "left", "due", "claims",
-    "entry", "late", "lanes", "pace", "conflict", "targets",
+    "entry", "late", "lanes", "pace", "conflict", "targets", "misfits",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
 READ = "read"  # so errors call each of these: their own names mean nothing to users
@@ -185,6 +185,26 @@ class Scripts:
         answer = self.connection.execute(call.script.step, whole + tail, until)
         self._sent.add(call.script.sha)
         return answer
+
+    def call_and(
+        self, name: str, command: list[bytes], *, until: float, **arguments: Any
+    ) -> list[Any]:
+        """Run one script, and a command behind it on the same connection; both answers.
+
+        Args:
+            name: As for :meth:`call`.
+            command: From :func:`packed`.
+            until: As for :meth:`call`.
+            arguments: As for :meth:`call`.
+
+        Raises:
+            StoreError: as :meth:`call`, of the first that was refused.
+        """
+        call = self._calls.get(name) or self._prepare(name)
+        tail = call.keys + packed(call.script.argv(arguments))
+        # Whole, as nothing can be sent anew between the two.
+        whole = packed(["EVAL", call.script.text]) + tail
+        return self.connection.exchange(call.script.step, [whole, command], until)
 
     def script(self, name: str) -> Script:
         """One of them; those of a test have another clock."""

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StoreDiffers
-from .calls import Member
+from .member import Member
 from .record import LABEL_BYTES, Record, labels_for
 from .scripts import Scripts
 from .values import State, time_in

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
+from .. import clock
 from ..clock import When
 from ..errors import DelayQError, InvalidOption
-from .checking import Finding
 from .entries import Entries
 from .happened import Happened
 from .ids import Target, named
 from .keys import shard_of
 from .listing import CURSOR, MAX_SIZE, Cursor, readable
 from .loads import OldEntry
+from .misfits import Finding, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, sum_of, union_of
 from .queues import Tally
 from .record import NewRecord, Record
+from .replicas import Wanted
 from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
 
@@ -83,6 +86,23 @@ class ShardedEntries:
             told = self._shards[shard].schedule([new[place] for place in places], **options)
             answers.update(zip(places, told, strict=True))
         return [answers[place] for place in range(len(new))]
+
+    def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
+        """Wait until replicas have what :meth:`schedule` has just answered; it raises nothing.
+
+        Returns:
+            How many have it, as :meth:`Replicas.wait`; of several shards, the fewest.
+        """
+        until = clock.monotonic() + wanted.seconds
+        parts: defaultdict[int, list[Receipt]] = defaultdict(list)
+        for one in receipts:
+            parts[shard_of(one.task_id, len(self._shards))].append(one)
+        return min(
+            self._shards[shard].replicas.wait(
+                wanted, {one.operation for one in some}, len(some), until
+            )
+            for shard, some in parts.items()
+        )
 
     def load(self, entries: Sequence[OldEntry]) -> list[str | DelayQError]:
         """As :meth:`Loads.load`, in one step a shard. Returns the answers in order of *entries*.
@@ -208,8 +228,21 @@ class ShardedEntries:
     def check(self) -> Iterator[Finding]:
         """As :meth:`Entries.check`, shard by shard."""
         self._looked()
-        for shard in self._shards:
-            yield from shard.check()
+        for number, shard in enumerate(self._shards):
+            for finding in shard.check():
+                yield replace(finding, shard=number)
+
+    def repair(self, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+        """As :meth:`Entries.repair`; those of a shard that follow each other go together.
+
+        Raises:
+            InvalidOption: one is of a shard that is not there.
+        """
+        self._looked()
+        for number, some in groupby(findings, attrgetter("shard")):
+            if not 0 <= number < len(self._shards):
+                raise InvalidOption("finding", number, "one that this store's check gave")
+            yield from self._shards[number].repair(some)
 
     def counts(self) -> Counts:
         """All counts; those of one shard at one instant. A scanner serves every shard."""

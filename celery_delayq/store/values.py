@@ -127,12 +127,16 @@ class Receipt:
 
     ``existed``: the new one was not written; this is the one that stays.
     ``cancelled``: who will not run because of it: what was replaced, or the new one itself.
+    ``operation``: the name of the call that was answered so.
+    ``replicas``: how many have it, where that was waited for.
     """
 
     task_id: str
     due_ms: int
     existed: bool = False
     cancelled: tuple[Cancelled, ...] = ()
+    operation: bytes = field(default=b"", repr=False, compare=False)
+    replicas: int | None = None
 
 
 @dataclass(frozen=True)

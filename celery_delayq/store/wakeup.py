@@ -23,6 +23,7 @@ from ..logs import logger_of
 from .connection import Connection, translated
 from .endpoint import TIMEOUT
 from .keys import Keys
+from .refusals import Refusal, refusal_of
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
 PING_AFTER = 30.0  # seconds of silence after which Redis is asked for a sign of life
@@ -46,6 +47,7 @@ class Wakeup:
             for number, keys in enumerate(shards)
             for channel in keys.channels(scanner)
         }
+        self._herald = connection.herald()
         self._connection: Any = None
         self._ping_at = 0.0
         self._answer_by = 0.0
@@ -55,11 +57,15 @@ class Wakeup:
     def listen(self) -> bool:
         """Subscribe, unless that is done; returns whether it was done now.
 
-        Without the right to subscribe nothing is heard, and that is logged.
+        Where it may not be done, or cannot, nothing is heard, and that is logged.
 
         Raises:
             StoreUnavailable: Redis cannot be reached.
         """
+        if self._herald is not None:
+            self._herald.listen()
+        if self._connection is not None and not self._source.is_current(self._connection):
+            self._disconnect()
         if self._connection is not None or clock.monotonic() < self._deaf_until:
             return False
         with translated("wake"):
@@ -75,7 +81,9 @@ class Wakeup:
         try:
             for _ in self._shards:
                 self._connection.read_response()
-        except redis.exceptions.NoPermissionError as error:
+        except redis.ResponseError as error:
+            if not _is_never(error):
+                raise
             self._disconnect()
             if not self._deaf_until:
                 logger.warning(
@@ -107,7 +115,7 @@ class Wakeup:
             self._ask_for_life()
             now = clock.monotonic()
             ready = _readable(self._sockets(), max(0.0, min(until, self._next_look()) - now))
-            told = self._read() if any(one is not self._inner for one in ready) else set()
+            told = self._told(ready)
             if self._inner in ready:
                 self._inner.recv(4096)
                 return told
@@ -116,8 +124,16 @@ class Wakeup:
             if told or clock.monotonic() >= until:
                 return told
 
+    def _told(self, ready: list[Any]) -> set[int]:
+        heard = self._herald.sockets if self._herald else []
+        if self._herald and heard and heard[0] in ready and self._herald.hear():
+            return set(self._shards.values())  # at the new master, after the next `listen`
+        own = any(one is not self._inner and one not in heard for one in ready)
+        return self._read() if own else set()
+
     def _sockets(self) -> list[Any]:
-        return [self._inner, *([self._connection._sock] if self._connection else [])]
+        own = [self._connection._sock] if self._connection else []
+        return [self._inner, *own, *(self._herald.sockets if self._herald else [])]
 
     def _next_look(self) -> float:
         if self._connection is None:
@@ -139,21 +155,41 @@ class Wakeup:
         told = set()
         # All of it: what redis-py has read ahead, no socket shows any more.
         while self._connection is not None and self._connection.can_read():
-            # Without the right to PING, a refusal is a sign of life as well.
-            with suppress(redis.exceptions.NoPermissionError):
+            try:
                 kind, *rest = self._connection.read_response()
-                if kind == b"message":
-                    told.add(self._shards[rest[0]])
+            except redis.ResponseError as error:
+                # Where there is no PING for this user, a refusal is a sign of life as well.
+                if not _is_never(error):
+                    raise
+                kind = b""
+            if kind == b"message":
+                told.add(self._shards[rest[0]])
             self._note_life()
         return told
 
+    def rest(self, seconds: float) -> None:
+        """Wait *seconds*, or until another master is heard of, where the last one was away."""
+        until = clock.monotonic() + seconds
+        if self._herald is not None:
+            self._herald.listen()
+        while (left := until - clock.monotonic()) > 0:
+            heard = self._herald.sockets if self._herald else []
+            ready = _readable([self._inner, *heard], left)
+            if self._inner in ready:
+                self._inner.recv(4096)
+                return
+            if ready and self._herald and self._herald.hear():
+                return
+
     def interrupt(self) -> None:
-        """End a wait that is under way, or the next one; callable from any thread."""
+        """End a wait, or a rest, that is under way, or the next; callable from any thread."""
         with suppress(OSError):  # closed already
             self._outer.send(b"x")
 
     def close(self) -> None:
         self._disconnect()
+        if self._herald is not None:
+            self._herald.close()
         self._inner.close()
         self._outer.close()
 
@@ -161,6 +197,11 @@ class Wakeup:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
+
+
+def _is_never(error: redis.ResponseError) -> bool:
+    """Whether such a command is refused for good: a missing right, or a server without it."""
+    return refusal_of(error) in (None, Refusal.RIGHTS)
 
 
 def _readable(sockets: list[Any], seconds: float) -> list[Any]:

@@ -49,7 +49,7 @@ def test_a_scanner_sets_nothing_aside_and_says_why_in_a_line(
 ):
     # Written by a process that was not told that this is a cluster.
     with monkeypatch.context() as patched:
-        patched.setattr("celery_delayq.store.calls.check_alone", lambda *_: None)
+        patched.setattr("celery_delayq.store.member.check_alone", lambda *_: None)
         node_app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     app = delayq_app(node.url())
     scanner = app.delayq.scanner()
@@ -95,5 +95,6 @@ def test_a_sentinel_is_refused(redis_server, delayq_app, tmp_path):
         sentinel.kill()
 
     assert (
-        str(caught.value) == "schedule failed: this is a Redis Sentinel, which cannot be the store"
+        str(caught.value) == "schedule failed: this is a Redis Sentinel, which keeps nothing; name "
+        "it by a sentinel:// URL, and its master by master_name in the transport options"
     )

@@ -63,7 +63,7 @@ def test_the_bound_is_to_the_millisecond(overdue_ms, allowed, is_well):
 def test_of_more_than_one_problem_each_is_told():
     counts = replace(WELL, scanners=0, dead=3, oldest_overdue_ms=(NOW - 90) * 1000)
 
-    assert list(health._problems(counts, 30, 2)) == [
+    assert [one.sentence for one in health._problems(counts, 30, 2)] == [
         NOBODY,
         "a task that was due at 2027-01-15 07:58:30 UTC is overdue by 90 seconds; 30 are allowed",
         "3 tasks are dead; 2 are allowed",

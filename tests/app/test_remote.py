@@ -242,5 +242,6 @@ print(sorted(kinds.items()))
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
-    known = [("delayq", "inspect"), ("delayq_pause", "control"), ("delayq_resume", "control")]
+    asked, told = ("delayq", "delayq_clock"), ("delayq_pause", "delayq_resume")
+    known = [*((name, "inspect") for name in asked), *((name, "control") for name in told)]
     assert ran.stdout == f"{known}\n", ran.stderr

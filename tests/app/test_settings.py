@@ -9,12 +9,15 @@ from tests.app.support import FAR
 from tests.support.shards import keys_of
 
 EXPECTED = {
-    "delayq_url": "a redis:// or rediss:// URL",
+    "delayq_url": "a redis://, rediss:// or sentinel:// URL",
+    "delayq_transport_options": "a mapping, or None",
     "delayq_prefix": "1 to 64 letters, digits, dots, dashes or underscores",
     "delayq_batch_size": "a whole number of tasks from 1 to 1000",
     "delayq_lease": "a number of seconds from 1 to 3600",
     "delayq_safety_interval": "a number of seconds from 0.1 to 300",
     "delayq_timeout": "a number of seconds from 0.1 to 60",
+    "delayq_wait_replicas": '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds '
+    "from 0.01 to 60; or None",
     "delayq_max_message": "a whole number of bytes from 10000 to 100000000",
     "delayq_capture_eta": "true or false",
     "delayq_min_delay": "a number of seconds from 0 to 86400",
@@ -30,11 +33,13 @@ EXPECTED = {
 # tests/unit/test_settings.py tries many more; here, one of each goes the whole way.
 WRONG = [
     ("delayq_url", "localhost:6379"),
+    ("delayq_transport_options", 5),
     ("delayq_prefix", "{x}"),
     ("delayq_batch_size", 1001),
     ("delayq_lease", True),
     ("delayq_safety_interval", float("nan")),
     ("delayq_timeout", 0),
+    ("delayq_wait_replicas", (0, 1)),
     ("delayq_max_message", 1e6),
     ("delayq_capture_eta", "no"),
     ("delayq_min_delay", None),
@@ -52,6 +57,7 @@ RIGHT = [
     ("delayq_lease", 3600),
     ("delayq_safety_interval", 0.1),
     ("delayq_timeout", 60),
+    ("delayq_wait_replicas", (10, 60)),
     ("delayq_max_message", 10_000),
     ("delayq_capture_eta", True),
     ("delayq_min_delay", 0),

@@ -1,57 +1,22 @@
 """`rediss://`: certificates are checked as the app says, and there is no falling back to plain."""
 
-import shutil
 import ssl
-import subprocess
 
 import pytest
 
 from celery_delayq import DelayQ
 from celery_delayq.errors import InvalidSetting, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, lists
+from tests.support.certificates import make_certificates
 from tests.support.missing import missing
 from tests.support.ports import free_port
 from tests.support.process import ProcessEndedError
 from tests.support.redis_programs import on_path
 
 
-def openssl(*arguments, cwd):
-    subprocess.run(["openssl", *arguments], cwd=cwd, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """An authority, and a certificate of its for 127.0.0.1, with all that Python 3.13 asks for."""
-    if not shutil.which("openssl"):
-        missing("openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    subject = ["-subj", "/CN=authority"]
-    openssl(
-        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-        *("-keyout", "ca.key", "-out", "ca.crt", *subject),
-        *("-addext", "keyUsage=critical,keyCertSign"),
-        cwd=folder,
-    )
-    openssl(
-        *("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "server.key"),
-        *("-out", "server.csr", "-subj", "/CN=localhost"),
-        cwd=folder,
-    )
-    sign("server", "subjectAltName=IP:127.0.0.1,DNS:localhost", folder)
-    sign("elsewhere", "subjectAltName=DNS:elsewhere.example", folder)
-    return folder
-
-
-def sign(name, subject, folder):
-    """A certificate of the authority's for the one server key."""
-    (folder / f"{name}.ext").write_text(
-        f"{subject}\nauthorityKeyIdentifier=keyid\n", encoding="utf-8"
-    )
-    openssl(
-        *("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key"),
-        *("-CAcreateserial", "-days", "2", "-out", f"{name}.crt", "-extfile", f"{name}.ext"),
-        cwd=folder,
-    )
+    return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

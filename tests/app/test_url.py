@@ -9,6 +9,7 @@ from celery_delayq.errors import InvalidSetting
 from tests.app.support import LONG_AGO, lists
 from tests.support.shards import total
 
+WANTED = "a redis://, rediss:// or sentinel:// URL"
 PASSWORD, OTHER_PASSWORD = "p@ss:/w?rd#%ü &=+", "//@:%25?"
 
 
@@ -139,28 +140,44 @@ def test_what_is_no_redis_url_is_an_error_at_start_up(make_app, url):
     with pytest.raises(InvalidSetting) as caught:
         delayq.services.check()
 
-    assert str(caught.value) == f"delayq_url is {url!r}; expected a redis:// or rediss:// URL"
+    assert str(caught.value) == f"delayq_url is {url!r}; expected {WANTED}"
 
 
+NAMED = {"master_name": "mymaster"}
+
+
+@pytest.mark.parametrize("options", [None, {}, {"sentinel_kwargs": {"password": "secret"}}])
 @pytest.mark.parametrize("url", ["sentinel://h:26379", "sentinel://:secret@h:26379/1;sentinel://i"])
-def test_a_sentinel_is_said_to_be_none_that_can_be_a_store(make_app, url):
+def test_sentinels_without_the_name_of_a_master_are_an_error_at_start_up(make_app, url, options):
     said = {}
-    for name, delayq in {
-        "broker": DelayQ(make_app(url)),
-        "delayq_url": DelayQ(make_app("memory://", delayq_url=url)),
+    for setting, delayq in {
+        "broker": DelayQ(make_app(url, broker_transport_options=options or {})),
+        "delayq": DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=options)),
     }.items():
         with pytest.raises(InvalidSetting) as caught:
             delayq.services.check()
-        said[name] = str(caught.value)
+        said[setting] = str(caught.value)
 
-    assert said["broker"] == (
-        "delayq_url is None; expected a redis:// URL, because Redis Sentinel is not supported as "
-        "the store yet"
-    )
-    assert said["delayq_url"].endswith(
-        "expected a redis:// or rediss:// URL; Redis Sentinel is not supported as the store yet"
-    )
-    assert "secret" not in said["delayq_url"]
+    for setting, sentence in said.items():
+        assert sentence == (
+            f"{setting}_transport_options['master_name'] is None; expected the name of a master "
+            "that the sentinels know, such as 'mymaster'"
+        )
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sentinel://h;redis://i", "sentinel://h:secret/0", "sentinel://:secret@h/x;sentinel://i",
+     "redis://:secret@h;redis://:secret@i", "sentinel://h/-1"],
+)  # fmt: skip
+def test_what_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
+    delayq = DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=NAMED))
+
+    with pytest.raises(InvalidSetting) as caught:
+        delayq.services.check()
+
+    assert str(caught.value).endswith(f"; expected {WANTED}")
+    assert caught.value.name == "delayq_url"
 
 
 @pytest.mark.parametrize(
@@ -183,12 +200,19 @@ def test_a_sentinel_is_said_to_be_none_that_can_be_a_store(make_app, url):
         ("redis://host/x#password=secret", "***"),
         ("me:secret@redis://host/0", "***"),
         (["redis://:secret@host/0"], "***"),
+        (
+            "sentinel://u:secret@a:1/x;sentinel://:sec?ret@b;sentinel://c?password=secret",
+            "sentinel://a:1/x;***;sentinel://c?password=***",
+        ),
+        ("sentinel://:secret;sentinel@a/x", "sentinel://a/x"),
         (b"redis://:secret@host/0", "***"),
     ],
 )
 def test_the_error_about_a_url_does_not_show_what_is_secret(make_app, url, shown):
+    delayq = DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=NAMED))
+
     with pytest.raises(InvalidSetting) as caught:
-        DelayQ(make_app("memory://", delayq_url=url)).services.check()
+        delayq.services.check()
 
     assert caught.value.value == shown
     assert "secret" not in str(caught.value)

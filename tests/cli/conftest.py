@@ -9,6 +9,8 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
+from celery_delayq.doctor import clocks
+from celery_delayq.doctor.patient import Patient
 from tests.app.conftest import delayq_app, redis, redis_client, url
 
 __all__ = ["delayq_app", "redis", "redis_client", "url"]
@@ -119,3 +121,38 @@ def sigint():
     was = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, was)
+
+
+# What the tests of the doctor share.
+
+
+@pytest.fixture
+def look():
+    """What a check finds: ``look(rights, app)``; its lines as tuples."""
+    patients = []
+
+    def look(check, app):
+        patients.append(Patient(app.delayq.services))
+        return [*check(patients[-1])]
+
+    yield look
+    for one in patients:
+        one.close()
+
+
+@pytest.fixture
+def as_user(redis_server, delayq_app, redis):
+    """An app whose store's user has these rights: ``as_user("+@all", "-info")``."""
+
+    def make(*rule, **conf):
+        user = ["u", "reset", "on", ">p", "~*", "&*", *rule]
+        redis.execute_command("ACL", "SETUSER", *user)
+        return delayq_app(redis_server.url().replace("//", "//u:p@"), **conf)
+
+    return make
+
+
+@pytest.fixture
+def unasked(monkeypatch):
+    """No worker is asked what time it is, which takes a second where none answers."""
+    monkeypatch.setattr(clocks, "ANSWER_WITHIN", 0.01)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.cli import pausing
 from tests.app.support import FAR
 from tests.cli.conftest import MODULE
 
@@ -31,6 +32,16 @@ def test_one_that_something_waits_under_has_no_note(app, run, what, name):
     assert run("pause", f"--{what}", name).output == f"{what} {name} is paused\n"
 
 
+def test_a_large_store_is_not_looked_through_for_a_note(app, run, monkeypatch):
+    monkeypatch.setattr(pausing, "MOST", 1)
+    app.send_task("t", task_id="other", delayq_at=FAR)
+    assert run("pause", "--queue", "mial").stderr == NO_QUEUE
+
+    app.send_task("t", task_id="another", delayq_at=FAR)
+
+    assert run("pause", "--queue", "mial").output == "queue mial is paused\n"
+
+
 def test_nor_has_one_that_the_app_knows(app, run):
     @app.task(name="shop.remind")
     def remind():
@@ -49,9 +60,11 @@ def test_a_task_is_known_whose_module_a_worker_would_import(app, run, tmp_path, 
     monkeypatch.syspath_prepend(tmp_path)
     app.conf.include = ["delayq_pausing_tasks"]
 
-    assert run("pause", "--task", "late.one").output == "task late.one is paused\n"
+    result = run("pause", "--task", "late.one")
+    assert (result.output, result.exit_code) == ("task late.one is paused\n", 0)
 
 
 def test_a_project_that_cannot_be_imported_is_paused_all_the_same(app, run):
     app.conf.include = ["delayq_no_such_module"]
-    assert run("pause", "--task", "late.one").output == "task late.one is paused\n"
+    result = run("pause", "--task", "late.one")
+    assert (result.output, result.exit_code) == ("task late.one is paused\n", 0)

@@ -9,10 +9,25 @@ import pytest
 from tests.comparison import report
 from tests.comparison.rows import ANSWERS, ROWS
 from tests.comparison.ways import COLUMNS
+from tests.readme.document import README as PROJECT
 from tests.support.worker import ROOT
 
 # What takes half a minute is asked by the command alone.
 FAST = ("cancel", "reschedule", "list", "process", "tag")
+
+# The project's README has less room: its rows and columns, and how it says what stands here.
+SHORT_ROWS = ("cancel", "truth", "reschedule", "kill", "timeout", "memory", "rate")
+SHORT_COLUMNS = (
+    "delayq", "celery_redis", "celery_rabbitmq", "celery_quorum", "celery_beat", "rq", "huey"
+)  # fmt: skip
+SHORTER = {
+    "none": "no",
+    "only while workers run": "no",
+    "not within 75 s": "over 75 s late",
+    "ran 8 times": "8 times",
+    "under a new id": "new id",
+    "1.0": "1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +44,16 @@ def test_what_stands_beside_the_table_is_what_the_code_says(cells):
     text = report.README.read_text("utf-8")
     assert report.table(cells) in text
     assert report.definitions() in text
+
+
+def test_the_readme_of_the_project_says_the_same(cells):
+    rows = PROJECT.rows("Beside other ways")
+    said = {
+        (way, row): cell
+        for row, (_, *told) in zip(SHORT_ROWS, rows, strict=True)
+        for way, cell in zip(SHORT_COLUMNS, told, strict=True)
+    }
+    assert said == {job: SHORTER.get(cells[job], cells[job]) for job in said}
 
 
 @pytest.mark.parametrize(

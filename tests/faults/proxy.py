@@ -10,13 +10,16 @@ client ---> proxy ---> server
               +-- cut_after  forwards what contains these bytes, and cuts before any answer
               +-- lose()     so with each so-manieth of those that contain these bytes, until 0
               +-- delay()    each so-manieth arrives so much later; who sent it may be gone by then
+              +-- forget()   what is idle for so long is ended: by a FIN, a RST, or without a word
 """
 
 import contextlib
 import itertools
 import selectors
 import socket
+import struct
 import threading
+from collections.abc import Iterable
 
 from tests.support.ports import free_port
 
@@ -35,6 +38,9 @@ class Proxy:
         self.slowness = 0.0
         self._lose = self._delay = (b"", 0)
         self._delay_by = 0.0
+        self.forgotten = 0
+        self._idle: float | None = None
+        self._ending = ""
         self._requests = itertools.count(1)
         self._over = threading.Event()
         self._target = target
@@ -84,6 +90,10 @@ class Proxy:
         """Let each *every*-th request with *mark* in it arrive *seconds* later; 0 ends that."""
         self._delay, self._delay_by = (mark, every), seconds
 
+    def forget(self, idle: float, ending: str) -> None:
+        """End what is opened from here on once it is *idle* seconds: "fin", "rst" or "silence"."""
+        self._idle, self._ending = idle, ending
+
     def deaden(self) -> None:
         with self._lock:
             self._dead |= self._sockets
@@ -123,8 +133,18 @@ class Proxy:
             self._pump(readable, client, peers)
 
     def _pump(self, readable: selectors.BaseSelector, client: socket.socket, peers: dict) -> None:
+        idle = self._idle
         while True:
-            for key, _ in readable.select():
+            ready = readable.select(idle)
+            if not ready:
+                self.forgotten += 1
+                if self._ending == "rst":
+                    self._reset(peers)
+                if self._ending != "silence":
+                    return
+                self._dead |= set(peers)
+                idle = None
+            for key, _ in ready:
                 source = key.fileobj
                 data = source.recv(CHUNK)
                 self._flowing.wait()
@@ -145,6 +165,11 @@ class Proxy:
                 if source is client and (self._is_cut(data) or self._is_next(data, self._lose)):
                     self.cuts += 1
                     return
+
+    def _reset(self, sockets: Iterable[socket.socket]) -> None:
+        # A socket that does not linger is closed by a RST.
+        for one in sockets:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def _is_cut(self, data: bytes) -> bool:
         cut = bool(self.cut_after) and self.cut_after in data

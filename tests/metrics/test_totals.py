@@ -35,6 +35,17 @@ def test_scheduling_is_counted_one_by_one_and_in_bulk(app, watched, scrape):
     assert scrape()["scheduled_total"] == 251
 
 
+def test_what_too_few_replicas_have_is_counted(app, watched, scrape):
+    app.send_task("t", delayq_at=FAR)
+    assert scrape()["unreplicated_total"] == 0
+    app.conf.delayq_wait_replicas = (1, 0.01)
+    for _ in range(2):
+        app.send_task("t", delayq_at=FAR)
+
+    assert scrape()["scheduled_total"] == 3
+    assert scrape()["unreplicated_total"] == 2
+
+
 def test_each_answer_to_a_cancel_is_counted(app, watched, scrape):
     for task_id in ("a", "b", "c"):
         app.send_task("t", task_id=task_id, delayq_at=FAR)

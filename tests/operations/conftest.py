@@ -37,6 +37,7 @@ def prepare_anew(spoilt_server):
     yield anew
     root = spoilt_server.client()
     root.config_set("maxmemory", 0)
+    root.config_set("min-replicas-to-write", 0)
     root.execute_command("REPLICAOF", "NO", "ONE")
     for one in made:
         one.close()

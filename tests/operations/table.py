@@ -16,10 +16,10 @@ import pytest
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
-from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, OldEntry, Place
-from celery_delayq.store.calls import Member, Membership
+from celery_delayq.store import Cancelled, Chosen, Engine, Entry, Finding, LeasedEntry, OldEntry, Place
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
+from celery_delayq.store.member import Member, Membership
 from celery_delayq.store.record import destination_for, label_of, lane_for
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
@@ -35,7 +35,8 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
 HEALTH = ("health", "health --here")
-NO_OPERATION_COMMANDS = ("adopt", "bench", "bench --json", "load", "scan", "resume", *HEALTH)
+DOCTOR = ("doctor --rates", "doctor --rates --json")
+NO_OPERATION_COMMANDS = ("adopt", *DOCTOR, "load", "scan", "resume", *HEALTH)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Prepared:
 
     "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
     "dead" is dead; "parked" is parked, as its queue, mail, is paused. "list" was read. "revoked"
-    was cancelled, which its result backend is still to be told. The scanner gave its heartbeat.
+    was cancelled, which its result backend is still to be told; "operation" is the name of a call
+    that was answered just now. The scanner gave its heartbeat.
     """
 
     store: Store
@@ -52,6 +54,7 @@ class Prepared:
     claimed: list[LeasedEntry]
     cancelled: Cancelled
     read: Entry
+    operation: bytes
 
     ids = ("list", "claimed", "waiting", "dead", "parked")
 
@@ -79,7 +82,8 @@ def prepare(store: Store) -> Prepared:
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel_owing("revoked")
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
-    return Prepared(store, engine, claimed, cancelled, store.entries.find("list"))
+    operation, *_ = store.raw.hkeys(store.keys["answers"])
+    return Prepared(store, engine, claimed, cancelled, store.entries.find("list"), operation)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Operation:
         by: Who takes it, ``"caller"``, ``"scanner"`` or ``"worker"``.
         take: Takes it at the store's level, in a prepared store.
         answer: What *take* then returns.
-        changes: Whether it changes anything in Redis.
+        changes: Whether it writes to Redis.
         refused_when_full: Whether a full Redis refuses it.
         ends: The id whose entry it takes out of the store, to where no test looks.
         face: Methods of ``DelayQ`` by which a user takes it, with a call of each for a task's id.
@@ -162,6 +166,21 @@ def _released(ready: Prepared) -> list[Outcome | None]:
     return [one.outcome for one in ready.store.entries.changes.release([(target, record, new)])]
 
 
+MISPLACED = Finding("record_without_place", "list", "records", b"list")
+
+
+def _repaired(ready: Prepared) -> object:
+    """The lease that ran out is taken back, as if that had been long ago; or what is left of it."""
+    lease = ("leased", ready.claimed[0].member)
+    findings = ["stale_lease", *lease, "second_place", *lease]
+    return sorted(ready.store.scripts.call("repair", late=0, findings=findings))
+
+
+def _recounted(ready: Prepared) -> object:
+    counts = ["x", "drop", 0, 0, 0]
+    return ready.store.scripts.call("recount", seen="", own="me", counts=counts)
+
+
 def take_again(operation: "Operation", ready: Prepared) -> object:
     """Take it as whoever was told of an error does; what it scheduled all the same is there."""
     try:
@@ -186,6 +205,12 @@ OPERATIONS = (
         NOW_MS,
         refused_when_full=True,
         face={"schedule": _schedule, "schedule_many": _schedule_many},
+    ),
+    Operation(
+        "replicate",
+        "caller",
+        lambda ready: ready.store.scripts.call("replicate", operations=[ready.operation]),
+        1,
     ),
     Operation(
         "cancel",
@@ -352,6 +377,15 @@ OPERATIONS = (
         face={"check": lambda delayq, _: list(delayq.check())},
         cli=("check", "check --json"),
     ),
+    Operation(
+        "repair",
+        "caller",
+        _repaired,
+        [b"done", b"gone"],
+        face={"repair": lambda delayq, _: delayq.repair(MISPLACED)},
+        cli=("check --repair --yes", "check --repair --json --yes"),
+    ),
+    Operation("recount", "caller", _recounted, [b"me", [b"gone"]]),
     Operation(
         "dump",
         "caller",

@@ -4,14 +4,19 @@ from tests.operations.table import each_operation, prepare
 from tests.store.support import CLOCK, NOW_MS, FakeStore
 
 
+# What they change is what is known of processes and counts.
+OF_META = ("join", "recount")
+
+
 def does_what_it_should(operation, store):
     ready = prepare(store)
-    before = store.contents(all_keys=operation.script == "join")
+    before = store.contents(all_keys=operation.script in OF_META)
     assert operation.take(ready) == operation.answer
     store.check()
     store.check_types()
-    after = store.contents(all_keys=operation.script == "join")
-    assert (after != before) == operation.changes
+    after = store.contents(all_keys=operation.script in OF_META)
+    # What a replica is to have behind all else is what is there.
+    assert (after != before) == (operation.changes and operation.script != "replicate")
     own = store.keys["due"].removesuffix("due").encode()
     foreign = {key for key in store.raw.scan_iter("*") if not key.startswith(own)}
     assert foreign == {CLOCK.encode(), *([b"celery"] if operation.script == "hand_over" else [])}

@@ -42,6 +42,25 @@ def test_on_a_replica_it_reads_or_is_unavailable_and_changes_nothing(on_spoilt, 
     assert operation.take(on_spoilt) == operation.answer
 
 
+@each_operation
+def test_without_the_replicas_that_redis_wants_it_reads_or_is_unavailable(on_spoilt, operation):
+    store = on_spoilt.store
+    before = store.snapshot()
+    store.raw.config_set("min-replicas-to-write", 1)
+    if operation.changes:
+        with pytest.raises(StoreUnavailable) as caught:
+            operation.take(on_spoilt)
+        failed, why = str(caught.value).split(": ", 1)
+        assert failed.endswith(" failed")
+        assert why == "NOREPLICAS Not enough good replicas to write."
+        assert not caught.value.may_have_run
+    else:
+        assert operation.take(on_spoilt) == operation.answer
+    store.raw.config_set("min-replicas-to-write", 0)
+    assert store.snapshot() == before
+    assert operation.take(on_spoilt) == operation.answer
+
+
 @contextlib.contextmanager
 def endless_script(server):
     """Somebody's script that never ends; Redis says BUSY to all others, until it is killed."""

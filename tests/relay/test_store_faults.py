@@ -3,7 +3,9 @@
 import pytest
 from kombu import Queue
 
+from celery_delayq.errors import StoreUnavailable
 from celery_delayq.store import Engine
+from celery_delayq.store.engine import MAX_REFUSALS
 from celery_delayq.store.scripts import load
 from tests.faults.proxy import Proxy
 from tests.relay.house import new_name
@@ -86,3 +88,51 @@ def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy
     assert [redelivered(first), redelivered(second)] == [False, True]
     settled(house)
     assert house.left() == 0
+
+
+@pytest.fixture
+def wanting(start_redis, make_house, each_redis):
+    """A house whose store can be told to want replicas; its broker is another Redis."""
+    store, broker = start_redis(binary=each_redis.binary), start_redis()
+    made = make_house(broker.url(), delayq_url=store.url(), delayq_lease=1)
+    made.client = store.client()
+    return made
+
+
+def test_a_store_that_wants_replicas_lends_nothing_and_counts_no_attempt(wanting):
+    relay = wanting.relay()
+    wanting.due_now(task_id="a")
+    wanting.client.config_set("min-replicas-to-write", 1)
+    for _ in range(MAX_REFUSALS + 1):
+        for step in (relay.engine.hand_over, lambda: relay.batch(lambda: False)):
+            with pytest.raises(StoreUnavailable, match=r"NOREPLICAS"):
+                step()
+    assert (wanting.counts(), wanting.ids()) == ((1, 0, 0), [])
+    wanting.client.config_set("min-replicas-to-write", 0)
+    relay.batch(lambda: False)
+    [message] = wanting.take()
+    assert (message.headers["delayq_attempt"], redelivered(message)) == (1, False)
+    assert wanting.counts() == (0, 0, 0)
+
+
+def test_one_that_wants_replicas_only_after_the_claim_has_a_marked_copy_sent(wanting, monkeypatch):
+    """As for every acknowledgement that the store cannot take; nothing is refused, nothing dead."""
+    relay = wanting.relay()
+    wanting.due_now(task_id="a")
+    ack = Engine.ack
+
+    def wants_by_then(engine, claimed):
+        wanting.client.config_set("min-replicas-to-write", 1)
+        return ack(engine, claimed)
+
+    monkeypatch.setattr(Engine, "ack", wants_by_then)
+    with pytest.raises(StoreUnavailable, match=r"^ack failed: NOREPLICAS"):
+        relay.batch(lambda: False)
+    monkeypatch.undo()
+    assert wanting.counts() == (0, 1, 0)
+    wanting.client.config_set("min-replicas-to-write", 0)
+    wanting.start()
+    first, second = wanting.take(count=2, timeout=20)
+    assert [redelivered(first), redelivered(second)] == [False, True]
+    assert [one.headers["delayq_attempt"] for one in (first, second)] == [1, 2]
+    settled(wanting)

@@ -134,6 +134,9 @@ class FakeWakeup:
         self.on_wait()
         return set()
 
+    def rest(self, seconds: float) -> None:
+        self._world.scanner._stopping.wait(seconds)
+
     def interrupt(self) -> None:
         self._world.say("interrupt")
 

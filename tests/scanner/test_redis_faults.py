@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.store import endpoint
 from tests.faults.proxy import Proxy
+from tests.support.shards import SHARDS, each
 from tests.support.waiting import eventually
 
 TIMEOUT = 0.5
@@ -161,3 +162,29 @@ def test_a_read_only_replica_that_becomes_master_is_used_again(house, start_redi
     assert made.arrived() == []
     server.client().replicaof("NO", "ONE")
     assert made.next_arrival()[0] == result.id
+
+
+def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame_for_nothing(
+    house, start_redis, each_redis
+):
+    server = start_redis(binary=each_redis.binary)
+    made = house(server.url(), delayq_safety_interval=0.2)
+    made.client = client = server.client()
+    made.start_asleep()
+    result = made.task.delay_for(0.2)
+    client.config_set("min-replicas-to-write", 1)
+    client.config_resetstat()
+    eventually(lambda: made.seconds() > result.due.timestamp() + 0.2)
+    # The scanner has asked, and was refused.
+    eventually(lambda: scripts_run(client) >= 1, timeout=20)
+    assert made.arrived() == []
+    client.config_set("min-replicas-to-write", 0)
+    assert made.next_arrival(timeout=20)[0] == result.id
+    assert [client.exists(key) for name in ("claims", "errors", "dead") for key in each(name)] == (
+        [0] * 3 * SHARDS
+    )
+
+
+def scripts_run(client):
+    told = client.info("commandstats")
+    return sum(told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))

@@ -19,6 +19,15 @@ KEEPS_NOTHING = (
     "the store's Redis loses what waits when it restarts, as it has neither an append-only file "
     "nor save points; set appendonly yes"
 )
+WILL_EVICT = (
+    "the store's Redis will delete what waits as soon as it is given a maxmemory, as its "
+    "maxmemory-policy is allkeys-lru; set noeviction"
+)
+SNAPSHOTS = (
+    "the store's Redis loses what was scheduled since its last snapshot when it crashes, and hands "
+    "over again what left since, as it has save points (3600 1) and no append-only file; set "
+    "appendonly yes"
+)
 EVICTING = ("--maxmemory-policy", "allkeys-lru")
 LIMIT = ("--maxmemory", "100mb")
 KEPT = ("--appendonly", "yes")
@@ -192,10 +201,10 @@ def warned(start_redis, house, said):
     [
         ((*EVICTING, *LIMIT), [EVICTS, KEEPS_NOTHING]),
         ((*EVICTING, *LIMIT, *KEPT), [EVICTS]),
-        ((*EVICTING, *KEPT), []),
+        ((*EVICTING, *KEPT), [WILL_EVICT]),
         ((*LIMIT, *KEPT), []),
         (("--maxmemory-policy", "volatile-lru", *LIMIT, *KEPT), []),
-        (("--save", "3600", "1"), []),
+        (("--save", "3600", "1"), [SNAPSHOTS]),
         ((), [KEEPS_NOTHING]),
     ],
     ids=["both", "evicts", "no limit", "noeviction", "volatile", "save points", "keeps nothing"],

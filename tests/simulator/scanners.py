@@ -24,10 +24,6 @@ class _Stop:
         self._actor.may_fall_asleep()
         return False
 
-    def wait(self, seconds: float) -> bool:
-        self._actor.sleep(seconds)
-        return False
-
 
 def run_scanner(actor: Actor, scripts: Any, broker: Broker, wakeup: Wakeup) -> None:
     """Scan until the world ends."""

@@ -73,6 +73,9 @@ class Wakeup:
             raise StoreUnavailable("wake", "its connection broke", False)
         return {0} if told else set()
 
+    def rest(self, seconds: float) -> None:
+        self.actor.sleep(seconds)
+
     def is_told(self) -> None:
         """A word for this scanner has left Redis."""
         world, where = self.actor.world, f"{self.actor.name} is told at {self.actor.world.now_us}"

@@ -133,7 +133,7 @@ def test_nor_where_a_connection_is_replaced_that_the_server_closed(ask, raw):
     def close():
         ask()
         number = ask.client.execute("id", packed(["CLIENT", "ID"]))
-        socket = ask.pool._idle[-1]._sock
+        socket = ask.pool._idle[-1][0]._sock
         raw.client_kill_filter(_id=number)
         select.select([socket], [], [], 5)
 

@@ -326,10 +326,18 @@ class FakeStore(Store):
         super().__init__(None)
 
     def _client(self) -> PooledConnection:
-        client = PooledConnection(self.endpoint)
-        pool = fakeredis.FakeRedis(server=self._fake).connection_pool
-        client._new = lambda _: _untimed(pool.make_connection())
-        return client
+        return PooledConnection(_Imitation(fakeredis.FakeRedis(server=self._fake).connection_pool))
+
+
+class _Imitation(Endpoint):
+    """Where fakeredis is: in this process."""
+
+    def __init__(self, pool):
+        super().__init__()
+        object.__setattr__(self, "_pool", pool)
+
+    def connection(self, timeout):
+        return _untimed(self._pool.make_connection())
 
 
 def new_record(

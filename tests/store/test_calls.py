@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
-from celery_delayq.store import calls
-from celery_delayq.store.calls import AGAIN, DRIFT, Calls, Member, Membership, RedisTime
+from celery_delayq.store.calls import AGAIN, Calls
+from celery_delayq.store.keys import SCHEMA
+from celery_delayq.store.member import DRIFT, Member, Membership, RedisTime
 
 TIMEOUT = 5.0
 REDIS_S = 1_800_000_000.0  # Redis's clock when ours shows 0
@@ -49,7 +50,7 @@ class World:
     def call(self, name, *, until=None, **arguments):
         if name == "join":
             self.joined += 1
-            known = (calls.SCHEMA, str(arguments["shards"]), "", "", "store", "")
+            known = (SCHEMA, str(arguments["shards"]), "", "", "store", "")
             return [self.redis_us(), *(word.encode() for word in known)]
         self.at.append(self.now)
         self.asked.append(arguments)

@@ -146,7 +146,7 @@ def few(connect):
 
     def make(most):
         client = connect()
-        client._pool = Pool(client._new, most)
+        client._pool = Pool(client._server, most)
         return client
 
     return make

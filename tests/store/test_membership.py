@@ -7,9 +7,9 @@ import pytest
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
-from celery_delayq.store import Endpoint, Entries, Membership, PooledConnection, calls
-from celery_delayq.store.calls import Member
+from celery_delayq.store import Endpoint, Entries, Membership, PooledConnection, calls, member
 from celery_delayq.store.keys import Keys
+from celery_delayq.store.member import Member
 from celery_delayq.store.scripts import Scripts
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
@@ -36,7 +36,7 @@ def test_the_first_says_what_it_is_and_the_others_find_it(store):
     joined(store, OURS, scanner=True)
     known = {name: meta(store, name) for name in ("schema", "shards", "broker", "hosts", "timeout")}
     assert known == {
-        "schema": calls.SCHEMA.encode(),
+        "schema": member.SCHEMA.encode(),
         "shards": b"1",
         "broker": OURS.broker.encode(),
         "hosts": OURS.hosts.encode(),
@@ -65,7 +65,7 @@ def differing(store, monkeypatch, what):
     """A caller's entries and a scanner, of a process that differs."""
     joined(store, store.membership)
     if what == "layout":
-        monkeypatch.setattr(calls, "SCHEMA", "999")
+        monkeypatch.setattr(member, "SCHEMA", "999")
         membership = store.membership
     else:
         membership = replace(store.membership, shards=2)
@@ -85,7 +85,7 @@ def test_a_process_that_differs_is_refused_and_has_written_nothing(
     store, monkeypatch, what, sentence
 ):
     store.schedule("a", NOW_MS)
-    schema = calls.SCHEMA
+    schema = member.SCHEMA
     entries, engine = differing(store, monkeypatch, what)
     before = store.contents(all_keys=True)
     for step in (lambda: entries.cancel("a"), engine.hand_over):

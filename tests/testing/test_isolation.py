@@ -47,6 +47,15 @@ def everything(app):
     }
 
 
+def test_nobody_waits_for_replicas_unless_the_test_says_so(shop, caplog):
+    shop.app.conf.delayq_wait_replicas = (1, 30)
+    with isolated(shop.app):
+        assert shop.remind.delay_for(60, 1).replicas is None
+    assert caplog.messages == []
+    with isolated(shop.app, delayq_wait_replicas=(1, 30)):
+        assert shop.remind.delay_for(60, 1).replicas == 0
+
+
 def test_afterwards_all_is_as_before(shop):
     before = everything(shop.app)
 

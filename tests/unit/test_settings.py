@@ -7,11 +7,13 @@ from celery_delayq.settings import SETTINGS, Settings
 
 DEFAULTS = {
     "url": None,
+    "transport_options": None,
     "prefix": "delayq",
     "batch_size": 200,
     "lease": 30.0,
     "safety_interval": 5.0,
     "timeout": 5.0,
+    "wait_replicas": None,
     "max_message": 1_000_000,
     "capture_eta": False,
     "min_delay": 0.0,
@@ -25,12 +27,15 @@ DEFAULTS = {
     "metrics_host": "127.0.0.1",
 }
 EXPECTED = {
-    "url": "a redis:// or rediss:// URL",
+    "url": "a redis://, rediss:// or sentinel:// URL",
+    "transport_options": "a mapping, or None",
     "prefix": "1 to 64 letters, digits, dots, dashes or underscores",
     "batch_size": "a whole number of tasks from 1 to 1000",
     "lease": "a number of seconds from 1 to 3600",
     "safety_interval": "a number of seconds from 0.1 to 300",
     "timeout": "a number of seconds from 0.1 to 60",
+    "wait_replicas": '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from '
+    "0.01 to 60; or None",
     "max_message": "a whole number of bytes from 10000 to 100000000",
     "capture_eta": "true or false",
     "min_delay": "a number of seconds from 0 to 86400",
@@ -45,11 +50,14 @@ EXPECTED = {
 }
 ACCEPTED = [
     *(("url", url) for url in (None, "redis://localhost/0", "rediss://host:1/2", "unix:///run/r")),
+    *(("transport_options", value) for value in (None, {}, {"master_name": "mymaster"})),
     *(("prefix", name) for name in ("a", "A-b_c.9", "x" * 64)),
     *(("batch_size", number) for number in (1, 200, 1000)),
     *(("lease", number) for number in (1, 1.5, 3600)),
     *(("safety_interval", number) for number in (0.1, 1, 300)),
     *(("timeout", number) for number in (0.1, 1, 60)),
+    *(("wait_replicas", wait) for wait in (None, (1, 0.01), (10, 60), [2, 0.5])),
+    *(("wait_replicas", wait) for wait in ((1, 1, "aof"), [10, 60, "aof"])),
     *(("max_message", number) for number in (10_000, 1_000_000, 100_000_000)),
     *(("capture_eta", choice) for choice in (True, False)),
     *(("min_delay", number) for number in (0, 0.5, 86_400)),
@@ -64,6 +72,7 @@ ACCEPTED = [
 ]
 NOT_NUMBERS = (None, "1", True, float("nan"), float("inf"), [], 1j)
 REFUSED = [
+    *(("transport_options", value) for value in (0, 1.5, True)),
     *(
         ("url", value)
         for value in ("", "redis", "localhost:6379", 6379, True, b"redis://localhost/0")
@@ -73,6 +82,11 @@ REFUSED = [
     *(("lease", value) for value in (0, 0.999, 3600.1, -1, *NOT_NUMBERS)),
     *(("safety_interval", value) for value in (0, 0.09, 300.1, -1, *NOT_NUMBERS)),
     *(("timeout", value) for value in (0, 0.09, 60.1, -1, *NOT_NUMBERS)),
+    *(("wait_replicas", value) for value in ((), (1,), (1, 1, 1), (1, 1, "aof", 1), {1: 1}, 1)),
+    *(("wait_replicas", (value, 1)) for value in (0, 11, -1, 1.0, *NOT_NUMBERS)),
+    *(("wait_replicas", (1, value)) for value in (0, 0.009, 60.1, -1, *NOT_NUMBERS)),
+    *(("wait_replicas", (1, 1, value)) for value in ("", "AOF", "disk", None, True, ["aof"])),
+    *(("wait_replicas", value) for value in ("1, 1", "12", b"12", True)),
     *(("max_message", value) for value in (0, 9_999, 100_000_001, 1e6, *NOT_NUMBERS)),
     *(("capture_eta", value) for value in (0, 1, None, "true", "no")),
     *(("min_delay", value) for value in (-0.001, 86_400.5, *NOT_NUMBERS)),
@@ -120,3 +134,12 @@ def test_a_value_outside_its_range_is_refused_with_setting_value_and_range(name,
 
 def test_settings_of_others_are_not_looked_at():
     assert Settings.load({"broker_url": 1, "delayq": 2, "lease": 3}) == Settings(**DEFAULTS)
+
+
+@pytest.mark.parametrize("value", ["secret", ["secret"], (("password", "secret"),)])
+def test_what_is_no_mapping_of_options_is_not_shown(value):
+    with pytest.raises(InvalidSetting) as caught:
+        Settings.load({"delayq_transport_options": value})
+    assert str(caught.value) == (
+        f"delayq_transport_options is {type(value).__name__!r}; expected a mapping, or None"
+    )

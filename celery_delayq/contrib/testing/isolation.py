@@ -45,7 +45,8 @@ def isolated(
         redis: The URL of a Redis for the store: only keys of a prefix of its own are written, and
             deleted. By default what the environment's ``DELAYQ_TEST_REDIS`` names, or else
             fakeredis, inside this process.
-        **settings: Settings of the app that are to be others meanwhile.
+        **settings: Settings of the app that are to be others meanwhile. Unless they say so, no
+            call waits for replicas.
 
     Raises:
         NoDelayQ: the app has none.
@@ -59,6 +60,7 @@ def isolated(
         raise CannotIsolate(f"the app {app.main!r} is isolated already; one test at a time")
     prefix = stores.new_prefix()
     settings = {
+        "delayq_wait_replicas": None,  # there are none
         **settings,
         **({} if broker is None else broker_settings(broker, prefix)),
         **({} if backend is None else {"result_backend": _quick(backend)}),

@@ -21,7 +21,8 @@ KEYS[18]  answers         HASH  operation -> answer
 KEYS[19]  answers_old     HASH  the same, older
 KEYS[20]  fences          HASH  id -> when a call left no entry under it, us
 KEYS[21]  fences_old      HASH  the same, older
-KEYS[22]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[22]  meta            HASH  seq -> last insertion number; timeout -> longest call, ms; turned -> when the
+                                generations were, ms
 
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
@@ -85,6 +86,8 @@ check_types({tags}, {templates, template_uses, holders, errors})
 local old, new = template_of(record, header_end), name_in(body)
 if new and new ~= old then
   redis.call('HINCRBY', template_uses, new, 1)
+  -- Taken and not used: whoever counts the records of a template sees by it that one may have joined them.
+  redis.call('HINCRBY', meta, 'seq', 1)
   if redis.call('HEXISTS', templates, new) == 0 then redis.call('HSET', templates, new, template) end
 end
 if place and (grows or lapsed) then redis.call('ZADD', place, score, where .. member) end

@@ -84,7 +84,10 @@ local function list_for(key)
   for _, list in ipairs(lists) do
     if list.key == key then return list end
   end
-  local list = {key = key, size = 0, messages = {}, ids = {}, members = {}, shared = {}, young = {}, leaving = {}, times = {}}
+  local list = {
+    key = key, size = 0,
+    messages = {}, ids = {}, members = {}, shared = {}, young = {}, leaving = {}, times = {},
+  }
   lists[#lists + 1] = list
   return list
 end

@@ -24,11 +24,9 @@ local reclaimed, bytes = {}, 0
 check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims})
 allow_when_full(claims)
 
-local function take_back(member, claim)
-  claim.attempts, claim.uncertain = claim.attempts + 1, true
-  local index, due, read = welcome(member, now, keys)
+local function reclaim(member, claim)
+  local _, read = take_back(member, claim, now, keys)
   bytes = bytes + read
-  put_back(index, due, leased, member, claims, claim)
   reclaimed[#reclaimed + 1] = id_of(member)
 end
 
@@ -37,12 +35,12 @@ end
 local over = redis.call('ZRANGEBYSCORE', leased, '-inf', whole(now), 'LIMIT', 0, limit)
 for _, member in ipairs(over) do
   if bytes >= max_bytes then return reclaimed end
-  take_back(member, parse_claim(redis.call('HGET', claims, id_of(member))))
+  reclaim(member, parse_claim(redis.call('HGET', claims, id_of(member))))
 end
 local rows = redis.call('ZREVRANGE', leased, 0, limit - 1, 'WITHSCORES')
 for at = 1, #rows, 2 do
   if bytes >= max_bytes then break end
   local claim = parse_claim(redis.call('HGET', claims, id_of(rows[at])))
-  if tonumber(rows[at + 1]) - now > claim.lease_ms then take_back(rows[at], claim) end
+  if tonumber(rows[at + 1]) - now > claim.lease_ms then reclaim(rows[at], claim) end
 end
 return reclaimed

@@ -16,8 +16,8 @@ ARGV[5]  upto    and none of a later one than this
 ARGV[6]  filter  what the selection picks by: see prelude/targets.lua; state and tag are not asked for here
 
 Returns  {name of the store or '', last insertion number, the next cursor, 0 when that was all, how many bytes
-         were read, or the count, {member, ...}}; without order some members come twice; insertion numbers are counted without
-         the last bit, which tells the size
+         were read, or the count, {member, ...}}; without order some members come twice; insertion numbers
+         are counted without the last bit, which tells the size
 Cost     O(log N + count)
 Keeps    changes nothing; what is there all the while is found, and by way of `tag` once
 ]]

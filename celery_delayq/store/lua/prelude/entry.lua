@@ -55,18 +55,23 @@ local function put_back(index, due, place, member, claims, claim, there)
   if place and place ~= index then redis.call('ZREM', place, there or member) end
 end
 
--- An entry comes back to wait: it has its key again, unless another one waits under it. One that is leased
--- or dead may be named there, and does not hold it.
+-- Whether no other entry waits under a key. One that is leased or dead may be named there, and does not hold it.
+local function is_key_free(key, id, keys)
+  local holder = redis.call('HGET', keys.holders, key)
+  local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
+  local its_end = header_end_of(other)
+  local extras = its_end and extras_of(other, its_end)
+  if not extras or extras.key ~= key then return true end -- it has another one by now
+  local places = {keys.due, keys.relay, keys.refused, parked = keys.parked}
+  return not place_of(places, member_of(other, its_end, holder), other, its_end)
+end
+
+-- An entry comes back to wait: it has its key again, if that is free.
 local function take_key(record, header_end, id, keys)
   if string.byte(record, header_end + 43) % 2 == 0 then return end
   local key = extras_of(record, header_end).key
   if not key then return end -- somebody else changed it
-  local holder = redis.call('HGET', keys.holders, key)
-  local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
-  local its_end = header_end_of(other)
-  local places = {keys.due, keys.relay, keys.refused, parked = keys.parked}
-  local waits = its_end and place_of(places, member_of(other, its_end, holder), other, its_end)
-  if not waits then redis.call('HSET', keys.holders, key, id) end
+  if is_key_free(key, id, keys) then redis.call('HSET', keys.holders, key, id) end
 end
 
 -- An entry comes back to wait: it has its key again, if nobody else took that. Returns the index of its kind, the
@@ -79,6 +84,15 @@ local function welcome(member, now, keys)
   if not header_end then return index, whole(now), #(record or '') end
   take_key(record, header_end, id, keys)
   return index, whole(due_of(record, header_end)), #record
+end
+
+-- A lease is over, and nobody knows whether its entry was published. Returns when that is due, and how many bytes it
+-- took.
+local function take_back(member, claim, now, keys)
+  claim.attempts, claim.uncertain = claim.attempts + 1, true
+  local index, due, read = welcome(member, now, keys)
+  put_back(index, due, keys.leased, member, keys.claims, claim)
+  return due, read
 end
 
 -- What was refused and is up again goes back to wait under its own due time. Returns how many bytes that took.

@@ -2,7 +2,8 @@
 
 `history` in `meta`: how many, 1..10000, a blank, and 0 where an event that equals the one before is left out, or 1.
 
-event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipped, d: dead
+event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipped, d: dead,
+                 b: repaired, it waits again
        2..14   when, ms, 13 digits
        15..27  due time, ms, 13 bytes, blanks after the digits; blanks only where the record cannot be read
        28..39  task and queue, labels as in a record, or blanks
@@ -31,7 +32,8 @@ end
 
 -- The same by its record.
 function past.told_by(record, header_end, id, key)
-  return past.told_of(sub(record, header_end + 7, header_end + 19) .. sub(record, header_end + 44, header_end + 55), id, key)
+  local told = sub(record, header_end + 7, header_end + 19) .. sub(record, header_end + 44, header_end + 55)
+  return past.told_of(told, id, key)
 end
 
 function past.note(what, now, told)

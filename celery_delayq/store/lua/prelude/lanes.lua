@@ -84,21 +84,25 @@ local function admitted(pause, now_us, left)
   return count
 end
 
--- Let up to `count` entries of a lane come back, with the member and due time that they had; a pause that does not
--- count as lateness is excused. Returns how many did, and how many bytes of records that took.
+-- Let an entry come back, by what stands in `parked`, with the member and due time that it had; it may be excused.
+-- Returns when it is due, ms, and how many bytes of records that took.
+local function unpark_one(there, is_excused, now, keys)
+  local kind, member, due, bytes = sub(there, 15, 15), sub(there, 16), number_in(there, 8, 14), 0
+  if is_excused and kind == string.lower(kind) then bytes = excuse(keys.records, id_of(member), now) end
+  -- Whoever is there already, as Redis stopped a script half-way, may have another due time since.
+  redis.call('ZADD', string.upper(kind) == 'L' and keys.due or keys.relay, 'NX', whole(due), member)
+  redis.call('ZREM', keys.parked, there)
+  return due, bytes
+end
+
+-- Let up to `count` entries of a lane come back; a pause that does not count as lateness is excused. Returns how many
+-- did, and how many bytes of records that took.
 local function unpark(lane, pause, count, now, max_bytes, keys)
   local came, bytes = 0, 0
   for _, there in ipairs(parked_in(keys.parked, lane, count)) do
     if bytes >= max_bytes then break end
-    local kind, member = sub(there, 15, 15), sub(there, 16)
-    if kind == string.lower(kind) and pause.late == '0' then
-      bytes = bytes + excuse(keys.records, id_of(member), now)
-    end
-    local index = string.upper(kind) == 'L' and keys.due or keys.relay
-    -- Whoever is there already, as Redis stopped a script half-way, may have another due time since.
-    redis.call('ZADD', index, 'NX', whole(number_in(there, 8, 14)), member)
-    redis.call('ZREM', keys.parked, there)
-    came = came + 1
+    local _, read = unpark_one(there, pause.late == '0', now, keys)
+    came, bytes = came + 1, bytes + read
   end
   return came, bytes
 end

@@ -1,4 +1,4 @@
-"""A bench that ends early, however it does, leaves no key behind and says why in a sentence."""
+"""A measurement that ends early, however it does, leaves no key behind and says why."""
 
 import os
 import re
@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from celery_delayq.bench.measure import NEEDED, ONE_BY_ONE, measure
+from celery_delayq.doctor.measure import NEEDED, ONE_BY_ONE, measure
 from celery_delayq.store import Engine, Entries, ScratchKeys
 from celery_delayq.store.scripts import load
-from tests.cli.test_bench import FEW, nothing
+from tests.cli.test_doctor_rates import FEW, nothing
 from tests.faults.proxy import Proxy
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 
-ARGUMENTS = ("bench", "--tasks", f"{FEW}")
+ARGUMENTS = ("doctor", "--rates", "--tasks", f"{FEW}")
 # A process that is started in the background of a shell has SIGINT ignored, and so its children.
 CELERY = """
 import signal, sys
@@ -55,13 +55,13 @@ def in_the_middle(act, call=3):
 
 @pytest.fixture
 def process(tmp_path, server):
-    """``celery -A shop delayq bench`` in a process of its own, with more than it can do in time."""
+    """``celery -A shop delayq doctor --rates`` in a process of its own; with much to do."""
     (tmp_path / "shop.py").write_text(
         f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
         f"app = Celery('shop', broker={server.url()!r})\ndelayq = DelayQ(app)\n",
         encoding="utf-8",
     )
-    command = ["-A", "shop", "delayq", "bench", "--tasks", "1000000"]
+    command = ["-A", "shop", "delayq", "doctor", "--rates", "--tasks", "1000000"]
     one = ChildProcess(
         [sys.executable, "-c", CELERY, *command], cwd=tmp_path, log=tmp_path / "log",
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -158,7 +158,7 @@ def test_a_redis_that_goes_away_for_good_is_a_sentence_that_names_what_is_left(o
 
     said = own(*ARGUMENTS, delayq_prefix="shop")
 
-    assert re.match(r"Error: removing {shop:bench-[0-9a-f]{8}:0}:\* failed: .*refused", said)
+    assert re.match(r"Error: removing {shop:doctor-[0-9a-f]{8}:0}:\* failed: .*refused", said)
 
 
 @pytest.mark.parametrize("tasks", [FEW, 2000])
@@ -169,10 +169,11 @@ def test_a_redis_that_would_get_full_is_left_alone(server, own, before, tasks):
     wrote = []
     before(Entries, "schedule", lambda *_: wrote.append(1))
 
-    said = own("bench", "--tasks", f"{tasks}")
+    said = own("doctor", "--rates", "--tasks", f"{tasks}")
 
     assert re.fullmatch(
-        rf"Error: bench failed: {tasks} tasks may take {tasks * 600} bytes, maxmemory leaves -?\d+",
+        rf"Error: doctor failed: {tasks} tasks may take {tasks * 600} bytes, "
+        r"maxmemory leaves -?\d+",
         said,
     )
     assert (wrote, root.keys("*")) == ([], [])
@@ -202,7 +203,7 @@ def test_entries_that_vanish_do_not_count(redis, refused, before, step, key):
     before(*step, in_the_middle(lambda: redis.delete(*redis.keys(f"*:{key}"))))
 
     assert refused(*ARGUMENTS)[-1] == (
-        "Error: bench failed: entries are gone; Redis or somebody else removed them"
+        "Error: doctor failed: entries are gone; Redis or somebody else removed them"
     )
     assert redis.keys("*") == []
 
@@ -241,12 +242,12 @@ def test_with_one_right_more_redis_tells_of_memory(as_user):
 @pytest.mark.parametrize(
     ("right", "said"),
     [
-        ("-eval", "Error: bench failed: .*permissions to run the 'eval' command"),
-        ("-unlink", r"Error: bench on {delayq:bench-\w+:0}:\* failed: .* run the 'unlink' command"),
+        ("-eval", "Error: doctor failed: .*permissions to run the 'eval' command"),
+        ("-unlink", r"Error: doctor on {delayq:doctor-\w+:0}:\* failed: .* the 'unlink' command"),
         ("-zadd", "Error: schedule failed: "),
         ("-zrem", "Error: cancel failed: "),
         ("-zremrangebyrank", "Error: hand over failed: "),
-        ("resetkeys", r"Error: bench on {delayq:bench-\w+:0}:\* failed: .*permissions"),
+        ("resetkeys", r"Error: doctor on {delayq:doctor-\w+:0}:\* failed: .*permissions"),
     ],
 )
 def test_a_missing_right_is_a_sentence(server, as_user, refused, right, said):

@@ -1,4 +1,4 @@
-"""`delayq bench`: it measures, adds up, and leaves everything as it was."""
+"""`delayq doctor --rates`: it measures, adds up, and leaves everything as it was."""
 
 import contextlib
 import json
@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.bench import measure as bench
-from celery_delayq.bench.measure import ONE_BY_ONE, measure
-from celery_delayq.cli.bench import report
+from celery_delayq.cli.doctor import report
+from celery_delayq.doctor import measure as measuring
+from celery_delayq.doctor.measure import ONE_BY_ONE, measure
 from celery_delayq.store import Engine, Entries, ScratchKeys
 from celery_delayq.store.scripts import Scripts
 from tests.app.support import FAR, LONG_AGO
@@ -41,7 +41,7 @@ def test_it_says_what_to_expect_and_leaves_no_key_behind(redis, said, before):
     seen = set()
     before(ScratchKeys, "tidy", lambda *_: seen.update(redis.keys("*")))
 
-    lines = said("bench", "--tasks", f"{FEW}")
+    lines = said("doctor", "--rates", "--tasks", f"{FEW}")
 
     assert tuple(line.partition("  ")[0] for line in lines[:6]) == TITLES
     assert lines[6:] == ["What Celery does to make messages comes on top of scheduling."]
@@ -50,7 +50,7 @@ def test_it_says_what_to_expect_and_leaves_no_key_behind(redis, said, before):
 
 
 def test_json_is_one_object_with_every_figure(said):
-    [line] = said("bench", "--tasks", f"{FEW}", "--json")
+    [line] = said("doctor", "--rates", "--tasks", f"{FEW}", "--json")
     facts = json.loads(line)
 
     assert set(facts) == {"direct", "round_trip_ms", "memory_bytes_per_task", *STEPS}
@@ -75,7 +75,7 @@ def test_its_keys_are_named_after_the_app_s_and_no_two_runs_share_any(
     for _ in range(2):
         measure(delayq.services, FEW, nothing)
 
-    assert all(key.startswith(b"{shop:bench-") for key in seen)
+    assert all(key.startswith(b"{shop:doctor-") for key in seen)
     assert len({key.partition(b"}")[0] for key in seen}) == 2
 
 
@@ -86,7 +86,7 @@ def test_each_step_is_called_on_own_keys_only(app, before):
     measure(app.delayq.services, FEW, nothing)
 
     assert len(used) == 1
-    assert used.pop().startswith("{delayq:bench-")
+    assert used.pop().startswith("{delayq:doctor-")
 
 
 def test_what_others_have_in_redis_is_untouched(app, redis, said):
@@ -96,7 +96,7 @@ def test_what_others_have_in_redis_is_untouched(app, redis, said):
         app.send_task("t", delayq_at=(LONG_AGO, FAR)[number % 2])
     was = content(redis)
 
-    said("bench", "--tasks", f"{FEW}")
+    said("doctor", "--rates", "--tasks", f"{FEW}")
 
     assert content(redis) == was
 
@@ -164,7 +164,7 @@ def test_what_a_killed_process_leaves_behind_goes_by_itself(delayq_app, url, red
     app, seen = delayq_app(url, delayq_timeout=60), []
 
     def look(*_):
-        seen.append({redis.ttl(key) for key in redis.keys("{delayq:bench-*")})
+        seen.append({redis.ttl(key) for key in redis.keys("{delayq:doctor-*")})
 
     before(Entries, "cancel", look)
     before(Engine, "hand_over", look)
@@ -224,26 +224,26 @@ def test_progress_is_told_call_by_call(app):
 def test_the_longest_part_of_a_call_limits(monkeypatch, call, own, trip, limit):
     now = [0, 0]
     clock = SimpleNamespace(perf_counter=lambda: now[0], process_time=lambda: now[1])
-    monkeypatch.setattr(bench, "time", clock)
+    monkeypatch.setattr(measuring, "time", clock)
 
     def act(left):
         now[0], now[1] = now[0] + call, now[1] + own
         return min(left, 2)
 
-    step = bench._step(SimpleNamespace(tidy=lambda: None), nothing, trip, act, 10)
+    step = measuring._step(SimpleNamespace(tidy=lambda: None), nothing, trip, act, 10)
 
     assert step.limit == limit
     assert step.per_second == pytest.approx(2 / call)
 
 
 def test_the_round_trip_is_what_the_first_calls_took(app, monkeypatch):
-    trips, step = [], bench._step
+    trips, step = [], measuring._step
 
     def noted(scratch, progress, trip, *rest):
         trips.append(trip)
         return step(scratch, progress, trip, *rest)
 
-    monkeypatch.setattr(bench, "_step", noted)
+    monkeypatch.setattr(measuring, "_step", noted)
 
     measured = measure(app.delayq.services, FEW, nothing)
 
@@ -264,11 +264,11 @@ def test_of_a_store_beside_another_broker_it_says_what_it_does_not_tell(delayq_a
 
 @pytest.mark.parametrize("tasks", ["999", "1000001", "many", "1e5"])
 def test_a_number_of_tasks_out_of_range_is_an_error_of_usage(run, tasks):
-    assert run("bench", "--tasks", tasks).exit_code == 2
+    assert run("doctor", "--rates", "--tasks", tasks).exit_code == 2
 
 
 def test_progress_is_for_a_terminal_only(run):
-    assert run("bench", "--tasks", f"{FEW}").stderr == ""
+    assert run("doctor", "--rates", "--tasks", f"{FEW}").stderr == ""
 
 
 def test_on_a_terminal_progress_is_shown_beside_the_output(url, tmp_path):
@@ -278,7 +278,8 @@ def test_on_a_terminal_progress_is_shown_beside_the_output(url, tmp_path):
         encoding="utf-8",
     )
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "celery", "-A", "shop", "delayq", "bench", "--json"]
+    words = ["-m", "celery", "-A", "shop", "delayq", "doctor", "--rates", "--json"]
+    command = [sys.executable, *words]
 
     done = subprocess.run(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=True,

@@ -27,7 +27,7 @@ LONG_AGO_MS, DAY_MS = 1_000_000_000_000, 86_400_000  # all are due at once, each
 
 # As long as the parts of a no-op task's message.
 _TEMPLATE = Template.of(["_" * 70] * LINES)
-_LABELS = labels_for("bench", "bench")
+_LABELS = labels_for("doctor", "doctor")
 _DIFFERING = ("", "null", "null", '"(42,)"', '"{}"', '"' + "_" * 108 + '"')
 
 Progress = Callable[[int], object]
@@ -90,7 +90,7 @@ def _refuse_if_full(scratch: ScratchKeys, tasks: int) -> None:
     # A full Redis refuses what others write, or evicts what others wrote.
     if limit and tasks * NEEDED > limit - used:
         why = f"{tasks} tasks may take {tasks * NEEDED} bytes, maxmemory leaves {limit - used}"
-        raise StoreFull("bench", why)
+        raise StoreFull("doctor", why)
 
 
 def _schedule(entries: Entries, destination: bytes, most: int, left: int) -> int:
@@ -116,7 +116,7 @@ def _step(scratch: ScratchKeys, progress: Progress, trip: float, act: Act, wante
         seconds += time.perf_counter() - began
         own += time.process_time() - computed
         if not dealt:
-            raise StoreError("bench", "entries are gone; Redis or somebody else removed them")
+            raise StoreError("doctor", "entries are gone; Redis or somebody else removed them")
         done += dealt
         # Of what goes one by one, only now and then, and in the end: it takes as long as a call.
         if dealt > 1 or not calls % 10 or done >= wanted:

@@ -1,0 +1,95 @@
+"""Whether the broker takes what is handed over, and what its queues are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import BrokerDown
+from ..handover.link import CONNECT_TIMEOUT, Link, bounded, connect
+from ..logs import plain
+from ..services import Services
+from ..store.risks import ERROR, OK, WARNING, Line
+from .patient import Patient
+
+TIMEOUT = 3.0  # seconds that the broker may take for an answer
+_DOES = {
+    "amqp": "it confirms what it takes",
+    "redis": "it answers each push",
+}
+
+
+def broker(patient: Patient) -> Iterator[Line]:
+    """Whether it is reached and takes a message; its queues, where it tells of them."""
+    services = patient.services
+    if services.store_is_broker:
+        yield Line("broker", OK, "the store's own Redis: a script moves a task into its queue")
+        return
+    where = f"{services.broker.kind} on {services.broker.hosts}"
+    link = Link(services.app.connection_for_write, timeout=TIMEOUT)
+    try:
+        link.prepare()
+    except BrokerDown as error:
+        said = f"{where} cannot be published to, so what is due waits: {plain(error.why)}"
+        yield Line("broker", ERROR, said, "see whether it runs, and whether broker_url is right")
+        return
+    finally:
+        link.close()
+    does = _DOES.get(services.broker.transport, "whether it keeps what it takes is its own affair")
+    yield Line("broker", OK, f"{where} is reached, and {does}")
+    if services.broker.transport == "amqp":
+        yield from _queues(services)
+        yield _delayed(services)
+
+
+def _queues(services: Services) -> Iterator[Line]:
+    """Which of the app's queues are there, and have somebody who listens."""
+    connection = bounded(services.app.connection_for_write(), TIMEOUT, CONNECT_TIMEOUT)
+    try:
+        connect(connection, CONNECT_TIMEOUT)
+        found = {name: _consumers(connection, name) for name in services.app.amqp.queues}
+    except Exception as error:
+        yield Line("queues", WARNING, f"they cannot be looked at: {plain(error)}",
+                   "see whether the broker's user may")  # fmt: skip
+        return
+    finally:
+        connection.collect()
+    missing = [name for name, consumers in found.items() if consumers is None]
+    idle = [name for name, consumers in found.items() if consumers == 0]
+    if idle:
+        said = f"no worker listens to {', '.join(map(plain, idle))}"
+        yield Line("queues", WARNING, said, "start a worker with -Q, or take them out of the app")
+    if missing:
+        said = f"{', '.join(map(plain, missing))}: made when something is first sent there"
+        yield Line("queues", OK, said)
+    if not idle and not missing:
+        yield Line("queues", OK, f"{', '.join(map(plain, found))}: a worker listens to each")
+
+
+def _consumers(connection: Any, name: str) -> int | None:
+    """How many consumers a queue has; ``None`` where it is not there."""
+    channel = connection.channel()
+    try:
+        consumers: int = channel.queue_declare(name, passive=True).consumer_count
+    except connection.channel_errors:
+        return None
+    channel.close()
+    return consumers
+
+
+def _delayed(services: Services) -> Line:
+    """Whether Celery itself would delay in RabbitMQ what has an eta."""
+    app = services.app
+    quorum = [name for name, queue in app.amqp.queues.items() if _is_quorum(queue)]
+    if not quorum:
+        return Line("delay queues", OK, "none: no queue of the app is a quorum queue")
+    takes = "takes it instead" if services.settings.capture_eta else "would take it"
+    return Line(
+        "delay queues", OK,
+        f"{', '.join(map(plain, quorum))}: quorum queues, for which Celery 5.5 and later send what "
+        f"has an eta through RabbitMQ's delay queues; delayq_capture_eta {takes}",
+    )  # fmt: skip
+
+
+def _is_quorum(queue: Any) -> bool:
+    return (queue.queue_arguments or {}).get("x-queue-type") == "quorum"

@@ -1,0 +1,55 @@
+"""Whom the doctor looks at: an app's services, its store's Redis, and what that says of itself."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ..errors import StoreError, StoreUnavailable
+from ..logs import plain
+from ..services import Services
+from ..store.connection import Connection, packed
+from ..store.risks import ERROR, WARNING, Line
+from ..store.server import Facts
+
+
+class Patient:
+    """An app whose store and broker are looked at.
+
+    Attributes:
+        services: The app's.
+        connection: To the store's Redis, used by nobody else.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.connection: Connection = services.connect()
+
+    @cached_property
+    def server(self) -> Facts:
+        """What the store's Redis says of itself."""
+        return Facts.ask(self.connection)
+
+    def why_away(self) -> Line | None:
+        """What keeps one from asking the store's Redis anything."""
+        try:
+            self.connection.execute("doctor", packed(["PING"]))
+        except StoreUnavailable as error:
+            return Line(
+                "store", ERROR,
+                f"the store {self.services.endpoint.url} cannot be reached, so nothing can be "
+                f"scheduled or handed over: {plain(error.why)}",
+                "see whether it runs, and whether the URL in delayq_url or broker_url, its "
+                "password and its certificate are right",
+            )  # fmt: skip
+        except StoreError:
+            return None  # it is there; the rights tell of what is missing
+        return None
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def unknown(name: str, what: str) -> Line:
+    """A line on what the server does not tell."""
+    said = f"{what} is unknown: the store's Redis does not tell this user"
+    return Line(name, WARNING, said, "ask whoever runs it, or grant +info and +config|get")

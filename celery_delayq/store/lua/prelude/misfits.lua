@@ -1,0 +1,122 @@
+--[[ What does not fit the rest of the store: `check` looks for it, and `repair` looks again before it does anything.
+
+part    a key of the store, by its name
+field   one of its fields or members, as it is there
+kind    what does not fit, in one word: see store/misfits.py
+look    what one step has in common: keys, places, now, late (how long after its end a lease may stay, ms), and two
+        functions: report, given a kind and an id, and share, given what is known of templates
+]]
+local misfits = {BEHIND_LANE = 16} -- where a member begins in that of `parked`
+
+function misfits.look(keys, late, report, share)
+  return {
+    keys = keys, places = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked},
+    now = math.floor(clock_us() / 1000), late = late, report = report, share = share,
+  }
+end
+
+-- Whether what is parked in a lane is paused, or comes back.
+function misfits.is_lane(lane, paused)
+  local pause = parse_pause(redis.call('HGET', paused, lane))
+  if pause and pause.state == 'p' then return true end
+  for other in string.gmatch(redis.call('HGET', paused, RETURNING) or '', string.rep('.', 7)) do
+    if other == lane then return true end
+  end
+  return false
+end
+
+function misfits.lease(id, deadline, look)
+  local claim = redis.call('HGET', look.keys.claims, id)
+  if not claim then return look.report('lease_without_claim', id) end
+  local left = tonumber(deadline) - look.now
+  if left < -look.late or left > parse_claim(claim).lease_ms + look.late then look.report('stale_lease', id) end
+end
+
+function misfits.place(part, there, score, look)
+  local keys = look.keys
+  local member = part == 'parked' and sub(there, misfits.BEHIND_LANE) or there
+  local id = id_of(member)
+  local record = redis.call('HGET', keys.records, id)
+  if not record then return look.report(part == 'dead' and 'dead_without_record' or 'place_without_record', id) end
+  local header_end = header_end_of(record)
+  if not header_end then return end -- told of as a record
+  if member_of(record, header_end, id) ~= member then return look.report('second_place', id) end
+  local place, _, as = place_of(look.places, member, record, header_end)
+  if place ~= keys[part] or as ~= there then return look.report('second_place', id) end
+  if part == 'leased' then misfits.lease(id, score, look) end
+  if part == 'parked' and not misfits.is_lane(sub(there, 1, 7), keys.paused) then look.report('parked_for_ever', id) end
+end
+
+-- The extras of an entry that can be read; or nil.
+function misfits.extras_at(id, look)
+  local record = redis.call('HGET', look.keys.records, id)
+  local header_end = header_end_of(record)
+  if header_end then return extras_of(record, header_end), member_of(record, header_end, id) end
+end
+
+function misfits.holder(key, id, look)
+  local extras = misfits.extras_at(id, look)
+  if not extras or extras.key ~= key then look.report('key_without_entry', key) end
+end
+
+function misfits.tag(there, look)
+  local id = id_of(sub(there, (string.find(there, '%z') or 0) + 1))
+  local extras, member = misfits.extras_at(id, look)
+  for _, tag in ipairs(extras and extras.tags or {}) do
+    if tag .. '\0' .. member == there then return end
+  end
+  look.report('tag_without_entry', id)
+end
+
+function misfits.record(id, record, look)
+  local keys = look.keys
+  local header_end = header_end_of(record)
+  if not header_end then return look.report('unreadable_record', id) end
+  local member = member_of(record, header_end, id)
+  local place = place_of(look.places, member, record, header_end)
+  if not place then look.report('record_without_place', id) end
+  local extras = extras_of(record, header_end)
+  for _, tag in ipairs(extras and extras.tags or {}) do
+    if not redis.call('ZSCORE', keys.tags, tag .. '\0' .. member) then look.report('entry_without_tag', id) end
+  end
+  -- What is leased or dead holds no key; what has no place has it again with that.
+  local waits = place and place ~= keys.leased and place ~= keys.dead
+  if waits and extras and extras.key and redis.call('HGET', keys.holders, extras.key) ~= id
+    and is_key_free(extras.key, id, keys) then
+    look.report('entry_without_key', id)
+  end
+  local name = template_of(record, header_end)
+  if not name then return end
+  look.share(name, member, sub(record, header_end + 36, header_end + 42))
+  if redis.call('HEXISTS', keys.templates, name) == 0 then look.report('template_gone', id) end
+end
+
+-- What a field of `part` is reported of is what `check` looks for there.
+function misfits.at(part, field, value, look)
+  local keys = look.keys
+  if part == 'records' then
+    misfits.record(field, value, look)
+  elseif part == 'holders' then
+    misfits.holder(field, value, look)
+  elseif part == 'tags' then
+    misfits.tag(field, look)
+  elseif part == 'templates' then
+    if redis.call('HEXISTS', keys.template_uses, field) == 0 then look.report('template_without_count', field) end
+  elseif part == 'template_uses' then
+    look.share(field, value, '')
+  elseif part == 'claims' then
+    if redis.call('HEXISTS', keys.records, field) == 0 then look.report('claim_without_record', field) end
+  elseif part == 'errors' then
+    if redis.call('HEXISTS', keys.records, field) == 0 and not redis.call('ZSCORE', keys.dead, RECORDLESS .. field) then
+      look.report('error_without_record', field)
+    end
+  elseif part == 'outbox' then
+    if redis.call('HEXISTS', keys.outbox_messages, field) == 0 then look.report('owed_without_message', field) end
+  elseif part == 'outbox_messages' then
+    if not redis.call('ZSCORE', keys.outbox, field) then look.report('message_not_owed', field) end
+  elseif part == 'heartbeats' then
+    if not redis.call('ZSCORE', keys.scanners, field) then look.report('heartbeat_without_scanner', field) end
+  else
+    misfits.place(part, field, value, look)
+  end
+end

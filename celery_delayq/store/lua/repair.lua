@@ -1,0 +1,200 @@
+--[[ repair: mend what `check` found, where it is still so.
+
+KEYS[1]   due              ZSET  member -> due time, ms
+KEYS[2]   relay            ZSET  member -> due time, ms
+KEYS[3]   leased           ZSET  member -> lease deadline, ms
+KEYS[4]   dead             ZSET  member -> since when, ms
+KEYS[5]   refused          ZSET  member -> next try, ms
+KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
+KEYS[7]   paused           HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records          HASH  id -> record
+KEYS[9]   holders          HASH  key -> id of the entry that has it
+KEYS[10]  tags             ZSET  tag, NUL, member -> 0
+KEYS[11]  templates        HASH  name -> template
+KEYS[12]  template_uses    HASH  name -> how many records share the template
+KEYS[13]  claims           HASH  id -> claim
+KEYS[14]  errors           HASH  id -> what went wrong with it last
+KEYS[15]  tombstones       HASH  id -> tombstone of what left
+KEYS[16]  tombstones_old   HASH  the same, older
+KEYS[17]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[18]  outbox_messages  HASH  id -> what is owed for it
+KEYS[19]  scanners         ZSET  scanner -> ms until which its last heartbeat counts
+KEYS[20]  heartbeats       HASH  scanner -> when it gave its last heartbeat, ms
+KEYS[21]  wake             CHANNEL  where scanners are told to look
+KEYS[22]  timer            STRING  which scanner is up next, and when
+KEYS[23]  history          LIST  what happened last, see prelude/history.lua
+KEYS[24]  meta             HASH  history -> how much of it there is
+
+ARGV[1]     late      how long after its end a lease may stay, ms, as `check` was told
+ARGV[2...]  findings  of each its kind, and the part and field where it was found; not those of counts
+
+Returns  a word of each: gone (it is so no more, and nothing was changed) | done | back (it waits again) |
+         lost (its place was taken away) | dead and a blank and the reason
+Cost     O(log N) a finding
+Keeps    what fits, and what another step has changed since: all is looked at again in this one step, as `check` does
+]]
+local late = tonumber(ARGV[1])
+
+local FIELDS = 3
+local LEFT = 'it had lost its place, and may have left'
+local NUMBER = string.rep('%d', 13)
+local kinds = {} -- of what does not fit at the field that is looked at: kind -> true
+local look = misfits.look(keys, late, function(kind) kinds[kind] = true end, function() end)
+local now, earliest = look.now, math.huge
+
+check_types({due, relay, leased, dead, refused, parked, tags, outbox, scanners}, {
+  paused, records, holders, templates, template_uses, claims, errors, tombstones, tombstones_old, outbox_messages,
+  heartbeats,
+})
+local promise = promise_of(timer)
+past.begin(redis.call('HGET', meta, 'history'))
+allow_when_full(records)
+
+-- Where an entry belongs that is nowhere, and its score there, or why it is dead. No script leaves one so, also where
+-- Redis stops it: a whole index was lost, or a member of one. In `leased` it may have been published since, or be under
+-- way: then that goes on until its lease ends. What had failed may have been dead, and what has a tombstone that is as
+-- young as its record may have left: nothing lets those go but whoever looks at them.
+local function place_for(id, record, header_end)
+  local stone = find_tombstone(tombstones, tombstones_old, id)
+  local left = stone and tonumber(string.match(stone, '^.(' .. NUMBER .. ')'))
+  if left and left >= math.floor(changed_of(record, header_end) / 1000) then return dead, LEFT end
+  local claim = parse_claim(redis.call('HGET', claims, id))
+  if claim.token ~= '' then
+    local since = tonumber(string.match(claim.token, ':(%d+)$') or 0)
+    return leased, math.min(math.floor(since / 1000), now) + claim.lease_ms
+  end
+  local failed = redis.call('HGET', errors, id)
+  if failed then return dead, failed end
+  return sub(record, 2, 2) == 'L' and due or relay, due_of(record, header_end)
+end
+
+-- What was due to be published, and of which no attempt is known, may have lost its claim along with its lease.
+local function may_be_published(id, record, header_end)
+  return sub(record, 2, 2) == 'R' and due_of(record, header_end) <= now and redis.call('HEXISTS', claims, id) == 0
+end
+
+local function give_place(id, record, header_end, member)
+  if may_be_published(id, record, header_end) then
+    redis.call('HSET', claims, id, format_claim({
+      attempts = 1, refusals = 0, uncertain = true, lease_ms = 0, token = '',
+    }))
+  end
+  local place, score = place_for(id, record, header_end)
+  if place == dead then
+    bury(keys, now, member, score)
+    return 'dead ' .. score
+  end
+  redis.call('ZADD', place, whole(score), member)
+  earliest = math.min(earliest, score)
+  if place == leased then return 'done' end
+  take_key(record, header_end, id, keys)
+  if past.kept then
+    local extras = extras_of(record, header_end)
+    past.note('b', now, past.told_by(record, header_end, id, extras and extras.key))
+  end
+  return 'back'
+end
+
+-- All places of an entry, the one that it keeps first: under a lease somebody may be publishing it; what waits goes
+-- before what failed, as where Redis stops a script that moves it.
+local function places_of(id, record, header_end, member)
+  local found = {}
+  local function add(place, there)
+    if redis.call('ZSCORE', place, there) then found[#found + 1] = {place, there} end
+  end
+  local is_claimed = parse_claim(redis.call('HGET', claims, id)).token ~= ''
+  local is_relayed = sub(record, 2, 2) == 'R'
+  if is_claimed then add(leased, member) end
+  add(is_relayed and relay or due, member)
+  add(is_relayed and due or relay, member)
+  add(refused, member)
+  for _, lane in ipairs(lanes_of(record, header_end)) do add(parked, parked_as(lane, record, header_end, member)) end
+  if not is_claimed then add(leased, member) end
+  add(dead, member)
+  return found
+end
+
+local mends = {}
+
+function mends.record_without_place(_, id)
+  local record = redis.call('HGET', records, id)
+  local header_end = header_end_of(record)
+  return give_place(id, record, header_end, member_of(record, header_end, id))
+end
+
+function mends.place_without_record(part, there)
+  redis.call('ZREM', keys[part], there)
+  local id = id_of(part == 'parked' and sub(there, misfits.BEHIND_LANE) or there)
+  return find_tombstone(tombstones, tombstones_old, id) and 'done' or 'lost'
+end
+
+function mends.dead_without_record(_, member)
+  redis.call('ZREM', dead, member)
+  redis.call('HDEL', errors, id_of(member))
+end
+
+-- The one that it keeps is there before another one goes.
+function mends.second_place(part, there)
+  local id = id_of(part == 'parked' and sub(there, misfits.BEHIND_LANE) or there)
+  local record = redis.call('HGET', records, id)
+  local header_end = header_end_of(record)
+  local member = member_of(record, header_end, id)
+  local found = places_of(id, record, header_end, member)
+  local word = #found == 0 and give_place(id, record, header_end, member) or 'done'
+  for at = 2, #found do redis.call('ZREM', found[at][1], found[at][2]) end
+  local is_kept = found[1] and found[1][1] == keys[part] and found[1][2] == there
+  if not is_kept then redis.call('ZREM', keys[part], there) end
+  return word
+end
+
+function mends.parked_for_ever(_, there)
+  earliest = math.min(earliest, (unpark_one(there, true, now, keys)))
+end
+
+local function end_lease(_, member)
+  local claim = parse_claim(redis.call('HGET', claims, id_of(member)))
+  earliest = math.min(earliest, tonumber((take_back(member, claim, now, keys))))
+end
+
+mends.lease_without_claim, mends.stale_lease = end_lease, end_lease
+
+function mends.key_without_entry(_, key) redis.call('HDEL', holders, key) end
+function mends.tag_without_entry(_, there) redis.call('ZREM', tags, there) end
+function mends.claim_without_record(_, id) redis.call('HDEL', claims, id) end
+function mends.error_without_record(_, id) redis.call('HDEL', errors, id) end
+function mends.owed_without_message(_, id) redis.call('ZREM', outbox, id) end
+function mends.heartbeat_without_scanner(_, scanner) redis.call('HDEL', heartbeats, scanner) end
+
+function mends.entry_without_tag(_, id)
+  local extras, member = misfits.extras_at(id, look)
+  for _, tag in ipairs(extras.tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
+end
+
+function mends.entry_without_key(_, id)
+  local record = redis.call('HGET', records, id)
+  take_key(record, header_end_of(record), id, keys)
+end
+
+-- A new task under its id is no longer revoked.
+function mends.message_not_owed(_, id)
+  if redis.call('HEXISTS', records, id) == 1 or not parse_owed(redis.call('HGET', outbox_messages, id)) then
+    redis.call('HDEL', outbox_messages, id)
+  else
+    redis.call('ZADD', outbox, whole(now), id)
+  end
+end
+
+local IN_HASH = {
+  records = true, holders = true, claims = true, errors = true, outbox_messages = true, heartbeats = true,
+}
+local words = {}
+for at = 2, #ARGV, FIELDS do
+  local kind, part, field = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local value = redis.call(IN_HASH[part] and 'HGET' or 'ZSCORE', keys[part], field)
+  kinds = {}
+  if value then misfits.at(part, field, value, look) end
+  words[#words + 1] = kinds[kind] and (mends[kind](part, field) or 'done') or 'gone'
+end
+if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
+past.write(history)
+return words

@@ -1,0 +1,156 @@
+"""What can be wrong in the store: every kind of finding, what it means, and what repair does.
+
+A script that Redis stops half-way leaves too much, and not too little: a place, key or tag of what
+has gone, two places of one entry, a count too high. What is missing was deleted by somebody,
+evicted or spoilt. So whatever is too much is removed, and whatever is missing is put back from what
+the record says. Nothing goes by it where a copy may have left before, unless marked: it is dead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..logs import plain
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of finding.
+
+    Attributes:
+        wrong: What is wrong, and what that means.
+        repair: What repair does about it; empty: nothing, it is only told.
+    """
+
+    wrong: str
+    repair: str = ""
+
+
+KINDS = {
+    "record_without_place": Kind(
+        "a record waits nowhere, so it will not be handed over",
+        "it waits again for its due time; marked, if it was being published; dead, with the "
+        "reason, if it had failed or may have left",
+    ),
+    "place_without_record": Kind(
+        "a place has no record; it is dropped, or dead, when it is due", "the place is removed"
+    ),
+    "dead_without_record": Kind(
+        "a dead letter has no record, so nothing can bring it back",
+        "the dead letter is removed, with its error",
+    ),
+    "second_place": Kind(
+        "a second place of one record, which a later step drops",
+        "it is removed; the record keeps its lease, or else the place where it waits",
+    ),
+    "parked_for_ever": Kind(
+        "a record is parked where nothing is paused; pause and resume it",
+        "it comes back, as if resumed",
+    ),
+    "unreadable_record": Kind("a record that this version cannot read"),
+    "template_gone": Kind(
+        "a record shares a template that is gone, so it will be dead when it is due"
+    ),
+    "lease_without_claim": Kind(
+        "a lease without a claim; scanners take it back", "it waits again, marked"
+    ),
+    "stale_lease": Kind(
+        "a lease that should have ended; scanners take it back, if one is alive",
+        "it waits again, marked",
+    ),
+    "claim_without_record": Kind("a claim is left of what is not here", "the claim is removed"),
+    "error_without_record": Kind("an error is left of what is not here", "the error is removed"),
+    "key_without_entry": Kind(
+        "a unique key names what is not here, or has another; it is free", "the name is removed"
+    ),
+    "entry_without_key": Kind(
+        "a record waits without its unique key, by which nothing finds it",
+        "it has its key again, if no other waits under that by then",
+    ),
+    "tag_without_entry": Kind(
+        "a tag is left of what is not here, or has another; selections pass it by",
+        "the tag is removed",
+    ),
+    "entry_without_tag": Kind(
+        "a record has a tag by which no selection finds it", "the tag finds it again"
+    ),
+    "template_without_count": Kind(
+        "a template that no count keeps", "the template is removed, if still nothing shares it"
+    ),
+    "count_too_low": Kind(
+        "a template counts too few records, so it may go before the last of them",
+        "the count is raised by what it is too low",
+    ),
+    "count_too_high": Kind(
+        "a template counts too many records, so it stays when the last has left",
+        "the count is lowered, and the template goes if nothing shares it; only while nothing is "
+        "scheduled",
+    ),
+    "owed_without_message": Kind(
+        "it is noted that REVOKED is to be stored, but not of which message; a scanner drops it",
+        "the note is removed",
+    ),
+    "message_not_owed": Kind(
+        "REVOKED is to be stored for a cancelled task, but no scanner knows when",
+        "a scanner does it now; where a new task has the id, or it cannot be read, it is removed",
+    ),
+    "heartbeat_without_scanner": Kind(
+        "a heartbeat is left of a scanner that is not known", "the heartbeat is removed"
+    ),
+}
+
+# Those that no single step can see: they are found, and mended, by counting all records.
+COUNTED = ("template_without_count", "count_too_low", "count_too_high")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something in the store that does not fit.
+
+    Attributes:
+        kind: What kind of thing, in one word with underscores.
+        id: The task's id; or of a template its name, in hexadecimal digits; or a unique key, or a
+            scanner.
+        part: The key of the store where it was found.
+        at: The field or member there, as it is.
+        shard: The number of the shard.
+    """
+
+    kind: str
+    id: str
+    part: str = field(default="", repr=False)
+    at: bytes = field(default=b"", repr=False)
+    shard: int = field(default=0, repr=False)
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, and what that means."""
+        return KINDS[self.kind].wrong
+
+    @property
+    def repair(self) -> str:
+        """What repair does about it; empty where it does nothing, and only tells of it."""
+        return KINDS[self.kind].repair
+
+    def __str__(self) -> str:
+        return f"{plain(self.id)}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What became of a finding.
+
+    Attributes:
+        what: ``done``; ``back``: the task waits again; ``dead``; ``lost``: its place was removed,
+            as its record is gone; ``gone``: by itself, as another step had changed it, and nothing
+            was done; ``left``: nothing is done about its kind.
+        reason: Why the task is dead.
+    """
+
+    finding: Finding
+    what: str
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether it is no more."""
+        return self.what != "left"

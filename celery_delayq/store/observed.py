@@ -1,0 +1,115 @@
+"""What can be measured of a store that is in use, and costs it next to nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from .. import clock
+from .connection import Connection, packed
+from .keys import Keys
+from .scripts import Scripts, load
+from .server import ask
+
+TRIPS = 20
+SLOW_LOG = 128  # entries of it that are looked at; by default Redis keeps as many
+WEIGHED = ("records", "due", "relay", "parked", "templates", "template_uses", "tags", "holders")
+LEAST_WEIGHED = 100  # entries; of fewer no mean is true of the next ones
+_ELIDED = re.compile(rb"\.\.\. \((\d+) more bytes\)$")
+
+
+@dataclass(frozen=True)
+class Trips:
+    """Some round trips to Redis, one after the other.
+
+    Attributes:
+        median_ms: Half of them took less.
+        worst_ms: None took more.
+        ahead: Seconds by which Redis's clock is ahead of this machine's, at least and at most.
+    """
+
+    median_ms: float
+    worst_ms: float
+    ahead: tuple[float, float]
+
+
+def trips(connection: Connection) -> Trips:
+    """Ask Redis for its time, again and again.
+
+    Raises:
+        StoreError: it does not tell.
+    """
+    took, least, most = [], float("-inf"), float("inf")
+    question = packed(["TIME"])
+    for _ in range(TRIPS):
+        sent, began = time.time(), clock.monotonic()
+        seconds, micros = connection.execute("doctor", question)
+        took.append((clock.monotonic() - began) * 1000)
+        theirs = int(seconds) + int(micros) / 1_000_000
+        # It was read after the question was sent, and before the answer came.
+        least, most = max(least, theirs - time.time()), min(most, theirs - sent)
+    took.sort()
+    # Of a clock that is set meanwhile nothing can be said; then the ends change places.
+    low, high = sorted((least, most))
+    return Trips(took[len(took) // 2], took[-1], (low, high))
+
+
+def task_bytes(connection: Connection, shards: Sequence[Keys]) -> int | None:
+    """Bytes that a waiting entry takes on average; ``None`` where Redis, or too few, do not tell.
+
+    Raises:
+        StoreUnavailable: no answer came in time.
+    """
+    counts = [ask(connection, "HLEN", keys["records"]) or 0 for keys in shards]
+    if sum(counts) < LEAST_WEIGHED:
+        return None
+    size = 0
+    for keys, some in zip(shards, counts, strict=True):
+        # Where there are records, no answer means that Redis does not tell.
+        sizes = [ask(connection, "MEMORY", "USAGE", keys[name], "SAMPLES", 100) for name in WEIGHED]
+        if some and sizes[0] is None:
+            return None
+        size += sum(filter(None, sizes))
+    return round(size / sum(counts))
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A call of a script that Redis has noted as slow: its name, how long it took, and when."""
+
+    script: str
+    ms: float
+    at: datetime
+
+
+def slow_calls(connection: Connection, shards: Sequence[Scripts]) -> list[Slow] | None:
+    """The calls of this store's scripts in Redis's slow log; ``None`` where it does not tell.
+
+    Raises:
+        StoreUnavailable: no answer came in time.
+    """
+    told = ask(connection, "SLOWLOG", "GET", SLOW_LOG)
+    return None if told is None else [*_slow(told, shards)]
+
+
+def _slow(told: Any, shards: Sequence[Scripts]) -> Iterator[Slow]:
+    scripts = [shards[0].script(name) for name in load()]
+    names = {one.sha.encode(): one.name for one in scripts}
+    sizes = {len(one.text.encode()): one.name for one in scripts}
+    tags = tuple(one.keys["due"].removesuffix("due").encode() for one in shards)
+    for _, began, micros, words, *_rest in told:
+        command, text, _, first_key = [*words, b"", b"", b""][:4]
+        # Other stores have the same scripts, with keys of their own.
+        if command.upper() in (b"EVAL", b"EVALSHA") and first_key.startswith(tags):
+            name = names.get(text.lower()) or sizes.get(_size(text)) or "a script"
+            yield Slow(name, micros / 1000, datetime.fromtimestamp(began, timezone.utc))
+
+
+def _size(text: bytes) -> int:
+    """How long a text is that the slow log shows the beginning of."""
+    elided = _ELIDED.search(text)
+    return len(text) if elided is None else elided.start() + int(elided[1])

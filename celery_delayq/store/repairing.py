@@ -1,0 +1,67 @@
+"""Mend what a check found, where it is still so.
+
+findings --CHUNK at a time--> repair.lua      looks again, and mends, in one step
+         --those of counts--> all records are counted again, then recount.lua
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from .checking import COUNT, COUNTING, LATE_MS, Miscount, Uses
+from .misfits import COUNTED, Finding, Repaired
+from .scripts import Scripts
+
+CHUNK = COUNT  # findings of one step: each may read a record
+TEMPLATES = 500  # of one step of a recount
+
+
+def repair(scripts: Scripts, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+    """Mend findings of a shard; yields what became of those of each step, of counts at the end."""
+    rest = iter(findings)
+    counted: dict[bytes, list[Finding]] = {}
+    while some := list(islice(rest, CHUNK)):
+        for one in some:
+            if one.kind in COUNTED:
+                counted.setdefault(one.at, []).append(one)
+        yield [Repaired(one, "left") for one in some if not one.repair]
+        yield _mended(scripts, [one for one in some if one.repair and one.kind not in COUNTED])
+    if counted:
+        done = _recounted(scripts, counted)
+        yield [
+            Repaired(one, "done" if (name, one.kind) in done else "gone")
+            for name, each in counted.items()
+            for one in each
+        ]
+
+
+def _mended(scripts: Scripts, findings: Sequence[Finding]) -> list[Repaired]:
+    if not findings:
+        return []
+    flat = [word for one in findings for word in (one.kind, one.part, one.at)]
+    words = scripts.call("repair", late=LATE_MS, findings=flat)
+    parts = [word.decode(errors="replace").partition(" ") for word in words]
+    return [
+        Repaired(one, what, reason) for one, (what, _, reason) in zip(findings, parts, strict=True)
+    ]
+
+
+def _recounted(scripts: Scripts, counted: dict[bytes, list[Finding]]) -> set[tuple[bytes, str]]:
+    """Count all records anew, and let these templates count so many; which of them were wrong."""
+    seen, _ = scripts.call("recount", seen="", own="", counts=[])
+    uses = Uses(scripts, counted.keys())
+    for part in COUNTING:
+        for _ in uses.look(part):
+            pass  # it is told of when it is looked for
+    own, done, wrong = os.urandom(8).hex(), set(), iter(uses.wrong())
+    while some := list(islice(wrong, TEMPLATES)):
+        flat = [word for one in some for word in one.arguments]
+        _, words = scripts.call("recount", seen=seen, own=own, counts=flat)
+        done |= {_named(one) for one, word in zip(some, words, strict=True) if word == b"done"}
+    return done
+
+
+def _named(one: Miscount) -> tuple[bytes, str]:
+    return one.name, one.finding.kind

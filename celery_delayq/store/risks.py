@@ -1,0 +1,242 @@
+"""How a Redis may lose what waits, or refuse to take it, and what to do about it.
+
+    Facts ----> role, eviction, persistence, memory ---> lines: ok, a warning, or an error
+
+A worker says the warnings at its start, the doctor all of them. Of what the server does not tell
+there is no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .alone import WHY
+from .connection import Connection
+from .server import Facts
+
+Level = Literal["ok", "warning", "error"]
+OK: Level = "ok"
+WARNING: Level = "warning"
+ERROR: Level = "error"
+
+TASK_BYTES = 460  # that a task takes, arguments apart; see tests/benchmarks
+NEARLY_FULL = 0.9  # of maxmemory
+BEHIND = 10  # seconds by which a replica may be behind
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was found of one thing that has to be right.
+
+    Attributes:
+        name: What was looked at: ``"eviction"``.
+        level: ``"ok"``; ``"warning"``: it may lose or delay tasks one day; ``"error"``: it does not
+            work, or will lose tasks.
+        found: What was found, and what that means.
+        advice: What to do about it; empty where it is ok.
+    """
+
+    name: str
+    level: Level
+    found: str
+    advice: str = ""
+
+
+def risks(connection: Connection) -> list[Line]:
+    """Warnings and errors about a Redis, as far as it tells; some milliseconds.
+
+    Raises:
+        StoreUnavailable: no answer came in time.
+    """
+    server = Facts.ask(connection)
+    found = [*role(server), *eviction(server), *persistence(server), *memory(server)]
+    return [line for line in found if line.level != OK]
+
+
+def role(server: Facts) -> Iterator[Line]:
+    """Whether it is one by itself, the one to write to, and what its replicas have of that."""
+    mode = server.hello.get("mode", "").encode()
+    if mode in WHY:
+        yield Line("replication", ERROR, WHY[mode], "let delayq_url name a Redis by itself")
+    elif server.is_replica:
+        info = server.info
+        of = f" of {info['master_host']}:{info.get('master_port')}" if "master_host" in info else ""
+        yield Line(
+            "replication", ERROR,
+            f"the store's Redis is a replica{of}: it takes no writes, so nothing can be scheduled "
+            "or handed over",
+            "let delayq_url, or broker_url, name the master",
+        )  # fmt: skip
+    elif server.is_replica is False and server.info:
+        yield from _replicas(server)
+
+
+def _replicas(server: Facts) -> Iterator[Line]:
+    wanted = server.config.get("min-replicas-to-write", "0")
+    good = server.info.get("min_slaves_good_slaves")
+    if good is not None and wanted.isdigit() and int(good) < int(wanted):
+        yield Line(
+            "replication", ERROR,
+            f"the store's Redis takes no writes, as {good} of its replicas keep up and its "
+            f"min-replicas-to-write is {wanted}",
+            "bring its replicas back, or lower min-replicas-to-write",
+        )  # fmt: skip
+    slow = [one for one in server.replicas if _is_behind(one)]
+    for one in slow:
+        yield Line(
+            "replication", WARNING,
+            f"the replica {one.get('ip')}:{one.get('port')} of the store's Redis does not keep up "
+            f"(state {one.get('state')}, {one.get('lag')} s behind): a fail-over to it loses what "
+            "it has not got",
+            "see that replica's log, and its link to the master",
+        )  # fmt: skip
+    count = len(server.replicas)
+    if not slow and count:
+        what = "a replica that keeps" if count == 1 else f"{count} replicas that keep"
+        yield Line("replication", OK, f"a master, with {what} up; a fail-over loses what has not "
+                   "reached the one that is promoted")  # fmt: skip
+    elif not count:
+        yield Line("replication", OK, "a master without replicas")
+
+
+def _is_behind(replica: Mapping[str, str]) -> bool:
+    lag = replica.get("lag", "0")
+    return replica.get("state") != "online" or (lag.isdigit() and int(lag) > BEHIND)
+
+
+def eviction(server: Facts) -> Iterator[Line]:
+    """Whether it deletes what waits to make room."""
+    policy, named = server.policy, f"its maxmemory-policy is {server.policy}"
+    if policy is None:
+        return
+    if not policy.startswith("allkeys-"):
+        # The others delete only what has a time to live, which no key of the store has.
+        why = "" if policy == "noeviction" else ", and what waits has no time to live"
+        yield Line("eviction", OK, f"nothing that waits is deleted to make room: {named}{why}")
+    elif server.maxmemory:
+        yield Line(
+            "eviction", ERROR,
+            f"the store's Redis deletes what waits when its memory is full, as {named}",
+            "set noeviction",
+        )  # fmt: skip
+    else:
+        yield Line(
+            "eviction", WARNING,
+            f"the store's Redis will delete what waits as soon as it is given a maxmemory, as "
+            f"{named}",
+            "set noeviction",
+        )  # fmt: skip
+
+
+def persistence(server: Facts) -> Iterator[Line]:
+    """What a restart or a crash of it loses; and whether it can write to its disk at all."""
+    yield from _disk(server)
+    saves = server.config.get("save")
+    if server.has_log:
+        yield _log(server.config.get("appendfsync"))
+    elif server.has_log is False and saves:
+        yield Line(
+            "persistence", WARNING,
+            "the store's Redis loses what was scheduled since its last snapshot when it crashes, "
+            f"and hands over again what left since, as it has save points ({saves}) and no "
+            "append-only file",
+            "set appendonly yes",
+        )  # fmt: skip
+    elif server.has_log is False and saves is not None:
+        yield Line(
+            "persistence", ERROR,
+            "the store's Redis loses what waits when it restarts, as it has neither an append-only "
+            "file nor save points",
+            "set appendonly yes",
+        )  # fmt: skip
+
+
+def _log(synced: str | None) -> Line:
+    again = "what was scheduled then is gone, what was handed over then goes out again"
+    if synced == "always":
+        said = "with appendfsync always a crash loses nothing that was acknowledged"
+    elif synced == "everysec":
+        said = (
+            "with appendfsync everysec a crash of the machine may lose the last second or two, as "
+            f"may a kill while the disk is slow: {again}"
+        )
+    elif synced is None:
+        said = "the store's Redis has an append-only file, and does not tell how often it syncs it"
+    else:
+        said = (
+            f"the store's Redis may lose the last half minute when its machine crashes, as its "
+            f"appendfsync is {synced}: {again}"
+        )
+        return Line("persistence", WARNING, said, "set appendfsync everysec")
+    return Line("persistence", OK, said)
+
+
+def _disk(server: Facts) -> Iterator[Line]:
+    info, config = server.info, server.config
+    advice = "see its log: its disk may be full, or not writable, or memory short for a fork"
+    if info.get("aof_last_write_status") == "err":
+        yield Line(
+            "disk", ERROR,
+            "the store's Redis takes no writes, as it could not write to its append-only file",
+            advice,
+        )  # fmt: skip
+    if info.get("rdb_last_bgsave_status") == "err":
+        # Redis then refuses writes where it has save points, unless it is told not to.
+        stops = config.get("stop-writes-on-bgsave-error") != "no" and config.get("save") != ""
+        does = "takes no writes, as it" if stops else "keeps older data than it should: it"
+        yield Line(
+            "disk", ERROR if stops else WARNING,
+            f"the store's Redis {does} could not save its last snapshot",
+            advice,
+        )  # fmt: skip
+    if info.get("aof_last_bgrewrite_status") == "err":
+        yield Line(
+            "disk", WARNING,
+            "the store's Redis could not rewrite its append-only file, which grows until its disk "
+            "is full",
+            advice,
+        )  # fmt: skip
+
+
+def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Iterator[Line]:
+    """How much is left, and for how many more tasks.
+
+    Args:
+        server: What it says of itself.
+        task_bytes: Bytes that a task takes.
+        by: What stands before that number in the sentence: where it is from.
+    """
+    used, most = server.used, server.maxmemory
+    if used is None or most is None:
+        return
+    each = f"{by} {task_bytes} bytes each"
+    if not most:
+        yield Line("memory", OK, f"{_size(used)} are used, and no maxmemory bounds it; a million "
+                   f"more tasks take {_size(task_bytes * 1_000_000)}, {each}")  # fmt: skip
+        return
+    share, left = f"{_size(used)} of {_size(most)}", max(0, most - used)
+    if not left:
+        yield Line(
+            "memory", ERROR,
+            f"the store's Redis is full ({share} are used), so nothing can be scheduled",
+            "raise maxmemory, or delete what nobody needs",
+        )  # fmt: skip
+    elif used > NEARLY_FULL * most:
+        yield Line(
+            "memory", WARNING,
+            f"the store's Redis is nearly full ({share} are used), and has room for some "
+            f"{left // task_bytes:,} more tasks, {each}; then nothing can be scheduled",
+            "raise maxmemory, or delete what nobody needs",
+        )  # fmt: skip
+    else:
+        yield Line("memory", OK, f"{share} are used; room for some {left // task_bytes:,} more "
+                   f"tasks, {each}")  # fmt: skip
+
+
+def _size(size: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size / 1e3:.0f} kB"

@@ -1,0 +1,371 @@
+"""A Redis that is found through Redis Sentinel: whoever is the master of a group at present.
+
+    the address that is remembered --connect--> it says that it is a master: used
+        |  none, or it failed                       | it is away, or a replica
+        v                                           v
+    each sentinel in turn: who is the master?  <----+  the next one; and again, while there is time
+
+What the address is, is remembered until a connection to it fails, or somebody hears of another: a
+call that is refused because it met a replica, or ``Herald``, which listens to a sentinel. It is
+known to the whole process, and connections that lead elsewhere are closed when they are idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from .. import clock
+from ..logs import logger_of
+from .endpoint import Endpoint, Server
+from .refusals import Refusal, refusal_of
+
+ASK = 0.5  # seconds that a sentinel may take for each step, where nothing else is said
+TRY = 1.0  # seconds that a master may take for each step, at least, before sentinels are asked anew
+AGAIN = 0.2  # seconds after which they are, while there is none
+# For those who let redis-py ask the sentinels: of itself it asks one that is away ten times, with
+# seconds in between, and waits for one that is silent for ever.
+ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
+_FAILED = (redis.RedisError, OSError)
+
+GLANCE = 0.1  # seconds after which who waits looks whether the process knows of another master
+PATIENCE = 1.0  # seconds without an answer after which a sentinel is asked whether there is one
+LISTEN_AGAIN = 5.0  # seconds after which another sentinel is listened to; or one has to answer
+SIGN_AFTER = 30.0  # seconds of silence after which it is asked for a sign of life
+SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one
+
+logger = logger_of(__name__)
+
+Address = tuple[str, int]
+
+
+class _Found:
+    """What a process knows of a group: who is its master, and which sentinel to ask first."""
+
+    def __init__(self) -> None:
+        self.address: Address | None = None
+        self.first = 0
+
+
+@dataclass(frozen=True)
+class SentinelGroup:
+    """A master and its replicas, as their sentinels know them.
+
+    Args:
+        name: The master's.
+        sentinels: Where they are, and how each lets one in.
+        server: How the master lets one in: database, login, TLS. Where it is, sentinels tell.
+        ask: Seconds that a sentinel may take for each step.
+        others: How many other sentinels one has to know, or else it is not believed.
+    """
+
+    name: str
+    sentinels: tuple[Endpoint, ...]
+    server: Endpoint
+    ask: float = ASK
+    others: int = 0
+    _found: _Found = field(default_factory=_Found, init=False, compare=False, repr=False)
+
+    may_move = True
+
+    @property
+    def url(self) -> str:
+        """Sentinels, database and name, without logins."""
+        hosts = ";".join(_shown(*_place(one)) for one in self.sentinels)
+        return f"sentinel://{hosts}/{self.server.db} ({self.name})"
+
+    @property
+    def kind(self) -> str:
+        """What processes that share a store must not differ in, where it is their broker."""
+        return f"redis, master {self.name}, database {self.server.db}"
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Equal for two that name the same master of the same sentinels, as far as names tell."""
+        sentinels = frozenset(one.address for one in self.sentinels)
+        return (self.name, sentinels, self.server.tls is None, self.server.db)
+
+    def same_database(self, other: Server) -> bool:
+        """Whether both name the same database of the same group, as far as names tell."""
+        return self.place == other.place
+
+    def connection(self, timeout: float) -> Any:
+        """A connection to the master, connected; it has said that it is one.
+
+        Sentinels are asked, again and again, for as long as the one that they name is away or a
+        replica: one that takes over may be under way.
+
+        Args:
+            timeout: Seconds that all of this takes at most.
+
+        Raises:
+            redis.exceptions.ConnectionError: no sentinel names a master, or that one lets nobody
+                in; or the time is over.
+        """
+        until = clock.monotonic() + timeout
+        each = max(TRY, timeout / 3)
+        tried: dict[Address, str] = {}
+        if self._found.address is not None:
+            connection = self._tried(self._found.address, until, each, tried)
+            if connection is not None:
+                return connection
+        while True:
+            connection = self._asked_for(until, each, tried)
+            if connection is not None:
+                return connection
+            if clock.monotonic() + AGAIN >= until:
+                raise redis.ConnectionError(self._unusable(tried))
+            clock.sleep(AGAIN)
+            tried = {}
+
+    def is_current(self, connection: Any) -> bool:
+        """Whether it leads to who is the master, as far as this process knows."""
+        return (connection.host, connection.port) == self._found.address
+
+    def wait(self, connection: Any, until: float) -> None:
+        """Wait for an answer; while there is none, look whether another has become the master.
+
+        So a link that is cut silently costs no more time than the election of another.
+
+        Args:
+            until: When to give up, by the monotonic clock; then whoever reads notices.
+
+        Raises:
+            redis.exceptions.ConnectionError: another is the master, or the connection is closed.
+        """
+        ask_at = clock.monotonic() + PATIENCE
+        while not connection.can_read(min(GLANCE, _left(until))):
+            now = clock.monotonic()
+            if now >= until:
+                return
+            if not self.is_current(connection) or (now >= ask_at and self._is_replaced(until)):
+                raise redis.ConnectionError("no answer came, and another is the master by now")
+            if now >= ask_at:
+                ask_at = clock.monotonic() + PATIENCE
+
+    def _is_replaced(self, until: float) -> bool:
+        """Whether the first sentinel that answers names another than is remembered."""
+        _, address = next(self._named(until, []), (0, None))
+        return address is not None and address != self._found.address
+
+    def lost(self, connection: Any) -> None:
+        """Ask the sentinels when a connection is needed next."""
+        if self.is_current(connection):
+            self._found.address = None
+
+    def herald(self) -> Herald:
+        """What hears at once when another becomes the master."""
+        return Herald(self)
+
+    def moved(self, address: Address) -> None:
+        """A sentinel says that another is the master now."""
+        self._found.address = address
+
+    def _asked_for(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
+        """A connection to whom a sentinel names; ``None`` if nobody of those can be used."""
+        errors: list[str] = []
+        is_named = False
+        for number, address in self._named(until, errors):
+            is_named = True
+            connection = None if address in tried else self._tried(address, until, each, tried)
+            if connection is not None:
+                self._found.first = number
+                return connection
+        if not is_named:
+            raise redis.ConnectionError(self._unknown(errors))
+        return None
+
+    def _tried(
+        self, address: Address, until: float, each: float, tried: dict[Address, str]
+    ) -> Any | None:
+        """A connection to a master there, or ``None``; then *tried* has the reason."""
+        left = _left(until)
+        place = replace(self.server, host=address[0], port=address[1])
+        connection = place.connection(min(each, left))
+        try:
+            connection.connect()
+            why = _why_no_master(connection)
+            if not why:
+                connection._sock.settimeout(left)
+                self._found.address = address
+                return connection
+            connection.disconnect()
+        except _FAILED as error:
+            connection.disconnect()
+            if refusal_of(error) is Refusal.RIGHTS:
+                raise  # it is there, and asking again would not help
+            why = str(error) or type(error).__name__
+        except BaseException:
+            connection.disconnect()
+            raise
+        if self._found.address == address:
+            self._found.address = None
+        tried[address] = why
+        return None
+
+    def _named(self, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
+        """Which sentinel names whom; what others said instead is put into *errors*."""
+        for turn, number in enumerate(self._in_turn()):
+            sentinel = self.sentinels[number]
+            # Each of them gets a share of what is left, and so does the master.
+            seconds = min(self.ask, _left(until) / (len(self.sentinels) - turn + 1))
+            try:
+                address = self._answer_of(sentinel, seconds)
+            except _FAILED as error:
+                errors.append(f"{_shown(*_place(sentinel))}: {error}")
+            else:
+                if address is not None:
+                    yield number, address
+
+    def _in_turn(self) -> list[int]:
+        """The sentinels' numbers, first whoever was right when it was asked last."""
+        numbers = list(range(len(self.sentinels)))
+        first = self._found.first
+        return numbers[first:] + numbers[:first]
+
+    def _answer_of(self, sentinel: Endpoint, seconds: float) -> Address | None:
+        connection = sentinel.connection(seconds)
+        try:
+            connection.connect()
+            if self.others and self._others_of(connection) < self.others:
+                raise redis.ResponseError(f"it knows fewer than {self.others} other sentinels")
+            told = _asked(connection, "GET-MASTER-ADDR-BY-NAME", self.name)
+        finally:
+            connection.disconnect()
+        return None if not told else (told[0].decode(), int(told[1]))
+
+    def _others_of(self, connection: Any) -> int:
+        told = _asked(connection, "MASTER", self.name)
+        return int(dict(zip(told[::2], told[1::2], strict=False)).get(b"num-other-sentinels", 0))
+
+    def _unknown(self, errors: list[str]) -> str:
+        hosts = ", ".join(_shown(*_place(one)) for one in self.sentinels)
+        if not errors:
+            return f"the sentinels {hosts} know no master {self.name!r}"
+        others = len(self.sentinels) - len(errors)
+        rest = "; the others know none of that name" if others else ""
+        return f"no sentinel tells who is the master {self.name!r}: {'; '.join(errors)}{rest}"
+
+    def _unusable(self, tried: dict[Address, str]) -> str:
+        each = "; ".join(f"{_shown(*address)}: {why}" for address, why in tried.items())
+        return f"the master {self.name!r} that its sentinels name cannot be used: {each}"
+
+
+class Herald:
+    """Hears from one sentinel, whichever, when its group has another master; one thread's.
+
+    Nothing depends on it: what is not heard is found out by whoever meets a closed connection, a
+    replica, or silence. A sentinel that is gone or silent is replaced by the next one.
+    """
+
+    def __init__(self, group: SentinelGroup) -> None:
+        self._group = group
+        self._turn = 0
+        self._again = 0.0
+        self._is_asked, self._sign_by = False, 0.0
+        self._connection: Any = None
+
+    @property
+    def sockets(self) -> list[Any]:
+        """What becomes readable when there is something to :meth:`hear`."""
+        return [] if self._connection is None else [self._connection._sock]
+
+    def listen(self) -> None:
+        """Subscribe, unless that is done; takes a moment at most, and says nothing of failures."""
+        now = clock.monotonic()
+        if self._connection is not None and now >= self._sign_by:
+            self._ask_for_sign(now)
+        if self._connection is not None or now < self._again:
+            return
+        self._again = now + LISTEN_AGAIN
+        sentinels = self._group.sentinels
+        sentinel = sentinels[self._turn % len(sentinels)]
+        self._turn += 1
+        connection = sentinel.connection(self._group.ask)
+        try:
+            connection.connect()
+            connection.send_command("SUBSCRIBE", "+switch-master")
+            connection.read_response()
+        except _FAILED as error:
+            connection.disconnect()
+            logger.debug("sentinel %s cannot be listened to: %s", _shown(*_place(sentinel)), error)
+            return
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._connection = connection
+        self._note_sign()
+
+    def hear(self) -> bool:
+        """Read what is there; whether another has become the master."""
+        is_moved = False
+        try:
+            while self._connection.can_read():
+                kind, *rest = self._connection.read_response()
+                words = rest[-1].decode(errors="replace").split() if kind == b"message" else []
+                if len(words) == SWITCH_WORDS and words[0] == self._group.name:
+                    self._group.moved((words[3], int(words[4])))
+                    is_moved = True
+                self._note_sign()
+        except (*_FAILED, ValueError) as error:
+            logger.debug("a sentinel is not heard any more: %s", error)
+            self.close()
+        return is_moved
+
+    def _ask_for_sign(self, now: float) -> None:
+        if self._is_asked:
+            self.close()
+            return
+        self._is_asked, self._sign_by = True, now + LISTEN_AGAIN
+        try:
+            self._connection.send_command("PING")
+        except _FAILED:
+            self.close()
+
+    def _note_sign(self) -> None:
+        self._is_asked, self._sign_by = False, clock.monotonic() + SIGN_AFTER
+
+    def close(self) -> None:
+        """Listen no more; the next :meth:`listen` does again, soon."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+
+def _asked(connection: Any, *question: str) -> Any:
+    connection.send_command("SENTINEL", *question)
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        if "unknown command" in str(error):
+            raise redis.ResponseError("it is a Redis, and no sentinel") from error
+        raise
+
+
+def _why_no_master(connection: Any) -> str:
+    """Why a server that was named is not the master; empty where it is."""
+    try:
+        connection.send_command("HELLO", 2)
+        told = connection.read_response()
+    except redis.ResponseError:
+        return ""  # something in front of it, or an imitation, that does not know the command
+    facts = dict(zip(told[::2], told[1::2], strict=False))
+    role = facts.get(b"role", b"master")
+    return "" if role == b"master" else f"it is a {role.decode()}"
+
+
+def _place(sentinel: Endpoint) -> Address:
+    return sentinel.host, sentinel.port
+
+
+def _left(until: float) -> float:
+    return max(until - clock.monotonic(), 0.001)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,451 @@
+"""``delayq_wait_replicas``: scheduling waits for replicas, and says how many have the task."""
+
+import copy
+import logging
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from celery import group
+from celery.exceptions import Ignore
+from fakeredis import TcpFakeServer
+
+from celery_delayq import Defer, Item, clock
+from celery_delayq.hooks import Hooks
+from celery_delayq.scheduling.bulk import SLICE
+from celery_delayq.store.replicas import GRACE, TOLD_EVERY
+from tests.app.network import QUICK, ReplySwallower
+from tests.app.support import FAR
+from tests.app.test_far_eta import Consumer
+from tests.app.test_put_off_stored import run
+from tests.faults.proxy import Proxy
+from tests.support.ports import free_port
+from tests.support.redis_programs import version_of
+from tests.support.replicas import replicated
+from tests.support.shards import SHARDS, keys_need_one_shard
+from tests.support.waiting import eventually
+
+LATER = 3600
+SOON = 0.2  # seconds, where the replicas will not have it
+LONG = 30.0  # where they will
+WAITAOF = (7, 2)  # the version of Redis that has it first
+SLACK = 10.0  # seconds that a busy machine may take for what takes none
+
+UNREPLICATED = (
+    "1 tasks are scheduled, but not known to be on as many replicas as delayq_wait_replicas asks "
+    "for: "
+)
+
+
+def add(_x):
+    """Only the name counts."""
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """A master and a replica that is in step all the time."""
+    with replicated() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A master that was to have replicas, and has none."""
+    with replicated(0) as made:
+        yield made
+
+
+@pytest.fixture
+def app_on(delayq_app):
+    """Make an app whose store is on a port: ``app_on(server.port, 1, SOON)``."""
+
+    def make(port, *wait, **conf):
+        app = delayq_app(
+            f"redis://127.0.0.1:{port}/0",
+            delayq_wait_replicas=wait or None,
+            task_publish_retry_policy=QUICK,
+            **conf,
+        )
+        app.fell_short = []
+        app.delayq.services.hooks.add(Hooks(unreplicated=app.fell_short.append))
+        app.task(name="add", shared=False)(add)
+        return app
+
+    return make
+
+
+@pytest.fixture
+def waiting(app_on, pair):
+    """An app that waits for the replica of ``pair``."""
+    pair.client.flushall()
+    return app_on(pair.master.port, 1, LONG)
+
+
+def warnings_of(caplog):
+    told = [one for one in caplog.records if one.name == "celery_delayq.store.replicas"]
+    assert all(one.levelno == logging.WARNING for one in told)
+    return [one.getMessage() for one in told]
+
+
+def is_scheduled(app, task_id):
+    """Asked where no answer is swallowed and nothing is held up."""
+    return app.delayq.get(task_id) is not None
+
+
+# Who waits.
+
+
+def test_a_result_says_how_many_replicas_have_its_task(waiting, pair, caplog):
+    result = waiting.tasks["add"].delay_for(LATER, 1)
+    assert result.replicas == 1
+    # It is no guess: the replica has it at this moment.
+    assert pair.replicas[0].client().exists(*pair.client.keys("*records")) == 1
+    assert (warnings_of(caplog), waiting.fell_short) == ([], [])
+
+
+WAYS = {
+    "delay_for": lambda add: add.delay_for(LATER, 1),
+    "delay_until": lambda add: add.delay_until(FAR, 1),
+    "schedule": lambda add: add.app.delayq.schedule(add.s(1), after=LATER),
+    "a canvas": lambda add: add.app.delayq.schedule(group(add.s(1), add.s(2)), after=LATER),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_of_scheduling_tells_it_after_one_wait(waiting, pair, way):
+    before = pair.waits()
+    assert WAYS[way](waiting.tasks["add"]).replicas == 1
+    assert pair.waits() - before == 1
+
+
+def put_off(app):
+    @app.task(name="later", shared=False, ignore_result=True)
+    def later(_x):
+        raise Defer(after=LATER)
+
+    with pytest.raises(Ignore):
+        run(later)
+
+
+def adopt(app):
+    app.conf.delayq_adopt_after = 60
+    eta = clock.utc_now() + timedelta(days=1)
+    app.send_task("t", eta=eta, task_id="a")
+    consumer = Consumer(app)
+    consumer.receive()
+    eventually(lambda: [call() for call in consumer.soon] and consumer.acked == ["a"])
+    consumer.step.stop(consumer)
+
+
+def capture(app):
+    app.conf.delayq_capture_eta = True
+    app.send_task("t", countdown=LATER)
+
+
+QUIET = {
+    "an option": lambda app: app.send_task("t", delayq_after=LATER),
+    "a captured eta": capture,
+    "a task that puts itself off": put_off,
+    "a message that is adopted": adopt,
+}
+
+
+@pytest.mark.parametrize("way", QUIET)
+def test_what_is_stored_without_such_a_result_is_waited_for_too(waiting, pair, way):
+    before = pair.waits()
+    QUIET[way](waiting)
+    assert (pair.waits() - before, waiting.delayq.counts().scheduled) == (1, 1)
+
+
+@keys_need_one_shard
+@pytest.mark.parametrize("conflict", ["keep", "replace"])
+def test_so_it_is_for_what_stays_or_is_replaced_under_a_key(waiting, conflict):
+    add, key = waiting.tasks["add"], {"key": "k", "conflict": conflict}
+    waiting.delayq.schedule(add.s(1), after=LATER, **key)
+    second = waiting.delayq.schedule(add.s(2), after=LATER, **key)
+    assert (second.replicas, second.existed) == (1, conflict == "keep")
+
+
+@keys_need_one_shard
+def test_what_was_there_before_is_not_counted(app_on, alone):
+    alone.client.flushall()
+    app = app_on(alone.master.port, 1, 0.01)
+    items = [Item((number,), {}, key=f"{number % 2}") for number in range(5)]
+    signature = app.tasks["add"].s().set(delayq_conflict="keep")
+    bulk = app.delayq.schedule_many(signature, items, after=LATER)
+    assert (len(bulk.existed), bulk.replicas, app.fell_short) == (3, 0, [2])
+
+
+def test_a_bulk_waits_once_for_each_slice(waiting, pair):
+    before = pair.waits()
+    bulk = waiting.delayq.schedule_many(
+        waiting.tasks["add"], [((n,), {}) for n in range(SLICE + 1)], after=LATER
+    )
+    assert (bulk.replicas, bulk.scheduled) == (1, SLICE + 1)
+    assert pair.waits() - before == (2 if SHARDS == 1 else SHARDS + 1)
+
+
+def test_a_bulk_says_what_the_slice_reached_that_reached_least(app_on):
+    with replicated(2) as group_of_two:
+        app = app_on(group_of_two.master.port, 2, LONG)
+        paused = group_of_two.replicas[0]
+
+        def after_a_slice(bulk):
+            if len(bulk.ids) == SLICE:
+                paused.pause()
+                app.conf.delayq_wait_replicas = (2, SOON)
+            else:
+                paused.resume()
+                app.conf.delayq_wait_replicas = (2, LONG)
+
+        bulk = app.delayq.schedule_many(
+            app.tasks["add"],
+            [((n,), {}) for n in range(2 * SLICE + 3)],
+            after=LATER,
+            progress=after_a_slice,
+        )
+    assert (bulk.replicas, sum(app.fell_short), bool(bulk)) == (1, SLICE, True)
+
+
+def test_nobody_waits_unless_the_setting_says_so(app_on, pair):
+    app = app_on(pair.master.port)
+    before = pair.waits()
+    result = app.tasks["add"].delay_for(LATER, 1)
+    bulk = app.delayq.schedule_many(app.tasks["add"], [((1,), {})], after=LATER)
+    assert (result.replicas, bulk.replicas, pair.waits()) == (None, None, before)
+    app.conf.delayq_wait_replicas = [1, LONG]
+    assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
+
+
+def test_where_nothing_was_scheduled_nobody_waits(waiting, pair):
+    before = pair.waits()
+    add = waiting.tasks["add"]
+    add.apply_async((1,), task_id="a", delayq_after=LATER)
+    bulk = waiting.delayq.schedule_many(add, [Item((1,), {}, task_id="a")], after=LATER)
+    with pytest.raises(ValueError, match="already scheduled"):
+        add.apply_async((1,), task_id="a", delayq_after=LATER)
+    assert (pair.waits() - before, bulk.replicas) == (1, None)
+
+
+def test_other_changes_do_not_wait(waiting, pair):
+    result = waiting.tasks["add"].delay_for(LATER, 1)
+    before = pair.waits()
+    assert result.reschedule(after=60)
+    assert result.edit(args=(2,))
+    assert result.cancel()
+    assert pair.waits() == before
+
+
+def test_a_result_made_anew_does_not_know_it_and_a_copy_does(waiting):
+    result = waiting.tasks["add"].delay_for(LATER, 1)
+    assert copy.copy(result).replicas == 1
+    assert waiting.delayq.result(result.id).replicas is None
+
+
+def test_what_runs_at_once_waits_for_nobody(waiting, pair):
+    waiting.conf.task_always_eager = True
+    before = pair.waits()
+    add = waiting.tasks["add"]
+    assert add.delay_for(LATER, 1).replicas is None
+    assert waiting.delayq.schedule(group(add.s(1)), after=LATER).replicas is None
+    assert pair.waits() == before
+
+
+# What is not reached.
+
+
+def test_of_two_replicas_one_stands_still(app_on, caplog):
+    with replicated(2) as group_of_two:
+        both = app_on(group_of_two.master.port, 2, LONG)
+        assert both.tasks["add"].delay_for(LATER, 1).replicas == 2
+        group_of_two.replicas[0].pause()
+        one = app_on(group_of_two.master.port, 1, LONG)
+        began = time.monotonic()
+        assert one.tasks["add"].delay_for(LATER, 1).replicas == 1
+        assert time.monotonic() - began < LONG / 2
+        assert warnings_of(caplog) == []
+
+        both.conf.delayq_wait_replicas = (2, SOON)
+        began = time.monotonic()
+        result = both.tasks["add"].delay_for(LATER, 1)
+        assert time.monotonic() - began < SOON + GRACE + SLACK
+        group_of_two.replicas[0].resume()
+    assert (result.replicas, both.fell_short, one.fell_short) == (1, [1], [])
+    assert warnings_of(caplog) == [f"{UNREPLICATED}1 of 2 replicas had them within 0.2 s"]
+
+
+def test_a_link_that_is_cut_silently_is_waited_for_no_longer_than_asked(app_on):
+    with replicated(0) as one, Proxy(one.master.port) as link:
+        link.accept()
+        with replicated(0) as other:
+            other.client.replicaof("127.0.0.1", link.port)
+            one.replicas.append(other.master)
+            eventually(one.in_step, timeout=20)
+            app = app_on(one.master.port, 1, LONG)
+            assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
+            link.stall()
+            app.conf.delayq_wait_replicas = (1, SOON)
+            began = time.monotonic()
+            result = app.tasks["add"].delay_for(LATER, 1)
+            assert SOON <= time.monotonic() - began < SOON + GRACE + SLACK
+            assert (result.replicas, is_scheduled(app, result.id)) == (0, True)
+            link.resume()
+            app.conf.delayq_wait_replicas = (1, LONG)
+            assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
+
+
+@pytest.mark.parametrize("stands_still", [True, False])
+def test_it_is_true_of_a_call_whose_first_answer_was_lost(app_on, each_redis, stands_still):
+    """Its connection has written nothing by then, so that WAIT by itself says that all is well."""
+    with (
+        replicated(binary=each_redis.binary) as pair,
+        ReplySwallower(pair.master.port, b"the-id") as swallower,
+    ):
+        app = app_on(swallower.port, 1, LONG)
+        warm = app.tasks["add"].delay_for(LATER, 1)
+        assert warm.replicas == 1
+        if stands_still:
+            pair.replicas[0].pause()
+            app.conf.delayq_wait_replicas = (1, SOON)
+        add = app.tasks["add"]
+        result = add.s(1).set(task_id="the-id").delay_for(LATER)
+        pair.replicas[0].resume()
+    assert swallower.swallowed == 1
+    assert result.replicas == (0 if stands_still else 1)
+
+
+def test_warnings_are_rare_and_say_how_many_tasks_it_was(app_on, alone, caplog, monkeypatch):
+    app = app_on(alone.master.port, 1, 0.01)
+    add = app.tasks["add"]
+    for _ in range(3):
+        assert add.delay_for(LATER, 1).replicas == 0
+    assert warnings_of(caplog) == [f"{UNREPLICATED}0 of 1 replicas had them within 0.01 s"]
+    assert app.fell_short == [1, 1, 1]
+    real = time.monotonic
+    monkeypatch.setattr(clock, "monotonic", lambda: real() + TOLD_EVERY)
+    assert add.delay_for(LATER, 1).replicas == 0
+    assert warnings_of(caplog)[1:] == [
+        UNREPLICATED.replace("1", "3", 1) + "0 of 1 replicas had them within 0.01 s"
+    ]
+
+
+# What goes wrong: the task is scheduled all the same.
+
+
+def test_a_link_that_breaks_during_the_wait_is_told_and_the_next_call_is_well(app_on, pair, caplog):
+    pair.client.flushall()
+    with Proxy(pair.master.port) as link:
+        link.accept()
+        app = app_on(link.port, 1, LONG)
+        assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
+        link.cut_after = b"$4\r\nWAIT\r\n"
+        result = app.tasks["add"].delay_for(LATER, 1)
+        assert (link.cuts, result.replicas, app.fell_short) == (1, 0, [1])
+        assert is_scheduled(app, result.id)
+        assert [one.startswith(UNREPLICATED) for one in warnings_of(caplog)] == [True]
+        assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
+
+
+def test_a_master_that_stops_answering_during_the_wait_is_given_up(app_on, pair):
+    with Proxy(pair.master.port) as link:
+        link.accept()
+        app = app_on(link.port, 1, SOON)
+        app.tasks["add"].delay_for(LATER, 1)
+        link.delay(b"$4\r\nWAIT\r\n", 1, 60)
+        began = time.monotonic()
+        result = app.tasks["add"].delay_for(LATER, 1)
+        took = time.monotonic() - began
+        link.delay(b"", 0, 0)
+    assert result.replicas == 0
+    assert SOON + GRACE <= took < SOON + GRACE + SLACK
+
+
+def test_a_user_who_may_not_wait_is_told_once(app_on, each_redis, caplog, monkeypatch):
+    client = each_redis.client()
+    client.execute_command("ACL", "SETUSER", "default", "-wait")
+    try:
+        app = app_on(each_redis.port, 1, LONG)
+        results = [app.tasks["add"].delay_for(LATER, 1) for _ in range(2)]
+        real = time.monotonic
+        monkeypatch.setattr(clock, "monotonic", lambda: real() + TOLD_EVERY)
+        results.append(app.tasks["add"].delay_for(LATER, 1))
+        found = [is_scheduled(app, one.id) for one in results]
+    finally:
+        client.execute_command("ACL", "SETUSER", "default", "+wait")
+    assert ([one.replicas for one in results], found) == ([0] * 3, [True] * 3)
+    (told,) = warnings_of(caplog)
+    assert told.startswith(f"{UNREPLICATED}WAIT is refused, ")
+    assert "permissions" in told
+    assert app.fell_short == [1, 1, 1]
+
+
+def test_an_imitation_that_cannot_wait_is_told_once(app_on, caplog):
+    port = free_port()
+    server = TcpFakeServer(("127.0.0.1", port), server_type="redis")
+    server.daemon_threads, server.block_on_close = True, False
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        app = app_on(port, 1, LONG)
+        results = [app.tasks["add"].delay_for(LATER, 1) for _ in range(2)]
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [one.replicas for one in results] == [0, 0]
+    (told,) = warnings_of(caplog)
+    assert told.startswith(f"{UNREPLICATED}WAIT is refused, ")
+
+
+# The append-only files.
+
+KEEPS = ("--appendonly", "yes", "--appendfsync", "everysec")
+
+
+def test_with_aof_it_waits_for_the_disks(app_on, each_redis, caplog):
+    with replicated(1, *KEEPS, binary=each_redis.binary) as pair:
+        app = app_on(pair.master.port, 1, LONG, "aof")
+        result = app.tasks["add"].delay_for(LATER, 1)
+        synced = pair.client.info("persistence").get("aof_last_write_status")
+        assert (is_scheduled(app, result.id), synced) == (True, "ok")
+    if version_of(each_redis.binary) >= WAITAOF:
+        assert (result.replicas, warnings_of(caplog)) == (1, [])
+    else:
+        assert result.replicas == 0
+        (told,) = warnings_of(caplog)
+        assert told.startswith(f"{UNREPLICATED}WAITAOF is refused, unknown command")
+
+
+def test_with_aof_a_replica_that_keeps_nothing_on_disk_does_not_count(app_on, each_redis, caplog):
+    needs_waitaof(each_redis)
+    always = ("--appendonly", "yes", "--appendfsync", "always")
+    with replicated(1, *always, binary=each_redis.binary) as pair:
+        app = app_on(pair.master.port, 1, LONG, "aof")
+        assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
+        pair.replicas[0].client().config_set("appendonly", "no")
+        app.conf.delayq_wait_replicas = (1, 1, "aof")
+        assert app.tasks["add"].delay_for(LATER, 1).replicas == 0
+    assert warnings_of(caplog) == [f"{UNREPLICATED}0 of 1 replicas had them within 1 s"]
+
+
+def test_with_aof_a_master_without_such_a_file_is_told_once(app_on, each_redis, caplog):
+    needs_waitaof(each_redis)
+    app = app_on(each_redis.port, 1, LONG, "aof")
+    assert [app.tasks["add"].delay_for(LATER, 1).replicas for _ in range(2)] == [0, 0]
+    (told,) = warnings_of(caplog)
+    assert told.startswith(f"{UNREPLICATED}WAITAOF is refused, WAITAOF cannot be used")
+
+
+def test_with_aof_what_is_not_on_the_masters_own_disk_is_not_reached(app_on, each_redis, caplog):
+    needs_waitaof(each_redis)
+    with replicated(1, *KEEPS, binary=each_redis.binary) as pair:
+        # Nothing is written to its disk any more, and the replica goes on.
+        pair.client.config_set("appendfsync", "no")
+        app = app_on(pair.master.port, 1, SOON, "aof")
+        assert app.tasks["add"].delay_for(LATER, 1).replicas == 0
+    (told,) = warnings_of(caplog)
+    assert told == f"{UNREPLICATED}not even Redis's own file had them within 0.2 s"
+
+
+def needs_waitaof(server):
+    if version_of(server.binary) < WAITAOF:
+        pytest.skip("there is no WAITAOF; see the test before")

@@ -1,0 +1,165 @@
+"""`delayq doctor`: a line for each thing that has to be right, what to do, and the exit status."""
+
+import json
+import re
+import time
+
+import pytest
+
+from celery_delayq.cli import doctor as command
+from celery_delayq.doctor.examine import AT_THE_STORE, examine
+from celery_delayq.doctor.patient import Patient
+from celery_delayq.store.risks import Line
+from tests.app.support import FAR
+from tests.support.ports import free_port
+
+NAMES = [
+    *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
+    *("slow scripts", "agreement", "scanners", "overdue", "dead", "broker", "workers' clocks"),
+]
+KEPT = ("--appendonly", "yes")
+
+
+@pytest.fixture
+def well(start_redis, delayq_app):
+    """An app whose store's Redis is set up as it should be."""
+    return delayq_app(start_redis(*KEPT).url())
+
+
+def alive(app):
+    """Let a scanner of the app be alive, which does nothing more."""
+    for engine in app.delayq.services.engines():
+        engine.hand_over()
+
+
+# The command.
+
+
+def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run, unasked):
+    alive(well)
+
+    result = run("doctor", app=well)
+
+    lines = result.output.splitlines()
+    assert [line[9:28].rstrip() for line in lines] == NAMES
+    assert {line[:9] for line in lines} == {"ok       "}
+    assert result.exit_code == 0
+
+
+def test_an_error_is_status_1_and_says_what_to_do(well, run, unasked):
+    result = run("doctor", app=well)
+
+    assert result.exit_code == 1
+    at = result.output.splitlines().index(
+        "error    scanners           no scanner is alive: nothing is handed over until a worker of "
+        "this app is started"
+    )
+    assert result.output.splitlines()[at + 1] == (
+        " " * 28 + "-> start a worker, or a scanner by itself: celery -A proj delayq scan"
+    )
+
+
+def test_a_warning_is_no_error(start_redis, delayq_app, run, unasked):
+    app = delayq_app(start_redis("--save", "3600", "1").url())
+    alive(app)
+
+    result = run("doctor", app=app)
+
+    assert result.exit_code == 0
+    assert "\nwarning  persistence        the store's Redis loses " in result.output
+
+
+def test_json_is_an_object_a_line(well, run, unasked):
+    result = run("doctor", "--json", app=well)
+
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["name"] for one in found] == NAMES
+    assert all([*one] == ["name", "level", "found", "advice"] for one in found)
+    assert {one["level"] for one in found} == {"ok", "error"}
+    assert [bool(one["advice"]) for one in found] == [one["level"] != "ok" for one in found]
+    assert result.exit_code == 1
+
+
+def test_it_takes_a_moment_and_leaves_nothing(well, unasked):
+    client = well.delayq.services.connect()
+    well.send_task("t", delayq_at=FAR)
+    scripts = well.delayq.services.scripts[0]
+    before = {key: client.execute("it", [b"$4\r\nDUMP\r\n", b"$%d\r\n%s\r\n" % (len(key), key)])
+              for key in keys_of(client)}  # fmt: skip
+    calls = processed(client)
+
+    began = time.monotonic()
+    patient = Patient(well.delayq.services)
+    for check in AT_THE_STORE:
+        assert [*check(patient)]
+    took = time.monotonic() - began
+    patient.close()
+
+    # Those in scripts are counted as well.
+    assert processed(client) - calls < 250
+    assert took < 5
+    assert before.keys() == {*keys_of(client)}
+    assert b"{delayq:0}:records" in before
+    assert scripts is well.delayq.services.scripts[0]
+    client.close()
+
+
+def keys_of(client):
+    return client.execute("it", [b"$4\r\nKEYS\r\n", b"$1\r\n*\r\n"])
+
+
+def processed(client):
+    told = client.execute("it", [b"$4\r\nINFO\r\n", b"$5\r\nstats\r\n"]).decode()
+    return int(re.search(r"total_commands_processed:(\d+)", told)[1])
+
+
+def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused):
+    app = delayq_app(url)
+    app.conf.delayq_batch_size = 0
+
+    assert refused("doctor", app=app) == [
+        "Error: delayq_batch_size is 0; expected a whole number of tasks from 1 to 1000"
+    ]
+
+
+def test_what_others_have_written_cannot_spoil_the_screen(app, run, redis, unasked):
+    redis.hset("{delayq:0}:meta", mapping={"schema": "1\n\x1b[31m", "shards": "1"})
+
+    result = run("doctor")
+
+    assert "\x1b" not in result.output
+    assert "error    agreement          the store has layout '1\\n\\x1b[31m', " in result.output
+
+
+def test_levels_have_colours():
+    styles = [next(command._shown(Line("a", level, "b")))[0][1] for level in command._STYLES]
+
+    assert styles == ["green", "yellow", "red"]
+
+
+# The store.
+
+
+def test_a_store_that_is_away_is_an_error_and_the_broker_is_looked_at(
+    delayq_app, redis_server, redis, run, unasked
+):
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    result = run("doctor", app=delayq_app(redis_server.url(), delayq_url=url))
+
+    lines = result.output.splitlines()
+    assert result.exit_code == 1
+    assert lines[0].startswith(
+        f"error    store              the store {url} cannot be reached, so nothing can be "
+        "scheduled or handed over: "
+    )
+    assert lines[1].startswith(" " * 28 + "-> see whether it runs, and whether the URL in delayq_")
+    assert [line[:28].split(maxsplit=1) for line in lines[2:3]] == [["ok", "broker             "]]
+
+
+def test_a_wrong_password_is_one_that_is_away(as_user, delayq_app, redis_server, unasked):
+    as_user("+@all")
+
+    line = next(examine(delayq_app(redis_server.url().replace("//", "//u:x@")).delayq.services))
+
+    assert (line.name, line.level) == ("store", "error")
+    assert "username-password" in line.found

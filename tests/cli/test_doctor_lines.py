@@ -1,0 +1,367 @@
+"""Each line of the doctor: what it finds, how bad that is, and what to do about it."""
+
+import re
+import time
+
+import pytest
+import time_machine
+from kombu import Queue
+
+from celery_delayq.doctor import slow
+from celery_delayq.doctor.broker import broker
+from celery_delayq.doctor.clocks import clocks
+from celery_delayq.doctor.patient import Patient
+from celery_delayq.doctor.rights import rights
+from celery_delayq.doctor.scanners import scanners
+from celery_delayq.doctor.server import server as of_server
+from celery_delayq.store.risks import Line
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.operations.restricted import documented
+from tests.support.ports import free_port
+from tests.support.slow_link import SlowLink
+
+GRANT = "ask whoever runs it, or grant +info and +config|get"
+
+
+def named(lines, name):
+    [line] = [one for one in lines if one.name == name]
+    return line
+
+
+# The store's Redis.
+
+
+def test_the_first_line_is_what_it_is(app, look, redis_server):
+    line = look(of_server, app)[0]
+
+    version = ".".join(map(str, redis_server.version))
+    assert line.level == "ok"
+    assert re.fullmatch(
+        rf"(Redis|Valkey) {version} at {redis_server.url()}, prefix delayq", line.found
+    )
+
+
+@pytest.mark.parametrize(("version", "level"), [("6.0.16", "error"), ("6.2.0", "ok")])
+def test_a_redis_that_is_too_old_is_an_error(app, look, version, level):
+    patient = Patient(app.delayq.services)
+    patient.server = type(patient.server)({"server": "redis", "version": version}, {}, {})
+
+    line = next(of_server(patient))
+    patient.close()
+
+    assert line.level == level
+    assert (", where 6.2 or later is needed" in line.found) == (level == "error")
+
+
+def test_what_it_does_not_tell_is_a_line_each(as_user, look):
+    app = as_user("+@all", "-info", "-config")
+
+    found = look(of_server, app)[1:]
+
+    unknown = "is unknown: the store's Redis does not tell this user"
+    assert found == [
+        Line("replication", "warning", f"whether it has replicas {unknown}", GRANT),
+        Line("eviction", "warning", f"its maxmemory-policy {unknown}", GRANT),
+        Line("persistence", "warning", f"whether a restart loses what waits {unknown}", GRANT),
+        Line("memory", "warning", f"how much memory is left {unknown}", GRANT),
+    ]
+
+
+def test_a_worker_s_start_and_the_doctor_say_the_same(start_redis, delayq_app, look):
+    app = delayq_app(start_redis("--maxmemory-policy", "allkeys-lru").url())
+    [engine] = app.delayq.services.engines()
+
+    warned = engine.risks()
+    engine.close()
+
+    assert warned == [line for line in look(of_server, app) if line.level != "ok"]
+    assert len(warned) == 2
+
+
+def test_the_room_that_is_left_is_by_what_tasks_take_here(app, look, redis):
+    assert named(look(of_server, app), "memory").found.endswith(", at 460 bytes each")
+    for number in range(100):
+        app.send_task("t", (f"{number:0100}",), delayq_at=FAR)
+
+    found = named(look(of_server, app), "memory").found
+
+    size = int(re.search(r", at a measured (\d+) bytes each$", found)[1])
+    assert size > 460
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rights", "said"),
+    [
+        ((1, 0.5), "+@all", " 1, and 0 are there: each call waits 0.5 s in vain"),
+        ((2, 1), "-wait", " 2, and this Redis, or its user, knows no WAIT: nothing is waited for"),
+        ((1, 1), "-info", " 1, and it may be asked for them"),
+    ],
+)
+def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, rights, said):
+    app = as_user("+@all", rights, delayq_wait_replicas=wanted)
+
+    line = named(look(of_server, app), "wait for replicas")
+
+    assert line.found == f"delayq_wait_replicas asks for{said}"
+    assert line.level == ("ok" if rights == "-info" else "warning")
+    assert bool(line.advice) == (line.level == "warning")
+
+
+# Rights.
+
+
+def test_the_documented_rights_are_enough(redis_server, redis, delayq_app, look):
+    redis.execute_command("ACL", "SETUSER", "delayq", "reset", *documented(), "~celery")
+    app = delayq_app(redis_server.url().replace("//", "//delayq:secret@"))
+
+    assert look(rights, app) == [
+        Line(
+            "rights",
+            "ok",
+            "its user may do all that is needed: every command of its scripts, every key, every "
+            "queue's list",
+        )
+    ]
+
+
+def test_each_missing_right_is_named_with_the_rule_that_grants_it(as_user, look):
+    app = as_user("+@all", "-zadd", "-hset", "-publish")
+
+    assert look(rights, app) == [
+        Line(
+            "rights",
+            "error",
+            "this Redis user may not run hset, zadd: a step that needs it stops half-way",
+            "ACL SETUSER <user> +hset +zadd",
+        ),
+        Line(
+            "rights",
+            "warning",
+            "this Redis user may not run publish: scanners are not told, so tasks may be late by "
+            "5 s",
+            "ACL SETUSER <user> +publish",
+        ),
+    ]
+
+
+def test_lists_keys_and_channels_are_named_too(as_user, look):
+    rule = ["+@all", "resetkeys", "~{delayq:0}:[^dr]*", "~mail", "resetchannels"]
+    app = as_user(*rule, task_queues=[Queue("mail"), Queue("post"), Queue("bills")])
+
+    found = look(rights, app)
+
+    assert [(line.level, line.advice) for line in found] == [
+        ("warning", "ACL SETUSER <user> &{delayq:*}:*"),
+        ("error", "ACL SETUSER <user> ~{delayq:*}:*"),
+        ("error", "ACL SETUSER <user> ~post ~bills"),
+        ("warning", "grant what is missing, and look again"),
+    ]
+    user = "this Redis user may not"
+    some = "{delayq:0}:due, {delayq:0}:relay, {delayq:0}:refused"
+    assert [line.found for line in found[:3]] == [
+        f"{user} use the channels of scanners: they are not told, so tasks may be late by 5 s",
+        f"{user} use the store's keys: {some} and 2 more",
+        f"{user} push to post, bills: what is due for it waits",
+    ]
+    assert re.fullmatch(
+        r"not every command could be tried, as no key that begins with {delayq:doctor-\w+:0} may "
+        "be used",
+        found[3].found,
+    )
+
+
+def test_the_queues_of_another_broker_are_none_of_the_store_s(as_user, delayq_app, url, look):
+    as_user("+@all", "resetkeys", "~{delayq:*}:*")
+    app = delayq_app(url, delayq_url=url.replace("//", "//u:p@")[:-1] + "5")
+
+    [line] = look(rights, app)
+
+    assert line.level == "ok"
+    assert line.found.endswith("every command of its scripts, every key")
+
+
+def test_without_any_right_the_rest_is_no_crash(as_user, run, unasked):
+    result = run("doctor", app=as_user("-@all"))
+
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert "error    rights             this Redis user may not run eval" in result.output
+    assert "error    clocks             the store's Redis would not say: " in result.output
+
+
+# Round trip, clocks.
+
+
+def test_a_link_that_is_slow_is_warned_of(delayq_app, redis_server, redis, look):
+    with SlowLink(redis_server.port, seconds=0.006) as link:
+        line = look(clocks, delayq_app(f"redis://127.0.0.1:{link.port}/0"))[0]
+
+    assert (line.name, line.level) == ("round trip", "warning")
+    assert re.fullmatch(
+        r"[\d.]+ ms, and [\d.]+ ms at worst, of 20 calls: each call waits as long, and each "
+        "hand-over",
+        line.found,
+    )
+    assert line.advice == (
+        "run callers and workers nearer to the store's Redis; schedule many tasks in bulk"
+    )
+
+
+@pytest.mark.parametrize(("off", "which"), [(-3600, "ahead of"), (3600, "behind")])
+def test_a_clock_that_is_wrong_is_warned_of(app, look, off, which):
+    with time_machine.travel(time.time() + off, tick=True):
+        line = look(clocks, app)[1]
+
+    assert (line.name, line.level) == ("clock", "warning")
+    seconds = re.fullmatch(
+        rf"Redis's clock is ([\d,.]+) s {which} this machine's: due times go by Redis's clock "
+        "alone; but a captured eta is computed by a caller's, and expires is judged by a worker's",
+        line.found,
+    )[1]
+    assert float(seconds.replace(",", "")) == pytest.approx(3600, abs=5)
+    assert line.advice == "let both machines take their time from NTP"
+
+
+def test_clocks_that_agree_are_ok(app, look):
+    line = look(clocks, app)[1]
+
+    assert line.level == "ok"
+    assert re.fullmatch(r"Redis's and this machine's agree within \d\.\d{3} s", line.found)
+
+
+# Slow scripts.
+
+
+@pytest.fixture
+def noting(redis):
+    """A Redis that notes every command."""
+    was = redis.config_get("slowlog-log-slower-than")["slowlog-log-slower-than"]
+    redis.config_set("slowlog-log-slower-than", 0)
+    redis.slowlog_reset()
+    yield redis
+    redis.config_set("slowlog-log-slower-than", was)
+    redis.slowlog_reset()
+
+
+def test_a_slow_script_is_named(noting, app, look, monkeypatch):
+    assert look(slow.scripts, app)[0].found == "none in Redis's slow log"
+    app.send_task("t", delayq_at=FAR)
+
+    [line] = look(slow.scripts, app)
+    assert line.level == "ok"
+    assert re.fullmatch(
+        r"\d+ in Redis's slow log; (join|schedule) took longest, [\d.]+ ms at [\d-]+ [\d:]+ UTC",
+        line.found,
+    )
+
+    monkeypatch.setattr(slow, "LONG_MS", 0.0)
+    [line] = look(slow.scripts, app)
+    assert line.level == "warning"
+    assert line.found.endswith(" UTC: nobody else was served meanwhile")
+    assert "delayq_batch_size" in line.advice
+
+
+def test_a_slow_log_that_is_not_shown_is_said_to_be_so(as_user, look):
+    assert look(slow.scripts, as_user("+@all", "-slowlog")) == [
+        Line("slow scripts", "ok", "the store's Redis does not tell this user of its slow log")
+    ]
+
+
+# Scanners, and what they share.
+
+
+def test_scanners_are_counted_and_their_hosts_are_named(app, look, monkeypatch):
+    for number in range(3):
+        monkeypatch.setattr("socket.gethostname", lambda n=number: f"web{n // 2}")
+        [engine] = app.delayq.services.engines()
+        engine.hand_over()
+    app.send_task("t", delayq_at=FAR)
+
+    assert look(scanners, app) == [
+        Line("agreement", "ok", "who shares the store agrees on its layout, shards and broker"),
+        Line("scanners", "ok", "3 alive, on web0, web1"),
+        Line("overdue", "ok", "of 1 that wait, none by more than 60 s"),
+        Line("dead", "ok", "none"),
+    ]
+
+
+def test_what_is_overdue_or_dead_is_told_as_health_does(app, redis, look):
+    app.send_task("t", queue="spoilt", delayq_at=LONG_AGO)
+    redis.set("spoilt", "no list")
+    hand_over_until_dead(app.delayq, redis)
+    app.send_task("t", delayq_at=LONG_AGO)
+
+    found = look(scanners, app)
+
+    # A second may be over meanwhile.
+    wrong = [line for line in found if line.level != "ok"]
+    said = [re.sub(r"by \d+ sec", "", line.found) for line in wrong]
+    assert said == [re.sub(r"by \d+ sec", "", one) for one in app.delayq.health()]
+    levels = {line.name: line.level for line in wrong}
+    assert levels == {"scanners": "error", "overdue": "error", "dead": "warning"}
+    assert named(wrong, "dead").advice == (
+        "celery -A proj delayq list --dead says why; retry or remove them"
+    )
+
+
+def test_a_store_of_another_layout_is_an_error(app, redis, look):
+    redis.hset("{delayq:0}:meta", mapping={"schema": "999", "shards": "1"})
+
+    assert look(scanners, app) == [
+        Line(
+            "agreement",
+            "error",
+            "the store has layout '999', this process '1'",
+            "give it a delayq_prefix of its own, or make all processes agree",
+        )
+    ]
+
+
+def test_scanners_with_another_broker_are_an_error(app, delayq_app, url, look):
+    [engine] = app.delayq.services.engines()
+    engine.hand_over()
+
+    line = named(look(scanners, delayq_app("memory://", delayq_url=url)), "agreement")
+
+    assert line.level == "error"
+    assert line.found.startswith("this store's scanners have the broker redis, database 0 on ")
+    assert line.advice == "give each app a delayq_prefix of its own, or both the same broker_url"
+
+
+# The broker.
+
+
+def test_the_store_s_own_redis_is_asked_nothing(app, look):
+    assert look(broker, app) == [
+        Line("broker", "ok", "the store's own Redis: a script moves a task into its queue")
+    ]
+
+
+def test_another_redis_is_reached(start_redis, delayq_app, url, look):
+    server = start_redis()
+
+    assert look(broker, delayq_app(server.url(), delayq_url=url)) == [
+        Line(
+            "broker",
+            "ok",
+            f"redis, database 0 on 127.0.0.1:{server.port} is reached, and it answers each push",
+        )
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["redis", "amqp"])
+def test_a_broker_that_is_away_is_an_error(delayq_app, url, look, scheme):
+    port = free_port()
+
+    [line] = look(broker, delayq_app(f"{scheme}://127.0.0.1:{port}/0", delayq_url=url))
+
+    assert (line.name, line.level) == ("broker", "error")
+    assert f" on 127.0.0.1:{port} cannot be published to, so what is due waits: " in line.found
+    assert line.advice == "see whether it runs, and whether broker_url is right"
+
+
+def test_one_whose_transport_confirms_nothing_says_so(delayq_app, url, look):
+    [line] = look(broker, delayq_app("memory://", delayq_url=url))
+
+    assert line.level == "ok"
+    assert line.found.endswith("is reached, and whether it keeps what it takes is its own affair")

@@ -1,0 +1,43 @@
+"""Providers of credentials, as a project would write them."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+from redis.credentials import CredentialProvider
+
+FILE = "DELAYQ_TEST_CREDENTIALS"
+
+
+class FromFile(CredentialProvider):
+    """What a file says now: ``["user", "password"]``. Something else rotates that."""
+
+    def get_credentials(self):
+        return tuple(json.loads(Path(os.environ[FILE]).read_text(encoding="utf-8")))
+
+
+class Told(CredentialProvider):
+    """What a test says: a login, an error to raise, or an event to wait for first."""
+
+    def __init__(self, *login):
+        self.login, self.error, self.gate = login, None, None
+        self.asked = 0
+
+    def get_credentials(self):
+        self.asked += 1
+        if self.gate is not None:
+            self.gate.wait(60)
+        if self.error is not None:
+            raise self.error
+        return self.login
+
+    def hang(self):
+        """Answer nothing until the event that is returned is set."""
+        self.gate = threading.Event()
+        return self.gate
+
+
+class Broken(CredentialProvider):
+    def __init__(self):
+        raise KeyError("s3cret")

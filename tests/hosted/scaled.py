@@ -1,0 +1,11 @@
+"""The project of worker tests, in a worker for which half a minute is a moment."""
+
+import os
+
+from celery_delayq.handover import link, outbox
+from celery_delayq.store import pool, wakeup
+from tests.hosted.scaled_times import MOMENT
+
+pool.IDLE = wakeup.PING_AFTER = link.IDLE = outbox.INTERVAL = float(os.environ[MOMENT])
+
+from tests.worker.tasks import app  # noqa: E402, F401

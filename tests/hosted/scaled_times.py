@@ -1,0 +1,5 @@
+"""How fast time passes before a proxy that ends idle links."""
+
+MOMENT = "DELAYQ_TEST_MOMENT"
+PROXY = 60.0  # seconds after which such a proxy ends a link
+SCALE = 60.0

@@ -1,0 +1,45 @@
+"""Servers as hosted services give them: with commands left out, or forbidden to the user."""
+
+from tests.operations.restricted import documented
+from tests.support.redis_server import RedisServer
+
+# What neither a Celery worker nor the store needs.
+SPARE = (
+    *("config", "info", "wait", "acl", "client", "memory", "debug", "command", "keys", "flushall"),
+    *("flushdb", "latency", "slowlog", "monitor", "shutdown", "replicaof", "save", "bgsave"),
+)
+# What a Celery worker needs of its broker, and the store can do without.
+CELERYS = ("script", "hello", "subscribe", "psubscribe", "publish")
+USER, PASSWORD = "hosted", "pw"
+
+
+class HostedServer(RedisServer):
+    """A server that does not know some commands at all."""
+
+    def __init__(self, *missing: str, **options):
+        renamed = (word for name in missing for word in ("--rename-command", name, ""))
+        super().__init__(*renamed, **options)
+
+    def client(self, **options):
+        return super().client(**{"protocol": 2, **options})  # 3 takes HELLO
+
+
+def forbid(server: RedisServer, *rules: str) -> str:
+    """Give a user these rights; returns what stands before the @ of its URLs."""
+    rules = (USER, "reset", "on", f">{PASSWORD}", *rules)
+    server.client().execute_command("ACL", "SETUSER", *rules)
+    return f"{USER}:{PASSWORD}"
+
+
+def all_but(*missing: str) -> list[str]:
+    """Rights to everything else."""
+    return ["~*", "&*", "+@all", *(f"-{name}" for name in missing)]
+
+
+def documented_but(*missing: str) -> list[str]:
+    """What the README says that a user of the store needs, without some of it."""
+    return [right for right in documented()[2:] if right not in {f"+{name}" for name in missing}]
+
+
+def as_user(login: str, url: str) -> str:
+    return url.replace("://", f"://{login}@")

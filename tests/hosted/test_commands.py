@@ -1,0 +1,100 @@
+"""Servers without the commands that hosted services leave out, or do not let a user send."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from celery_delayq import Outcome
+from celery_delayq.metrics import Collector
+from tests.hosted.servers import (
+    CELERYS,
+    SPARE,
+    HostedServer,
+    all_but,
+    as_user,
+    documented_but,
+    forbid,
+)
+from tests.metrics.support import Scrape
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS
+
+LONG_AGO = 1_000_000_000
+DEAF = "scanner may not be told of tasks due before all others"
+
+
+def left_out(make_project, results):
+    """The broker's Redis is the store, and knows none of it."""
+    with HostedServer(*SPARE) as server:
+        yield make_project(server, result_backend=results)
+
+
+def left_out_of_the_store(make_project, _results):
+    """The store's Redis knows even less: no Celery worker could have it as its broker."""
+    with HostedServer(*SPARE, *CELERYS) as store:
+        yield make_project(delayq_url=store.url())
+
+
+def forbidden(make_project, results):
+    """The broker's Redis is the store, and its user may send none of it."""
+    with HostedServer() as server:
+        url = as_user(forbid(server, *all_but(*SPARE)), server.url())
+        yield make_project(server, broker_url=url, result_backend=results)
+
+
+def forbidden_in_the_store(make_project, _results):
+    """The store's user may not even send all that the README asks for."""
+    with HostedServer() as store:
+        login = forbid(
+            store,
+            "~{project*:*}:*",
+            *documented_but("client|setname", "subscribe", "publish", "ping"),
+        )
+        yield make_project(delayq_url=as_user(login, store.url()))
+
+
+@pytest.fixture(params=[left_out, left_out_of_the_store, forbidden, forbidden_in_the_store])
+def project(request, make_project, server):
+    yield from request.param(make_project, server.url(1))
+
+
+def test_a_worker_and_its_callers_do_without(project, start_worker):
+    delayq, note = project.delayq, project.tasks["note"]
+    is_direct = delayq.services.store_is_broker
+    worker = start_worker(TASKS, "-P", "solo", env=project.env)
+    worker.wait_log(r"scanner \S+ started: ")
+
+    soon = note.delay_for(0.2)
+    bulk = delayq.schedule_many(note, [((number,), {}) for number in range(20)], after=0.2)
+    gone, moved = note.delay_for(3600), note.delay_for(3600)
+    assert gone.cancel() is Outcome.DONE
+    assert gone.state == "REVOKED"
+    assert moved.reschedule(after=0)
+    assert delayq.edit(note.s().set(task_id="e").delay_for(3600).id, args=(5,))
+    assert delayq.get("e").args == (5,)
+    tagged = note.s().set(delayq_tags=["user:7"])
+    assert len([tagged.delay_for(3600) for _ in range(3)]) == 3
+    assert delayq.select(tag="user:7").cancel() == 3
+    delayq.pause(queue=project.queue)
+    held = note.apply_async(delayq_at=LONG_AGO)
+    eventually(lambda: held.state == "PAUSED", 20)
+    assert [pause.queue for pause in delayq.pauses()] == [project.queue]
+    assert delayq.resume(queue=project.queue)
+
+    for result in (soon, moved, held, *bulk.ids):
+        [run] = project.wait_runs(result)
+        assert run["at"] >= run["due"]
+        assert run["attempt"] == (None if is_direct else 1)
+    assert [task.id for task in delayq.tasks()] == ["e"]
+    status = delayq.status()
+    assert (status.counts.scheduled, status.counts.dead, len(status.scanners)) == (1, 0, 1)
+    assert delayq.health() == []
+    assert list(delayq.check()) == []
+    registry = CollectorRegistry()
+    registry.register(Collector(delayq))
+    assert Scrape.of(registry)["store_up"] == 1
+    assert project.app.control.inspect(timeout=10, limit=1).delayq()
+    assert delayq.cancel("e")
+
+    assert worker.stop() == 0
+    assert sum(DEAF in line for line in worker.lines) == (0 if is_direct else 1)
+    assert not any("ERROR" in line or "Traceback" in line for line in worker.lines), worker.tail()

@@ -1,0 +1,249 @@
+"""Logins that change while callers and workers run, and providers that fail."""
+
+import json
+import threading
+import time
+
+import kombu
+import pytest
+
+from celery_delayq.errors import BrokerDown, InvalidSetting, StoreUnavailable
+from celery_delayq.handover.link import Link
+from tests.faults.conftest import make_delayq
+from tests.hosted.providers import FILE, FromFile, Told
+from tests.hosted.servers import all_but
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS
+
+__all__ = ["make_delayq"]
+
+LONG_AGO = 1_000_000_000
+FAR = 4_000_000_000
+KOMBU_READS_IT = kombu.VERSION >= (5, 7)
+FROM_FILE = "tests.hosted.providers.FromFile"
+OLD, NEW = ("rotated", "0ld-secret"), ("rotated", "n3w-secret")
+
+
+@pytest.fixture
+def server(start_redis):
+    server = start_redis()
+    server.root = server.client()
+    rotate(server, OLD)
+    return server
+
+
+def rotate(server, login, *, kill=True):
+    """Let a user have another password; what is open stays open, or is closed."""
+    user, password = login
+    rules = ("on", "resetpass", f">{password}", *all_but())
+    server.root.execute_command("ACL", "SETUSER", user, *rules)
+    if kill:
+        server.root.execute_command("CLIENT", "KILL", "USER", user, "SKIPME", "yes")
+
+
+def logged_in(server) -> int:
+    return sum(one["user"] == OLD[0] for one in server.root.client_list())
+
+
+def nothing_secret_in(text):
+    assert not any(secret in str(text) for secret in (OLD[1], NEW[1], "s3cret"))
+
+
+@pytest.fixture
+def provider():
+    return Told(*OLD)
+
+
+@pytest.fixture
+def delayq(make_delayq, server, provider):
+    """Its store is reached by what the provider tells; its broker, the same, as anybody."""
+    return make_delayq(
+        server.url(),
+        delayq_url=server.url(),
+        delayq_transport_options={"credential_provider": provider},
+        delayq_safety_interval=0.2,
+        delayq_timeout=2,
+        task_publish_retry=False,
+    )
+
+
+@pytest.fixture
+def scanner(delayq):
+    scanner = delayq.scanner()
+    scanner.start()
+    yield scanner
+    scanner.stop()
+
+
+def test_what_is_open_stays_open_and_what_is_new_has_the_new_password(delayq, server, provider):
+    delayq.note.apply_async(task_id="a", delayq_at=FAR)
+    asked = provider.asked
+    rotate(server, NEW, kill=False)
+
+    assert delayq.get("a").id == "a"
+    assert provider.asked == asked
+    provider.login = NEW
+    rotate(server, NEW)
+    assert delayq.cancel("a")
+    assert provider.asked > asked
+
+
+@pytest.mark.usefixtures("scanner")
+def test_a_scanner_tries_until_it_is_let_in_and_nothing_is_lost(delayq, server, provider, caplog):
+    for number in range(20):
+        delayq.note.apply_async(task_id=f"{number}", delayq_at=FAR)
+    eventually(lambda: delayq.counts().scanners == 1)
+
+    rotate(server, NEW)  # and the provider still tells the old one
+    with pytest.raises(StoreUnavailable) as caught:
+        delayq.get("1")
+    eventually(lambda: any("next try in" in one for one in caplog.messages))
+    provider.login = NEW
+
+    for number in range(20):
+        delayq.reschedule(f"{number}", after=0)
+    eventually(lambda: server.root.llen("celery") == 20, 20)
+    messages = [json.loads(one) for one in server.root.lrange("celery", 0, -1)]
+    assert {one["headers"]["id"] for one in messages} == {f"{number}" for number in range(20)}
+    assert not any("delayq_redelivered" in one["headers"] for one in messages)
+    assert delayq.counts().dead == 0
+    nothing_secret_in(caught.value)
+    nothing_secret_in(caplog.text)
+    nothing_secret_in(delayq.status())
+
+
+def test_a_password_alone_is_a_login_as_well(delayq, server, provider):
+    server.root.config_set("requirepass", NEW[1])
+    provider.login = (NEW[1],)
+    delayq.note.apply_async(task_id="a", delayq_at=FAR)
+    assert delayq.get("a").id == "a"
+
+
+def test_a_provider_that_fails_is_named_and_what_it_says_is_not(delayq, provider):
+    provider.error = ValueError("s3cret")
+    with pytest.raises(StoreUnavailable) as caught:
+        delayq.get("a")
+    assert str(caught.value) == (
+        "read failed: the credential provider tests.hosted.providers.Told failed: ValueError"
+    )
+    provider.error = None
+    assert delayq.get("a") is None
+
+
+@pytest.mark.parametrize("told", [(), ("a", "b", "c"), (1, 2)])
+def test_a_provider_that_tells_no_login_is_named(delayq, provider, told):
+    provider.login = told
+    with pytest.raises(StoreUnavailable, match=r"Told returned neither \(username, password\) nor"):
+        delayq.get("a")
+
+
+def test_a_provider_that_hangs_holds_up_no_call_for_longer_than_its_time(delayq, provider):
+    delayq.app.conf.delayq_timeout = 0.3
+    gate = provider.hang()
+    for _ in range(3):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"Told did not answer within 0\.[23] s"):
+            delayq.get("a")
+        assert time.monotonic() - began < 2
+    assert sum(one.name == "delayq-credentials" for one in threading.enumerate()) == 1
+    gate.set()
+    eventually(lambda: provider.asked and not _asking())
+    assert delayq.get("a") is None
+
+
+def _asking():
+    return any(one.name == "delayq-credentials" for one in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    ("provider", "shown", "why"),
+    [
+        ("s3cret", "of type Password", ""),
+        ("no.such.module.Class", "no.such.module.Class", "; making it raised ModuleNotFoundError"),
+        ("tests.hosted.providers.Broken", None, "; making it raised KeyError"),
+        ("tests.hosted.providers.FILE", None, ""),
+    ],
+    ids=["no provider", "no module", "no instance", "no class"],
+)
+def test_what_is_no_provider_is_a_sentence(make_delayq, server, provider, shown, why):
+    class Password:
+        """No provider."""
+
+    given = Password() if provider == "s3cret" else provider
+    options = {"credential_provider": given}
+    delayq = make_delayq("memory://", delayq_url=server.url(), delayq_transport_options=options)
+    with pytest.raises(InvalidSetting) as caught:
+        delayq.get("a")
+    assert str(caught.value) == (
+        f"delayq_transport_options['credential_provider'] is {shown or provider!r}; expected a "
+        f"redis.CredentialProvider, its class, or the dotted name of that{why}"
+    )
+
+
+@pytest.mark.usefixtures("place")
+def test_a_class_and_its_name_are_made_one(make_delayq, server):
+    for provider in (FromFile, FROM_FILE):
+        options = {"credential_provider": provider}
+        delayq = make_delayq("memory://", delayq_url=server.url(), delayq_transport_options=options)
+        assert delayq.get("a") is None
+        assert logged_in(server)
+        delayq.close()
+        eventually(lambda: not logged_in(server))
+
+
+def test_a_broker_that_hangs_at_its_provider_is_down_in_time(make_delayq, server, monkeypatch):
+    if not KOMBU_READS_IT:
+        pytest.skip("this kombu reads no provider")
+    monkeypatch.setattr("celery_delayq.handover.link.CONNECT_TIMEOUT", 0.3)
+    provider = Told(*OLD)
+    gate = provider.hang()
+    connection = kombu.Connection(server.url(), credential_provider=provider)
+    link = Link(connection.clone, timeout=1)
+    began = time.monotonic()
+    with pytest.raises(BrokerDown, match=r"Told did not answer within 0\.3 s"):
+        link.prepare()
+    assert time.monotonic() - began < 5
+    gate.set()
+    link.prepare()
+    link.close()
+
+
+def as_store(url):
+    return {"delayq_url": url, "delayq_transport_options": {"credential_provider": FROM_FILE}}
+
+
+def as_broker(url):
+    if not KOMBU_READS_IT:
+        pytest.skip("this kombu reads no provider")
+    return {"broker_url": f"{url}?credential_provider={FROM_FILE}"}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Where the providers that are made by name find the login."""
+    place = tmp_path / "login.json"
+    place.write_text(json.dumps(OLD), encoding="utf-8")
+    monkeypatch.setenv(FILE, str(place))
+    return place
+
+
+@pytest.mark.parametrize("where", [as_store, as_broker])
+def test_a_worker_lives_through_a_rotation(make_project, start_worker, server, place, where):
+    project = make_project(result_backend=None, **where(server.url()))
+    worker = start_worker(TASKS, "-P", "solo", env=project.env | {FILE: str(place)})
+    note = project.tasks["note"]
+    project.wait_runs(note.delay_for(0))
+
+    rotate(server, NEW)
+    before = len(worker.lines)
+    worker.wait_log("next try in", since=before)
+    place.write_text(json.dumps(NEW), encoding="utf-8")
+
+    results = [note.delay_for(0.1) for _ in range(5)]
+    for result in results:
+        [run] = project.wait_runs(result, timeout=40)
+        assert run["at"] >= run["due"]
+        assert run["attempt"] in (None, 1)
+    assert project.delayq.health() == []
+    assert worker.stop() == 0
+    nothing_secret_in("\n".join(worker.lines))

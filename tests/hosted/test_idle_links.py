@@ -1,0 +1,143 @@
+"""Proxies that end idle links: no call notices, and what is due leaves in time.
+
+A proxy of 60 s is played here in a hundredth of the time; so are the times that have to be shorter.
+"""
+
+import pytest
+
+from celery_delayq.handover import link
+from celery_delayq.store import pool, sentinels, wakeup
+from tests.faults.conftest import make_delayq
+from tests.faults.proxy import Proxy
+from tests.hosted.scaled_times import MOMENT, PROXY, SCALE
+from tests.support.waiting import eventually
+
+__all__ = ["make_delayq"]
+
+LONG_AGO = 1_000_000_000
+
+each_ending = pytest.mark.parametrize("ending", ["fin", "rst", "silence"])
+
+
+def test_nothing_here_is_idle_for_as_long_as_such_a_proxy_waits():
+    ours = (pool.IDLE, wakeup.PING_AFTER, sentinels.SIGN_AFTER, link.IDLE)
+    assert max(ours) <= PROXY / 2
+
+
+@pytest.fixture
+def scaled(monkeypatch):
+    for module, name in ((pool, "IDLE"), (wakeup, "PING_AFTER"), (link, "IDLE")):
+        monkeypatch.setattr(module, name, getattr(module, name) / SCALE)
+
+
+@pytest.fixture
+def proxy_of(scaled):
+    """A proxy before a server, which ends what is idle: ``proxy_of(server, "fin")``."""
+    made = []
+
+    def make(server, ending):
+        made.append(Proxy(server.port).__enter__())
+        made[-1].forget(PROXY / SCALE, ending)
+        made[-1].url = f"redis://127.0.0.1:{made[-1].port}/0"
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.__exit__()
+
+
+def wait_idle(proxy):
+    """Wait until another link was ended."""
+    before = proxy.forgotten
+    eventually(lambda: proxy.forgotten > before, 20)
+
+
+CALLS = (
+    lambda delayq: delayq.note.apply_async(task_id="new", delayq_after=3600),
+    lambda delayq: delayq.get("a"),
+    lambda delayq: delayq.cancel("a"),
+    lambda delayq: delayq.select(all=True).count(),
+)
+
+
+@each_ending
+def test_no_call_notices_that_its_link_was_ended(make_delayq, redis_server, proxy_of, ending):
+    redis_server.empty()
+    proxy = proxy_of(redis_server, ending)
+    delayq = make_delayq(proxy.url, task_publish_retry=False)
+    delayq.note.apply_async(task_id="a", delayq_after=3600)
+    for call in CALLS:
+        wait_idle(proxy)
+        assert call(delayq)
+
+
+@pytest.fixture
+def scanning():
+    """Start a scanner in this process; it ends with the test."""
+    started = []
+
+    def start(delayq):
+        started.append(delayq.scanner())
+        started[-1].start()
+        eventually(lambda: delayq.counts().scanners == 1, 20)
+
+    yield start
+    for scanner in started:
+        scanner.stop()
+
+
+def test_a_scanner_still_hears_when_the_proxy_forgot_its_other_links(
+    make_delayq, redis_server, proxy_of, scanning
+):
+    redis_server.empty()
+    proxy, client = proxy_of(redis_server, "silence"), redis_server.client()
+    scanning(make_delayq(proxy.url, delayq_safety_interval=300.0))
+    caller = make_delayq(redis_server.url())
+    for number in range(1, 4):
+        wait_idle(proxy)
+        caller.note.apply_async(delayq_at=LONG_AGO)
+        eventually(lambda: client.llen("celery") == number, 20)  # noqa: B023
+
+
+@each_ending
+def test_what_is_relayed_meets_no_dead_link(make_delayq, redis_server, proxy_of, scanning, ending):
+    redis_server.empty()
+    proxy, client = proxy_of(redis_server, ending), redis_server.client()
+    store = redis_server.url(1)
+    delayq = make_delayq(proxy.url, delayq_url=store, delayq_safety_interval=0.5)
+    scanning(delayq)
+    for number in range(1, 4):
+        delayq.note.apply_async(delayq_at=LONG_AGO)
+        eventually(lambda: client.llen("celery") == number, 20)  # noqa: B023
+        eventually(lambda: proxy.forgotten >= number, 20)  # noqa: B023
+    messages = client.lrange("celery", 0, -1)
+    assert not any(b"delayq_redelivered" in one for one in messages)
+    assert all(b'"delayq_attempt": 1' in one for one in messages)
+
+
+@pytest.mark.parametrize("ending", ["rst", "silence"])
+def test_a_worker_whose_store_is_behind_such_a_proxy(
+    make_project, start_worker, server, proxy_of, ending
+):
+    proxy = proxy_of(server, ending)
+    project = make_project(delayq_url=proxy.url, delayq_safety_interval=2.0, delayq_adopt_after=60)
+    worker = start_worker(
+        "tests.hosted.scaled", "-P", "solo", env=project.env | {MOMENT: str(pool.IDLE)}
+    )
+    delayq, note = project.delayq, project.tasks["note"]
+    project.wait_runs(note.delay_for(0.1))
+
+    wait_idle(proxy)
+    project.wait_runs(note.delay_for(0.1))
+    wait_idle(proxy)
+    far = note.apply_async(countdown=3600)
+    eventually(lambda: delayq.get(far.id), 20)
+    wait_idle(proxy)
+    tagged = note.s().set(delayq_tags=["t"]).delay_for(3600)
+    assert delayq.select(tag="t").cancel() == 1
+    eventually(lambda: tagged.state == "REVOKED", 20)
+    wait_idle(proxy)
+    assert project.app.control.inspect(timeout=10, limit=1).delayq()
+    assert delayq.health() == []
+    assert worker.stop() == 0
+    assert not any("ERROR" in line for line in worker.lines), worker.tail()

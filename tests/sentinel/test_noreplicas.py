@@ -1,0 +1,47 @@
+"""A master that has lost its replicas and refuses to write: nobody's task is to blame."""
+
+import json
+
+import pytest
+
+from celery_delayq.errors import StoreUnavailable
+from tests.sentinel.work import FAR, QUEUE, arrived, schedule_row
+from tests.support.waiting import eventually
+
+SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
+TRIES = 3  # of a scanner, while it is refused
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_nothing_counts_against_a_task_and_all_goes_on_when_the_replica_is_back(
+    start_group, make_delayq, start_scanner, redis_server, redis_url, caplog, relayed
+):
+    group = start_group(*SAFE)
+    conf = {}
+    if relayed:
+        conf = {
+            "broker_url": redis_url,
+            "delayq_url": group.url(),
+            "delayq_transport_options": group.options,
+        }
+    delayq = make_delayq(group, **conf)
+    row = schedule_row(delayq, 20, first=0.0, every=0.0)
+    group.replicas[0].kill()
+    master = group.master
+    eventually(lambda: master.info()["min_slaves_good_slaves"] == 0, 20)
+
+    start_scanner(delayq)
+    eventually(lambda: caplog.text.count("NOREPLICAS") >= TRIES, 20)
+    with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
+        delayq.note.apply_async(delayq_at=FAR)
+    counts = delayq.counts()
+    assert (counts.scheduled, counts.refused, counts.dead, counts.in_flight) == (20, 0, 0, 0)
+
+    next(node for node in group.nodes if node is not master).start()
+    node = redis_server if relayed else master
+    eventually(lambda: len(arrived(node)) == len(row), 30)
+    with node.client() as client:
+        messages = [json.loads(one) for one in client.lrange(QUEUE, 0, -1)]
+    assert {one["headers"]["id"] for one in messages} == set(row)
+    assert {one["headers"].get("delayq_attempt") for one in messages} <= {None, 1}
+    assert {one["headers"].get("delayq_redelivered") for one in messages} == {None}

@@ -1,0 +1,92 @@
+"""A group on one side alone: the store beside a RabbitMQ, or the broker beside a plain Redis."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from tests.sentinel.faults import assert_soon, kept, kill, silence
+from tests.sentinel.work import (
+    Arrivals,
+    Caller,
+    Pulse,
+    all_due_has_left,
+    marks,
+    schedule_row,
+)
+from tests.support.waiting import eventually
+
+MORE = 50
+EVERY = 0.02  # seconds between two due times
+LEASE = 5.0
+A_LITTLE = 1.0  # seconds that a hand-over may be late on a busy machine
+
+
+@pytest.mark.parametrize("fault", [kill, silence])
+def test_a_store_beside_rabbitmq_loses_nothing_and_repeats_only_what_had_just_gone(
+    start_group, make_delayq, start_scanner, rabbitmq_server, fault
+):
+    group = start_group()
+    queue = f"sentinel-{fault.__name__}-{time.time_ns()}"
+    conf = {
+        "broker_url": rabbitmq_server.url,
+        "task_default_queue": queue,
+        "delayq_url": group.url(),
+        "delayq_transport_options": group.options,
+        "delayq_lease": LEASE,
+    }
+    row = schedule_row(make_delayq(**conf), 150, first=0.0, every=EVERY)
+    start_scanner(make_delayq(**conf))
+    with Arrivals(rabbitmq_server.url, queue) as arrivals:
+        with Caller(make_delayq(**conf)) as caller, Pulse() as pulse:
+            eventually(lambda: len(caller.calls) > MORE, 20)
+
+            course = fault(group)
+
+            moved = eventually(lambda: arrivals.first(set(row), course.elected), 30)
+            calls = len(caller.calls)
+            eventually(lambda: len(caller.calls) > calls + MORE, 30)
+        assert_soon(pulse, moved, course.scanner)
+        delayq = make_delayq(**conf)
+        eventually(lambda: all_due_has_left(delayq), 40)
+        waiting = {task.id for task in delayq.tasks()}
+        scheduled, cancelled = (kept(caller.done(what), course) for what in ("schedule", "cancel"))
+        tried = {call.task_id for call in caller.calls if call.what == "cancel"}
+        wanted = {*row, *(scheduled - tried)} - waiting
+        eventually(lambda: wanted <= arrivals.ids(), 20)
+    assert not cancelled & (waiting | arrivals.ids())
+    unmarked = Counter(one.task_id for one in arrivals.copies if not one.is_marked)
+    twice = {task_id for task_id, count in unmarked.items() if count > 1}
+    # Its claim, or its ack, was not with the replica yet.
+    assert twice <= arrivals.ids(since=course.caught_up - A_LITTLE, until=course.gone + A_LITTLE)
+    assert list(delayq.check()) == []
+
+
+@pytest.mark.parametrize("fault", [kill, silence])
+def test_a_broker_with_a_new_master_gets_all_that_the_old_one_did_not_take(
+    start_group, make_delayq, start_scanner, redis_url, fault
+):
+    group = start_group()
+    delayq = make_delayq(group, delayq_url=redis_url, delayq_lease=LEASE)
+    first_due = time.monotonic()
+    row = schedule_row(delayq, 150, first=0.0, every=EVERY)
+    start_scanner(delayq)
+    eventually(lambda: len(marks(group.master)) > 10, 20)
+
+    with Pulse() as pulse:
+        course = fault(group)
+        before = {task_id for task_id, _ in marks(course.new)}
+        moved = eventually(
+            lambda: {task_id for task_id, _ in marks(course.new)} - before and time.monotonic(), 30
+        )
+    assert_soon(pulse, moved, course.scanner)
+    eventually(lambda: all_due_has_left(delayq), 40)
+
+    unmarked = Counter(task_id for task_id, is_marked in marks(course.new) if not is_marked)
+    missing = set(row) - {task_id for task_id, _ in marks(course.new)}
+    dues = [first_due + EVERY * row.index(task_id) for task_id in missing]
+    # The old one had taken it, and its replica had not: that is the broker's own loss.
+    assert all(course.caught_up - A_LITTLE < due < course.gone for due in dues), missing
+    assert max(unmarked.values()) == 1
+    counts = delayq.counts()
+    assert (counts.dead, counts.refused) == (0, 0)

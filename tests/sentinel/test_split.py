@@ -1,0 +1,86 @@
+"""A network that is split: the old master goes on for its clients, and another one is elected.
+
+What the old one takes until it is a replica again, Redis throws away. With `min-replicas-to-write`
+it takes nothing, and then nothing is lost.
+"""
+
+import time
+from collections import Counter
+
+from tests.sentinel.faults import assert_soon, hide, kept
+from tests.sentinel.work import FAR, Caller, Pulse, all_due_has_left, arrived, schedule_row
+from tests.support.waiting import eventually
+
+MORE = 50
+SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
+
+
+def test_what_the_lost_side_hands_over_goes_once_more_and_is_in_one_place_there(
+    start_group, make_delayq, start_scanner
+):
+    group = start_group(password="secret")
+    delayq = make_delayq(group)
+    row = schedule_row(delayq, 100, first=0.0, every=0.02)
+    group.catch_up()
+    start_scanner(make_delayq(group))
+    eventually(lambda: len(arrived(group.master)) > 10, 20)
+
+    course = hide(group)
+    lost_moves = set(arrived(course.old)) - set(arrived(course.new))
+    group.show(course.old)
+    course.await_demotion()
+
+    delayq = make_delayq(group)
+    eventually(lambda: all_due_has_left(delayq), 30)
+    assert lost_moves, "the old master moved nothing meanwhile"
+    assert Counter(arrived(course.new)) == Counter(row)
+    assert list(delayq.check()) == []
+
+
+def test_a_master_that_its_replicas_left_sends_callers_to_the_new_one_and_loses_nothing(
+    start_group, make_delayq, start_scanner
+):
+    group = start_group(*SAFE, replicas=2, password="secret")
+    row = schedule_row(make_delayq(group), 100, first=0.0, every=0.02)
+    start_scanner(make_delayq(group))
+    with Caller(make_delayq(group)) as caller, Pulse() as pulse:
+        eventually(lambda: len(caller.calls) > MORE, 20)
+
+        course = hide(group)
+
+        # It takes nothing either, before it has a replica.
+        eventually(lambda: course.new.info()["min_slaves_good_slaves"], 30)
+        fed = time.monotonic()
+        calls = len(caller.calls)
+        eventually(lambda: len(caller.done("schedule")) and len(caller.calls) > calls + MORE, 30)
+    back = next(one for one in caller.done("schedule") if one.began > course.gone)
+    assert_soon(pulse, back.ended, fed)
+    assert caller.odd == []
+
+    delayq = make_delayq(group)
+    eventually(lambda: all_due_has_left(delayq), 30)
+    at_queue, waiting = Counter(arrived(course.new)), {task.id for task in delayq.tasks()}
+    scheduled, cancelled = (kept(caller.done(what), course) for what in ("schedule", "cancel"))
+    tried = {call.task_id for call in caller.calls if call.what == "cancel"}
+    assert max(at_queue.values()) == 1
+    assert {*row, *(scheduled - tried)} <= waiting | set(at_queue), "lost"
+    assert not cancelled & (waiting | set(at_queue))
+
+
+def test_who_has_a_link_to_the_lost_side_alone_is_told_when_that_becomes_a_replica(
+    start_group, make_delayq
+):
+    """Without `min-replicas-to-write`, a caller that listens to nobody cannot know before."""
+    group = start_group(password="secret")
+    delayq = make_delayq(group)
+    delayq.note.apply_async(task_id="before", delayq_at=FAR)
+    course = hide(group)
+    delayq.note.apply_async(task_id="lost", delayq_at=FAR)
+    group.show(course.old)
+    course.await_demotion()
+    began = time.monotonic()
+
+    delayq.note.apply_async(task_id="after", delayq_at=FAR)
+
+    assert time.monotonic() - began < 2
+    assert {task.id for task in make_delayq(group).tasks()} == {"before", "after"}

@@ -1,0 +1,126 @@
+"""How a process comes to know of the new master: told by a sentinel, by READONLY, by silence."""
+
+import time
+
+from celery_delayq.handover import backoff
+from tests.sentinel.faults import assert_soon, kill, move, silence
+from tests.sentinel.work import FAR, TIMEOUT, Pulse, arrived
+from tests.support.waiting import eventually
+
+SLEEPS = 60.0  # seconds: a scanner's safety interval, longer than these tests
+
+
+def look(node):
+    return lambda: arrived(node) and time.monotonic()
+
+
+def test_a_sleeping_scanner_hears_of_it_although_its_link_is_silent(
+    start_group, make_delayq, start_scanner
+):
+    """Its own PING would be due half a minute later, and its look a minute later."""
+    group = start_group()
+    delayq = make_delayq(group, delayq_safety_interval=SLEEPS)
+    start_scanner(delayq)
+    delayq.note.apply_async(task_id="far", delayq_at=FAR)
+    eventually(lambda: group.master.client().pubsub_channels("*wake*"))
+    group.catch_up()
+
+    with Pulse() as pulse:
+        course = silence(group)
+        # It is known at the new master as one that listens there.
+        heard = eventually(
+            lambda: course.new.client().pubsub_channels("*wake*") and time.monotonic(), 30
+        )
+    assert_soon(pulse, heard, course.elected)
+    make_delayq(group).run_now("far")
+    eventually(look(course.new), 20)
+
+
+def test_whichever_sentinel_is_silent_a_sleeping_scanner_goes_on_at_the_new_master(
+    start_group, make_delayq, start_scanner
+):
+    group = start_group()
+    delayq = make_delayq(group, delayq_safety_interval=1.0)
+    start_scanner(delayq)
+    group.silence(group.sentinels[0])
+    delayq.note.apply_async(task_id="soon", delayq_at=time.time() + 2)
+    group.catch_up()
+
+    with Pulse() as pulse:
+        course = kill(group)
+        moved = eventually(look(course.new), 30)
+    # Within its safety interval it may have been told nothing.
+    assert_soon(pulse, moved, max(course.elected, course.began + 2))
+
+
+def test_a_scanner_that_has_failed_for_long_is_told_before_its_next_try(
+    start_group, make_delayq, start_scanner, monkeypatch
+):
+    """Its pauses double. An election that takes half a minute would be followed by such a one."""
+    monkeypatch.setattr(backoff.Backoff, "next", lambda _self: SLEEPS)
+    group = start_group()
+    delayq = make_delayq(group, delayq_safety_interval=0.5)
+    start_scanner(delayq)
+    delayq.note.apply_async(task_id="soon", delayq_at=time.time() + 1)
+    group.catch_up()
+
+    with Pulse() as pulse:
+        course = kill(group)
+        moved = eventually(look(course.new), 30)
+    assert_soon(pulse, moved, course.elected)
+
+
+def test_who_hears_readonly_goes_to_the_new_master_in_the_same_call(start_group, make_delayq):
+    """No link is closed, and no sentinel says a word: they are told themselves."""
+    group = start_group()
+    delayq = make_delayq(group)
+    delayq.note.apply_async(task_id="before", delayq_at=FAR)
+    group.catch_up()
+    move(group)
+
+    delayq.note.apply_async(task_id="after", delayq_at=FAR)
+
+    assert {task.id for task in make_delayq(group).tasks()} == {"before", "after"}
+    assert group.switches == []
+
+
+def test_reads_go_to_the_new_master_once_a_call_has_heard_of_it(start_group, make_delayq):
+    """A replica answers reads; so an idle link to it, of a pool's many, must not be used again."""
+    group = start_group()
+    delayq = make_delayq(group)
+    connection = delayq.services.scripts[0].connection
+    until = time.monotonic() + 20
+    links = [connection.pool.take(until) for _ in range(3)]
+    for link in links:
+        connection.pool.give(link)
+    delayq.note.apply_async(task_id="a", delayq_at=FAR)
+    group.catch_up()
+
+    old, _ = move(group)
+    assert delayq.cancel("a")
+    # A copy that was cut off: it has what the new one has not.
+    old.client().replicaof("127.0.0.1", 1)
+
+    assert [list(delayq.tasks()) for _ in links] == [[]] * len(links)
+
+
+def test_a_silent_link_costs_one_call_its_time_and_no_more(start_group, make_delayq):
+    group = start_group()
+    delayq = make_delayq(group)
+    delayq.note.apply_async(task_id="before", delayq_at=FAR)
+    group.catch_up()
+    course = silence(group)
+    began = time.monotonic()
+
+    try:
+        delayq.note.apply_async(task_id="first", delayq_at=FAR)
+    except Exception:
+        pass
+    first = time.monotonic() - began
+    delayq.note.apply_async(task_id="second", delayq_at=FAR)
+    second = time.monotonic() - began - first
+
+    assert first < TIMEOUT + 0.5
+    assert second < TIMEOUT
+    assert {"before", "second"} <= {task.id for task in make_delayq(group).tasks()}
+    assert course.new is group.master

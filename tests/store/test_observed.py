@@ -1,0 +1,163 @@
+"""What is measured of a store in use: round trips, Redis's clock, a task's weight, slow scripts."""
+
+import time
+
+import pytest
+import time_machine
+
+from celery_delayq.errors import StoreError
+from celery_delayq.store import Endpoint, PooledConnection
+from celery_delayq.store.observed import TRIPS, WEIGHED, slow_calls, task_bytes, trips
+from celery_delayq.store.scripts import load
+from tests.store.support import FAR_MS
+from tests.support.slow_link import SlowLink
+
+BUSY = "local sum = 0; for one = 1, 2000000 do sum = sum + one end"  # some 10 ms
+
+
+@pytest.fixture
+def connection(redis_server, redis_url):
+    made = PooledConnection(Endpoint(path=redis_server.socket))
+    yield made
+    made.close()
+
+
+def restricted(server, *rule):
+    root = server.client()
+    root.execute_command("ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "+@all", *rule)
+    return PooledConnection(Endpoint(path=server.socket, username="u", password="p"))
+
+
+# Round trips, and the clock.
+
+
+def test_a_round_trip_is_as_long_as_its_link(redis_server, redis_url):
+    with SlowLink(redis_server.port, seconds=0.01) as link:
+        far = PooledConnection(Endpoint(host="127.0.0.1", port=link.port))
+        seen = trips(far)
+        far.close()
+
+    assert 10 <= seen.median_ms <= seen.worst_ms < 5000
+
+
+def test_each_trip_counts(redis_server, connection):
+    calls = redis_server.client().info("commandstats").get("cmdstat_time", {}).get("calls", 0)
+
+    trips(connection)
+
+    assert redis_server.client().info("commandstats")["cmdstat_time"]["calls"] == calls + TRIPS
+
+
+def test_clocks_of_one_machine_are_the_same(connection):
+    least, most = trips(connection).ahead
+
+    assert -1 < least <= 0.001
+    assert -0.001 <= most < 1
+
+
+@pytest.mark.parametrize("wrong", [3600, -3600])
+def test_a_clock_that_is_wrong_is_measured(connection, wrong):
+    with time_machine.travel(time.time() + wrong, tick=True):
+        least, most = trips(connection).ahead
+
+    assert least <= most
+    assert least == pytest.approx(-wrong, abs=1)
+    assert most == pytest.approx(-wrong, abs=1)
+
+
+def test_without_the_right_to_ask_the_time_it_is_an_error(redis_server, redis_url):
+    connection = restricted(redis_server, "-time")
+    with pytest.raises(StoreError):
+        trips(connection)
+    connection.close()
+
+
+# What a task weighs.
+
+
+def test_a_task_weighs_what_redis_says_of_all_keys(store, connection):
+    for number in range(100):
+        store.schedule(f"task-{number:030}", FAR_MS, share=True)
+    keys = store.keys
+
+    weighed = task_bytes(connection, [keys])
+
+    each = {name: store.raw.memory_usage(keys[name], samples=0) or 0 for name in WEIGHED}
+    assert weighed == pytest.approx(sum(each.values()) / 100, rel=0.05)
+    assert weighed > each["records"] / 100
+
+
+def test_too_few_tasks_tell_nothing(store, connection):
+    for number in range(99):
+        store.schedule(f"task-{number:030}", FAR_MS, share=True)
+
+    assert task_bytes(connection, [store.keys]) is None
+
+
+def test_without_the_right_to_weigh_nothing_is_told(redis_server, store):
+    for number in range(100):
+        store.schedule(f"task-{number:030}", FAR_MS, share=True)
+    connection = restricted(redis_server, "-memory")
+
+    assert task_bytes(connection, [store.keys]) is None
+    connection.close()
+
+
+# Slow scripts.
+
+
+@pytest.fixture
+def noting(redis_server, redis_url):
+    """A Redis that notes every command, whose slow log is empty."""
+    root = redis_server.client()
+    was = root.config_get("slowlog-log-slower-than")["slowlog-log-slower-than"]
+    root.config_set("slowlog-log-slower-than", 0)
+    root.slowlog_reset()
+    yield root
+    root.config_set("slowlog-log-slower-than", was)
+    root.slowlog_reset()
+
+
+def test_each_script_in_the_slow_log_is_named(noting, real_store, connection):
+    noting.slowlog_reset()
+    real_store.schedule("a")  # sent whole
+    real_store.schedule("b")  # by its name
+    real_store.entries.counts()
+
+    found = slow_calls(connection, [real_store.scripts])
+
+    names = [one.script for one in found]
+    assert names.count("schedule") == 2
+    assert names.count("counts") == 1
+    assert {*names} <= {*load()}
+    assert all(0 < one.ms < 5000 for one in found)
+    assert all(abs(one.at.timestamp() - time.time()) < 60 for one in found)
+
+
+def test_what_others_do_is_not_the_store_s(noting, store_on, redis_server, real_store, connection):
+    noting.slowlog_reset()
+    connection.execute("it", [b"$4\r\nPING\r\n"])
+    noting.eval("return 1", 0)
+    noting.eval("return 1", 1, "{other:0}:due")
+    noting.eval("return 1", 1, "{delayq:0x}:due")
+
+    assert slow_calls(connection, [real_store.scripts]) == []
+
+
+def test_one_of_its_keys_that_is_no_script_of_this_version_has_no_name(
+    noting, real_store, connection
+):
+    noting.slowlog_reset()
+    noting.eval(BUSY, 1, real_store.keys["due"])
+
+    [one] = slow_calls(connection, [real_store.scripts])
+
+    assert one.script == "a script"
+    assert one.ms >= 1
+
+
+def test_without_the_right_to_the_slow_log_nothing_is_told(redis_server, store):
+    connection = restricted(redis_server, "-slowlog")
+
+    assert slow_calls(connection, [store.scripts]) is None
+    connection.close()

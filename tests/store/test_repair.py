@@ -1,0 +1,583 @@
+"""What a check found is mended, then the entry does what it should; what fits is not touched."""
+
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Entries, Outcome, State
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.ids import target_of_key
+from celery_delayq.store.misfits import COUNTED, KINDS
+from celery_delayq.store.record import lane_for
+from tests.operations.table import prepare
+from tests.store.support import FAR_MS, NOW_MS, template_of
+from tests.store.test_check import ALSO, EXTRAS, SPOIL, key
+
+TOLD = {kind for kind, one in KINDS.items() if not one.repair}
+
+
+def kinds(store):
+    return {one.kind for one in store.entries.check()}
+
+
+def kept(store):
+    """All that is kept, but for when who is up next."""
+    timer = key(store, "timer").encode()
+    return {name: value for name, value in store.snapshot().items() if name != timer}
+
+
+def repair(store, *, of=None):
+    """Mend what is found; what became of each, as (kind, id) -> what."""
+    found = [one for one in store.entries.check() if of is None or one.kind in of]
+    became = [one for some in store.entries.repair(found) for one in some]
+    assert len(became) == len(found)
+    return {(one.finding.kind, one.finding.id): one.what for one in became}
+
+
+def drain(store):
+    """Let time pass, and everything go that can: (id, whether marked) of each."""
+    store.set_ms(FAR_MS + 1)
+    engine, gone = store.engine(), []
+    for _ in range(3):
+        engine.reclaim()
+        while (seen := engine.hand_over()).handed_over or seen.is_past(seen.due):
+            pass
+        for entry in engine.claim(50)[0]:
+            gone.append((entry.task_id, bool(entry.uncertain)))
+            engine.ack([entry])
+    gone += [(task_id, False) for task_id in store.arrived()]
+    store.raw.delete("celery")
+    return sorted(gone)
+
+
+def test_it_is_said_of_each_kind_what_repair_does_or_that_it_is_only_told():
+    assert {one for one, kind in KINDS.items() if not kind.repair} == {
+        "unreadable_record",
+        "template_gone",
+    }
+
+
+@pytest.mark.parametrize("kind", SPOIL)
+def test_what_was_found_is_found_no_more(store, kind):
+    prepare(store)
+    store.schedule("tagged", FAR_MS, extras=EXTRAS)
+    SPOIL[kind](store)
+    before = store.contents()
+    became = repair(store)
+    if kind in TOLD:
+        assert {what for (one, _), what in became.items() if one == kind} == {"left"}
+        assert kinds(store) == TOLD & kinds(store)
+        records = store.keys["records"].encode()
+        assert store.contents()[records] == before[records]
+    else:
+        assert kinds(store) == set()
+    assert set(repair(store).values()) <= {"left"}
+
+
+@pytest.mark.parametrize("kind", ALSO)
+def test_so_is_what_nearly_fits(store, kind):
+    store.schedule("tagged", FAR_MS, extras=EXTRAS)
+    store.schedule("plain", FAR_MS)
+    before = store.contents()
+    ALSO[kind](store)
+    repair(store)
+    assert store.contents() == before
+    store.check()
+
+
+@pytest.mark.parametrize("kind", sorted(set(SPOIL) - set(COUNTED)))
+def test_what_is_so_no_more_is_not_touched(store, kind):
+    """A finding is kept, and what it is about was put right, or is gone, before it is mended."""
+    prepare(store)
+    store.schedule("tagged", FAR_MS, extras=EXTRAS)
+    before, whole = kept(store), store.contents(all_keys=True)
+    SPOIL[kind](store)
+    found = [one for one in store.entries.check() if one.kind == kind and one.repair]
+    put(store, whole)
+    assert kept(store) == before
+    assert kinds(store) == set()
+    became = [one.what for some in store.entries.repair(found) for one in some]
+    assert became == ["gone"] * len(found)
+    assert kept(store) == before
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    became = [one.what for some in store.entries.repair(found) for one in some]
+    assert became == ["gone"] * len(found)
+    assert kept(store) == {}
+
+
+def put(store, contents):
+    store.raw.flushdb()
+    for name, value in contents.items():
+        if isinstance(value, dict):
+            store.raw.hset(name, mapping=value)
+        elif isinstance(value, bytes):
+            store.raw.set(name, value)
+        else:
+            store.raw.zadd(name, dict(value))
+
+
+# Where a place was lost.
+
+
+@pytest.mark.parametrize(("put_it", "index"), [("schedule", "due"), ("schedule_relayed", "relay")])
+def test_what_lost_its_place_before_it_was_due_waits_again_for_its_due_time(store, put_it, index):
+    getattr(store, put_it)("a", FAR_MS, extras=EXTRAS)
+    before = store.contents()
+    store.raw.delete(key(store, index), key(store, "holders"))
+    assert repair(store)["record_without_place", "a"] == "back"
+    assert store.contents() == before
+    store.check()
+    assert drain(store) == [("a", False)]
+
+
+def test_it_can_be_cancelled_and_stays_cancelled(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.raw.delete(key(store, "due"))
+    found = list(store.entries.check())
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["gone"]
+    assert drain(store) == []
+    store.set_ms(NOW_MS)
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.raw.delete(key(store, "due"))
+    repair(store)
+    assert store.entries.cancel(target_of_key("k1"))[0] is Outcome.DONE
+    assert drain(store) == []
+    store.check()
+
+
+def test_a_scanner_is_told_of_what_waits_again(store):
+    store.schedule("a", NOW_MS)
+    store.raw.delete(key(store, "due"))
+    store.engine().hand_over(asleep=5.0)
+    with store.raw.pubsub() as ears:
+        ears.psubscribe("*wake*")
+        assert ears.get_message(timeout=5)["type"] == "psubscribe"
+        assert repair(store) == {("record_without_place", "a"): "back"}
+        assert ears.get_message(timeout=5)["type"] == "pmessage"
+
+
+def test_what_a_list_should_have_had_by_now_goes_once(store):
+    store.schedule("a", NOW_MS)
+    store.raw.delete(key(store, "due"))
+    repair(store)
+    assert drain(store) == [("a", False)]
+
+
+def test_what_was_to_be_published_by_now_goes_marked(store):
+    store.schedule_relayed("a", NOW_MS)
+    store.raw.delete(key(store, "relay"))
+    repair(store)
+    assert drain(store) == [("a", True)]
+
+
+def test_what_was_tried_and_did_not_leave_is_not_marked(store):
+    """Of its claim it is known that no attempt is uncertain."""
+    store.schedule_relayed("a", NOW_MS)
+    engine = store.engine()
+    engine.nack("refused", engine.claim(1)[0], wait=1, reason="NO_ROUTE")
+    store.raw.hdel(key(store, "errors"), "a")
+    store.raw.delete(key(store, "refused"))
+    assert repair(store) == {("record_without_place", "a"): "back"}
+    assert drain(store) == [("a", False)]
+
+
+def test_what_is_being_published_goes_on_and_its_lease_is_as_it_was(store):
+    store.schedule_relayed("a", NOW_MS)
+    engine = store.engine(lease=30)
+    claimed, *_ = engine.claim(1)
+    before = kept(store)
+    store.raw.delete(key(store, "leased"))
+    store.set_ms(NOW_MS + 1000)
+    assert repair(store) == {("record_without_place", "a"): "done"}
+    assert kept(store) == before
+    assert store.entries.cancel("a")[0] is Outcome.IN_FLIGHT
+    assert engine.ack(claimed) == 1
+    assert drain(store) == []
+    store.check()
+
+
+def test_and_if_its_scanner_is_dead_it_goes_marked_when_its_lease_ends(store):
+    store.schedule_relayed("a", NOW_MS)
+    store.engine(lease=30).claim(1)
+    store.raw.delete(key(store, "leased"))
+    repair(store)
+    assert drain(store) == [("a", True)]
+
+
+def test_a_claim_of_before_the_clock_was_set_back_holds_no_longer_than_a_lease(store):
+    store.schedule_relayed("a", NOW_MS)
+    store.engine(lease=30).claim(1)
+    store.raw.delete(key(store, "leased"))
+    store.set_ms(NOW_MS - 3_600_000)
+    repair(store)
+    assert store.score("leased", "a") == NOW_MS - 3_600_000 + 30_000
+
+
+@pytest.mark.parametrize("index", ["dead", "refused"])
+def test_what_had_failed_is_dead_with_its_reason(store, index):
+    store.schedule_relayed("a", NOW_MS)
+    engine = store.engine()
+    engine.nack(index, engine.claim(1)[0], wait=1, reason="NO_ROUTE")
+    store.raw.delete(key(store, index))
+    assert repair(store) == {("record_without_place", "a"): "dead"}
+    found = store.entries.find("a")
+    assert (found.state, found.reason) == (State.DEAD, "NO_ROUTE")
+    assert drain(store) == []
+    assert store.entries.reschedule("a", When("at", 0), mode="retry")[0] is Outcome.DONE
+    assert drain(store) == [("a", False)]
+
+
+def test_what_may_have_left_is_dead_and_says_so(store):
+    store.schedule("a", NOW_MS)
+    record = store.record("a")
+    store.engine().hand_over()
+    store.raw.hset(key(store, "records"), "a", record)
+    found = list(store.entries.check())
+    (repaired,) = (one for some in store.entries.repair(found) for one in some)
+    says = "it had lost its place, and may have left"
+    assert (repaired.what, repaired.reason) == ("dead", says)
+    assert store.entries.find("a").reason == says
+    assert drain(store) == [("a", False)]  # the one that had left
+
+
+def test_what_was_scheduled_anew_since_it_left_waits_again(store):
+    store.schedule("a", NOW_MS)
+    store.engine().hand_over()
+    store.raw.delete("celery")
+    store.set_ms(NOW_MS + 1)
+    store.schedule("a", FAR_MS)
+    store.raw.delete(key(store, "due"))
+    assert repair(store) == {("record_without_place", "a"): "back"}
+    assert drain(store) == [("a", False)]
+
+
+def test_the_history_tells_of_what_waits_again(store):
+    entries = store.entries = Entries(store.scripts, replace(store.membership, history=20))
+    entries.join()
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.schedule_relayed("b", NOW_MS)
+    engine = store.engine()
+    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    store.raw.delete(key(store, "due"), key(store, "dead"))
+    repair(store)
+    told = [(one.what.value, one.task_id, one.key) for one in entries.history(2)]
+    assert sorted(told) == [("dead", "b", ""), ("repaired", "a", "k1")]
+
+
+# Where there are two places.
+
+
+@pytest.mark.parametrize(("put_it", "own"), [("schedule", "due"), ("schedule_relayed", "relay")])
+@pytest.mark.parametrize("other", ["due", "relay", "refused", "leased", "dead"])
+def test_of_two_places_that_stays_where_it_waits(store, put_it, own, other):
+    getattr(store, put_it)("a", FAR_MS)
+    before = store.contents()
+    if other != own:
+        store.raw.zadd(key(store, other), {store.raw.zrange(key(store, own), 0, 0)[0]: NOW_MS + 1})
+        assert kinds(store) & {"second_place"}
+    repair(store)
+    assert store.contents() == before
+    assert drain(store) == [("a", False)]
+
+
+def test_but_a_lease_under_which_it_is_published_stays_and_no_place_where_it_waits(store):
+    store.schedule_relayed("a", NOW_MS)
+    engine = store.engine()
+    claimed, *_ = engine.claim(1)
+    before = store.contents()
+    for other in ("relay", "due", "refused", "dead"):
+        store.raw.zadd(key(store, other), {claimed[0].member: NOW_MS})
+    repair(store)
+    assert store.contents() == before
+    assert engine.ack(claimed) == 1
+    assert drain(store) == []
+    store.check()
+
+
+def test_a_lease_that_was_ended_gives_way(store):
+    """Redis stopped a script that gave it back, before it took it out of `leased`."""
+    store.schedule_relayed("a", NOW_MS)
+    engine = store.engine()
+    claimed, *_ = engine.claim(1)
+    lease = store.raw.zrange(key(store, "leased"), 0, -1, withscores=True)
+    engine.nack("unsent", claimed)
+    before = store.contents()
+    store.raw.zadd(key(store, "leased"), dict(lease))
+    assert set(repair(store)) == {("second_place", "a")}
+    assert store.contents() == before
+
+
+def test_what_is_parked_twice_is_parked_once(store):
+    store.entries.pause(lane_for(), "")
+    store.entries.pause(lane_for(queue="celery"), "celery")
+    store.schedule("a", NOW_MS)
+    store.engine().hand_over()
+    (member,) = store.raw.zrange(key(store, "parked"), 0, -1)
+    other = lane_for(queue="celery") + member[7:]
+    store.raw.zadd(key(store, "parked"), {other: 0})
+    assert set(repair(store)) == {("second_place", "a")}
+    assert store.raw.zrange(key(store, "parked"), 0, -1) == [member]
+
+
+def test_a_number_that_is_not_the_record_s_goes_and_the_entry_has_a_place(store):
+    store.schedule("a", FAR_MS)
+    before = store.contents()
+    store.raw.delete(key(store, "due"))
+    store.raw.zadd(key(store, "due"), {b"\xff" * 6 + b"a": NOW_MS})
+    became = repair(store, of={"second_place"})
+    assert became == {("second_place", "a"): "back"}
+    assert store.contents() == before
+
+
+# Where it is parked for ever.
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_what_is_parked_for_ever_comes_back_with_its_due_time_and_is_excused(store, relayed):
+    store.entries.pause(lane_for(), "")
+    extras = Extras(grace_ms=1000)
+    (store.schedule_relayed if relayed else store.schedule)("a", NOW_MS, extras=extras)
+    engine = store.engine()
+    engine.hand_over()
+    engine.claim(1)
+    assert store.places("a") == ["parked"]
+    store.raw.delete(key(store, "paused"))
+    store.set_ms(NOW_MS + 60_000)
+    assert repair(store) == {("parked_for_ever", "a"): "done"}
+    assert store.score("relay" if relayed else "due", "a") == NOW_MS
+    assert engine.hand_over().handed_over + len(engine.claim(1)[0]) == 1
+
+
+def test_what_is_paused_or_comes_back_is_not_parked_for_ever(store):
+    store.entries.pause(lane_for(), "")
+    store.schedule("a", NOW_MS)
+    store.engine().hand_over()
+    assert kinds(store) == set()
+    store.entries.resume(lane_for(), 1)
+    assert kinds(store) == set()
+    store.raw.hdel(key(store, "paused"), "<")  # nobody will let it come back
+    assert kinds(store) == {"parked_for_ever"}
+    repair(store)
+    assert drain(store) == [("a", False)]
+
+
+# Leases.
+
+
+@pytest.mark.parametrize("how", ["without a claim", "stale", "clock back"])
+def test_a_lease_that_nobody_ends_is_taken_back_and_goes_marked(store, how):
+    store.schedule_relayed("a", NOW_MS)
+    store.engine(lease=30).claim(1)
+    if how == "without a claim":
+        store.raw.delete(key(store, "claims"))
+    else:
+        store.set_ms(NOW_MS + (3_600_000 if how == "stale" else -3_600_000))
+    assert list(repair(store).values()) == ["done"]
+    assert store.places("a") == ["relay"]
+    assert drain(store) == [("a", True)]
+
+
+# Keys and tags.
+
+
+def test_a_key_that_was_lost_is_held_again(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    before = store.contents()
+    store.raw.delete(key(store, "holders"), key(store, "tags"))
+    assert repair(store) == {
+        ("entry_without_key", "a"): "done",
+        ("entry_without_tag", "a"): "done",
+    }
+    assert store.contents() == before
+
+
+def test_of_two_that_wait_under_a_key_one_holds_it(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.raw.delete(key(store, "holders"))
+    store.schedule("b", FAR_MS, extras=EXTRAS)
+    assert repair(store) == {}
+    store.raw.delete(key(store, "holders"))
+    assert sorted(repair(store).values()) == ["done", "gone"]
+    assert kinds(store) == set()
+
+
+def test_a_key_that_names_another_s_entry_goes_back_to_who_waits(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.schedule("b", FAR_MS, extras=Extras("other"))
+    before = store.contents()
+    store.raw.hset(key(store, "holders"), "k1", "b")
+    repair(store)
+    assert store.contents() == before
+
+
+# REVOKED that is owed.
+
+
+def owed(store):
+    return [one.task_id for one in store.engine().owed()]
+
+
+def test_what_is_owed_and_not_noted_is_stored(store):
+    store.schedule("a", FAR_MS)
+    store.entries.cancel_owing("a")
+    store.raw.delete(key(store, "outbox"))
+    assert owed(store) == []
+    assert repair(store) == {("message_not_owed", "a"): "done"}
+    assert owed(store) == ["a"]
+
+
+@pytest.mark.parametrize("why", ["its id is a new task's", "it cannot be read"])
+def test_but_it_is_removed_where(store, why):
+    store.schedule("a", FAR_MS)
+    store.entries.cancel_owing("a")
+    store.raw.delete(key(store, "outbox"))
+    if why == "it cannot be read":
+        store.raw.hset(key(store, "outbox_messages"), "a", "?")
+    else:
+        store.schedule("a", FAR_MS)
+    repair(store)
+    assert owed(store) == []
+    assert not store.raw.exists(key(store, "outbox_messages"))
+
+
+# Counts of templates.
+
+
+def uses(store):
+    return {name: int(one) for name, one in store.raw.hgetall(key(store, "template_uses")).items()}
+
+
+@pytest.mark.parametrize("spoilt", ["0", "-5", "2", "9", "?", None])
+def test_a_count_is_what_it_should_be(store, spoilt):
+    ids = store.flood(3, FAR_MS)
+    store.raw.hset(key(store, "meta"), "seq", 3)
+    before = uses(store)
+    (name,) = before
+    if spoilt is None:
+        store.raw.delete(key(store, "template_uses"))
+    else:
+        store.raw.hset(key(store, "template_uses"), name, spoilt)
+    repair(store)
+    assert uses(store) == before
+    for task_id in ids:
+        assert store.entries.find(task_id)
+        store.entries.cancel(task_id)
+    assert not store.raw.exists(key(store, "template_uses"), key(store, "templates"))
+
+
+def test_what_comes_and_leaves_between_look_and_recount_counts(store):
+    store.flood(9, FAR_MS)
+    (name,) = uses(store)
+    store.raw.hset(key(store, "template_uses"), name, 5)
+    found = list(store.entries.check())
+
+    def change():
+        store.set_ms(NOW_MS + 1)
+        for task_id in ("b", "c", "d"):
+            store.schedule(task_id, FAR_MS, share=True)
+        store.entries.cancel("a1")
+
+    # Behind the last look at a record, before the last at the counts.
+    amid(store, "template_uses", change, at=2)
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["done"]
+    assert uses(store) == {name: 11}
+    store.check()
+
+
+def test_what_was_not_seen_leaves_a_count_too_low_and_never_too_high(store):
+    store.flood(9, FAR_MS)
+    (name,) = uses(store)
+    store.raw.hset(key(store, "template_uses"), name, 5)
+    found = list(store.entries.check())
+    amid(store, "records", lambda: store.entries.cancel("a1"))
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["done"]
+    assert uses(store) == {name: 7}
+    repair(store)
+    assert uses(store) == {name: 8}
+    store.check()
+
+
+def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
+    store.schedule("a", FAR_MS, share=True)
+    store.schedule("other", FAR_MS)
+    (name,) = uses(store)
+    store.raw.hset(key(store, "template_uses"), name, 2)
+    found = list(store.entries.check())
+    assert {one.kind for one in found} == {"count_too_high"}
+
+    def edit_and_cancel():
+        """The count is as it was, and so is the number of the last that was scheduled."""
+        store.edit("other")
+        store.entries.cancel("a")
+
+    # Behind the last look at a record, before the last at the counts.
+    amid(store, "template_uses", edit_and_cancel, at=2)
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["gone"]
+    assert uses(store) == {name: 2}
+    assert set(repair(store).values()) == {"done"}
+    assert uses(store) == {name: 1}
+
+
+def test_nor_while_there_is_a_record_of_a_later_version_which_may_share_it(store):
+    store.schedule("a", FAR_MS, share=True)
+    store.schedule("b", FAR_MS)
+    before = store.contents()
+    store.raw.hset(key(store, "template_uses"), template_of(store.record("a")), 2)
+    store.raw.hset(key(store, "templates"), "x", "text")
+    later = b"2" + store.record("b")[1:]
+    store.raw.hset(key(store, "records"), "b", later)
+    assert repair(store) == {("unreadable_record", "b"): "left"}
+    store.raw.hset(key(store, "records"), "b", b"1" + later[1:])
+    repair(store)
+    assert store.contents() == before
+
+
+def test_a_template_that_is_shared_by_then_stays(store):
+    store.schedule("a", FAR_MS, share=True)
+    (name,) = uses(store)
+    text = store.raw.hget(key(store, "templates"), name)
+    store.entries.cancel("a")
+    store.raw.hset(key(store, "templates"), name, text)
+    found = list(store.entries.check())
+    assert [one.kind for one in found] == ["template_without_count"]
+    amid(store, "template_uses", lambda: store.schedule("b", FAR_MS, share=True), at=2)
+    assert [one.what for some in store.entries.repair(found) for one in some] == ["gone"]
+    store.check()
+
+
+def test_two_repairs_at_once_raise_a_count_once(store):
+    store.flood(3, FAR_MS)
+    store.raw.hset(key(store, "meta"), "seq", 3)
+    before = uses(store)
+    (name,) = before
+    store.raw.hset(key(store, "template_uses"), name, 1)
+    found = list(store.entries.check())
+    other = Entries(store.new_scripts(), store.membership)
+    inner = []
+    amid(
+        store,
+        "template_uses",
+        lambda: inner.extend(one.what for some in other.repair(found) for one in some),
+        at=2,
+    )
+    outer = [one.what for some in store.entries.repair(found) for one in some]
+    other._scripts.connection.close()
+    assert (inner, outer) == (["done"], ["gone"])
+    assert uses(store) == before
+
+
+def amid(store, part, step, *, at=1):
+    """Take a step right before a slice of this part is looked at, by its number from 1."""
+    seen, call = [], store.scripts.call
+
+    def called(name, **given):
+        if name == "check" and given["part"] == part:
+            seen.append(part)
+            if len(seen) == at:
+                step()
+        return call(name, **given)
+
+    store.scripts.call = called

@@ -1,0 +1,188 @@
+"""How the store waits for replicas: what it asks, and of whom."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.errors import StoreError
+from celery_delayq.store import (
+    Endpoint,
+    Entries,
+    NewEntry,
+    PooledConnection,
+    ShardedEntries,
+    Wanted,
+)
+from celery_delayq.store.connection import packed
+from celery_delayq.store.keys import Keys, shard_of
+from celery_delayq.store.record import destination_for
+from celery_delayq.store.scripts import Scripts
+from tests.store.support import FAR_MS, MEMBERSHIP, endpoint, new_record
+from tests.support.replicas import replicated
+
+ONE = Wanted(1, 30)
+LIST = destination_for("L", "celery")
+
+
+@pytest.fixture
+def pooled(redis_server, redis_url):
+    connection = PooledConnection(endpoint(redis_server))
+    yield connection
+    connection.close()
+
+
+def soon():
+    return time.monotonic() + 5
+
+
+def entries_on(connection):
+    return Entries(Scripts(connection, Keys("delayq")), MEMBERSHIP)
+
+
+def schedule(entries, *ids):
+    """Receipts of the answer to one call."""
+    new = [NewEntry(one, When("at", FAR_MS), new_record(one, LIST)) for one in ids]
+    return entries.schedule(new)
+
+
+def test_an_exchange_gives_each_answer_of_one_connection(pooled):
+    sent = [packed(["ECHO", "a"]), packed(["CLIENT", "ID"]), packed(["CLIENT", "ID"])]
+    told, one, other = pooled.exchange("ask", sent, soon())
+    assert (told, one) == (b"a", other)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_refusal_within_an_exchange_is_raised_and_leaves_no_answer_behind(pooled, place):
+    before = pooled.execute("ask", packed(["CLIENT", "ID"]))
+    sent = [packed(["ECHO", f"{number}"]) for number in range(3)]
+    sent[place] = packed(["NO-SUCH-COMMAND"])
+    with pytest.raises(StoreError, match=r"^ask failed: .*NO-SUCH-COMMAND"):
+        pooled.exchange("ask", sent, soon())
+    for number in range(10, 14):
+        assert pooled.execute("echo", packed(["ECHO", number])) == b"%d" % number
+    assert pooled.execute("ask", packed(["CLIENT", "ID"])) == before
+
+
+def test_who_is_interrupted_within_an_exchange_leaves_no_answer_behind(pooled, monkeypatch):
+    pooled.execute("ping", packed(["PING"]))
+    (connection,) = pooled.pool._idle
+
+    def read(*_, **__):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "read_response", read)
+    with pytest.raises(KeyboardInterrupt):
+        pooled.exchange("ask", [packed(["ECHO", 1]), packed(["ECHO", 2])], soon())
+    assert pooled.execute("echo", packed(["ECHO", 3])) == b"3"
+
+
+def test_an_exchange_ends_when_it_should(start_redis):
+    server = start_redis()
+    pooled = PooledConnection(Endpoint("127.0.0.1", server.port))
+    pooled.execute("ping", packed(["PING"]))
+    server.pause()
+    began = time.monotonic()
+    with pytest.raises(StoreError):
+        pooled.exchange("ask", [packed(["PING"]), packed(["PING"])], began + 0.3)
+    assert 0.3 <= time.monotonic() - began < 10
+    server.resume()
+    pooled.close()
+
+
+def test_what_it_writes_changes_nothing_and_reaches_the_replica(each_redis):
+    with replicated(binary=each_redis.binary) as pair:
+        connection = PooledConnection(endpoint(pair.master))
+        entries = entries_on(connection)
+        receipts = schedule(entries, "a", "b")
+        before = contents(pair.client)
+        offset = pair.client.info("replication")["master_repl_offset"]
+        assert ShardedEntries([entries]).wait_for_replicas(receipts, ONE) == 1
+        assert contents(pair.client) == before
+        assert pair.client.info("replication")["master_repl_offset"] > offset
+        connection.close()
+
+
+def contents(client):
+    found = {}
+    for key in client.keys("*"):
+        kind = client.type(key)
+        found[key] = client.hgetall(key) if kind == b"hash" else client.dump(key)
+    return found
+
+
+def test_a_redis_that_knows_nothing_of_the_call_proves_nothing(each_redis, caplog):
+    """A failover between the answer and the wait: what was scheduled has not come along."""
+    with replicated(binary=each_redis.binary) as pair:
+        before, after = (PooledConnection(endpoint(one)) for one in (each_redis, pair.master))
+        receipts = schedule(entries_on(before), "a")
+        schedule(entries_on(after), "another")
+        entries = ShardedEntries([entries_on(after)])
+        assert entries.wait_for_replicas(receipts, ONE) == 0
+        for one in (before, after):
+            one.close()
+    (told,) = caplog.messages
+    assert told.endswith("delayq_wait_replicas asks for: the Redis that answers has lost them")
+
+
+def test_of_several_shards_the_fewest_count(each_redis):
+    """As they would be on the nodes of a cluster; on one Redis all are the same."""
+    ids = [next(one for one in "abcdef" if shard_of(one, 2) == shard) for shard in range(2)]
+    with replicated(binary=each_redis.binary) as pair, replicated(0) as alone:
+        connections = [PooledConnection(endpoint(one.master)) for one in (pair, alone)]
+        made = ShardedEntries(
+            [
+                Entries(Scripts(one, Keys("delayq", shard, 2)), replace(MEMBERSHIP, shards=2))
+                for shard, one in enumerate(connections)
+            ]
+        )
+        made._is_joined = True
+        receipts = schedule(made, *ids)
+        assert made.wait_for_replicas(receipts[:1], ONE) == 1
+        assert made.wait_for_replicas(receipts, Wanted(1, 0.2)) == 0
+        for one in connections:
+            one.close()
+
+
+def test_of_several_calls_each_has_to_be_known(redis_server, pooled):
+    entries = entries_on(pooled)
+    operations = [schedule(entries, name)[0].operation for name in "ab"]
+    assert len({*operations}) == 2
+    assert entries.replicas._scripts.call("replicate", operations=operations) == 1
+    unknown = bytes(12)
+    for asked in ([*operations, unknown], [unknown, *operations]):
+        assert entries.replicas._scripts.call("replicate", operations=asked) == 0
+
+
+def test_a_call_is_known_when_its_answer_has_become_an_older_one(redis_server, pooled):
+    entries = entries_on(pooled)
+    (receipt,) = schedule(entries, "a")
+    raw = redis_server.client()
+    raw.rename(entries.keys["answers"], entries.keys["answers_old"])
+    scripts = entries.replicas._scripts
+    assert scripts.call("replicate", operations=[receipt.operation]) == 1
+
+
+def test_a_full_redis_can_still_be_asked(start_redis):
+    server = start_redis("--maxmemory-policy", "noeviction")
+    pooled = PooledConnection(endpoint(server))
+    entries = entries_on(pooled)
+    (receipt,) = schedule(entries, "a")
+    server.client().config_set("maxmemory", 1)
+    assert entries.replicas._scripts.call("replicate", operations=[receipt.operation]) == 1
+    pooled.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seconds", "command"),
+    [
+        (Wanted(2, 1.5), 1.5, "WAIT 2 1500"),
+        (Wanted(1, 1, "aof"), 0.25, "WAITAOF 1 1 250"),
+        # What is left may be nothing; and 0 would be for ever.
+        (Wanted(1, 1), -3, "WAIT 1 1"),
+    ],
+)
+def test_the_command(wanted, seconds, command):
+    assert wanted.packed(seconds) == packed(command.split())

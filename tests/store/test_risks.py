@@ -1,0 +1,462 @@
+"""How a Redis may lose what waits, or refuse it: one line each, from what it says of itself."""
+
+from dataclasses import astuple
+
+import pytest
+
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.store import Endpoint, PooledConnection, risks
+from celery_delayq.store.connection import packed
+from celery_delayq.store.refusals import CLUSTER
+from celery_delayq.store.server import Facts
+from tests.faults.proxy import Proxy
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+
+LRU = ("--maxmemory-policy", "allkeys-lru")
+DISK = "see its log: its disk may be full, or not writable, or memory short for a fork"
+ROOM = "raise maxmemory, or delete what nobody needs"
+FOLLOWED = "see that replica's log, and its link to the master"
+GONE = "what was scheduled then is gone, what was handed over then goes out again"
+
+
+@pytest.fixture
+def connect():
+    made = []
+
+    def connect(server, **login):
+        made.append(PooledConnection(Endpoint(path=server.socket, **login)))
+        return made[-1]
+
+    yield connect
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def told(start_redis, connect):
+    """What a server of this configuration says of itself."""
+    return lambda *config: Facts.ask(connect(start_redis(*config)))
+
+
+def saying(info=(), config=(), hello=()):
+    """What a server would say of itself that cannot be brought about in a test."""
+    return Facts(
+        hello={"server": "redis", "version": "7.0.15", "mode": "standalone", **dict(hello)},
+        info={"role": "master", **dict(info)},
+        config=dict(config),
+    )
+
+
+def ok(found):
+    return "ok", found, ""
+
+
+def warning(found, advice):
+    return "warning", found, advice
+
+
+def error(found, advice):
+    return "error", found, advice
+
+
+def lines(found):
+    return [astuple(line)[1:] for line in found]
+
+
+# What it is.
+
+
+def test_each_server_tells_its_product_and_version(each_redis, connect):
+    server = Facts.ask(connect(each_redis))
+
+    product = "Valkey" if "valkey" in each_redis.binary else "Redis"
+    assert server.version == f"{product} {'.'.join(map(str, each_redis.version))}"
+    assert server.is_replica is False
+    assert server.policy == "noeviction"
+    assert server.maxmemory == 0
+    assert server.used > 100_000
+    assert server.has_log is False
+    assert {*server.config} == {
+        "save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-to-write"
+    }  # fmt: skip
+
+
+def test_what_a_user_may_not_ask_is_not_known(redis_server, redis_url, connect):
+    rule = ["on", ">p", "~*", "+@all", "-info", "-config"]
+    redis_server.client().execute_command("ACL", "SETUSER", "u", "reset", *rule)
+
+    server = Facts.ask(connect(redis_server, username="u", password="p"))
+
+    assert (server.info, server.config) == ({}, {})
+    # This every user is told.
+    assert server.version
+    assert server.is_replica is False
+    assert (server.policy, server.maxmemory, server.used, server.has_log) == (None,) * 4
+    for judge in (risks.role, risks.eviction, risks.persistence, risks.memory):
+        assert [*judge(server)] == []
+
+
+@pytest.mark.parametrize("command", [b"INFO", b"CONFIG", b"HELLO"])
+def test_one_before_it_that_hangs_up_on_a_question_is_none_that_is_away(redis_server, command):
+    with Proxy(redis_server.port) as proxy:
+        proxy.cut_after = b"\r\n%s\r\n" % command
+        connection = PooledConnection(Endpoint(host="127.0.0.1", port=proxy.port))
+        server = Facts.ask(connection)
+        connection.close()
+
+    assert proxy.cuts == 1
+    assert bool(server.hello) == (command != b"HELLO")
+    assert bool(server.info) == (command != b"INFO")
+    assert bool(server.config) == (command != b"CONFIG")
+
+
+def test_one_that_is_away_is_an_error():
+    connection = PooledConnection(Endpoint(host="127.0.0.1", port=free_port()))
+
+    with pytest.raises(StoreUnavailable):
+        Facts.ask(connection)
+
+
+# Its role.
+
+
+def test_a_master_by_itself(told):
+    assert lines(risks.role(told())) == [ok("a master without replicas")]
+
+
+def test_a_replica_takes_no_writes(start_redis, connect):
+    server, port = start_redis(), free_port()
+    server.client().replicaof("127.0.0.1", port)
+
+    assert lines(risks.role(Facts.ask(connect(server)))) == [
+        error(
+            f"the store's Redis is a replica of 127.0.0.1:{port}: it takes no writes, so nothing "
+            "can be scheduled or handed over",
+            "let delayq_url, or broker_url, name the master",
+        )
+    ]
+
+
+def test_a_replica_is_known_by_its_greeting_too(start_redis, connect):
+    server = start_redis()
+    server.client().replicaof("127.0.0.1", free_port())
+    rule = ["on", ">p", "~*", "+@all", "-info"]
+    server.client().execute_command("ACL", "SETUSER", "u", *rule)
+
+    [line] = risks.role(Facts.ask(connect(server, username="u", password="p")))
+
+    assert line.level == "error"
+    assert line.found.startswith("the store's Redis is a replica: it takes no writes")
+
+
+def test_a_replica_that_keeps_up_is_counted(start_redis, connect):
+    master, replica = start_redis("--repl-diskless-sync-delay", "0"), start_redis()
+    connection = connect(master)
+    replica.client().replicaof("127.0.0.1", master.port)
+
+    def followed():
+        [line] = risks.role(Facts.ask(connection))
+        return line if line.level == "ok" and "with" in line.found.split() else None
+
+    assert lines([eventually(followed)]) == [
+        ok(
+            "a master, with a replica that keeps up; a fail-over loses what has not reached the "
+            "one that is promoted",
+        )
+    ]
+
+
+def test_several_replicas_are_counted():
+    replica = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=1"
+
+    [line] = risks.role(saying({"slave0": replica, "slave1": replica}))
+
+    assert line.found.startswith("a master, with 2 replicas that keep up; ")
+
+
+@pytest.mark.parametrize(
+    ("state", "lag", "level"),
+    [("online", "10", "ok"), ("online", "11", "warning"), ("wait_bgsave", "0", "warning")],
+)
+def test_a_replica_that_does_not_keep_up_is_warned_of(state, lag, level):
+    server = saying({"slave0": f"ip=10.0.0.2,port=6379,state={state},offset=1,lag={lag}"})
+
+    [line] = risks.role(server)
+
+    assert line.level == level
+    if level == "warning":
+        assert lines([line]) == [
+            warning(
+                "the replica 10.0.0.2:6379 of the store's Redis does not keep up (state "
+                f"{state}, {lag} s behind): a fail-over to it loses what it has not got",
+                FOLLOWED,
+            )
+        ]
+
+
+def test_a_master_that_wants_replicas_and_has_none_takes_no_writes(told):
+    server = told("--min-replicas-to-write", "1")
+
+    assert lines(risks.role(server))[0] == error(
+        "the store's Redis takes no writes, as 0 of its replicas keep up and its "
+        "min-replicas-to-write is 1",
+        "bring its replicas back, or lower min-replicas-to-write",
+    )
+
+
+def test_a_node_of_a_cluster_cannot_be_the_store():
+    assert lines(risks.role(saying(hello={"mode": "cluster"}))) == [
+        error(CLUSTER, "let delayq_url name a Redis by itself")
+    ]
+
+
+# Eviction.
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        (
+            (*LRU, "--maxmemory", "100mb"),
+            error(
+                "the store's Redis deletes what waits when its memory is full, as its "
+                "maxmemory-policy is allkeys-lru",
+                "set noeviction",
+            ),
+        ),
+        (
+            LRU,
+            warning(
+                "the store's Redis will delete what waits as soon as it is given a maxmemory, as "
+                "its maxmemory-policy is allkeys-lru",
+                "set noeviction",
+            ),
+        ),
+        (
+            ("--maxmemory-policy", "volatile-lru", "--maxmemory", "100mb"),
+            ok(
+                "nothing that waits is deleted to make room: its maxmemory-policy is volatile-lru, "
+                "and what waits has no time to live",
+            ),
+        ),
+        (
+            (),
+            ok(
+                "nothing that waits is deleted to make room: its maxmemory-policy is noeviction",
+            ),
+        ),
+    ],
+    ids=["evicts", "will evict", "volatile", "noeviction"],
+)
+def test_each_policy(told, config, line):
+    assert lines(risks.eviction(told(*config))) == [line]
+
+
+def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
+    """So a volatile policy deletes none of them."""
+    engine = store.engine()
+    store.schedule("a")
+    store.schedule_relayed("b")
+    engine.hand_over()
+    engine.claim(1)
+    store.entries.cancel("c")
+
+    lives = {key: store.raw.ttl(key) for key in store.raw.keys("{*")}
+
+    assert len(lives) > 5
+    assert {*lives.values()} == {-1}
+
+
+# Persistence.
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        (
+            (),
+            error(
+                "the store's Redis loses what waits when it restarts, as it has neither an "
+                "append-only file nor save points",
+                "set appendonly yes",
+            ),
+        ),
+        (
+            ("--save", "3600", "1"),
+            warning(
+                "the store's Redis loses what was scheduled since its last snapshot when it "
+                "crashes, and hands over again what left since, as it has save points (3600 1) "
+                "and no append-only file",
+                "set appendonly yes",
+            ),
+        ),
+        (
+            ("--appendonly", "yes", "--appendfsync", "always"),
+            ok("with appendfsync always a crash loses nothing that was acknowledged"),
+        ),
+        (
+            ("--appendonly", "yes", "--appendfsync", "everysec"),
+            ok(
+                "with appendfsync everysec a crash of the machine may lose the last second or two, "
+                f"as may a kill while the disk is slow: {GONE}",
+            ),
+        ),
+        (
+            ("--appendonly", "yes", "--appendfsync", "no"),
+            warning(
+                "the store's Redis may lose the last half minute when its machine crashes, as its "
+                f"appendfsync is no: {GONE}",
+                "set appendfsync everysec",
+            ),
+        ),
+    ],
+    ids=["nothing", "snapshots", "always", "everysec", "no"],
+)
+def test_each_way_to_persist(told, config, line):
+    assert lines(risks.persistence(told(*config))) == [line]
+
+
+def test_how_often_a_hosted_one_syncs_it_may_not_tell():
+    assert lines(risks.persistence(saying({"aof_enabled": "1"}))) == [
+        ok(
+            "the store's Redis has an append-only file, and does not tell how often it syncs it",
+        )
+    ]
+    # It may have save points, or none.
+    assert lines(risks.persistence(saying({"aof_enabled": "0"}))) == []
+
+
+def test_one_that_could_not_save_takes_no_writes(start_redis, connect):
+    server = start_redis("--save", "3600", "1", "--appendonly", "yes")
+    client = server.client()
+    (server.folder / "dump.rdb").mkdir()
+    client.bgsave()
+    eventually(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+    connection = connect(server)
+
+    assert lines(risks.persistence(Facts.ask(connection)))[0] == error(
+        "the store's Redis takes no writes, as it could not save its last snapshot",
+        DISK,
+    )
+    with pytest.raises(StoreUnavailable, match="MISCONF"):
+        connection.execute("it", packed(["SET", "a", "b"]))
+
+    client.config_set("stop-writes-on-bgsave-error", "no")
+    assert lines(risks.persistence(Facts.ask(connection)))[0] == warning(
+        "the store's Redis keeps older data than it should: it could not save its last snapshot",
+        DISK,
+    )
+    connection.execute("it", packed(["SET", "a", "b"]))
+
+    client.config_set("stop-writes-on-bgsave-error", "yes")
+    client.config_set("save", "")
+    assert lines(risks.persistence(Facts.ask(connection)))[0][0] == "warning"
+    connection.execute("it", packed(["SET", "a", "b"]))
+
+
+def test_a_disk_that_takes_no_log_is_told():
+    info = {
+        "aof_enabled": "1",
+        "aof_last_write_status": "err",
+        "aof_last_bgrewrite_status": "err",
+    }
+
+    assert lines(risks.persistence(saying(info, {"appendfsync": "always"})))[:2] == [
+        error(
+            "the store's Redis takes no writes, as it could not write to its append-only file",
+            DISK,
+        ),
+        warning(
+            "the store's Redis could not rewrite its append-only file, which grows until its disk "
+            "is full",
+            DISK,
+        ),
+    ]
+
+
+# Memory.
+
+
+def with_memory(used, most, uncounted=0):
+    return saying(
+        {
+            "used_memory": f"{used}",
+            "maxmemory": f"{most}",
+            "mem_not_counted_for_evict": f"{uncounted}",
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("used", "most", "line"),
+    [
+        (
+            1_500_000,
+            0,
+            ok(
+                "1.5 MB are used, and no maxmemory bounds it; a million more tasks take 460.0 MB, "
+                "at 460 bytes each",
+            ),
+        ),
+        (
+            900_000,
+            1_000_000,
+            ok(
+                "900 kB of 1.0 MB are used; room for some 217 more tasks, at 460 bytes each",
+            ),
+        ),
+        (
+            1_900_000_001,
+            2_000_000_000,
+            warning(
+                "the store's Redis is nearly full (1.9 GB of 2.0 GB are used), and has room for "
+                "some 217,391 more tasks, at 460 bytes each; then nothing can be scheduled",
+                ROOM,
+            ),
+        ),
+        (
+            2_000_000,
+            2_000_000,
+            error(
+                "the store's Redis is full (2.0 MB of 2.0 MB are used), so nothing can be "
+                "scheduled",
+                ROOM,
+            ),
+        ),
+    ],
+    ids=["unbounded", "room", "nearly full", "full"],
+)
+def test_how_much_memory_is_left(used, most, line):
+    assert lines(risks.memory(with_memory(used, most))) == [line]
+    # Buffers of replicas do not count.
+    assert lines(risks.memory(with_memory(used + 500, most, 500))) == [line]
+
+
+def test_a_measured_size_is_said_to_be_one():
+    [line] = risks.memory(with_memory(1_000_000, 2_000_000), 1000, "at a measured")
+
+    assert line.found.endswith("; room for some 1,000 more tasks, at a measured 1000 bytes each")
+
+
+def test_one_that_is_full_in_truth_is_full(start_redis, connect):
+    server = start_redis("--maxmemory", "1mb")
+    connection = connect(server)
+    server.client().config_set("maxmemory", 1000)
+
+    [line] = risks.memory(Facts.ask(connection))
+
+    assert (line.level, line.found[:27]) == ("error", "the store's Redis is full (")
+
+
+# What a worker is told at its start.
+
+
+def test_the_warnings_and_errors_of_all_four(start_redis, connect):
+    server = start_redis(*LRU, "--min-replicas-to-write", "1", "--maxmemory", "100mb")
+    server.client().config_set("maxmemory", 1000)
+
+    found = risks.risks(connect(server))
+
+    assert [line.name for line in found] == ["replication", "eviction", "persistence", "memory"]
+    assert risks.risks(connect(start_redis("--appendonly", "yes"))) == []

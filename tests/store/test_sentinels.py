@@ -1,0 +1,387 @@
+"""Whom a sentinel names is found, remembered, and found anew: two servers, and who names either."""
+
+import contextlib
+import select
+import threading
+
+import pytest
+
+from celery_delayq.errors import StoreError, StoreUnavailable
+from celery_delayq.store import Endpoint, PooledConnection, sentinels
+from celery_delayq.store import SentinelGroup as SentinelPlaces
+from celery_delayq.store.connection import packed
+from tests.support.ports import free_port
+from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
+from tests.support.waiting import eventually
+
+SET = packed(["SET", "key", "value"])
+SOON = 1.5  # seconds: less than any time-out of these tests
+
+
+class Naming:
+    """A sentinel that is told whom to name, and what is reached through it."""
+
+    def __init__(self, sentinel, servers):
+        self.sentinel, self.servers = sentinel, servers
+        self._made = []
+
+    def name(self, server):
+        self.sentinel.ask("REMOVE", NAME)
+        self.sentinel.ask("MONITOR", NAME, "127.0.0.1", server.port, 1)
+
+    def group(self, *before, name=NAME, **options):
+        """A group that knows the sentinels at these ports, and this one behind them."""
+        ports = [*before, self.sentinel.port]
+        options = {"server": Endpoint(), **options}
+        return SentinelPlaces(name, tuple(Endpoint("127.0.0.1", port) for port in ports), **options)
+
+    def client(self, *before, timeout=10.0, **options):
+        self._made.append(PooledConnection(self.group(*before, **options), timeout))
+        return self._made[-1]
+
+    def close(self):
+        for one in self._made:
+            one.close()
+
+
+@pytest.fixture
+def naming(start_redis):
+    servers = [start_redis("--repl-diskless-sync-delay", "0") for _ in range(2)]
+    sentinel = SentinelServer(servers[0].binary)
+    sentinel.write([f"sentinel monitor {NAME} 127.0.0.1 {servers[0].port} 1"])
+    with sentinel:
+        made = Naming(sentinel, servers)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def first(naming):
+    return naming.servers[0]
+
+
+@pytest.fixture
+def second(naming):
+    return naming.servers[1]
+
+
+def copy(server, master):
+    """Make a server a replica, and wait until it is one that is in order."""
+    server.client().replicaof("127.0.0.1", master.port)
+    eventually(lambda: server.client().info("replication")["master_link_status"] == "up", 20)
+
+
+def keys_of(*servers):
+    return [server.client().keys() for server in servers]
+
+
+def ours(server):
+    """How many connections of this package's a server has."""
+    return sum(one["name"] == "celery_delayq" for one in server.client().client_list())
+
+
+@contextlib.contextmanager
+def meanwhile(act, after=0.3):
+    """Do something in a moment, while the test goes on."""
+    timer = threading.Timer(after, act)
+    timer.start()
+    yield
+    timer.join()
+
+
+def test_the_sentinel_names_the_server_that_is_written_to(naming, first, second):
+    naming.client().execute("write", SET)
+
+    assert keys_of(first, second) == [[b"key"], []]
+
+
+def test_who_was_found_is_remembered_and_no_sentinel_is_asked_again(naming, first):
+    client, another = naming.client(), naming.client()
+    another._server = client._server
+    client.execute("write", SET)
+
+    naming.sentinel.kill()
+
+    another.execute("write", SET)
+    assert ours(first) == 2
+
+
+def test_a_replica_answers_readonly_and_the_call_goes_on_to_the_master(naming, first, second):
+    client = naming.client()
+    client.execute("write", packed(["PING"]))
+    copy(first, second)
+    naming.name(second)
+
+    client.execute("write", SET)
+
+    assert second.client().get("key") == b"value"
+    assert eventually(lambda: ours(first) == 0)
+
+
+def test_idle_connections_to_the_old_master_are_closed_when_it_is_another(naming, first, second):
+    client = naming.client()
+    held = [client.pool.take(10**9) for _ in range(3)]
+    for one in held:
+        client.pool.give(one)
+    assert ours(first) == 3
+    naming.name(second)
+
+    client._server.lost(held[0])
+    client.execute("write", SET)
+
+    assert (ours(first), ours(second)) == (0, 1)
+    assert keys_of(first, second) == [[], [b"key"]]
+
+
+def test_a_connection_in_use_is_read_to_its_end_and_closed_when_given_back(naming, first, second):
+    client = naming.client()
+    held = client.pool.take(10**9)
+    held.send_command("PING")
+    naming.name(second)
+    client._server.moved(("127.0.0.1", second.port))
+
+    answer = held.read_response()
+    client.pool.give(held)
+
+    assert answer == b"PONG"
+    assert eventually(lambda: ours(first) == 0)
+
+
+def test_a_replica_that_is_still_named_is_not_written_to(naming, first, second):
+    copy(first, second)
+    client = naming.client(timeout=SOON)
+
+    with pytest.raises(StoreUnavailable) as caught:
+        client.execute("write", packed(["CONFIG", "SET", "maxclients", "99"]))
+
+    assert str(caught.value) == (
+        f"write failed: the master '{NAME}' that its sentinels name cannot be used: "
+        f"127.0.0.1:{first.port}: it is a replica"
+    )
+    assert not caught.value.may_have_run
+    assert first.client().config_get("maxclients") != {"maxclients": "99"}
+
+
+@pytest.mark.parametrize("state", ["replica", "killed"])
+def test_while_there_is_no_master_a_call_waits_for_one(naming, first, second, state):
+    copy(first, second) if state == "replica" else first.kill()
+
+    with meanwhile(lambda: naming.name(second)):
+        naming.client().execute("write", SET)
+
+    assert second.client().get("key") == b"value"
+
+
+def test_a_call_without_an_answer_is_given_up_when_another_is_named(
+    naming, first, second, monkeypatch
+):
+    monkeypatch.setattr(sentinels, "PATIENCE", 0.1)
+    client = naming.client()
+    client.execute("write", packed(["PING"]))
+    first.pause()
+    try:
+        with (
+            meanwhile(lambda: naming.name(second)),
+            pytest.raises(StoreUnavailable, match="another is the master by now") as caught,
+        ):
+            client.execute("write", SET)
+        client.execute("write", SET)
+    finally:
+        first.resume()
+
+    assert caught.value.may_have_run
+    assert second.client().get("key") == b"value"
+
+
+def test_a_slow_answer_is_waited_for_while_nobody_else_is_named(naming, monkeypatch):
+    monkeypatch.setattr(sentinels, "PATIENCE", 0.05)
+    client = naming.client()
+
+    wait = packed(["BLPOP", "nothing", "0.5"])
+
+    assert client.execute("read", wait) is None
+
+
+def test_one_who_waits_hears_what_another_of_its_process_found(naming, first, second, monkeypatch):
+    monkeypatch.setattr(sentinels, "PATIENCE", 60.0)
+    client = naming.client(timeout=60.0)
+    client.execute("write", packed(["PING"]))
+    first.pause()
+    try:
+        with (
+            meanwhile(lambda: client._server.moved(("127.0.0.1", second.port))),
+            pytest.raises(StoreUnavailable, match="another is the master by now"),
+        ):
+            client.execute("write", SET)
+    finally:
+        first.resume()
+
+
+@pytest.mark.parametrize("how", ["refuses", "is silent"])
+def test_sentinels_that_do_not_answer_are_passed_over(naming, first, how):
+    silent = SentinelServer(first.binary)
+    silent.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
+    with silent:
+        silent.pause() if how == "is silent" else silent.kill()
+        client = naming.client(silent.port, ask=0.2)
+
+        client.execute("write", SET)
+        silent.resume() if how == "is silent" else None
+
+    assert first.client().get("key") == b"value"
+    assert client._server._found.first == 1  # who is asked first from now on
+
+
+def test_an_unknown_name_is_said_with_those_who_were_asked(naming):
+    client = naming.client(name="other")
+
+    with pytest.raises(StoreUnavailable) as caught:
+        client.execute("write", SET)
+
+    place = f"127.0.0.1:{naming.sentinel.port}"
+    assert str(caught.value) == f"write failed: the sentinels {place} know no master 'other'"
+    assert not caught.value.may_have_run
+
+
+def test_without_any_sentinel_each_is_said_with_its_reason(naming, first):
+    port = free_port()
+    naming.sentinel.kill()
+    client = naming.client(port, first.port)
+
+    with pytest.raises(StoreUnavailable) as caught:
+        client.execute("write", SET)
+
+    why = caught.value.why
+    assert why.startswith(f"no sentinel tells who is the master '{NAME}': 127.0.0.1:{port}: Error")
+    assert f"; 127.0.0.1:{first.port}: it is a Redis, and no sentinel; " in why
+    assert f"; 127.0.0.1:{naming.sentinel.port}: Error" in why
+
+
+def test_one_that_knows_too_few_others_is_not_believed(naming):
+    client = naming.client(others=1)
+
+    with pytest.raises(StoreUnavailable, match="it knows fewer than 1 other sentinels"):
+        client.execute("write", SET)
+
+
+def test_a_wrong_password_of_the_master_is_said_at_once_and_not_shown(naming, first):
+    first.client().config_set("requirepass", "right")
+    client = naming.client(server=Endpoint(password="wrong-secret"), timeout=60.0)
+
+    with pytest.raises(StoreUnavailable) as caught:
+        client.execute("write", SET)
+
+    assert "invalid username-password pair" in str(caught.value)
+    assert "wrong-secret" not in str(caught.value)
+    first.client(password="right").config_set("requirepass", "")
+
+
+def test_a_wrong_password_of_the_sentinels_is_said_and_not_shown(first):
+    closed = SentinelServer(first.binary, password="right")
+    closed.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
+    with closed:
+        place = Endpoint("127.0.0.1", closed.port, password="wrong-secret")
+        client = PooledConnection(SentinelPlaces(NAME, (place,), Endpoint()), 60.0)
+
+        with pytest.raises(StoreUnavailable) as caught:
+            client.execute("write", SET)
+
+    assert "invalid username-password pair" in str(caught.value)
+    assert "wrong-secret" not in str(caught.value)
+
+
+def test_what_listens_to_a_sentinel_hears_of_another_master():
+    with SentinelGroup(replicas=1) as real:
+        places = tuple(Endpoint("127.0.0.1", one.port) for one in real.sentinels)
+        group = SentinelPlaces(NAME, places, Endpoint())
+        group.connection(5.0).disconnect()
+        herald = group.herald()
+        herald.listen()
+        try:
+            old = real.failover()
+            new, _ = real.elected(old)
+
+            assert eventually(lambda: _is_readable(herald) and herald.hear(), 60)
+        finally:
+            herald.close()
+        for one in real.sentinels:
+            one.kill()
+        connection = group.connection(5.0)  # nobody is left to ask
+        connection.disconnect()
+        assert connection.port == new.port
+
+
+def _is_readable(herald):
+    return select.select(herald.sockets, [], [], 0.1)[0]
+
+
+def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeypatch):
+    monkeypatch.setattr(sentinels, "LISTEN_AGAIN", 0.0)
+    spare = SentinelServer(first.binary)
+    spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
+    with spare:
+        herald = naming.group(spare.port).herald()
+        herald.listen()
+        assert herald.sockets[0].getpeername()[1] == spare.port
+        spare.kill()
+
+        assert not eventually(lambda: _is_readable(herald)) or not herald.hear()
+        assert herald.sockets == []
+        herald.listen()
+
+        assert herald.sockets[0].getpeername()[1] == naming.sentinel.port
+        herald.close()
+
+
+def test_a_sentinel_that_gives_no_sign_of_life_is_left_for_another(naming, first, monkeypatch):
+    monkeypatch.setattr(sentinels, "LISTEN_AGAIN", 0.1)
+    monkeypatch.setattr(sentinels, "SIGN_AFTER", 0.1)
+    spare = SentinelServer(first.binary)
+    spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
+    with spare:
+        herald = naming.group(spare.port).herald()
+        herald.listen()
+        spare.pause()
+
+        def is_left():
+            herald.listen()
+            return [one.getpeername()[1] for one in herald.sockets] == [naming.sentinel.port]
+
+        eventually(is_left)
+        herald.close()
+        spare.resume()
+
+
+def test_a_refusal_for_lack_of_replicas_makes_it_ask_the_sentinels_next_time(naming, first, second):
+    client = naming.client()
+    client.execute("write", packed(["PING"]))
+    first.client().config_set("min-replicas-to-write", 1)
+    naming.name(second)
+
+    with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
+        client.execute("write", SET)
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+
+
+def test_a_script_that_meets_a_replica_runs_on_the_master(naming, first, second):
+    client = naming.client()
+    client.execute("write", packed(["PING"]))
+    copy(first, second)
+    naming.name(second)
+
+    client.execute("write", packed(["EVAL", "return redis.call('SET', KEYS[1], 1)", 1, "key"]))
+
+    assert second.client().get("key") == b"1"
+
+
+def test_what_another_command_is_refused_for_keeps_its_connection(naming, first):
+    client = naming.client()
+
+    for _ in range(3):
+        with pytest.raises(StoreError, match="wrong number of arguments"):
+            client.execute("write", packed(["SET", "key"]))
+
+    assert first.client().info("stats")["total_connections_received"] < 20
+    assert ours(first) == 1

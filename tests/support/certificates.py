@@ -1,0 +1,48 @@
+"""Certificates for servers on loopback, by an authority of the test's own."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.support.missing import missing
+
+
+def make_certificates(folder: Path) -> Path:
+    """An authority, and certificates of its, with all that Python 3.13 asks for.
+
+    ``ca.crt`` is the authority's; ``server.crt`` is for 127.0.0.1, ``elsewhere.crt`` for another
+    name; ``server.key`` belongs to both.
+    """
+    if not shutil.which("openssl"):
+        missing("openssl")
+    subject = ["-subj", "/CN=authority"]
+    openssl(
+        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+        *("-keyout", "ca.key", "-out", "ca.crt", *subject),
+        *("-addext", "keyUsage=critical,keyCertSign"),
+        cwd=folder,
+    )
+    openssl(
+        *("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "server.key"),
+        *("-out", "server.csr", "-subj", "/CN=localhost"),
+        cwd=folder,
+    )
+    sign("server", "subjectAltName=IP:127.0.0.1,DNS:localhost", folder)
+    sign("elsewhere", "subjectAltName=DNS:elsewhere.example", folder)
+    return folder
+
+
+def openssl(*arguments: str, cwd: Path) -> None:
+    subprocess.run(["openssl", *arguments], cwd=cwd, check=True, capture_output=True)
+
+
+def sign(name: str, subject: str, folder: Path) -> None:
+    """A certificate of the authority's for the one server key."""
+    (folder / f"{name}.ext").write_text(
+        f"{subject}\nauthorityKeyIdentifier=keyid\n", encoding="utf-8"
+    )
+    openssl(
+        *("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key"),
+        *("-CAcreateserial", "-days", "2", "-out", f"{name}.crt", "-extfile", f"{name}.ext"),
+        cwd=folder,
+    )

@@ -1,0 +1,498 @@
+"""A Redis Sentinel group of the suite's own: a master, its replicas, and three that watch them.
+
+    client --where is the master?--> sentinels --watch--> master ---> replicas
+       '----------------------------------------------------^
+
+Everything listens on loopback. Sentinels and replicas have logins of their own on the nodes, so
+a node can be hidden from them while clients still reach it: a network that is split.
+"""
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from tests.support.ports import free_port
+from tests.support.process import ChildProcess, ProcessEndedError
+from tests.support.redis_server import ATTEMPTS, RedisServer
+from tests.support.server import Server
+from tests.support.waiting import eventually
+
+NAME = "mymaster"
+MARKS = 9  # the database that is written to, to see whether replicas have caught up
+DOWN_AFTER = 500  # ms without an answer, after which a sentinel takes a node for down
+ELECTED = 40.0  # seconds in which there has to be a new master
+HEALED = 40.0
+
+WATCHER, COPIER = ("watcher", "secret of watchers"), ("copier", "secret of copiers")
+RIGHTS = ("~*", "&*", "+@all")
+
+# ms; the sentinels' own periods are seconds. Redis 6.2 has no way to change them. What says that it
+# is a master, and should not be, is made a replica after four times the third to last: a sentinel
+# that did so sooner would undo what another one is about, as that one looks once a second.
+PERIODS = {
+    "info-period": 100,
+    "ping-period": 100,
+    "ask-period": 100,
+    "publish-period": 1000,
+    "tilt-period": 1000,
+    "min-link-reconnect-period": 500,
+}
+FAILOVER_TIMEOUT, SLOW_FAILOVER_TIMEOUT = 2000, 4000  # ms; the latter with periods of seconds
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What a sentinel said: who is the master from now on. *at* is by the monotonic clock."""
+
+    at: float
+    port: int
+    sentinel: int
+
+
+def tls_config(folder: Path | None) -> list[str]:
+    """Of a server that speaks TLS alone, with the certificates in *folder*."""
+    if folder is None:
+        return []
+    return [
+        *("tls-cert-file", f"{folder}/server.crt", "tls-key-file", f"{folder}/server.key"),
+        *("tls-ca-cert-file", f"{folder}/ca.crt", "tls-auth-clients", "no"),
+        *("tls-replication", "yes"),
+    ]
+
+
+class Node(RedisServer):
+    """One Redis of a group; *of* is the port of the master that it copies, at its start."""
+
+    def __init__(
+        self,
+        *config: str,
+        binary: str | None = None,
+        of: int | None = None,
+        password: str = "",
+        tls: Path | None = None,
+    ):
+        super().__init__(*config, binary=binary)
+        self._of = of
+        self._password = password
+        self._tls = tls
+
+    def client(self, **options: object) -> redis.Redis:
+        return super().client(**{"password": self._password or None, **options})
+
+    def empty(self) -> None:
+        self.client().flushall()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    def info(self) -> dict:
+        """What it says of its replication; nothing where its links were just closed."""
+        with self.client() as client, contextlib.suppress(redis.ConnectionError):
+            return client.info("replication")
+        return {"role": None}
+
+    def _command(self) -> list[str]:
+        command = super()._command()
+        if self._tls:
+            place = command.index("--port")
+            command[place : place + 2] = ["--port", "0", "--tls-port", str(self.port)]
+        config = tls_config(self._tls)
+        for name, value in zip(config[::2], config[1::2], strict=True):
+            command += [f"--{name}", value]
+        for name, password in (WATCHER, COPIER):
+            command += ["--user", name, "on", f">{password}", *RIGHTS]
+        command += ["--masteruser", COPIER[0], "--masterauth", COPIER[1]]
+        command += ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
+        if self._password:
+            command += ["--requirepass", self._password]
+        if self._of:
+            command += ["--replicaof", "127.0.0.1", str(self._of)]
+        return command
+
+
+class SentinelServer(Server):
+    """One sentinel.
+
+    Args:
+        binary: The server's program, which is a sentinel when told so.
+        config: The lines of its file, for those who know its port and identity.
+        password: Its own.
+    """
+
+    def __init__(self, binary: str, *, password: str = "", tls: Path | None = None):
+        super().__init__()
+        self.binary = binary
+        self.port = free_port()
+        self.identity = secrets.token_hex(20)
+        self.socket = str(self.folder / "sentinel.sock")
+        self._password, self._tls = password, tls
+        self._clients: list[redis.Redis] = []
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    def write(self, lines: Sequence[str]) -> None:
+        config = tls_config(self._tls)
+        port = f"tls-port {self.port}\nport 0" if self._tls else f"port {self.port}"
+        own = [
+            port,
+            "bind 127.0.0.1",
+            f"unixsocket {self.socket}",
+            f"dir {self.folder}",
+            f"sentinel myid {self.identity}",
+            "sentinel resolve-hostnames no",
+            *(f"{name} {value}" for name, value in zip(config[::2], config[1::2], strict=True)),
+        ]
+        if self._password:
+            own += [f'requirepass "{self._password}"', f'sentinel sentinel-pass "{self._password}"']
+        (self.folder / "sentinel.conf").write_text("\n".join([*own, *lines, ""]), encoding="utf-8")
+
+    def start(self) -> None:
+        command = [self.binary, str(self.folder / "sentinel.conf"), "--sentinel"]
+        self._process = ChildProcess(command, log=self.folder / "sentinel.log")
+        self._process.wait_log(rf"\+monitor master {NAME}")
+        # The log comes before the socket is open.
+        eventually(self._answers, 20)
+
+    def _answers(self) -> bool:
+        if not self.running:
+            raise ProcessEndedError("a sentinel ended", self._process)
+        with contextlib.suppress(redis.ConnectionError):
+            return self.client().ping()
+        return False
+
+    def hurry(self) -> bool:
+        """Let it look after things several times a second; whether it can be told so."""
+        try:
+            for name, period in PERIODS.items():
+                self.ask("DEBUG", name, period)
+        except redis.ResponseError:
+            return False
+        return True
+
+    def client(self, **options: object) -> redis.Redis:
+        options = {"password": self._password or None, **options}
+        client = redis.Redis(unix_socket_path=self.socket, **options)
+        self._clients.append(client)
+        return client
+
+    def ask(self, *words: object) -> object:
+        """What ``SENTINEL`` with these words is answered."""
+        with redis.Redis(
+            unix_socket_path=self.socket,
+            password=self._password or None,
+            decode_responses=True,
+            socket_timeout=5,
+            protocol=2,
+        ) as client:
+            # Not parsed by redis-py, which does so in another way in each version.
+            client.response_callbacks.clear()
+            return client.execute_command("SENTINEL", *words)
+
+    def facts(self) -> dict[str, str]:
+        return _pairs(self.ask("MASTER", NAME))
+
+    def replicas(self) -> list[dict[str, str]]:
+        return [_pairs(one) for one in self.ask("REPLICAS", NAME)]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        super().close()
+
+
+def _pairs(flat: list[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+class SentinelGroup:
+    """A master, its replicas, and three sentinels; in full order when ``with`` is entered.
+
+    Args:
+        config: What follows on the nodes' command line.
+        replicas: How many.
+        binary: The program of all.
+        password: The nodes', of the user ``default``.
+        sentinel_password: The sentinels'.
+        tls: A folder of `tests.support.certificates`; then nothing but TLS is spoken.
+    """
+
+    def __init__(
+        self,
+        *config: str,
+        replicas: int = 2,
+        binary: str | None = None,
+        password: str = "",
+        sentinel_password: str = "",
+        tls: Path | None = None,
+    ):
+        self.nodes: list[Node] = []
+        self.sentinels: list[SentinelServer] = []
+        self.switches: list[Switch] = []
+        self.password, self.sentinel_password, self.tls = password, sentinel_password, tls
+        self._config, self._binary, self._replicas = config, binary, replicas
+        self._hurries = True
+        self._news = threading.Condition()
+        self._over = threading.Event()
+        self._hidden: set[int] = set()
+        self._stopped: list[Server] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._stack.close()
+
+    def _start(self) -> None:
+        self.nodes.append(self._stack.enter_context(self._node()))
+        copies = [self._node(of=self.nodes[0].port) for _ in range(self._replicas)]
+        with ThreadPoolExecutor() as threads:
+            self.nodes += threads.map(self._stack.enter_context, copies)
+        for _ in range(ATTEMPTS - 1):
+            with contextlib.suppress(ProcessEndedError):  # somebody may have taken a port
+                self._watch()
+                break
+        else:
+            self._watch()
+        self.wait_healthy()
+
+    def _node(self, **options: object) -> Node:
+        return Node(
+            *self._config, binary=self._binary, password=self.password, tls=self.tls, **options
+        )
+
+    def _watch(self) -> None:
+        made = [
+            SentinelServer(self.nodes[0].binary, password=self.sentinel_password, tls=self.tls)
+            for _ in range(3)
+        ]
+        for one in made:
+            # Each knows the others and the replicas, which it would find out within seconds.
+            others = (other for other in made if other is not one)
+            one.write([*self._file(), *(_known_sentinel(other) for other in others)])
+        with ThreadPoolExecutor() as threads:
+            self.sentinels = list(threads.map(self._stack.enter_context, made))
+        for number, one in enumerate(self.sentinels):
+            self._hurries = one.hurry() and self._hurries
+            listening = threading.Event()
+            arguments = (number, one.client(), listening)
+            threading.Thread(target=self._listen, args=arguments, daemon=True).start()
+            assert listening.wait(20)
+        if not self._hurries:
+            for one in self.sentinels:
+                one.ask("SET", NAME, "failover-timeout", SLOW_FAILOVER_TIMEOUT)
+
+    def _file(self) -> Iterator[str]:
+        yield f"sentinel monitor {NAME} 127.0.0.1 {self.nodes[0].port} 2"
+        yield f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER}"
+        yield f"sentinel failover-timeout {NAME} {FAILOVER_TIMEOUT}"
+        yield f"sentinel parallel-syncs {NAME} 1"
+        yield f"sentinel auth-user {NAME} {WATCHER[0]}"
+        yield f'sentinel auth-pass {NAME} "{WATCHER[1]}"'
+        for node in self.nodes[1:]:
+            yield f"sentinel known-replica {NAME} 127.0.0.1 {node.port}"
+
+    def _listen(self, number: int, client: redis.Redis, listening: threading.Event) -> None:
+        with contextlib.suppress(redis.ConnectionError, ValueError, OSError):
+            with client.pubsub() as channel:
+                channel.subscribe("+switch-master")
+                while not self._over.is_set():
+                    message = channel.get_message(timeout=0.2)
+                    if message is None:
+                        continue
+                    at = time.monotonic()
+                    if message["type"] == "subscribe":
+                        listening.set()
+                        continue
+                    port = int(message["data"].split()[-1])
+                    with self._news:
+                        self.switches.append(Switch(at, port, number))
+                        self._news.notify_all()
+
+    # How clients find it.
+
+    def url(self, db: int = 0, login: str = "", sentinels: Sequence[int] = (0, 1, 2)) -> str:
+        """A URL for kombu and Celery; *login* is ``user:password@``, with the nodes' by default."""
+        login = login or (f":{self.password}@" if self.password else "")
+        ports = [self.sentinels[number].port for number in sentinels]
+        return ";".join(f"sentinel://{login}127.0.0.1:{port}/{db}" for port in ports)
+
+    @property
+    def options(self) -> dict:
+        """Transport options."""
+        asked: dict = {"socket_timeout": 1.0}
+        if self.sentinel_password:
+            asked["password"] = self.sentinel_password
+        if self.tls:
+            asked |= {"ssl": True, "ssl_ca_certs": f"{self.tls}/ca.crt"}
+        return {"master_name": NAME, "sentinel_kwargs": asked}
+
+    # Who is who.
+
+    @property
+    def master(self) -> Node:
+        """Whom most of the sentinels that answer take for the master."""
+        ports = [one.facts()["port"] for one in self._asked()]
+        return self._by_port(int(max(ports, key=ports.count)))
+
+    @property
+    def replicas(self) -> list[Node]:
+        master = self.master
+        return [node for node in self.nodes if node is not master]
+
+    def _by_port(self, port: int) -> Node:
+        return next(node for node in self.nodes if node.port == port)
+
+    def _asked(self) -> list[SentinelServer]:
+        return [one for one in self.sentinels if one.running and one not in self._stopped]
+
+    def catch_up(self) -> None:
+        """Wait until every replica has all that the master has."""
+        copies = len(self.nodes) - 1
+        with self.master.client(db=MARKS) as client:
+            # WAIT is about what this very connection has written, and all before it.
+            client.incr("mark")
+            assert client.wait(copies, 20_000) >= copies
+
+    # What can go wrong.
+
+    def kill_master(self) -> Node:
+        """SIGKILL: its links close, its port refuses."""
+        victim = self.master
+        victim.kill()
+        return victim
+
+    def failover(self) -> Node:
+        """``SENTINEL FAILOVER``; returns who has to go."""
+        victim = self.master
+        eventually(self._begins_failover, HEALED, "a failover begins")
+        return victim
+
+    def _begins_failover(self) -> bool:
+        with contextlib.suppress(redis.ResponseError):
+            return self._asked()[0].ask("FAILOVER", NAME) == "OK"
+        return False
+
+    def silence(self, server: Server) -> None:
+        """It keeps its connections, takes new ones, and says nothing: a link cut silently."""
+        self._stopped.append(server)
+        server.pause()
+
+    def restore(self, server: Server) -> None:
+        """End the silence. What it was sent meanwhile it does now."""
+        server.resume()
+        self._stopped.remove(server)
+
+    def hide(self, node: Node) -> None:
+        """Split the network: it sees neither sentinels nor replicas, and clients go on.
+
+        Their logins are turned off, so there has to be a password: who has none is let in anyway.
+        """
+        assert self.password
+        self._hidden.add(node.port)
+        for name, _ in (WATCHER, COPIER):
+            node.client().acl_setuser(name, enabled=False)
+            node.client().execute_command("CLIENT", "KILL", "USER", name)
+
+    def show(self, node: Node) -> None:
+        self._hidden.discard(node.port)
+        for name, _ in (WATCHER, COPIER):
+            node.client().acl_setuser(name, enabled=True)
+
+    def elected(self, old: Node, since: int = 0) -> tuple[Node, float]:
+        """Wait for another master than *old*; returns it, and when the first sentinel said so.
+
+        Args:
+            old: Who was it.
+            since: How many `switches` there were before.
+        """
+
+        def found() -> Switch | None:
+            return next((one for one in self.switches[since:] if one.port != old.port), None)
+
+        with self._news:
+            assert self._news.wait_for(found, ELECTED), "no new master was elected"
+            switch = found()
+        return self._by_port(switch.port), switch.at
+
+    # And how it comes right again.
+
+    def heal(self) -> None:
+        """Start what was killed, let go on what was stopped, and wait until all is in order."""
+        for server in list(self._stopped):
+            self.restore(server)
+        for server in (*self.nodes, *self.sentinels):
+            if not server.running:
+                server.start()
+                if isinstance(server, SentinelServer):
+                    server.hurry()
+        for node in self.nodes:
+            if node.port in self._hidden:
+                self.show(node)
+        eventually(self._is_agreed, HEALED, "the sentinels agree")
+        master = self.master
+        for node in self.nodes:
+            if node is not master:
+                # They would do so themselves, in ten seconds.
+                node.client().replicaof("127.0.0.1", master.port)
+        self.wait_healthy()
+
+    def wait_healthy(self) -> None:
+        eventually(lambda: not list(self._complaints()), HEALED, "the group is in order")
+
+    def _is_agreed(self) -> bool:
+        facts = [one.facts() for one in self.sentinels]
+        return (
+            len({one["port"] for one in facts}) == 1
+            and all(one["flags"] == "master" for one in facts)
+            and self.master.info()["role"] == "master"
+        )
+
+    def _complaints(self) -> Iterator[str]:
+        if not self._is_agreed():
+            yield "no agreed master"
+            return
+        master = self.master
+        for node in self.nodes:
+            info = node.info()
+            if node is not master and (
+                info["role"] != "slave"
+                or info["master_port"] != master.port
+                or info["master_link_status"] != "up"
+            ):
+                yield f"{node.port} is no replica yet"
+        for one in self.sentinels:
+            yield from self._complaints_of(one, master)
+
+    def _complaints_of(self, one: SentinelServer, master: Node) -> Iterator[str]:
+        if int(one.facts()["num-other-sentinels"]) != len(self.sentinels) - 1:
+            yield "a sentinel knows not all others"
+        good = {
+            int(replica["port"])
+            for replica in one.replicas()
+            if replica["flags"] == "slave"
+            and replica["master-link-status"] == "ok"
+            and int(replica["master-port"]) == master.port
+        }
+        if good != {node.port for node in self.nodes} - {master.port}:
+            yield "a sentinel knows not all replicas"
+
+
+def _known_sentinel(other: SentinelServer) -> str:
+    return f"sentinel known-sentinel {NAME} 127.0.0.1 {other.port} {other.identity}"

@@ -1,0 +1,65 @@
+"""`celery delayq doctor` beside real workers."""
+
+import json
+import re
+import time
+
+import time_machine
+
+from celery_delayq.doctor.clocks import workers
+from celery_delayq.doctor.patient import Patient
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS
+from tests.worker.test_revoke import celery
+
+
+def test_where_all_is_well_every_line_is_ok_and_the_status_0(
+    make_project, start_worker, start_redis
+):
+    project = make_project(start_redis("--appendonly", "yes"))
+    start_worker(TASKS, "-P", "threads", env=project.env)
+
+    def found():
+        done = celery(project, "delayq", "doctor", "--json")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        # A worker of a busy machine may be late with its answer, and with its heartbeat.
+        answered = lines[-1]["found"] == "those of 1 that answered agree with this machine's"
+        return (done.returncode, lines) if answered and done.returncode == 0 else None
+
+    _, lines = eventually(found, timeout=40)
+    assert {line["level"] for line in lines} == {"ok"}
+    assert {line["advice"] for line in lines} == {""}
+
+
+def test_a_worker_whose_clock_is_wrong_is_named(make_project, start_worker, start_redis):
+    project = make_project(start_redis())
+    start_worker(TASKS, "-P", "threads", "-n", "far@here", env=project.env)
+    patient = Patient(project.delayq.services)
+
+    def warned():
+        with time_machine.travel(time.time() + 3600, tick=True):
+            [line] = workers(patient)
+        return line if line.level == "warning" else None
+
+    line = eventually(warned)
+    patient.close()
+
+    seconds = re.fullmatch(
+        r"that of far@here is ([\d,.]+) s behind this machine's: due times go by Redis's clock "
+        "alone; but a captured eta is computed by a caller's, and expires is judged by a worker's",
+        line.found,
+    )[1]
+    assert 3590 < float(seconds.replace(",", "")) <= 3600
+    assert line.advice == "let both machines take their time from NTP"
+
+
+def test_where_no_worker_answers_nothing_is_known(make_project, start_redis):
+    project = make_project(start_redis())
+    patient = Patient(project.delayq.services)
+
+    began = time.monotonic()
+    [line] = workers(patient)
+    patient.close()
+
+    assert (line.level, line.found) == ("ok", "not known, as none answered within 1 s")
+    assert time.monotonic() - began < 10
