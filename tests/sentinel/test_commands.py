@@ -6,6 +6,7 @@ from tests.cli.conftest import project, run
 from tests.sentinel.faults import kill
 from tests.sentinel.work import FAR
 from tests.support.sentinels import NAME
+from tests.support.waiting import eventually
 
 __all__ = ["project", "run"]
 
@@ -42,6 +43,7 @@ def test_list_and_cancel_work_as_on_any_store(app, run):
 
 def test_health_is_well_while_somebody_scans(app, run, start_scanner):
     start_scanner(app.delayq)
+    eventually(lambda: app.delayq.counts().scanners, 20)
 
     result = run("health")
 

@@ -14,12 +14,13 @@ EVERY = 0.03  # seconds between two due times
 A_LITTLE = 1.0  # seconds that a hand-over and a run may be late on a busy machine
 ALLOWED = 3  # of what was under way when the master went
 
+
 @pytest.fixture
 def make_project(redis_server, redis_url):
     """Make a project on a group; what its tasks write down is in the suite's Redis."""
     made = []
 
-    def make(group, **conf):
+    def make(group, place, **conf):
         here = {
             "broker_url": group.url(),
             "broker_transport_options": {**group.options, "socket_timeout": 2.0},
@@ -28,7 +29,7 @@ def make_project(redis_server, redis_url):
             "delayq_timeout": 2.0,
             "broker_connection_retry_on_startup": True,
         }
-        made.append(Project(redis_server, **{**here, **conf}))
+        made.append(Project(redis_server, **{**here, **place(group, redis_url), **conf}))
         made[-1].delayq.note = made[-1].tasks["note"]
         return made[-1]
 
@@ -60,10 +61,10 @@ def as_broker(_group, redis_url) -> dict:
     [(direct, kill), (direct, failover), (as_store, kill), (as_store, silence), (as_broker, kill)],
 )
 def test_a_worker_goes_on_at_the_new_master_and_runs_all(
-    start_group, make_project, start_worker, redis_url, place, fault
+    start_group, make_project, start_worker, place, fault
 ):
     group = start_group()
-    project = make_project(group, **place(group, redis_url), delayq_lease=5.0)
+    project = make_project(group, place, delayq_lease=5.0)
     worker = start_worker(TASKS, "-P", "solo", env=project.env)
     first_due = time.monotonic() + 0.5
     row = schedule_row(project.delayq, 100, first=0.5, every=EVERY)
