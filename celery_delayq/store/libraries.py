@@ -12,7 +12,7 @@ LEANS_ON = (
         takes("timeout"),
     ),
     Leaning(
-        "redis:Connection.__init__",
+        "redis:Connection.repr_pieces",
         "a connection is told from one to an earlier master of its group",
         mentions("host", "port"),
     ),

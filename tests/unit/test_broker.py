@@ -95,7 +95,7 @@ def test_the_hand_over_asks_sentinels_once_and_not_for_long():
     assert options["socket_timeout"] == 7.0
     assert options["sentinel_kwargs"]["password"] == "p"
     assert options["sentinel_kwargs"]["socket_timeout"] == 0.5
-    assert options["sentinel_kwargs"]["retry"].get_retries() == 0
+    assert options["sentinel_kwargs"]["retry"]._retries == 0
     assert connection.transport_options["sentinel_kwargs"] == asked
 
 
