@@ -33,13 +33,13 @@ HEALED = 40.0
 WATCHER, COPIER = ("watcher", "secret of watchers"), ("copier", "secret of copiers")
 RIGHTS = ("~*", "&*", "+@all")
 
-# ms; the sentinels' own periods are seconds. Redis 6.2 has no way to change them. What says that it
-# is a master, and should not be, is made a replica after four times the third to last: a sentinel
-# that did so sooner would undo what another one is about, as that one looks once a second.
+# ms; the sentinels' own periods are longer. Redis 6.2 has no way to change them.
 PERIODS = {
-    "info-period": 100,
-    "ping-period": 100,
+    # Who reported longer than three times ago is not promoted, and reports come once a second.
+    "info-period": 1000,
     "ask-period": 100,
+    # A master that should be none is demoted after four times. Sooner, a sentinel would undo what
+    # another one is about, as that one looks once a second.
     "publish-period": 1000,
     "tilt-period": 1000,
     "min-link-reconnect-period": 500,
