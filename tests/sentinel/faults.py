@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from celery_delayq.store.endpoint import TIMEOUT as SCANNER_TIMEOUT
 from tests.sentinel.work import TIMEOUT, Pulse, Told
-from tests.support.sentinels import DOWN_AFTER, NAME, Node, SentinelGroup
+from tests.support.sentinels import NAME, Node, SentinelGroup
 from tests.support.waiting import eventually
 
 FOUND = 2.0  # seconds in which a client that can know of the new master has to be at work there
@@ -86,7 +86,7 @@ def hide(group: SentinelGroup, meanwhile: Callable[[], object] | None = None) ->
         group.hide(master)
         if meanwhile is not None:
             meanwhile()
-        group.wait_with(DOWN_AFTER)
+        group.wait_with(group.down_after)
         return master
 
     return _inject(group, split)
