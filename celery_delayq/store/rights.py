@@ -22,6 +22,7 @@ import redis
 from ..errors import StoreError
 from .connection import Connection, packed, translated
 from .keys import Keys
+from .refusals import Refusal, refusal_of
 from .scripts import load
 
 # How each command of a script is called in a trial; LIST, HASH and ZSET are scratch keys.
@@ -86,7 +87,9 @@ _NOTHING = "return 1"
 _SHA = hashlib.sha1(_NOTHING.encode(), usedforsecurity=False).hexdigest()
 
 # What is said of a right, directly and inside of a script, by each version of Redis and Valkey.
-_COMMAND = re.compile(r"no permissions to run the '([\w|]+)'|can't run this command")
+_COMMAND = re.compile(
+    r"no permissions to run the '([\w|]+)'|can't run this command|(?i:unknown (?:redis )?command)"
+)
 _KEY = re.compile(r"(?i)permissions to access (a key|one of the keys)|access at least one of the k")
 _CHANNEL = re.compile(r"(?i)permissions to access (a channel|one of the ch)|publish to the channel")
 
@@ -199,8 +202,10 @@ class _Trial:
             try:
                 connection.send_command("SUBSCRIBE", *self._channels)
                 connection.read_response()
-            except redis.exceptions.NoPermissionError as error:
-                return str(error)
+            except redis.ResponseError as error:
+                if _is_missing(error):
+                    return str(error)
+                raise
             finally:
                 connection.disconnect()
         return ""
@@ -214,10 +219,16 @@ class _Trial:
         try:
             self._send(*command)
         except StoreError as error:
-            if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
+            if _is_missing(error.__cause__):
                 return error.why
             raise
         return ""
 
     def _send(self, *command: str | int) -> Any:
         return self._connection.execute("doctor", packed(command))
+
+
+def _is_missing(error: BaseException | None) -> bool:
+    """Whether a right is missing, or the server knows no such command."""
+    is_refused = isinstance(error, redis.ResponseError) and refusal_of(error) is Refusal.RIGHTS
+    return is_refused or isinstance(error, redis.exceptions.NoPermissionError)
