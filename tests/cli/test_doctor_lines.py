@@ -131,14 +131,14 @@ def test_each_missing_right_is_named_with_the_rule_that_grants_it(as_user, look)
         Line(
             "rights",
             "error",
-            "this Redis user may not run hset, zadd: a step that needs it stops half-way",
+            "this Redis does not let its user run hset, zadd: a step that needs it stops half-way",
             "ACL SETUSER <user> +hset +zadd",
         ),
         Line(
             "rights",
             "warning",
-            "this Redis user may not run publish: scanners are not told, so tasks may be late by "
-            "5 s",
+            "this Redis does not let its user run publish: scanners are not told, so tasks may be "
+            "late by 5 s",
             "ACL SETUSER <user> +publish",
         ),
     ]
@@ -156,7 +156,7 @@ def test_lists_keys_and_channels_are_named_too(as_user, look):
         ("error", "ACL SETUSER <user> ~post ~bills"),
         ("warning", "grant what is missing, and look again"),
     ]
-    user = "this Redis user may not"
+    user = "this Redis does not let its user"
     some = "{delayq:0}:due, {delayq:0}:relay, {delayq:0}:refused"
     assert [line.found for line in found[:3]] == [
         f"{user} use the channels of scanners: they are not told, so tasks may be late by 5 s",
@@ -185,7 +185,7 @@ def test_without_any_right_the_rest_is_no_crash(as_user, run, unasked):
 
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
-    assert "error    rights             this Redis user may not run eval" in result.output
+    assert "error    rights             this Redis does not let its user run eval" in result.output
     assert "error    clocks             the store's Redis would not say: " in result.output
 
 

@@ -1,12 +1,13 @@
 """What is measured of a store in use: round trips, Redis's clock, a task's weight, slow scripts."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import time_machine
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, PooledConnection
+from celery_delayq.store import Endpoint, PooledConnection, observed
 from celery_delayq.store.observed import TRIPS, WEIGHED, slow_calls, task_bytes, trips
 from celery_delayq.store.scripts import load
 from tests.store.support import FAR_MS
@@ -63,6 +64,24 @@ def test_a_clock_that_is_wrong_is_measured(connection, wrong):
     assert least <= most
     assert least == pytest.approx(-wrong, abs=1)
     assert most == pytest.approx(-wrong, abs=1)
+
+
+def test_the_clock_is_known_as_well_as_the_best_trips_tell(monkeypatch):
+    """One that is quick on its way there says the least it can be ahead, one back the most."""
+    now = [1_000_000.0]
+    monkeypatch.setattr(observed, "time", SimpleNamespace(time=lambda: now[0]))
+
+    class Link:
+        asked = 0
+
+        def execute(self, _step, _command):
+            self.asked += 1
+            now[0] += self.asked % 2
+            told = round(now[0] + 5)
+            now[0] += (self.asked + 1) % 2
+            return [b"%d" % told, b"0"]
+
+    assert trips(Link()).ahead == (5.0, 5.0)
 
 
 def test_without_the_right_to_ask_the_time_it_is_an_error(redis_server, redis_url):
