@@ -66,13 +66,14 @@ def test_a_clock_that_is_wrong_is_measured(connection, wrong):
     assert most == pytest.approx(-wrong, abs=1)
 
 
-def test_the_clock_is_known_as_well_as_the_best_trips_tell(monkeypatch):
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_clock_is_known_as_well_as_the_best_trips_tell(monkeypatch, before):
     """One that is quick on its way there says the least it can be ahead, one back the most."""
     now = [1_000_000.0]
     monkeypatch.setattr(observed, "time", SimpleNamespace(time=lambda: now[0]))
 
     class Link:
-        asked = 0
+        asked = before
 
         def execute(self, _step, _command):
             self.asked += 1
