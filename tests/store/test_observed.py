@@ -41,6 +41,21 @@ def test_a_round_trip_is_as_long_as_its_link(redis_server, redis_url):
     assert 10 <= seen.median_ms <= seen.worst_ms < 5000
 
 
+def test_the_middle_one_and_the_worst_are_told(monkeypatch):
+    now, took = [0.0], iter([*range(1, 11), *range(20, 10, -1)])
+    monkeypatch.setattr(observed, "clock", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Link:
+        def execute(self, _step, _command):
+            now[0] += next(took) / 1000
+            return [b"1", b"0"]
+
+    seen = trips(Link())
+
+    assert seen.median_ms == pytest.approx(11)
+    assert seen.worst_ms == pytest.approx(20)
+
+
 def test_each_trip_counts(redis_server, connection):
     calls = redis_server.client().info("commandstats").get("cmdstat_time", {}).get("calls", 0)
 
@@ -173,7 +188,9 @@ def test_one_of_its_keys_that_is_no_script_of_this_version_has_no_name(
     [one] = slow_calls(connection, [real_store.scripts])
 
     assert one.script == "a script"
-    assert one.ms >= 1
+    [noted] = [entry for entry in noting.slowlog_get() if entry["command"].startswith(b"EVAL")]
+    assert one.ms == noted["duration"] / 1000 > 0
+    assert one.at.timestamp() == noted["start_time"]
 
 
 def test_without_the_right_to_the_slow_log_nothing_is_told(redis_server, store):
