@@ -94,7 +94,7 @@ def test_the_room_that_is_left_is_by_what_tasks_take_here(app, look, redis):
     [
         ((1, 0.5), "+@all", " 1, and 0 are there: each call waits 0.5 s in vain"),
         ((2, 1), "-wait", " 2, and this Redis, or its user, knows no WAIT: nothing is waited for"),
-        ((1, 1), "-info", " 1, and it may be asked for them"),
+        ((1, 1), "-info", " 1; how many there are is unknown"),
     ],
 )
 def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, rights, said):
@@ -105,6 +105,20 @@ def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, righ
     assert line.found == f"delayq_wait_replicas asks for{said}"
     assert line.level == ("ok" if rights == "-info" else "warning")
     assert bool(line.advice) == (line.level == "warning")
+
+
+def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
+    app.conf.delayq_wait_replicas = (1, 0.5, "aof")
+
+    line = named(look(of_server, app), "wait for replicas")
+
+    knows = "valkey" in redis_server.binary or redis_server.version >= (7, 2)
+    said = (
+        "0 are there: each call waits 0.5 s" if knows else "this Redis, or its user, knows no WAI"
+    )
+    assert line.level == "warning"
+    assert line.found.startswith(f"delayq_wait_replicas asks for 1, and {said}")
+    assert line.advice.startswith("bring " if knows else "grant +waitaof, ")
 
 
 # Rights.

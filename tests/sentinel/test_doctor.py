@@ -14,10 +14,14 @@ def lines_of(delayq):
 
 
 def test_the_master_that_they_name_is_looked_at(group, make_delayq):
-    found = lines_of(make_delayq(group))
+    found = lines_of(make_delayq(group, delayq_wait_replicas=(1, 1)))
 
     assert found["replication"].level == "ok"
     assert found["replication"].found.startswith("a master, with a replica that keeps up; ")
+    assert (found["wait for replicas"].level, found["wait for replicas"].found) == (
+        "ok",
+        "delayq_wait_replicas asks for 1, and 1 are there",
+    )
     assert all(f":{one.port}" in found["store"].found for one in group.sentinels)
 
 
