@@ -22,7 +22,6 @@ import redis
 from ..errors import StoreError
 from .connection import Connection, packed, translated
 from .keys import Keys
-from .refusals import Refusal, refusal_of
 from .scripts import load
 
 # How each command of a script is called in a trial; LIST, HASH and ZSET are scratch keys.
@@ -55,7 +54,6 @@ _CALLS = {
     "ZREM": "ZSET m",
     "ZREMRANGEBYRANK": "ZSET 0 0",
     "LPUSH": "LIST x",
-    "LLEN": "LIST",
     "LRANGE": "LIST 0 0",
     "LTRIM": "LIST 1 0",
     "PUBLISH": "CHANNEL x",
@@ -88,7 +86,8 @@ _SHA = hashlib.sha1(_NOTHING.encode(), usedforsecurity=False).hexdigest()
 
 # What is said of a right, directly and inside of a script, by each version of Redis and Valkey.
 _COMMAND = re.compile(
-    r"no permissions to run the '([\w|]+)'|can't run this command|(?i:unknown (?:redis )?command)"
+    r"(?i)no permissions to run the '(?P<run>[\w|]+)'|can't run this command"
+    r"|unknown command ['`](?P<send>\w+)|unknown (\w+ )?command"  # left out by who hosts it
 )
 _KEY = re.compile(r"(?i)permissions to access (a key|one of the keys)|access at least one of the k")
 _CHANNEL = re.compile(r"(?i)permissions to access (a channel|one of the ch)|publish to the channel")
@@ -192,7 +191,8 @@ class _Trial:
         """Take note of what an error means for *command*; other errors are no matter of rights."""
         named = _COMMAND.search(error)
         if named:
-            self._found.commands.append(named[1] or command)
+            name = named["run"] or named["send"] or command
+            self._found.commands.append(name.lower())
         elif _CHANNEL.search(error):
             self._found.channels += {*self._channels} - {*self._found.channels}
 
@@ -202,10 +202,10 @@ class _Trial:
             try:
                 connection.send_command("SUBSCRIBE", *self._channels)
                 connection.read_response()
-            except redis.ResponseError as error:
-                if _is_missing(error):
-                    return str(error)
-                raise
+            except redis.exceptions.ResponseError as error:
+                if not _is_refusal(error):
+                    raise
+                return str(error)
             finally:
                 connection.disconnect()
         return ""
@@ -219,7 +219,7 @@ class _Trial:
         try:
             self._send(*command)
         except StoreError as error:
-            if _is_missing(error.__cause__):
+            if _is_refusal(error.__cause__):
                 return error.why
             raise
         return ""
@@ -228,7 +228,7 @@ class _Trial:
         return self._connection.execute("doctor", packed(command))
 
 
-def _is_missing(error: BaseException | None) -> bool:
-    """Whether a right is missing, or the server knows no such command."""
-    is_refused = isinstance(error, redis.ResponseError) and refusal_of(error) is Refusal.RIGHTS
-    return is_refused or isinstance(error, redis.exceptions.NoPermissionError)
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether it says that a command is not there, or not for this user."""
+    is_right = isinstance(error, redis.exceptions.NoPermissionError)
+    return is_right or _COMMAND.search(str(error)) is not None
