@@ -47,7 +47,7 @@ class Repair:
     def run(self) -> bool:
         """Look, ask, mend, look again; whether nothing is left."""
         with Said(), _Kept() as found:
-            counts = self._look(found, "found")
+            counts = self._look("found", found)
             if not counts:
                 self._say("nothing found")
                 return True
@@ -61,17 +61,18 @@ class Repair:
                 confirm(f"repair {_counted(mendable)}?")
             self._mend(found, counts.total())
             self._say("looking again")
-            left = self._look(_Kept(), "left")
+            left = self._look("left")
             if not left:
                 self._say("nothing found")
             return not left
 
-    def _look(self, kept: _Kept, step: str) -> Counter[str]:
+    def _look(self, step: str, kept: _Kept | None = None) -> Counter[str]:
         """What there is, told: in full of each kind the first, as JSON all."""
         counts: Counter[str] = Counter()
         for finding in self._delayq.check():
             counts[finding.kind] += 1
-            kept.add(finding)
+            if kept is not None:
+                kept.add(finding)
             if self._as_json:
                 self._ctx.obj.echo(line_of_json({"step": step, **facts_of(finding)}))
             elif counts[finding.kind] <= SHOWN:

@@ -54,6 +54,7 @@ _CALLS = {
     "ZREM": "ZSET m",
     "ZREMRANGEBYRANK": "ZSET 0 0",
     "LPUSH": "LIST x",
+    "LLEN": "LIST",
     "LRANGE": "LIST 0 0",
     "LTRIM": "LIST 1 0",
     "PUBLISH": "CHANNEL x",

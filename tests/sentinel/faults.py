@@ -1,11 +1,12 @@
 """What happens to a master, and when the clients of the group can be at work again."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from celery_delayq.store.endpoint import TIMEOUT as SCANNER_TIMEOUT
 from tests.sentinel.work import TIMEOUT, Pulse, Told
-from tests.support.sentinels import NAME, Node, SentinelGroup
+from tests.support.sentinels import DOWN_AFTER, NAME, Node, SentinelGroup
 from tests.support.waiting import eventually
 
 FOUND = 2.0  # seconds in which a client that can know of the new master has to be at work there
@@ -34,6 +35,9 @@ class Course:
         """Wait until the old master is a replica: seconds, or ten where nobody hurries them."""
         eventually(lambda: self.old.info()["role"] == "slave", 30)
         self.gone = self.known = time.monotonic()
+
+
+Fault = Callable[[SentinelGroup], Course]
 
 
 def kill(group: SentinelGroup) -> Course:
@@ -70,12 +74,19 @@ def demote(group: SentinelGroup) -> Course:
     return course
 
 
-def hide(group: SentinelGroup) -> Course:
-    """Sentinels and replicas do not reach the old master; its clients do."""
+def hide(group: SentinelGroup, meanwhile: Callable[[], object] | None = None) -> Course:
+    """Sentinels and replicas do not reach the old master; its clients do.
+
+    Before the sentinels take it for down, *meanwhile* is done.
+    """
 
     def split() -> Node:
         master = group.master
+        group.wait_with(60_000)
         group.hide(master)
+        if meanwhile is not None:
+            meanwhile()
+        group.wait_with(DOWN_AFTER)
         return master
 
     return _inject(group, split)
@@ -108,7 +119,6 @@ def _inject(group: SentinelGroup, fault) -> Course:
 def assert_soon(pulse: Pulse, done: float, known: float, within: float = FOUND) -> None:
     """That something was *done* within so many seconds in which the machine was awake."""
     took = done - known
-    print(f"MEASURED {took:.3f}", pulse.lost(known))
     assert took - pulse.lost(known) < within, f"{took:.2f} s"
 
 

@@ -309,21 +309,22 @@ class SentinelGroup:
             yield f"sentinel known-replica {NAME} 127.0.0.1 {node.port}"
 
     def _listen(self, number: int, client: redis.Redis, listening: threading.Event) -> None:
-        with contextlib.suppress(redis.ConnectionError, ValueError, OSError):
-            with client.pubsub() as channel:
-                channel.subscribe("+switch-master")
-                while not self._over.is_set():
-                    message = channel.get_message(timeout=0.2)
-                    if message is None:
-                        continue
-                    at = time.monotonic()
-                    if message["type"] == "subscribe":
-                        listening.set()
-                        continue
-                    port = int(message["data"].split()[-1])
-                    with self._news:
-                        self.switches.append(Switch(at, port, number))
-                        self._news.notify_all()
+        with (
+            contextlib.suppress(redis.ConnectionError, ValueError, OSError),
+            client.pubsub() as channel,
+        ):
+            channel.subscribe("+switch-master")
+            while not self._over.is_set():
+                message = channel.get_message(timeout=0.2)
+                if message and message["type"] == "subscribe":
+                    listening.set()
+                elif message:
+                    self._note(number, int(message["data"].split()[-1]))
+
+    def _note(self, sentinel: int, port: int) -> None:
+        with self._news:
+            self.switches.append(Switch(time.monotonic(), port, sentinel))
+            self._news.notify_all()
 
     # How clients find it.
 
@@ -411,9 +412,21 @@ class SentinelGroup:
             node.client().execute_command("CLIENT", "KILL", "USER", name)
 
     def show(self, node: Node) -> None:
+        """End the split."""
         self._hidden.discard(node.port)
-        for name, _ in (WATCHER, COPIER):
-            node.client().acl_setuser(name, enabled=True)
+        with node.client() as client:
+            for name, _ in (WATCHER, COPIER):
+                client.acl_setuser(name, enabled=True)
+            own = client.client_id()
+            for one in client.client_list():
+                # A sentinel that was not let in says so no more, and goes on asking.
+                if not one["name"] and int(one["id"]) != own:
+                    client.client_kill_filter(_id=one["id"])
+
+    def wait_with(self, down_after: int) -> None:
+        """After how many milliseconds without an answer sentinels take a node for down."""
+        for one in self.sentinels:
+            one.ask("SET", NAME, "down-after-milliseconds", down_after)
 
     def elected(self, old: Node, since: int = 0) -> tuple[Node, float]:
         """Wait for another master than *old*; returns it, and when the first sentinel said so.
