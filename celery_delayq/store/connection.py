@@ -116,11 +116,18 @@ class PooledConnection:
         except StoreUnavailable as error:
             if not (self._server.may_move and is_replica(error.__cause__)):
                 raise
-        # It did nothing, and whoever is the master has been asked for by now.
-        return self._exchange(step, commands, until)
+        try:
+            return self._exchange(step, commands, until)
+        except StoreUnavailable as error:
+            # Of several commands, the one that met a replica may have been the last.
+            if len(commands) > 1 and not error.may_have_run:
+                raise StoreUnavailable(step, error.why) from error
+            raise
 
     def _exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
         pool = self.pool
+        if self._server.may_move:
+            self._server.look(until)
         with translated(step, may_have_run=False):
             connection = pool.take(until)
         with translated(step):
@@ -174,6 +181,7 @@ class PooledConnection:
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""
         self._pool = None
+        self._server.forget()
 
 
 def _request(command: list[bytes]) -> bytes:

@@ -141,3 +141,17 @@ def test_a_worker_whose_store_is_behind_such_a_proxy(
     assert delayq.health() == []
     assert worker.stop() == 0
     assert not any("ERROR" in line for line in worker.lines), worker.tail()
+
+
+@pytest.mark.parametrize("ending", ["fin", "rst"])
+def test_a_proxy_that_is_quicker_and_says_so_is_noticed_before_use(
+    make_delayq, redis_server, ending
+):
+    redis_server.empty()
+    with Proxy(redis_server.port) as proxy:
+        proxy.forget(0.2, ending)
+        delayq = make_delayq(f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry=False)
+        delayq.note.apply_async(task_id="a", delayq_after=3600)
+        for call in CALLS:
+            wait_idle(proxy)
+            assert call(delayq)

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from celery_delayq import DelayQ
-from tests.sentinel.work import TIMEOUT, note
+from tests.sentinel.work import note, settings
 from tests.support.certificates import make_certificates
 from tests.support.missing import missing
 from tests.support.process import ProcessEndedError
@@ -71,10 +71,7 @@ def make_delayq(make_app):
     made = []
 
     def make(group=None, **conf):
-        common = {"task_publish_retry": False, "delayq_timeout": TIMEOUT}
-        if group is not None:
-            common |= {"broker_url": group.url(), "broker_transport_options": group.options}
-        conf = {**common, **conf}
+        conf = {**settings(group), **conf}
         made.append(DelayQ(make_app(conf.pop("broker_url"), **conf)))
         made[-1].note = made[-1].app.task(name="note", shared=False)(note)
         return made[-1]

@@ -58,9 +58,7 @@ def test_what_differs_is_relayed(group, make_delayq, differs):
 
 
 def test_a_relay_from_another_database_of_the_group_arrives(group, make_delayq):
-    delayq = make_delayq(
-        group, delayq_url=group.url(db=1), delayq_transport_options=group.options
-    )
+    delayq = make_delayq(group, delayq_url=group.url(db=1), delayq_transport_options=group.options)
 
     through(delayq)
 
@@ -151,7 +149,7 @@ def test_a_wrong_password_is_refused_with_a_sentence(guarded, make_delayq, whose
         conf["broker_transport_options"] = {**guarded.options, "sentinel_kwargs": asked}
     delayq = make_delayq(guarded, **conf)
 
-    with pytest.raises(StoreUnavailable, match="(?i)WRONGPASS|invalid (username|password)"):
+    with pytest.raises(StoreUnavailable, match=r"(?i)WRONGPASS|invalid (username|password)"):
         delayq.note.apply_async(delayq_at=FAR)
 
 
@@ -193,7 +191,7 @@ def test_a_master_whose_authority_is_unknown_is_refused(start_tls_group, make_de
     group = start_tls_group()
     delayq = make_delayq(group, broker_use_ssl={"ssl_cert_reqs": "required"})
 
-    with pytest.raises(StoreUnavailable, match="(?i)certificate"):
+    with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
         delayq.note.apply_async(delayq_at=FAR)
 
 

@@ -10,7 +10,7 @@ from kombu import Connection, Exchange, Queue
 
 from celery_delayq import DelayQ
 from celery_delayq.errors import StoreError, StoreUnavailable
-from tests.support.sentinels import Node
+from tests.support.sentinels import Node, SentinelGroup
 
 TIMEOUT = 2.0  # seconds: `delayq_timeout` of these tests
 QUEUE = "celery"
@@ -25,6 +25,14 @@ def note(*_args):
 
 class NotDoneError(Exception):
     """What was scheduled a moment ago could not be cancelled: replication lost it."""
+
+
+def settings(group: SentinelGroup | None) -> dict:
+    """An app's, whose broker and store is this group."""
+    conf = {"task_publish_retry": False, "delayq_timeout": TIMEOUT}
+    if group is not None:
+        conf |= {"broker_url": group.url(), "broker_transport_options": group.options}
+    return conf
 
 
 @dataclass(frozen=True)
@@ -153,11 +161,13 @@ class Arrivals:
 
     def _run(self) -> None:
         queue = Queue(self._queue, Exchange(self._queue), routing_key=self._queue)
-        with Connection(self._url) as connection:
-            with connection.Consumer(queue, callbacks=[self._note], accept=["json"]):
-                while not self._over.is_set():
-                    with suppress(TimeoutError):
-                        connection.drain_events(timeout=0.1)
+        with (
+            Connection(self._url) as connection,
+            connection.Consumer(queue, callbacks=[self._note], accept=["json"]),
+        ):
+            while not self._over.is_set():
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=0.1)
 
     def _note(self, _body: object, message) -> None:
         message.ack()

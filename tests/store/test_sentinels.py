@@ -311,6 +311,48 @@ def test_what_listens_to_a_sentinel_hears_of_another_master():
         assert connection.port == new.port
 
 
+def test_a_caller_goes_to_the_new_master_while_the_old_one_still_answers():
+    with SentinelGroup(replicas=1) as real:
+        places = tuple(Endpoint("127.0.0.1", one.port) for one in real.sentinels)
+        client = PooledConnection(SentinelPlaces(NAME, places, Endpoint()), 5.0)
+        for _ in range(2):
+            client.execute("write", SET)
+        (herald,) = client._server._found.ears
+        old = real.failover()
+        real.elected(old)
+        assert eventually(lambda: _is_readable(herald), 60)
+
+        client.execute("write", packed(["SET", "after", "1"]))
+
+        assert client.execute("read", packed(["CONFIG", "GET", "port"]))[1] != b"%d" % old.port
+        client.close()
+
+
+def test_a_forked_child_listens_for_itself(naming):
+    client = naming.client()
+    client.execute("write", SET)
+    (herald,) = client._server._found.ears
+
+    client.forget()
+    client.execute("write", SET)
+
+    (another,) = client._server._found.ears
+    assert another is not herald
+    assert len(herald.sockets) == 1
+    herald.close()
+
+
+def test_one_thread_looks_while_another_calls(naming):
+    client = naming.client()
+    client.execute("write", SET)
+    busy = client._server._found.ears.pop()
+
+    client.execute("write", SET)
+
+    assert not client._server._found.ears
+    busy.close()
+
+
 def _is_readable(herald):
     return select.select(herald.sockets, [], [], 0.1)[0]
 
@@ -321,6 +363,7 @@ def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeyp
     spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
     with spare:
         herald = naming.group(spare.port).herald()
+        herald._turn = 0
         herald.listen()
         assert herald.sockets[0].getpeername()[1] == spare.port
         spare.kill()
@@ -340,6 +383,7 @@ def test_a_sentinel_that_gives_no_sign_of_life_is_left_for_another(naming, first
     spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
     with spare:
         herald = naming.group(spare.port).herald()
+        herald._turn = 0
         herald.listen()
         spare.pause()
 

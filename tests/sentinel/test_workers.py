@@ -1,0 +1,99 @@
+"""Real workers whose broker, or whose store, is a group, while its master fails."""
+
+import time
+
+import pytest
+
+from tests.sentinel.faults import failover, kill, silence
+from tests.sentinel.work import schedule_row
+from tests.support.apps import celery_state_kept
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS, Project
+
+EVERY = 0.03  # seconds between two due times
+A_LITTLE = 1.0  # seconds that a hand-over and a run may be late on a busy machine
+ALLOWED = 3  # of what was under way when the master went
+
+
+@pytest.fixture
+def make_project(redis_server, redis_url):
+    """Make a project on a group; what its tasks write down is in the suite's Redis."""
+    made = []
+
+    def make(group, place, **conf):
+        here = {
+            "broker_url": group.url(),
+            "broker_transport_options": {**group.options, "socket_timeout": 2.0},
+            "result_backend": redis_server.url(1),
+            "task_publish_retry": False,
+            "delayq_timeout": 2.0,
+            "broker_connection_retry_on_startup": True,
+        }
+        made.append(Project(redis_server, **{**here, **place(group, redis_url), **conf}))
+        made[-1].delayq.note = made[-1].tasks["note"]
+        return made[-1]
+
+    with celery_state_kept():
+        yield make
+        for project in made:
+            project.close()
+
+
+def direct(group, _redis_url) -> dict:
+    return {}
+
+
+def as_store(group, redis_url) -> dict:
+    return {
+        "broker_url": redis_url,
+        "broker_transport_options": {},
+        "delayq_url": group.url(),
+        "delayq_transport_options": group.options,
+    }
+
+
+def as_broker(_group, redis_url) -> dict:
+    return {"delayq_url": redis_url}
+
+
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [(direct, kill), (direct, failover), (as_store, kill), (as_store, silence), (as_broker, kill)],
+)
+def test_a_worker_goes_on_at_the_new_master_and_runs_all(
+    start_group, make_project, start_worker, place, fault
+):
+    group = start_group()
+    project = make_project(group, place, delayq_lease=5.0)
+    worker = start_worker(TASKS, "-P", "solo", env=project.env)
+    first_due = time.monotonic() + 0.5
+    row = schedule_row(project.delayq, 100, first=0.5, every=EVERY)
+    project.wait_runs(row[5])
+
+    course = fault(group)
+    if course.lingers:
+        course.await_demotion()  # this closes the link that kombu consumes by
+
+    done = lambda: [task_id for task_id in row if project.runs(task_id)]  # noqa: E731
+    eventually(lambda: len(done()) >= len(row) - ALLOWED, 40)
+    afterwards = [project.tasks["note"].delay_for(0.1) for _ in range(3)]
+    for result in afterwards:
+        project.wait_runs(result, timeout=30)
+    lost = set(row) - set(done())
+    runs = {task_id: len(project.runs(task_id)) for task_id in row}
+    around = {
+        task_id
+        for number, task_id in enumerate(row)
+        if course.caught_up - A_LITTLE < first_due + number * EVERY < course.gone + A_LITTLE
+    }
+    # What kombu had taken of the old master, or that had not told its replica.
+    assert lost <= around
+    assert {task_id for task_id, count in runs.items() if count > 1} <= around
+    assert all(len(project.runs(result)) == 1 for result in afterwards)
+    assert own_tracebacks(worker.lines) == []
+    assert worker.stop() == 0
+
+
+def own_tracebacks(lines: list[str]) -> list[str]:
+    """Lines of tracebacks that lead through this package; kombu logs some of its own."""
+    return [line for line in lines if line.startswith('  File "') and "/celery_delayq/" in line]
