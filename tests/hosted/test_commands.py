@@ -108,5 +108,5 @@ def test_the_doctor_tells_of_each_command_that_is_missing(make_project):
         found = [line for line in examine(project.delayq.services) if line.name == "rights"]
     [needed, forgiven] = found
     assert (needed.level, forgiven.level) == (ERROR, WARNING)
-    assert needed.found.startswith("this Redis user may not run zcount: ")
-    assert forgiven.found.startswith("this Redis user may not run ping, subscribe, publish: ")
+    assert needed.found.startswith("this Redis does not let its user run zcount: ")
+    assert forgiven.found.startswith("this Redis does not let its user run ping, publish, subscribe: ")
