@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -23,6 +24,7 @@ from .screen import Line, Screen
 _LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "this process"}
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _LEVEL, _NAME = 9, 19  # columns: of the longest of each, and two more
+_NARROW = 40  # columns that a text has at least
 
 
 @click.command(
@@ -68,19 +70,30 @@ def doctor(ctx: click.Context, /, rates: bool, tasks: int, as_json: bool, **_: A
             if as_json:
                 ctx.obj.echo(json.dumps(asdict(found)))
             else:
-                screen.show(_shown(found))
+                screen.show(_shown(found, screen.width))
     if "error" in levels:
         ctx.exit(1)
 
 
-def _shown(found: Found) -> Iterator[Line]:
+def _shown(found: Found, width: int | None) -> Iterator[Line]:
+    """Its lines: of a terminal as wide as that; elsewhere one, and one for the advice."""
+    room = None if width is None else max(_NARROW, width - _LEVEL - _NAME)
+    texts = _wrapped(plain(found.found), room)
     yield [
         (f"{found.level:<{_LEVEL}}", _STYLES[found.level]),
         (f"{found.name:<{_NAME}}", "bold"),
-        (plain(found.found), ""),
+        (texts[0], ""),
     ]
-    if found.advice:
-        yield [(" " * (_LEVEL + _NAME), ""), (f"-> {plain(found.advice)}", "")]
+    texts = texts[1:] + (_wrapped(f"-> {plain(found.advice)}", room) if found.advice else [])
+    for text in texts:
+        yield [(" " * (_LEVEL + _NAME), ""), (text, "")]
+
+
+def _wrapped(text: str, room: int | None) -> list[str]:
+    if room is None:
+        return [text]
+    # A command or a name that is to be copied stays whole.
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
 
 
 def _measure(ctx: click.Context, services: Services, tasks: int, as_json: bool) -> None:

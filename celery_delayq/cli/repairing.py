@@ -47,7 +47,7 @@ class Repair:
     def run(self) -> bool:
         """Look, ask, mend, look again; whether nothing is left."""
         with Said(), _Kept() as found:
-            counts = self._look(found, "found")
+            counts = self._look("found", found)
             if not counts:
                 self._say("nothing found")
                 return True
@@ -61,17 +61,18 @@ class Repair:
                 confirm(f"repair {_counted(mendable)}?")
             self._mend(found, counts.total())
             self._say("looking again")
-            left = self._look(_Kept(), "left")
+            left = self._look("left")
             if not left:
                 self._say("nothing found")
             return not left
 
-    def _look(self, kept: _Kept, step: str) -> Counter[str]:
+    def _look(self, step: str, kept: _Kept | None = None) -> Counter[str]:
         """What there is, told: in full of each kind the first, as JSON all."""
         counts: Counter[str] = Counter()
         for finding in self._delayq.check():
             counts[finding.kind] += 1
-            kept.add(finding)
+            if kept is not None:
+                kept.add(finding)
             if self._as_json:
                 self._ctx.obj.echo(line_of_json({"step": step, **facts_of(finding)}))
             elif counts[finding.kind] <= SHOWN:
@@ -99,21 +100,17 @@ class Repair:
             for some in repair_many(self._delayq.services, found):
                 for one in some:
                     became[one.what] += 1
-                    self._tell(one, became[one.what])
+                    self._tell(one)
                 steps.taken(became.total())
         for what, count in became.items():
             self._say(f"{count:,} {WORDS[what]}")
 
-    def _tell(self, one: Repaired, number: int) -> None:
-        """What became of a finding: as JSON of each; else of the first whose tasks do not go."""
+    def _tell(self, one: Repaired) -> None:
+        """What became of a finding, as JSON; else the log has the tasks that are lost, or dead."""
         if self._as_json:
             facts = {"kind": one.finding.kind, "id": one.finding.id, "what": one.what}
             reason = {"reason": one.reason} if one.reason else {}
             self._ctx.obj.echo(line_of_json({"step": "repaired", **facts, **reason}))
-        elif number <= SHOWN and one.what == "dead":
-            self._say(plain(f"task {one.finding.id} is dead: {one.reason}"))
-        elif number <= SHOWN and one.what == "lost":
-            self._say(plain(f"task {one.finding.id} is lost"))
 
     def _say(self, line: str) -> None:
         if not self._as_json:

@@ -81,8 +81,8 @@ def _replicated(
     services: Services, answers: list[Receipt | DelayQError]
 ) -> list[Receipt | DelayQError]:
     """The same answers; the receipts say how many replicas have it, where that is asked for."""
-    receipts = [one for one in answers if isinstance(one, Receipt)]
     asked = services.settings.wait_replicas
+    receipts = [one for one in answers if isinstance(one, Receipt)] if asked else []
     if asked is None or not receipts:
         return answers
     wanted = Wanted(*asked)

@@ -30,6 +30,7 @@ from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
 from .values import Cancelled, Change, Entry, NewEntry, Receipt, State, time_in
 
+NO_RECORD = "no record"  # why a record cannot be read that is not there
 # What `peek.lua` says where it knows more than users are told.
 _STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
 
@@ -126,6 +127,8 @@ class Entries:
         except UnreadableRecord as error:
             member = self._dead_member(error.task_id) if remove else None
             if member is None:
+                if error.why == NO_RECORD:
+                    return Outcome.NOT_FOUND, None
                 raise
             outcome, change = only(self.changes.cancel([target_of_member(member)], **asked))
         return outcome, change.cancelled

@@ -36,7 +36,7 @@ KINDS = {
         "a place has no record; it is dropped, or dead, when it is due", "the place is removed"
     ),
     "dead_without_record": Kind(
-        "a dead letter has no record, so nothing can bring it back",
+        "a dead letter has no record, so nothing can bring it back; it can be removed",
         "the dead letter is removed, with its error",
     ),
     "second_place": Kind(

@@ -53,13 +53,44 @@ class Wanted:
         return packed([self.command, *local, self.replicas, max(1, round(seconds * 1000))])
 
 
-class Replicas:
-    """Waits for the replicas of one shard's Redis; shared by the threads of a process."""
+class Shortfalls:
+    """Warns of what too few replicas have: seldom, and with the number of tasks."""
 
-    def __init__(self, scripts: Scripts) -> None:
-        self._scripts = scripts
+    def __init__(self) -> None:
         self._told: dict[str, float] = {}
         self._untold = 0
+
+    def note(self, kind: str, why: str, tasks: int, *, again: bool = True) -> int:
+        """Tell it, unless it was told lately; what does not pass by itself is told once.
+
+        Returns:
+            0: how many replicas are known to have them.
+        """
+        self._untold += tasks
+        now = clock.monotonic()
+        last = self._told.get(kind)
+        if last is None or (again and now >= last + TOLD_EVERY):
+            untold, self._untold = self._untold, 0
+            self._told[kind] = now
+            logger.warning(
+                "%d tasks are scheduled, but not known to be on as many replicas as "
+                "delayq_wait_replicas asks for: %s",
+                untold,
+                why,
+            )
+        return 0
+
+
+class Replicas:
+    """Waits for the replicas of one shard's Redis; shared by the threads of a process.
+
+    Attributes:
+        shortfalls: Where it tells what was not reached.
+    """
+
+    def __init__(self, scripts: Scripts) -> None:
+        self.shortfalls = Shortfalls()
+        self._scripts = scripts
 
     def wait(self, wanted: Wanted, operations: Collection[bytes], tasks: int, until: float) -> int:
         """Wait until replicas have what calls have written.
@@ -83,33 +114,17 @@ class Replicas:
                 operations=operations,
             )
         except StoreUnavailable as error:
-            return self._fell_short("away", error.why, tasks)
+            return self.shortfalls.note("away", error.why, tasks)
         except StoreError as error:
             why = f"{wanted.command} is refused, {error.why}"
-            return self._fell_short(why, why, tasks, again=False)
+            return self.shortfalls.note(why, why, tasks, again=False)
         if not is_known:
-            return self._fell_short("unknown", "the Redis that answers has lost them", tasks)
+            return self.shortfalls.note("unknown", "the Redis that answers has lost them", tasks)
         local, reached = told if wanted.kind else (1, told)
         if not local:
             own = f"not even Redis's own file had them within {wanted.seconds:g} s"
-            return self._fell_short("own", own, tasks)
+            return self.shortfalls.note("own", own, tasks)
         if reached < wanted.replicas:
             few = f"{reached} of {wanted.replicas} replicas had them within {wanted.seconds:g} s"
-            self._fell_short("few", few, tasks)
+            self.shortfalls.note("few", few, tasks)
         return int(reached)
-
-    def _fell_short(self, kind: str, why: str, tasks: int, *, again: bool = True) -> int:
-        """Tell it, unless it was told lately; what does not pass by itself is told once."""
-        self._untold += tasks
-        now = clock.monotonic()
-        last = self._told.get(kind)
-        if last is None or (again and now >= last + TOLD_EVERY):
-            untold, self._untold = self._untold, 0
-            self._told[kind] = now
-            logger.warning(
-                "%d tasks are scheduled, but not known to be on as many replicas as "
-                "delayq_wait_replicas asks for: %s",
-                untold,
-                why,
-            )
-        return 0

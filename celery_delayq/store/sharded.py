@@ -41,6 +41,8 @@ class ShardedEntries:
 
     def __init__(self, shards: Sequence[Entries]) -> None:
         self._shards = shards
+        for shard in shards[1:]:
+            shard.replicas.shortfalls = shards[0].replicas.shortfalls
         self._is_joined = len(shards) == 1
         self._has_looked = False
 

@@ -1,6 +1,7 @@
 """``delayq_wait_replicas``: scheduling waits for replicas, and says how many have the task."""
 
 import copy
+import json
 import logging
 import threading
 import time
@@ -16,7 +17,7 @@ from celery_delayq.hooks import Hooks
 from celery_delayq.scheduling.bulk import SLICE
 from celery_delayq.store.replicas import GRACE, TOLD_EVERY
 from tests.app.network import QUICK, ReplySwallower
-from tests.app.support import FAR
+from tests.app.support import FAR, LONG_AGO, only_message
 from tests.app.test_far_eta import Consumer
 from tests.app.test_put_off_stored import run
 from tests.faults.proxy import Proxy
@@ -449,3 +450,35 @@ def test_with_aof_what_is_not_on_the_masters_own_disk_is_not_reached(app_on, eac
 def needs_waitaof(server):
     if version_of(server.binary) < WAITAOF:
         pytest.skip("there is no WAITAOF; see the test before")
+
+
+# What it is for.
+
+
+def test_a_failover_loses_what_replication_had_not_carried_and_only_that(app_on):
+    """So what was scheduled is gone, and what was handed over goes out again, unmarked."""
+    with replicated(0) as master, Proxy(master.master.port) as link, replicated(0) as replica:
+        link.accept()
+        replica.client.replicaof("127.0.0.1", link.port)
+        master.replicas.append(replica.master)
+        eventually(master.in_step, timeout=20)
+        app = app_on(master.master.port, 1, LONG)
+        due = app.send_task("add", task_id="due", delayq_at=LONG_AGO)
+        carried = app.tasks["add"].delay_for(LATER, 1)
+        assert carried.replicas == 1
+        link.stall()
+        app.conf.delayq_wait_replicas = (1, 0.01)
+        lost = app.tasks["add"].delay_for(LATER, 1)
+        assert lost.replicas == 0
+        assert app.delayq.hand_over() == 1
+        master.master.kill()
+        link.refuse()
+        replica.client.replicaof("NO", "ONE")
+
+        after = app_on(replica.master.port)
+        assert is_scheduled(after, carried.id)
+        assert not is_scheduled(after, lost.id)
+        assert after.delayq.hand_over() == 1
+        _, message = only_message(replica.client)
+    assert json.loads(message)["headers"]["id"] == due.id
+    assert "delayq_redelivered" not in json.loads(message)["headers"]

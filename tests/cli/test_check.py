@@ -1,12 +1,16 @@
 """``celery delayq check``: a line for each finding, and a status by which a script can tell."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from celery_delayq.cli import common, repairing
+from celery_delayq.store import KINDS
 from tests.app.support import FAR
 
 KEY = "{delayq:0}:dead"
+DUE = "{delayq:0}:due"
 
 
 @pytest.fixture
@@ -25,7 +29,7 @@ def test_of_a_store_that_fits_there_is_nothing_to_tell(app, run, options, said):
 @pytest.mark.usefixtures("spoilt")
 def test_each_finding_is_a_line(run):
     result = run("check")
-    says = "lost\\n: a dead letter has no record, so nothing can bring it back\n"
+    says = "lost\\n: a dead letter has no record, so nothing can bring it back; it can be removed\n"
     assert (result.exit_code, result.output) == (1, says)
 
 
@@ -34,3 +38,156 @@ def test_or_a_line_of_json(run):
     result = run("check", "--json")
     assert result.exit_code == 1
     assert json.loads(result.output)["kind"] == "dead_without_record"
+
+
+# --repair
+
+
+def lost_place(app, redis):
+    app.send_task("t", task_id="good", delayq_at=FAR)
+    app.send_task("t", task_id="lost", delayq_at=FAR)
+    (member,) = (one for one in redis.zrange(DUE, 0, -1) if one[6:] == b"lost")
+    redis.zrem(DUE, member)
+
+
+def on_a_terminal(monkeypatch):
+    """Let there be one; click's runner gives what is typed."""
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(common, "sys", SimpleNamespace(stdin=terminal))
+
+
+def test_it_says_what_it_found_and_does_then_asks_then_does_it_and_looks_again(
+    app, redis, run, monkeypatch
+):
+    on_a_terminal(monkeypatch)
+    lost_place(app, redis)
+    result = run("check", "--repair", stdin="y\n")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        "lost: a record waits nowhere, so it will not be handed over",
+        "",
+        "found  kind                  what repair does",
+        f"1      record_without_place  {KINDS['record_without_place'].repair}",
+        "",
+        "repair 1 finding? [y/N]: y",
+        "1 repaired; the task waits again",
+        "looking again",
+        "nothing found",
+    ]
+    assert redis.zcard(DUE) == 2
+    assert app.delayq.cancel("lost")
+
+
+def test_without_a_yes_nothing_is_changed(app, redis, run, monkeypatch):
+    on_a_terminal(monkeypatch)
+    lost_place(app, redis)
+    result = run("check", "--repair", stdin="n\n")
+    assert (result.exit_code, redis.zcard(DUE)) == (1, 1)
+    assert result.output.endswith("Aborted!\n")
+
+
+def test_where_nobody_can_be_asked_yes_has_to_be_passed(app, redis, run):
+    lost_place(app, redis)
+    result = run("check", "--repair")
+    assert (result.exit_code, redis.zcard(DUE)) == (1, 1)
+    assert "repair 1 finding? There is no terminal to ask at; pass --yes" in result.output
+    assert run("check", "--repair", "--yes").exit_code == 0
+    assert redis.zcard(DUE) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--yes"], "--yes is for --repair."),
+        (["--repair", "--json"], "--json --repair cannot ask: pass --yes."),
+    ],
+)
+def test_what_makes_no_sense_together_is_a_usage_error(run, options, says):
+    result = run("check", *options)
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_of_a_store_that_fits_there_is_nothing_to_repair(app, run):
+    app.send_task("t", task_id="good", delayq_at=FAR)
+    result = run("check", "--repair")
+    assert (result.exit_code, result.output) == (0, "nothing found\n")
+
+
+def test_what_is_only_told_is_left_and_the_status_says_so(app, redis, run):
+    app.send_task("t", task_id="good", delayq_at=FAR)
+    redis.hset("{delayq:0}:records", "good", "2?")
+    result = run("check", "--repair")
+    assert result.exit_code == 1
+    assert "nothing; it is only told" in result.output
+    assert result.output.endswith("nothing of that is repaired\n")
+
+
+def test_what_is_left_beside_what_was_repaired_is_told_once_more(app, redis, run):
+    lost_place(app, redis)
+    redis.hset("{delayq:0}:records", "good", "2?")
+    result = run("check", "--repair", "--yes")
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-4:] == [
+        "1 left as it is",
+        "1 repaired; the task waits again",
+        "looking again",
+        "good: a record that this version cannot read",
+    ]
+
+
+def test_as_json_each_step_is_a_line(app, redis, run):
+    lost_place(app, redis)
+    result = run("check", "--repair", "--yes", "--json")
+    assert result.exit_code == 0
+    found, done = map(json.loads, result.output.splitlines())
+    kind = KINDS["record_without_place"]
+    named = {"kind": "record_without_place", "id": "lost"}
+    assert found == {"step": "found", **named, "sentence": kind.wrong, "repair": kind.repair}
+    assert done == {"step": "repaired", **named, "what": "back"}
+
+
+def test_what_is_lost_or_dead_is_named(app, redis, run, caplog):
+    app.send_task("t", task_id="failed", delayq_at=FAR)
+    redis.hset("{delayq:0}:errors", "failed", "NO_ROUTE\n")
+    redis.delete(DUE)
+    redis.zadd(DUE, {b"......gone": 1})
+    assert run("check", "--repair", "--yes").exit_code == 0
+    assert "task gone is lost: it had no record; its place was removed" in caplog.messages
+    assert "task failed is dead: NO_ROUTE\\n" in caplog.messages
+    assert app.delayq.get("failed").reason == "NO_ROUTE\n"
+
+
+def test_of_many_the_first_are_told_in_full_and_all_are_repaired(app, redis, run):
+    redis.zadd(DUE, {b"......%d" % number: 1 for number in range(60)})
+    output = run("check", "--repair", "--yes").output
+    assert output.count("a place has no record") == 20
+    assert "and 40 more of place_without_record\n" in output
+    assert "\n60     place_without_record  the place is removed\n" in output
+    assert "\n60 repaired; the task is lost\nlooking again\nnothing found\n" in output
+
+
+def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
+    """What turns up while it asks is told when it looks again."""
+    lost_place(app, redis)
+
+    def confirm(_):
+        app.delayq.cancel("lost")
+        redis.zadd(DUE, {b"......later": 1})
+
+    monkeypatch.setattr(repairing, "confirm", confirm)
+    result = run("check", "--repair")
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-3:] == [
+        "1 gone by itself meanwhile",
+        "looking again",
+        "later: a place has no record; it is dropped, or dead, when it is due",
+    ]
+
+
+def test_more_than_fit_in_memory_are_kept_in_a_file(app, redis, run, monkeypatch):
+    monkeypatch.setattr(repairing, "IN_MEMORY", 1)
+    redis.zadd(DUE, {b"\xff\n....%d" % number: 1 for number in range(30)})
+    redis.zadd("{delayq:0}:tags", {b"\xfft\0......x": 0})
+    assert run("check", "--repair", "--yes").exit_code == 0
+    assert not redis.exists(DUE, "{delayq:0}:tags")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from celery_delayq.cli import doctor as command
+from celery_delayq.cli.screen import text_of
 from celery_delayq.doctor.examine import AT_THE_STORE, examine
 from celery_delayq.doctor.patient import Patient
 from celery_delayq.store.risks import Line
@@ -132,9 +133,36 @@ def test_what_others_have_written_cannot_spoil_the_screen(app, run, redis, unask
 
 
 def test_levels_have_colours():
-    styles = [next(command._shown(Line("a", level, "b")))[0][1] for level in command._STYLES]
+    shown = [next(command._shown(Line("a", level, "b"), None)) for level in command._STYLES]
 
-    assert styles == ["green", "yellow", "red"]
+    assert [line[0] for line in shown] == [
+        ("ok       ", "green"),
+        ("warning  ", "yellow"),
+        ("error    ", "red"),
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_texts_are_wrapped_beside_their_names(width):
+    words = Line(
+        "persistence", "warning", "some long words " * 20, "do this, and --that-as-well " * 9
+    )
+
+    lines = [text_of(line) for line in command._shown(words, width)]
+
+    assert len(lines) > 5
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("warning  persistence        some long words")
+    assert {line[:28] for line in lines[1:]} == {" " * 28}
+    said = " ".join(line[28:] for line in lines)
+    assert said == f"{words.found}-> {words.advice}".rstrip()
+
+
+def test_on_a_very_narrow_one_they_are_not_cut():
+    lines = [text_of(line) for line in command._shown(Line("a", "ok", "word " * 30), 20)]
+
+    assert max(map(len, lines)) <= 28 + 40
+    assert len(lines) > 3
 
 
 # The store.

@@ -1,6 +1,8 @@
 """``celery delayq dump`` and ``load``: from one store into another, through a pipe or a file."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from celery.bin.celery import celery
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
+from tests.support.waiting import eventually
 
 MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
 OWED = "REVOKED is still to be stored for 1; scanners of this store do that, it is in no dump"
@@ -213,3 +216,45 @@ def test_what_is_loaded_in_bytes_is_what_a_file_has(app, other, project, dumped)
 
     assert result.output == "1 task loaded\n"
     assert other.delayq.get("ü").args == ("ü",)
+
+
+PROJECT = """
+from celery import Celery
+from celery_delayq import DelayQ
+app = Celery("moving", broker={url!r})
+app.conf.delayq_prefix = "other"
+app.conf.delayq_shards = {shards}
+DelayQ(app)
+"""
+
+
+@pytest.fixture
+def loading(app, url, tmp_path):
+    """Start a process that loads into the other store; it reads a pipe."""
+    code = PROJECT.format(url=url, shards=app.conf.delayq_shards)
+    (tmp_path / "moving.py").write_text(code, "utf-8")
+    command = [sys.executable, "-m", "celery", "-A", "moving", "delayq", "load"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def test_after_a_kill_the_same_command_goes_on(app, other, dumped, said, loading):
+    items = [((number,), {}, FAR + number, f"{number}") for number in range(1000)]
+    app.delayq.schedule_many(app.signature("t"), items)
+    text = dumped()
+    # It waits for the rest, which never comes.
+    loading.stdin.write(text[: len(text) // 2].encode())
+    loading.stdin.flush()
+    eventually(lambda: other.delayq.counts().scheduled >= 100, 30)
+    loading.kill()
+    loading.wait()
+    done = other.delayq.counts().scheduled
+
+    assert 100 <= done < 1000
+    assert said("load", app=other, stdin=text) == [
+        f"{1000 - done:,} tasks loaded",
+        f"{done:,} tasks here already",
+    ]
+    assert [one.id for one in other.delayq.tasks()] == [f"{number}" for number in range(1000)]
+    assert not [*other.delayq.check()]

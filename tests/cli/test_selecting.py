@@ -6,7 +6,7 @@ import click
 import pytest
 
 from celery_delayq import State
-from celery_delayq.cli import selecting
+from celery_delayq.cli import common
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.support.shards import keys_need_one_shard
 
@@ -53,7 +53,7 @@ def test_on_a_terminal_it_asks(app, tasks, run, monkeypatch, answer, left):  # n
             raise click.Abort
 
     terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(selecting, "sys", SimpleNamespace(stdin=terminal))
+    monkeypatch.setattr(common, "sys", SimpleNamespace(stdin=terminal))
     monkeypatch.setattr(click, "confirm", confirm)
     result = run("cancel", "--tag", "x")
     assert result.exit_code == (not answer)

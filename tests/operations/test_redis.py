@@ -3,7 +3,6 @@
 from tests.operations.table import each_operation, prepare
 from tests.store.support import CLOCK, NOW_MS, FakeStore
 
-
 # What they change is what is known of processes and counts.
 OF_META = ("join", "recount")
 

@@ -114,7 +114,7 @@ def test_a_command_and_its_options_exist(run, command):
 def test_every_option_that_the_section_names_is_one(run):
     named = set(re.findall(r"`(?:\w+ )?(--[\w-]+)`", README.parts(SECTION)))
     assert len(named) >= 5
-    commands = ("list", "cancel", "edit", "resume")
+    commands = ("list", "cancel", "edit", "resume", "check", "doctor")
     helps = [run(f"delayq {command} --help")[0] for command in commands]
 
     assert [option for option in named if option not in "".join(helps)] == []

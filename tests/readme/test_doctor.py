@@ -2,10 +2,47 @@
 
 import re
 
+import pytest
+
 from tests.readme.document import OPERATIONS
 from tests.readme.test_console import said_by
 
-COMMAND = "celery -A shop delayq doctor --rates --tasks 1000"
+DOCTOR = "celery -A shop delayq doctor"
+COMMAND = f"{DOCTOR} --rates --tasks 1000"
+SET_UP = ("--save", "3600", "1", "--maxmemory", "1gb")  # as the Redis of the example is
+
+
+@pytest.fixture
+def on_its_redis(environment, start_redis, redis_server):
+    """The variables of a process whose Redis is set up as the example's."""
+    server = start_redis(*SET_UP, binary=redis_server.binary)
+    return {**environment, "CELERY_BROKER_URL": server.url()}
+
+
+def without_facts(text):
+    """Each line without its figures, the server's name and its product."""
+    text = re.sub(r"redis://[\w.:]+/", "redis://red/", text).replace("Valkey", "Redis")
+    return [re.sub(r"\d[\d.,]*( [kMG]B)?", "0", line) for line in text.splitlines()]
+
+
+def test_what_the_doctor_says_is_what_one_sees(on_its_redis, shop_file):
+    shown = OPERATIONS.written_in("text", "Doctor")[0]
+
+    said, status = said_by(DOCTOR, on_its_redis, shop_file)
+
+    assert without_facts(said) == without_facts(shown.text)
+    assert status == 1
+    assert "error" in OPERATIONS.parts("Doctor")
+
+
+def test_each_line_of_the_doctor_is_explained(on_its_redis, shop_file):
+    said, _ = said_by(DOCTOR, on_its_redis, shop_file)
+    names = {line[9:28].strip() for line in said.splitlines() if line[:1] != " "}
+
+    explained = {name for row in OPERATIONS.rows("Doctor") for name in row[0].split(", ")}
+
+    assert names <= explained
+    assert explained - names == {"wait for replicas", "disk", "queues", "delay queues"}
 
 
 def without_figures(text):

@@ -524,7 +524,7 @@ def long_after(ready):
 
 
 def miscounted(ready):
-    """Of three templates one counts too few, one too many; one counts nothing, and one no number."""
+    """One counts too few, one too many; one counts what nothing shares, and one has no number."""
     raw, keys = ready.store.raw, ready.store.keys
     for task_id in ("other0", "other1"):
         record = Template.of(OTHER_LINES).new_record(

@@ -250,6 +250,32 @@ def test_what_is_dead_for_want_of_a_record_can_be_cancelled(store, put):
     assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
 
 
+def remove(store, task_id):
+    return store.entries.cancel_owing(task_id, owes=False, remove=True)[0]
+
+
+def test_what_lost_its_record_when_it_was_dead_can_be_removed(store):
+    for task_id in ("other", "ghost"):
+        store.schedule_relayed(task_id)
+        engine = store.engine()
+        engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    store.raw.delete(store.keys["records"])
+    assert [one.kind for one in store.entries.check() if "dead" in one.kind] == [
+        "dead_without_record"
+    ] * 2
+
+    assert remove(store, "ghost") is Outcome.DONE
+    assert store.places("ghost") == []
+    assert store.places("other") == ["dead"]
+    assert store.raw.hkeys(store.keys["errors"]) == [b"other"]
+    assert remove(store, "ghost") is Outcome.NOT_FOUND
+
+
+def test_of_what_only_an_error_is_left_there_is_nothing_to_remove(store):
+    store.raw.hset(store.keys["errors"], "ghost", "NO_ROUTE")
+    assert remove(store, "ghost") is Outcome.NOT_FOUND
+
+
 @pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 def test_a_new_task_under_its_id_takes_its_place(store, put):
     getattr(store, put)("ghost")

@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from redis.connection import AbstractConnection
 
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError
@@ -67,13 +68,12 @@ def test_a_refusal_within_an_exchange_is_raised_and_leaves_no_answer_behind(pool
 
 def test_who_is_interrupted_within_an_exchange_leaves_no_answer_behind(pooled, monkeypatch):
     pooled.execute("ping", packed(["PING"]))
-    (connection,) = pooled.pool._idle
 
     def read(*_, **__):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(connection, "read_response", read)
+    monkeypatch.setattr(AbstractConnection, "read_response", read)
     with pytest.raises(KeyboardInterrupt):
         pooled.exchange("ask", [packed(["ECHO", 1]), packed(["ECHO", 2])], soon())
     assert pooled.execute("echo", packed(["ECHO", 3])) == b"3"

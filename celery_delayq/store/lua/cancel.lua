@@ -127,6 +127,10 @@ local function pass(at, one)
     elseif one.member then
       words[at] = SKIPPED
       return
+    elseif mode == 'remove' and one.id and redis.call('HEXISTS', errors, one.id) == 1 then
+      -- It may be dead under a number that went with its record.
+      words[at] = 'unreadable' .. quoted(NO_RECORD) .. named_in(targets[at], one.id)
+      return
     end
     note_fence(one.name)
   elseif string.find(one.answer, '^unreadable ') then

@@ -90,10 +90,10 @@ if new and new ~= old then
   redis.call('HINCRBY', meta, 'seq', 1)
   if redis.call('HEXISTS', templates, new) == 0 then redis.call('HSET', templates, new, template) end
 end
+-- Whoever holds the lease that ran out must not acknowledge what is new; and it is known of it before it waits.
+if lapsed then end_claim(claims, id, entry.claim) end
 if place and (grows or lapsed) then redis.call('ZADD', place, score, where .. member) end
 for _, tag in ipairs(its_tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
--- Whoever holds the lease that ran out must not acknowledge what is new.
-if lapsed then end_claim(claims, id, entry.claim) end
 redis.call('HSET', records, id, record_of(destination, order, sub(record, header_end + 7, header_end + 19),
   sub(record, header_end + 20, header_end + 35), changed_next(record, header_end, call.now_us), body))
 if lapsed then take_key(record, header_end, id, keys) end

@@ -50,36 +50,36 @@ local promise = promise_of(timer)
 past.begin(redis.call('HGET', meta, 'history'))
 allow_when_full(records)
 
--- Where an entry belongs that is nowhere, and its score there, or why it is dead. No script leaves one so, also where
--- Redis stops it: a whole index was lost, or a member of one. In `leased` it may have been published since, or be under
--- way: then that goes on until its lease ends. What had failed may have been dead, and what has a tombstone that is as
--- young as its record may have left: nothing lets those go but whoever looks at them.
-local function place_for(id, record, header_end)
+-- Whether an entry that is here has left as well: its tombstone is as young as its last change.
+local function has_left(id, record, header_end)
   local stone = find_tombstone(tombstones, tombstones_old, id)
   local left = stone and tonumber(string.match(stone, '^.(' .. NUMBER .. ')'))
-  if left and left >= math.floor(changed_of(record, header_end) / 1000) then return dead, LEFT end
-  local claim = parse_claim(redis.call('HGET', claims, id))
+  return left and left >= math.floor(changed_of(record, header_end) / 1000)
+end
+
+-- Where an entry belongs that is nowhere, and its score there, or why it is dead; and its claim, if that is another
+-- than it was. No script leaves one so, also where Redis stops it: a whole index was lost, or a member of one. In
+-- `leased` it may have been published since, or be under way: then that goes on until its lease ends. What had failed
+-- may have been dead, and what has a tombstone may have left: nothing lets those go but whoever looks at them. What
+-- was due to be published, and of which no attempt is known, may have lost its claim along with its lease.
+local function place_for(id, record, header_end)
+  local text = redis.call('HGET', claims, id)
+  local claim, is_relayed = parse_claim(text), sub(record, 2, 2) == 'R'
   if claim.token ~= '' then
     local since = tonumber(string.match(claim.token, ':(%d+)$') or 0)
     return leased, math.min(math.floor(since / 1000), now) + claim.lease_ms
   end
-  local failed = redis.call('HGET', errors, id)
-  if failed then return dead, failed end
-  return sub(record, 2, 2) == 'L' and due or relay, due_of(record, header_end)
-end
-
--- What was due to be published, and of which no attempt is known, may have lost its claim along with its lease.
-local function may_be_published(id, record, header_end)
-  return sub(record, 2, 2) == 'R' and due_of(record, header_end) <= now and redis.call('HEXISTS', claims, id) == 0
+  local left, due_ms = has_left(id, record, header_end), due_of(record, header_end)
+  local is_marked = is_relayed and not claim.uncertain and (left or not text and due_ms <= now)
+  if is_marked then claim.attempts, claim.uncertain = claim.attempts + 1, true end
+  local reason = left and LEFT or redis.call('HGET', errors, id)
+  if reason then return dead, reason, is_marked and claim end
+  return is_relayed and relay or due, due_ms, is_marked and claim
 end
 
 local function give_place(id, record, header_end, member)
-  if may_be_published(id, record, header_end) then
-    redis.call('HSET', claims, id, format_claim({
-      attempts = 1, refusals = 0, uncertain = true, lease_ms = 0, token = '',
-    }))
-  end
-  local place, score = place_for(id, record, header_end)
+  local place, score, claim = place_for(id, record, header_end)
+  if claim then redis.call('HSET', claims, id, format_claim(claim)) end
   if place == dead then
     bury(keys, now, member, score)
     return 'dead ' .. score

@@ -139,8 +139,8 @@ local function entry_of(id, name, places, keys)
   end
   local text = redis.call('HGET', keys.claims, id)
   local claim = (text or entry.place == keys.leased) and parse_claim(text)
-  if entry.place == keys.leased then
-    -- A lease that ran out is an attempt whose outcome nobody knows.
+  if entry.place == keys.leased or not entry.place and claim and claim.token ~= '' then
+    -- A lease that ran out, or was lost, is an attempt whose outcome nobody knows.
     claim.attempts, claim.uncertain = claim.attempts + 1, true
   elseif claim and not claim.uncertain then
     claim.attempts = 0

@@ -1,0 +1,51 @@
+"""``delayq_wait_replicas``: what was said to be on the replica is there when that is the master."""
+
+import threading
+
+from celery_delayq.errors import StoreUnavailable
+from tests.sentinel.faults import kill
+from tests.sentinel.work import FAR
+from tests.support.waiting import eventually
+
+BEFORE, AFTER = 30, 3  # calls: the first take some milliseconds, the others all of the wait
+
+
+class Calls(threading.Thread):
+    """Schedules all the time, and keeps how many replicas each result says."""
+
+    def __init__(self, delayq):
+        super().__init__()
+        self.said, self.failed = {}, []
+        self._delayq = delayq
+        self._over = threading.Event()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self.join()
+
+    def run(self):
+        while not self._over.is_set():
+            try:
+                result = self._delayq.note.delay_until(FAR)
+            except StoreUnavailable as error:
+                self.failed.append(error)
+            else:
+                self.said[result.id] = result.replicas
+
+
+def test_what_the_replica_was_said_to_have_outlives_the_master(start_group, make_delayq):
+    group = start_group(replicas=1)
+    with Calls(make_delayq(group, delayq_wait_replicas=(1, 0.1))) as calls:
+        eventually(lambda: len(calls.said) >= BEFORE, 20)
+        before = list(calls.said.values())
+        course = kill(group)
+        # The new master has no replica.
+        eventually(lambda: list(calls.said.values()).count(0) >= AFTER, 30)
+    assert before.count(1) > BEFORE / 2
+    kept = {task.id for task in make_delayq(group).tasks()}
+    assert course.new is group.master
+    assert {task_id for task_id, replicas in calls.said.items() if replicas} <= kept

@@ -1,0 +1,82 @@
+"""A process of some version, run by its path: one that calls, one that scans, one that is told.
+
+role.py FOLDER URL told [["cancel", "a"], ...]    prints what came of each, as JSON
+role.py FOLDER URL caller NAME COUNT              schedules, moves, cancels; prints the last
+role.py FOLDER URL scanner                        hands over until it is ended
+"""
+
+import json
+import random
+import signal
+import sys
+from pathlib import Path
+
+from celery import Celery
+
+import celery_delayq
+from celery_delayq import DelayQ, DelayQError
+
+LONGEST = 2.0  # seconds until a caller's tasks are due
+
+
+def app_at(url: str) -> Celery:
+    app = Celery("versions", broker=url)
+    app.conf.update(delayq_safety_interval=0.5, delayq_shards=1)
+    DelayQ(app)
+    return app
+
+
+def told(app: Celery, steps: str) -> None:
+    for name, *words in json.loads(steps):
+        try:
+            if name == "schedule":
+                came = app.send_task("t", task_id=words[0], delayq_at=words[1]).id
+            else:
+                came = getattr(app.delayq, name)(*words)
+                came = getattr(came, "value", came)
+        except DelayQError as error:
+            came = {"error": type(error).__name__, "said": str(error)}
+        print(json.dumps(came, default=str))
+
+
+def caller(app: Celery, name: str, count: str) -> None:
+    chance = random.Random(name)
+    others = [one for one in ("old", "new") if one != name]
+    cancelled = []
+    for number in range(int(count)):
+        delay = chance.uniform(0, LONGEST)
+        app.signature("t", args=(number,), task_id=f"{name}-{number}").delay_for(delay)
+        # Its own, or one that the other version wrote.
+        which = f"{chance.choice([name, *others])}-{chance.randrange(number + 1)}"
+        step = chance.random()
+        if step < 0.2:
+            if app.delayq.cancel(which):
+                cancelled.append(which)
+        elif step < 0.4:
+            app.delayq.reschedule(which, after=chance.uniform(0, LONGEST))
+        elif step < 0.5:
+            app.delayq.get(which)
+        elif step < 0.6:
+            app.delayq.edit(which, kwargs={"edited": True})
+    print(json.dumps(cancelled))
+
+
+def scanner(app: Celery) -> None:
+    scanner = app.delayq.scanner()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    scanner.start()
+    print("scanning", flush=True)
+    signal.sigwait({signal.SIGTERM})
+    scanner.stop()
+
+
+def main() -> None:
+    folder, url, role, *words = sys.argv[1:]
+    assert Path(celery_delayq.__file__).parent.parent == Path(folder), celery_delayq.__file__
+    app = app_at(url)
+    {"told": told, "caller": caller, "scanner": scanner}[role](app, *words)
+    app.delayq.close()
+
+
+if __name__ == "__main__":
+    main()

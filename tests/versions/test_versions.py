@@ -1,0 +1,212 @@
+"""A roll-out: processes of two versions on one store, at once."""
+
+import json
+from collections import Counter
+from signal import SIGTERM
+
+import pytest
+
+from celery_delayq import DelayQ, Outcome
+from celery_delayq.errors import StoreDiffers, UnreadableRecord
+from celery_delayq.store.scripts import load
+from tests.app.support import FAR, LONG_AGO
+from tests.support.process import ChildProcess
+from tests.support.waiting import eventually
+from tests.versions import copies
+
+COUNT = 300  # tasks that each caller schedules
+ALLOWED = 30  # seconds for a process to do what it is started for
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    """Folders of copies, by what differs in them."""
+    changes = {
+        "scripts": copies.OTHER_SCRIPTS,
+        "records": copies.OTHER_RECORDS,
+        "layout": copies.OTHER_LAYOUT,
+    }
+    return {name: copies.make(tmp_path_factory.mktemp(name), one) for name, one in changes.items()}
+
+
+@pytest.fixture
+def start(redis_url, tmp_path):
+    """Start a process of some version in a role: ``start(folder, "caller", "old", "10")``."""
+    started = []
+
+    def start(folder, *words):
+        first = copies.PACKAGE.parent if folder is None else folder
+        log = tmp_path / f"{len(started)}.log"
+        command = copies.command("role.py", str(first), redis_url, *words)
+        started.append(ChildProcess(command, log=log, env=copies.environment(folder), cwd=tmp_path))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+def said(process):
+    """What a process printed, when it has ended well."""
+    process.wait(ALLOWED)
+    assert process.exit_status == 0, process.lines
+    return [json.loads(line) for line in process.lines if line[:1] in '[{"ntf0123456789']
+
+
+@pytest.fixture
+def told(start):
+    """What came of steps that a process of some version took, one after the other."""
+    return lambda folder, *steps: said(start(folder, "told", json.dumps(steps)))
+
+
+@pytest.fixture
+def redis(redis_server, redis_url):
+    with redis_server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def delayq(make_app, redis_url):
+    delayq = DelayQ(make_app(redis_url, delayq_shards=1))
+    yield delayq
+    delayq.close()
+
+
+def pushed(redis):
+    return Counter(json.loads(one)["headers"]["id"] for one in redis.lrange("celery", 0, -1))
+
+
+def test_a_copy_with_other_scripts_is_one(versions, monkeypatch):
+    ours = load()
+    folder = versions["scripts"] / "celery_delayq" / "store" / "lua"
+    monkeypatch.setattr("celery_delayq.store.scripts._FOLDER", folder)
+    theirs = load.__wrapped__()
+
+    # But for the few that ask neither the time nor what a record is.
+    changed = {name for name in ours if ours[name].sha != theirs[name].sha}
+    assert changed >= {"schedule", "cancel", "reschedule", "edit", "find", "hand_over", "claim"}
+
+
+# Four processes and two seconds of due times.
+def test_with_other_scripts_alone_each_task_goes_exactly_once(versions, start, delayq, redis):
+    scanners = [start(folder, "scanner") for folder in (None, versions["scripts"])]
+    for scanner in scanners:
+        scanner.wait_log("scanning", ALLOWED)
+
+    callers = {
+        name: start(folder, "caller", name, f"{COUNT}")
+        for name, folder in (("old", None), ("new", versions["scripts"]))
+    }
+    cancelled = [one for caller in callers.values() for one in said(caller)[0]]
+
+    eventually(lambda: not delayq.counts().scheduled, 20)
+    ids = {f"{name}-{number}" for name in callers for number in range(COUNT)}
+    assert len(cancelled) == len({*cancelled}) > 10
+    assert pushed(redis) == Counter(ids - {*cancelled})
+    assert not [*delayq.check()]
+    for scanner in scanners:
+        assert scanner.stop(SIGTERM, ALLOWED) == 0, scanner.lines
+
+
+def test_what_a_later_version_wrote_is_left_alone(versions, told, delayq, redis):
+    new = versions["records"]
+    told(new, ["schedule", "due", LONG_AGO], ["schedule", "far", FAR])
+    records = redis.hgetall("{delayq:0}:records")
+    assert {text[:1] for text in records.values()} == {b"2"}
+    delayq.app.send_task("t", task_id="ours", delayq_at=LONG_AGO)
+
+    assert delayq.hand_over() == 1
+
+    # What is due is dead, whole; what is not waits. Nobody of this version gets at either.
+    for step in (delayq.get, delayq.cancel, delayq.reschedule, delayq.edit):
+        words = {"reschedule": {"at": FAR}, "edit": {"args": ()}}.get(step.__name__, {})
+        for task_id in ("due", "far"):
+            with pytest.raises(UnreadableRecord, match='record format "2" is unknown'):
+                step(task_id, **words)
+    assert delayq.select(all=True).cancel() == 0
+    with pytest.raises(ValueError, match="already scheduled"):
+        delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    (dead,) = delayq.select(state="DEAD")
+    assert (dead.id, dead.error) == ("due", 'record format "2" is unknown')
+    assert {line["id"]: line["kind"] for line in delayq.dump() if "id" in line} == {
+        "due": "unreadable", "far": "unreadable",
+    }  # fmt: skip
+    assert redis.hgetall("{delayq:0}:records") == records
+    assert pushed(redis) == {"ours": 1}
+
+    # And that version brings it back.
+    retried, cancelled, handed_over = told(new, ["retry", "due"], ["cancel", "far"], ["hand_over"])
+
+    assert (retried, cancelled, handed_over) == ("done", "done", 1)
+    assert pushed(redis) == {"ours": 1, "due": 1}
+    assert not [*delayq.check()]
+
+
+def test_a_later_version_deals_with_what_this_one_wrote(versions, told, delayq, redis):
+    for name, when in (("due", LONG_AGO), ("far", FAR), ("cancelled", FAR)):
+        delayq.app.send_task("t", task_id=name, delayq_at=when, delayq_tags=["x"])
+
+    came = told(
+        versions["records"],
+        ["reschedule", "far", FAR + 5],
+        ["cancel", "cancelled"],
+        ["hand_over"],
+    )
+
+    assert came == ["done", "done", 1]
+    assert pushed(redis) == {"due": 1}
+    # It is still of the format that it was written in, and so is read here as well.
+    assert delayq.get("far").due.timestamp() == FAR + 5
+    assert delayq.cancel("far") is Outcome.DONE
+
+
+# Everything that a store's keys hold, but for what a scanner that is alive says of itself.
+def contents(redis):
+    return {key: redis.dump(key) for key in redis.keys("*")}
+
+
+def test_another_layout_is_refused_and_changes_nothing(versions, told, start, delayq, redis):
+    other = versions["layout"]
+    delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
+    before = contents(redis)
+
+    refusals = told(
+        other,
+        ["schedule", "theirs", FAR],
+        ["cancel", "due"],
+        ["reschedule", "due", FAR],
+        ["get", "due"],
+        ["status"],
+        ["hand_over"],
+    )
+
+    assert [one["error"] for one in refusals] == ["StoreDiffers"] * 6
+    assert contents(redis) == before
+
+
+def test_a_scanner_of_another_layout_hands_nothing_over(versions, start, delayq, redis):
+    delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
+    before = contents(redis)
+
+    scanner = start(versions["layout"], "scanner")
+    scanner.wait_log("the store has layout '1', this process '2'", ALLOWED)
+
+    assert contents(redis) == before
+    assert delayq.hand_over() == 1
+
+
+def test_a_store_of_another_layout_is_refused_here(versions, told, delayq, redis):
+    told(versions["layout"], ["schedule", "theirs", LONG_AGO])
+    before = contents(redis)
+
+    for step in (
+        lambda: delayq.app.send_task("t", task_id="ours", delayq_at=FAR),
+        lambda: delayq.cancel("theirs"),
+        lambda: delayq.get("theirs"),
+        lambda: [*delayq.dump()],
+        delayq.hand_over,
+    ):
+        with pytest.raises(StoreDiffers, match="layout '2'"):
+            step()
+
+    assert contents(redis) == before
