@@ -16,7 +16,16 @@ import pytest
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
-from celery_delayq.store import Cancelled, Chosen, Engine, Entry, Finding, LeasedEntry, OldEntry, Place
+from celery_delayq.store import (
+    Cancelled,
+    Chosen,
+    Engine,
+    Entry,
+    Finding,
+    LeasedEntry,
+    OldEntry,
+    Place,
+)
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member, Membership
