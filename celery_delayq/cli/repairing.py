@@ -100,21 +100,17 @@ class Repair:
             for some in repair_many(self._delayq.services, found):
                 for one in some:
                     became[one.what] += 1
-                    self._tell(one, became[one.what])
+                    self._tell(one)
                 steps.taken(became.total())
         for what, count in became.items():
             self._say(f"{count:,} {WORDS[what]}")
 
-    def _tell(self, one: Repaired, number: int) -> None:
-        """What became of a finding: as JSON of each; else of the first whose tasks do not go."""
+    def _tell(self, one: Repaired) -> None:
+        """What became of a finding, as JSON; else the log has the tasks that are lost, or dead."""
         if self._as_json:
             facts = {"kind": one.finding.kind, "id": one.finding.id, "what": one.what}
             reason = {"reason": one.reason} if one.reason else {}
             self._ctx.obj.echo(line_of_json({"step": "repaired", **facts, **reason}))
-        elif number <= SHOWN and one.what == "dead":
-            self._say(plain(f"task {one.finding.id} is dead: {one.reason}"))
-        elif number <= SHOWN and one.what == "lost":
-            self._say(plain(f"task {one.finding.id} is lost"))
 
     def _say(self, line: str) -> None:
         if not self._as_json:

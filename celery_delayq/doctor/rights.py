@@ -14,6 +14,7 @@ from .patient import Patient
 # Without these a scanner is not told of anything, and looks by itself when its interval is over.
 FORGIVEN = ("ping", "publish", "subscribe")
 SHOWN = 3  # keys
+_USER = "this Redis does not let its user"
 
 
 def rights(patient: Patient) -> Iterator[Line]:
@@ -30,20 +31,20 @@ def rights(patient: Patient) -> Iterator[Line]:
 
 
 def _commands(found: Rights) -> Iterator[Line]:
-    needed = [one for one in found.commands if one not in FORGIVEN]
+    needed = sorted({*found.commands} - {*FORGIVEN})
     if needed:
-        said = f"this Redis user may not run {_all(needed)}: a step that needs it stops half-way"
+        said = f"{_USER} run {_all(needed)}: a step that needs it stops half-way"
         yield _line(ERROR, said, [f"+{one}" for one in needed])
 
 
 def _telling(found: Rights, services: Services) -> Iterator[Line]:
     late = f"so tasks may be late by {services.settings.safety_interval:g} s"
-    forgiven = [one for one in found.commands if one in FORGIVEN]
+    forgiven = sorted({*found.commands} & {*FORGIVEN})
     if forgiven:
-        said = f"this Redis user may not run {_all(forgiven)}: scanners are not told, {late}"
+        said = f"{_USER} run {_all(forgiven)}: scanners are not told, {late}"
         yield _line(WARNING, said, [f"+{one}" for one in forgiven])
     if found.channels:
-        said = f"this Redis user may not use the channels of scanners: they are not told, {late}"
+        said = f"{_USER} use the channels of scanners: they are not told, {late}"
         yield _line(WARNING, said, [f"&{{{services.settings.prefix}:*}}:*"])
 
 
@@ -51,11 +52,11 @@ def _keys(found: Rights, services: Services, lists: Sequence[str]) -> Iterator[L
     own = [key for key in found.keys if key not in lists]
     if own:
         more = f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
-        said = f"this Redis user may not use the store's keys: {', '.join(own[:SHOWN])}{more}"
+        said = f"{_USER} use the store's keys: {', '.join(own[:SHOWN])}{more}"
         yield _line(ERROR, said, [f"~{{{services.settings.prefix}:*}}:*"])
     foreign = [key for key in found.keys if key in lists]
     if foreign:
-        said = f"this Redis user may not push to {_all(foreign)}: what is due for it waits"
+        said = f"{_USER} push to {_all(foreign)}: what is due for it waits"
         yield _line(ERROR, said, [f"~{key}" for key in foreign])
 
 

@@ -56,7 +56,9 @@ def _waiting(patient: Patient, count: int, seconds: float, kind: str = "") -> Li
         said = f"{said}, and this Redis, or its user, knows no {question[0]}: nothing is waited for"
         return Line(name, WARNING, said, f"grant +{question[0].lower()}, or leave the setting out")
     there = sum(one.get("state") == "online" for one in patient.server.replicas)
-    if patient.server.info and there < count:
+    if not patient.server.info:
+        return Line(name, OK, f"{said}; how many there are is unknown")
+    if there < count:
         said = f"{said}, and {there} are there: each call waits {seconds:g} s in vain"
         return Line(name, WARNING, said, "bring the replicas back, or ask for fewer")
-    return Line(name, OK, f"{said}, and it may be asked for them")
+    return Line(name, OK, f"{said}, and {there} are there")

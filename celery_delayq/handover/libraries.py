@@ -15,6 +15,11 @@ LEANS_ON = (
         "messages are pushed to a list many at a time",
         takes(),
     ),
+    Leaning(
+        "redis.sentinel:SentinelManagedConnection.read_response",
+        "a group's master that has become a replica costs no task an attempt",
+        mentions("ReadOnlyError", "ConnectionError"),
+    ),
     Leaning("kombu:Connection.collect", "a broker connection is thrown away", takes()),
     Leaning("amqp:Channel.confirm_select", "the broker confirms messages", takes()),
     Leaning("amqp:Channel.__init__", "confirms and returns are listened to", mentions("events")),

@@ -49,6 +49,11 @@ LEANS_ON = (
         "which transport a broker has, whether it has alternates, and what was said of TLS",
         mentions("alt", "_init_params", "_initial_params"),
     ),
+    Leaning(
+        "kombu.transport.redis:SentinelChannel._sentinel_managed_pool",
+        "what its options say of sentinels is read as kombu reads it",
+        mentions("alt", "sentinel", "sentinel_kwargs", "min_other_sentinels", "master_name"),
+    ),
     Leaning("kombu:Connection._init_params", "where a broker is", mentions("transport_cls")),
     Leaning(
         "kombu.serialization:SerializerRegistry.__init__",

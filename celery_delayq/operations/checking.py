@@ -39,6 +39,6 @@ def _tell(services: Services, one: Repaired) -> None:
         logger.error("task %s is dead: %s", one.finding.id, one.reason)
         services.hooks.dead(one.finding.id, one.reason)
     elif one.what == "back":
-        logger.warning("task %s waits again: it had lost its place", one.finding.id)
+        logger.info("task %s waits again: it had lost its place", one.finding.id)
     elif one.what == "lost":
         logger.error("task %s is lost: it had no record; its place was removed", one.finding.id)

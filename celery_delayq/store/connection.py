@@ -126,6 +126,8 @@ class PooledConnection:
 
     def _exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
         pool = self.pool
+        if self._server.may_move:
+            self._server.look(until)
         with translated(step, may_have_run=False):
             connection = pool.take(until)
         with translated(step):
@@ -179,6 +181,7 @@ class PooledConnection:
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""
         self._pool = None
+        self._server.forget()
 
 
 def _request(command: list[bytes]) -> bytes:

@@ -57,6 +57,16 @@ class Server(Protocol):
             redis.exceptions.ConnectionError: it is not to be found.
         """
 
+    def look(self, until: float) -> None:
+        """Take note of another address that has taken over, as far as that was said.
+
+        Args:
+            until: When the call ends that it is for, by the monotonic clock.
+        """
+
+    def forget(self) -> None:
+        """In a forked child: leave what belongs to the parent."""
+
     def is_current(self, connection: Any) -> bool:
         """Whether a connection still leads there."""
 
@@ -140,6 +150,12 @@ class Endpoint:
     def connection(self, timeout: float) -> Any:
         """A connection that is not connected yet; each of its steps takes at most *timeout* s."""
         return self.connection_class()(**self.options(timeout))
+
+    def look(self, until: float) -> None:
+        """It is where it was."""
+
+    def forget(self) -> None:
+        """Nothing is kept of it."""
 
     def is_current(self, connection: Any) -> bool:  # noqa: ARG002
         """It is where it was."""

@@ -6,6 +6,16 @@ from ..libraries import Leaning, has, mentions, takes
 
 LEANS_ON = (
     Leaning("redis:Connection.can_read", "a connection that is idle is looked at", takes()),
+    Leaning(
+        "redis:Connection.can_read",
+        "who waits for an answer of a group's master looks up meanwhile",
+        takes("timeout"),
+    ),
+    Leaning(
+        "redis:Connection.repr_pieces",
+        "a connection is told from one to an earlier master of its group",
+        mentions("host", "port"),
+    ),
     Leaning("redis:Connection.connect", "a connection is opened", takes()),
     Leaning("redis:Connection.disconnect", "a connection is closed", takes()),
     Leaning(

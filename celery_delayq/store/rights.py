@@ -54,7 +54,6 @@ _CALLS = {
     "ZREM": "ZSET m",
     "ZREMRANGEBYRANK": "ZSET 0 0",
     "LPUSH": "LIST x",
-    "LLEN": "LIST",
     "LRANGE": "LIST 0 0",
     "LTRIM": "LIST 1 0",
     "PUBLISH": "CHANNEL x",
@@ -86,7 +85,10 @@ _NOTHING = "return 1"
 _SHA = hashlib.sha1(_NOTHING.encode(), usedforsecurity=False).hexdigest()
 
 # What is said of a right, directly and inside of a script, by each version of Redis and Valkey.
-_COMMAND = re.compile(r"no permissions to run the '([\w|]+)'|can't run this command")
+_COMMAND = re.compile(
+    r"(?i)no permissions to run the '(?P<run>[\w|]+)'|can't run this command"
+    r"|unknown command ['`](?P<send>\w+)|unknown (\w+ )?command"  # left out by who hosts it
+)
 _KEY = re.compile(r"(?i)permissions to access (a key|one of the keys)|access at least one of the k")
 _CHANNEL = re.compile(r"(?i)permissions to access (a channel|one of the ch)|publish to the channel")
 
@@ -189,7 +191,8 @@ class _Trial:
         """Take note of what an error means for *command*; other errors are no matter of rights."""
         named = _COMMAND.search(error)
         if named:
-            self._found.commands.append(named[1] or command)
+            name = named["run"] or named["send"] or command
+            self._found.commands.append(name.lower())
         elif _CHANNEL.search(error):
             self._found.channels += {*self._channels} - {*self._found.channels}
 
@@ -199,7 +202,9 @@ class _Trial:
             try:
                 connection.send_command("SUBSCRIBE", *self._channels)
                 connection.read_response()
-            except redis.exceptions.NoPermissionError as error:
+            except redis.exceptions.ResponseError as error:
+                if not _is_refusal(error):
+                    raise
                 return str(error)
             finally:
                 connection.disconnect()
@@ -214,10 +219,16 @@ class _Trial:
         try:
             self._send(*command)
         except StoreError as error:
-            if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
+            if _is_refusal(error.__cause__):
                 return error.why
             raise
         return ""
 
     def _send(self, *command: str | int) -> Any:
         return self._connection.execute("doctor", packed(command))
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether it says that a command is not there, or not for this user."""
+    is_right = isinstance(error, redis.exceptions.NoPermissionError)
+    return is_right or _COMMAND.search(str(error)) is not None

@@ -12,6 +12,8 @@ known to the whole process, and connections that lead elsewhere are closed when 
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -50,6 +52,8 @@ class _Found:
     def __init__(self) -> None:
         self.address: Address | None = None
         self.first = 0
+        self.ears: deque[Herald] = deque()  # one, but while a thread has it; or none yet
+        self.has_ears = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,33 @@ class SentinelGroup:
                 raise redis.ConnectionError(self._unusable(tried))
             clock.sleep(AGAIN)
             tried = {}
+
+    def look(self, until: float) -> None:
+        """Take note of what a sentinel has said meanwhile; where none is listened to, begin.
+
+        A master that hands over to another by ``SENTINEL FAILOVER`` may go on answering for ten
+        seconds, and what it takes in them is lost.
+
+        Args:
+            until: When the call ends that it is for, by the monotonic clock.
+        """
+        found = self._found
+        if not found.has_ears:
+            found.has_ears = True
+            found.ears.append(self.herald())
+        try:
+            herald = found.ears.pop()
+        except IndexError:
+            return  # another thread looks
+        try:
+            herald.hear()
+            herald.listen(_left(until) / 4)
+        finally:
+            found.ears.append(herald)
+
+    def forget(self) -> None:
+        """In a forked child: leave what the parent listens to, and do not touch its socket."""
+        self._found.ears, self._found.has_ears = deque(), False
 
     def is_current(self, connection: Any) -> bool:
         """Whether it leads to who is the master, as far as this process knows."""
@@ -265,7 +296,8 @@ class Herald:
 
     def __init__(self, group: SentinelGroup) -> None:
         self._group = group
-        self._turn = 0
+        # Not all processes listen to the first one.
+        self._turn = os.getpid()
         self._again = 0.0
         self._is_asked, self._sign_by = False, 0.0
         self._connection: Any = None
@@ -275,8 +307,12 @@ class Herald:
         """What becomes readable when there is something to :meth:`hear`."""
         return [] if self._connection is None else [self._connection._sock]
 
-    def listen(self) -> None:
-        """Subscribe, unless that is done; takes a moment at most, and says nothing of failures."""
+    def listen(self, seconds: float = ASK) -> None:
+        """Subscribe, unless that is done; takes a moment at most, and says nothing of failures.
+
+        Args:
+            seconds: How long the sentinel may take for each step, at most.
+        """
         now = clock.monotonic()
         if self._connection is not None and now >= self._sign_by:
             self._ask_for_sign(now)
@@ -286,7 +322,7 @@ class Herald:
         sentinels = self._group.sentinels
         sentinel = sentinels[self._turn % len(sentinels)]
         self._turn += 1
-        connection = sentinel.connection(self._group.ask)
+        connection = sentinel.connection(min(seconds, self._group.ask))
         try:
             connection.connect()
             connection.send_command("SUBSCRIBE", "+switch-master")
@@ -305,7 +341,7 @@ class Herald:
         """Read what is there; whether another has become the master."""
         is_moved = False
         try:
-            while self._connection.can_read():
+            while self._connection is not None and self._connection.can_read():
                 kind, *rest = self._connection.read_response()
                 words = rest[-1].decode(errors="replace").split() if kind == b"message" else []
                 if len(words) == SWITCH_WORDS and words[0] == self._group.name:
@@ -315,6 +351,9 @@ class Herald:
         except (*_FAILED, ValueError) as error:
             logger.debug("a sentinel is not heard any more: %s", error)
             self.close()
+        except BaseException:
+            self.close()  # it was interrupted in the midst of a word
+            raise
         return is_moved
 
     def _ask_for_sign(self, now: float) -> None:

@@ -94,7 +94,7 @@ def test_the_room_that_is_left_is_by_what_tasks_take_here(app, look, redis):
     [
         ((1, 0.5), "+@all", " 1, and 0 are there: each call waits 0.5 s in vain"),
         ((2, 1), "-wait", " 2, and this Redis, or its user, knows no WAIT: nothing is waited for"),
-        ((1, 1), "-info", " 1, and it may be asked for them"),
+        ((1, 1), "-info", " 1; how many there are is unknown"),
     ],
 )
 def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, rights, said):
@@ -105,6 +105,20 @@ def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, righ
     assert line.found == f"delayq_wait_replicas asks for{said}"
     assert line.level == ("ok" if rights == "-info" else "warning")
     assert bool(line.advice) == (line.level == "warning")
+
+
+def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
+    app.conf.delayq_wait_replicas = (1, 0.5, "aof")
+
+    line = named(look(of_server, app), "wait for replicas")
+
+    knows = "valkey" in redis_server.binary or redis_server.version >= (7, 2)
+    said = (
+        "0 are there: each call waits 0.5 s" if knows else "this Redis, or its user, knows no WAI"
+    )
+    assert line.level == "warning"
+    assert line.found.startswith(f"delayq_wait_replicas asks for 1, and {said}")
+    assert line.advice.startswith("bring " if knows else "grant +waitaof, ")
 
 
 # Rights.
@@ -131,14 +145,14 @@ def test_each_missing_right_is_named_with_the_rule_that_grants_it(as_user, look)
         Line(
             "rights",
             "error",
-            "this Redis user may not run hset, zadd: a step that needs it stops half-way",
+            "this Redis does not let its user run hset, zadd: a step that needs it stops half-way",
             "ACL SETUSER <user> +hset +zadd",
         ),
         Line(
             "rights",
             "warning",
-            "this Redis user may not run publish: scanners are not told, so tasks may be late by "
-            "5 s",
+            "this Redis does not let its user run publish: scanners are not told, so tasks may be "
+            "late by 5 s",
             "ACL SETUSER <user> +publish",
         ),
     ]
@@ -156,7 +170,7 @@ def test_lists_keys_and_channels_are_named_too(as_user, look):
         ("error", "ACL SETUSER <user> ~post ~bills"),
         ("warning", "grant what is missing, and look again"),
     ]
-    user = "this Redis user may not"
+    user = "this Redis does not let its user"
     some = "{delayq:0}:due, {delayq:0}:relay, {delayq:0}:refused"
     assert [line.found for line in found[:3]] == [
         f"{user} use the channels of scanners: they are not told, so tasks may be late by 5 s",
@@ -185,7 +199,7 @@ def test_without_any_right_the_rest_is_no_crash(as_user, run, unasked):
 
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
-    assert "error    rights             this Redis user may not run eval" in result.output
+    assert "error    rights             this Redis does not let its user run eval" in result.output
     assert "error    clocks             the store's Redis would not say: " in result.output
 
 
@@ -253,6 +267,10 @@ def test_a_slow_script_is_named(noting, app, look, monkeypatch):
         r"\d+ in Redis's slow log; (join|schedule) took longest, [\d.]+ ms at [\d-]+ [\d:]+ UTC",
         line.found,
     )
+
+    noting.eval("for one = 1, 2000000 do end", 1, "{delayq:0}:due")
+    [line] = look(slow.scripts, app)
+    assert "; a script took longest, " in line.found
 
     monkeypatch.setattr(slow, "LONG_MS", 0.0)
     [line] = look(slow.scripts, app)

@@ -1,7 +1,8 @@
 """Servers as hosted services give them: with commands left out, or forbidden to the user."""
 
 from tests.operations.restricted import documented
-from tests.support.redis_server import RedisServer
+from tests.support.process import ChildProcess
+from tests.support.redis_server import READY, RedisServer
 
 # What neither a Celery worker nor the store needs.
 SPARE = (
@@ -19,6 +20,10 @@ class HostedServer(RedisServer):
     def __init__(self, *missing: str, **options):
         renamed = (word for name in missing for word in ("--rename-command", name, ""))
         super().__init__(*renamed, **options)
+
+    def start(self):
+        self._process = ChildProcess(self._command(), log=self.folder / "redis.log")
+        self._process.wait_log(READY)
 
     def client(self, **options):
         return super().client(**{"protocol": 2, **options})  # 3 takes HELLO

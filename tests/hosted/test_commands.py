@@ -4,7 +4,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from celery_delayq import Outcome
+from celery_delayq.doctor.examine import examine
 from celery_delayq.metrics import Collector
+from celery_delayq.store.risks import ERROR, WARNING
 from tests.hosted.servers import (
     CELERYS,
     SPARE,
@@ -98,3 +100,14 @@ def test_a_worker_and_its_callers_do_without(project, start_worker):
     assert worker.stop() == 0
     assert sum(DEAF in line for line in worker.lines) == (0 if is_direct else 1)
     assert not any("ERROR" in line or "Traceback" in line for line in worker.lines), worker.tail()
+
+
+def test_the_doctor_tells_of_each_command_that_is_missing(make_project):
+    with HostedServer("subscribe", "publish", "ping", "zcount") as store:
+        project = make_project(delayq_url=store.url())
+        found = [line for line in examine(project.delayq.services) if line.name == "rights"]
+    [needed, forgiven] = found
+    assert (needed.level, forgiven.level) == (ERROR, WARNING)
+    refused = "this Redis does not let its user run"
+    assert needed.found.startswith(f"{refused} zcount: ")
+    assert forgiven.found.startswith(f"{refused} ping, publish, subscribe: ")

@@ -247,3 +247,29 @@ def test_a_worker_lives_through_a_rotation(make_project, start_worker, server, p
     assert project.delayq.health() == []
     assert worker.stop() == 0
     nothing_secret_in("\n".join(worker.lines))
+
+
+def test_a_master_and_its_sentinels_have_a_provider_each(make_delayq):
+    asked = {"credential_provider": Told("sentinel", "a")}
+    options = {"master_name": "mymaster", "credential_provider": Told("master", "b")}
+    options["sentinel_kwargs"] = asked
+    delayq = make_delayq(
+        "memory://", delayq_url="sentinel://red:26379", delayq_transport_options=options
+    )
+
+    group = delayq.services.endpoint
+
+    assert group.server.credentials.ask(5) == ("master", "b")
+    assert [one.credentials.ask(5) for one in group.sentinels] == [("sentinel", "a")]
+
+
+def test_a_socket_s_provider_is_read_from_its_url(make_delayq, server, place):
+    if not KOMBU_READS_IT:
+        pytest.skip("this kombu reads no provider")
+    url = f"redis+socket://{server.socket}?virtual_host=0&credential_provider={FROM_FILE}"
+    delayq = make_delayq(url)
+    assert delayq.get("a") is None
+    place.write_text('["rotated", "wrong"]', encoding="utf-8")
+    delayq.close()
+    with pytest.raises(StoreUnavailable):
+        delayq.get("a")

@@ -21,6 +21,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Outcome, State
 from celery_delayq.store import engine as engine_module
+from celery_delayq.store.misfits import COUNTED
 from celery_delayq.store.record import NewRecord
 from tests.protocol.machine import (
     DEAD,
@@ -32,6 +33,7 @@ from tests.protocol.machine import (
     Shelf,
 )
 from tests.store import requests
+from tests.store.made_up import made_up
 from tests.store.support import NOW_MS, Store
 
 BATCH = 3
@@ -280,6 +282,16 @@ class Machine(RuleBasedStateMachine):
     def _set_clock(self, ms):
         self.model.now_ms += ms
         self.store.set_ms(self.model.now_ms)
+
+    @rule()
+    def repair(self):
+        """Whatever somebody may have found before, or made up: what fits is not touched."""
+        # A lease that ended long ago, and is not taken back yet, is a true finding.
+        found = list(made_up(self.store, without=("stale_lease", *COUNTED)))
+        before = self.store.snapshot()
+        for some in self.store.entries.repair(found):
+            assert {one.what for one in some} <= {"gone"}
+        assert self.store.snapshot() == before
 
     # What holds after each step.
 

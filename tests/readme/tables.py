@@ -13,8 +13,9 @@ from celery_delayq import errors
 from celery_delayq.metrics.names import METRICS, Metric
 from celery_delayq.settings import SETTINGS, Setting
 from celery_delayq.store.keys import KEYS
+from celery_delayq.store.misfits import KINDS
 from celery_delayq.store.scripts import load
-from tests.readme.document import PACKAGE, Document
+from tests.readme.document import OPERATIONS, PACKAGE, Document
 
 Row = tuple[str, ...]
 
@@ -48,6 +49,14 @@ def tables() -> tuple[Table, ...]:
         Table(PACKAGE, ("script", "what it does"), _scripts()),
         Table(PACKAGE, ("error", "is also", "what it means"), _errors()),
         Table(PACKAGE, ("metric", "type", "label", "what it says"), _metrics()),
+        Table(OPERATIONS, ("kind", "what is wrong", "what `check --repair` does"), _kinds()),
+    )
+
+
+def _kinds() -> tuple[Row, ...]:
+    rows = ((name, kind.wrong, kind.repair) for name, kind in KINDS.items())
+    return tuple(
+        (f"`{name}`", wrong, does or "nothing; it is only told") for name, wrong, does in rows
     )
 
 

@@ -14,7 +14,7 @@ from tests.store.support import CLOCK
 
 # What is not called inside of a script.
 BY_CLIENT = {"eval", "evalsha", "subscribe", "ping", "client|setname", "select"}
-# Without the first two, tasks may be late by a safety interval; without the last, they have no name.
+# Without the first two, tasks may be late by a safety interval; the last one gives a name.
 FORGIVEN = {"subscribe", "ping", "client|setname"}
 PUBLISHES = "return redis.call('PUBLISH', ARGV[1], '')"
 TOMBSTONES = 10_000  # after so many that left, theirs move on to another key

@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.errors import BrokerDown
 from tests.support.ports import free_port
+from tests.support.sentinels import NAME, SentinelServer
 from tests.support.waiting import eventually
 
 
@@ -47,6 +48,22 @@ def may_not_push(house):
 
 
 TROUBLES = [wants_replicas, cannot_save, is_a_replica, is_full, may_not_push]
+
+
+@pytest.fixture(params=["by its address", "through a sentinel"])
+def other_redis(request, other_redis, make_house):
+    """A broker's Redis, and the ways to it."""
+    if request.param == "by its address":
+        yield other_redis
+        return
+    sentinel = SentinelServer(other_redis.server.binary)
+    sentinel.write([f"sentinel monitor {NAME} 127.0.0.1 {other_redis.server.port} 1"])
+    with sentinel:
+        options = {"master_name": NAME}
+        url = f"sentinel://127.0.0.1:{sentinel.port}/0"
+        house = make_house(url, other_redis.where, broker_transport_options=options)
+        house.client, house.server = other_redis.client, other_redis.server
+        yield house
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)

@@ -49,7 +49,7 @@ def test_a_store_beside_rabbitmq_loses_nothing_and_repeats_only_what_had_just_go
             moved = eventually(lambda: arrivals.first({*row, "one more"}, course.elected), 30)
             calls = len(caller.calls)
             eventually(lambda: len(caller.calls) > calls + MORE, 30)
-        assert_soon(pulse, moved, course.scanner)
+        assert_soon(pulse, moved, course.elected)
         delayq = make_delayq(**conf)
         eventually(lambda: all_due_has_left(delayq), 40)
         waiting = {task.id for task in delayq.tasks()}
@@ -83,7 +83,7 @@ def test_a_broker_with_a_new_master_gets_all_that_the_old_one_did_not_take(
         moved = eventually(
             lambda: {task_id for task_id, _ in marks(course.new)} - before and time.monotonic(), 30
         )
-    assert_soon(pulse, moved, course.scanner)
+    assert_soon(pulse, moved, course.elected)
     eventually(lambda: all_due_has_left(delayq), 40)
 
     unmarked = Counter(task_id for task_id, is_marked in marks(course.new) if not is_marked)

@@ -64,15 +64,13 @@ def test_a_master_that_its_replicas_left_sends_callers_to_the_new_one_and_loses_
     assert not cancelled & (waiting | set(at_queue))
 
 
-def test_who_has_a_link_to_the_lost_side_alone_is_told_when_that_becomes_a_replica(
+def test_who_has_a_link_to_the_lost_side_is_at_the_new_master_when_that_becomes_a_replica(
     start_group, make_delayq
 ):
-    """Without `min-replicas-to-write`, a caller that listens to nobody cannot know before."""
     group = start_group(password="secret")
     delayq = make_delayq(group)
     delayq.note.apply_async(task_id="before", delayq_at=FAR)
     course = hide(group)
-    delayq.note.apply_async(task_id="lost", delayq_at=FAR)
     group.show(course.old)
     course.await_demotion()
     began = time.monotonic()

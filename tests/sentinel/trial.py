@@ -23,9 +23,10 @@ class Trial:
     """What came of it.
 
     Attributes:
-        caller: Seconds until a call was done that the new master knows of, since one could be.
+        caller: Seconds from the election until a call was done that the new master knows of; how
+            long the machine stood still does not count.
         scanner: The same of a hand-over.
-        raw: Both, since the election, in seconds of a clock that counts this machine's stops.
+        raw: Both, with that.
         problems: What is not as it should be.
     """
 
@@ -53,15 +54,16 @@ def tried(
         delayq.note.apply_async(task_id="one more", delayq_at=1_000_000_000)
         left = {*row, "one more"} - before
         moved = eventually(lambda: left & set(arrived(course.new)) and time.monotonic(), 30)
-        if course.lingers:
-            course.await_demotion()
         called = eventually(lambda: _first_kept(caller, course, delayq), 30).ended
+        if course.lingers:
+            # Who was at the new master once does not go back.
+            course.gone = called
         calls = len(caller.calls)
         eventually(lambda: len(caller.calls) > calls + MORE, 30)
     eventually(lambda: all_due_has_left(delayq), 30)
     return Trial(
-        called - course.known - pulse.lost(course.known),
-        moved - course.scanner - pulse.lost(course.scanner),
+        called - course.elected - pulse.lost(course.elected),
+        moved - course.elected - pulse.lost(course.elected),
         (called - course.elected, moved - course.elected),
         list(_problems(caller, course, delayq, [*row, "one more"])),
     )

@@ -147,15 +147,15 @@ SABOTAGES = (
     ),
     _keyed(
         "what comes back takes the key from what waits",
-        "if not waits then redis",
+        "if is_key_free(key, id, keys) then redis",
         "if true then redis",
         "unique",
         **BACK,
     ),
     _keyed(
         "what comes back leaves the key to what is leased",
-        "if not waits then redis",
-        "if not holder then redis",
+        "if is_key_free(key, id, keys) then redis",
+        "if not redis.call('HGET', keys.holders, key) then redis",
         "unique",
         **BACK,
     ),
@@ -226,8 +226,8 @@ SABOTAGES = (
     ),
     _paused(
         "what is parked stays there",
-        "redis.call('ZADD', index, 'NX', whole(number_in(there, 8, 14)), member)",
-        "redis.call('ZADD', keys.relay, 'XX', 0, member)",
+        "keys.due or keys.relay, 'NX', whole(due), member)",
+        "keys.relay or keys.relay, 'XX', 0, member)",
         *("check", "lost", "left over"),
     ),
     _paused(

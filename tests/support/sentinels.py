@@ -26,25 +26,29 @@ from tests.support.waiting import eventually
 
 NAME = "mymaster"
 MARKS = 9  # the database that is written to, to see whether replicas have caught up
-DOWN_AFTER = 500  # ms without an answer, after which a sentinel takes a node for down
 ELECTED = 40.0  # seconds in which there has to be a new master
 HEALED = 40.0
 
 WATCHER, COPIER = ("watcher", "secret of watchers"), ("copier", "secret of copiers")
 RIGHTS = ("~*", "&*", "+@all")
 
-# ms; the sentinels' own periods are seconds. Redis 6.2 has no way to change them. What says that it
-# is a master, and should not be, is made a replica after four times the third to last: a sentinel
-# that did so sooner would undo what another one is about, as that one looks once a second.
+# ms; the sentinels' own periods are longer. Redis 6.2 has no way to change them.
 PERIODS = {
-    "info-period": 100,
-    "ping-period": 100,
+    # Who reported longer than three times ago is not promoted, and reports come once a second.
+    "info-period": 1000,
+    # Who answered longer than five times ago is not promoted either.
+    "ping-period": 400,
     "ask-period": 100,
+    # A master that should be none is demoted after four times. Sooner, a sentinel would undo what
+    # another one is about, as that one looks once a second.
     "publish-period": 1000,
     "tilt-period": 1000,
     "min-link-reconnect-period": 500,
 }
-FAILOVER_TIMEOUT, SLOW_FAILOVER_TIMEOUT = 2000, 4000  # ms; the latter with periods of seconds
+# ms; the second where periods are seconds. Whoever is asked less often than it has to answer is
+# taken for down at once.
+DOWN_AFTER = (1000, 2500)
+FAILOVER_TIMEOUT = (2000, 4000)
 
 
 @dataclass(frozen=True)
@@ -294,14 +298,12 @@ class SentinelGroup:
             arguments = (number, one.client(), listening)
             threading.Thread(target=self._listen, args=arguments, daemon=True).start()
             assert listening.wait(20)
-        if not self._hurries:
-            for one in self.sentinels:
-                one.ask("SET", NAME, "failover-timeout", SLOW_FAILOVER_TIMEOUT)
+        for one in self.sentinels:
+            one.ask("SET", NAME, "failover-timeout", FAILOVER_TIMEOUT[not self._hurries])
+        self.wait_with(self.down_after)
 
     def _file(self) -> Iterator[str]:
         yield f"sentinel monitor {NAME} 127.0.0.1 {self.nodes[0].port} 2"
-        yield f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER}"
-        yield f"sentinel failover-timeout {NAME} {FAILOVER_TIMEOUT}"
         yield f"sentinel parallel-syncs {NAME} 1"
         yield f"sentinel auth-user {NAME} {WATCHER[0]}"
         yield f'sentinel auth-pass {NAME} "{WATCHER[1]}"'
@@ -423,8 +425,13 @@ class SentinelGroup:
                 if not one["name"] and int(one["id"]) != own:
                     client.client_kill_filter(_id=one["id"])
 
+    @property
+    def down_after(self) -> int:
+        """Milliseconds without an answer, after which a sentinel takes a node for down."""
+        return DOWN_AFTER[not self._hurries]
+
     def wait_with(self, down_after: int) -> None:
-        """After how many milliseconds without an answer sentinels take a node for down."""
+        """Set these milliseconds."""
         for one in self.sentinels:
             one.ask("SET", NAME, "down-after-milliseconds", down_after)
 

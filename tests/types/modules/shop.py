@@ -111,6 +111,9 @@ scheduled: int = delayq.counts().scheduled
 if delayq.cancel("order-42") is Outcome.HANDED_OVER or delayq.reschedule("order-43", after=60):
     print(delayq.handed_over("order-42"))
 handed_over: int = delayq.hand_over()
+for finding in delayq.check():
+    if finding.repair and not delayq.repair(finding):
+        print(finding.kind, finding.id, finding.sentence)
 
 try:
     bill.delay_for(60, 42, "CHF")

@@ -1,0 +1,88 @@
+"""`delayq.repair(finding)`: what `check` found is mended, in each shard; who listens is told."""
+
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq import State
+from celery_delayq.errors import InvalidOption
+from celery_delayq.signals import task_dead
+from tests.app.support import FAR
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    return delayq_app(url)
+
+
+def test_what_was_found_is_mended(app, redis):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    redis.delete("{delayq:0}:due")
+    [finding] = app.delayq.check()
+    assert (finding.kind, finding.id) == ("record_without_place", "a")
+    assert finding.repair.startswith("it waits again")
+
+    repaired = app.delayq.repair(finding)
+
+    assert (bool(repaired), repaired.what, repaired.finding) == (True, "back", finding)
+    assert list(app.delayq.check()) == []
+    assert app.delayq.state("a") is State.SCHEDULED
+    assert app.delayq.repair(finding).what == "gone"
+
+
+def test_what_is_only_told_is_left(app, redis):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    redis.hset("{delayq:0}:records", "a", "2?")
+    [finding] = app.delayq.check()
+    repaired = app.delayq.repair(finding)
+    assert (bool(repaired), repaired.what, finding.repair) == (False, "left", "")
+
+
+def test_a_count_is_mended_by_itself(app, redis):
+    for _ in range(3):
+        app.send_task("t", delayq_at=FAR)
+    (name,) = redis.hkeys("{delayq:0}:template_uses")
+    before = redis.hget("{delayq:0}:template_uses", name)
+    redis.hset("{delayq:0}:template_uses", name, 0)
+    [finding] = app.delayq.check()
+    assert (finding.kind, finding.id) == ("count_too_low", name.hex())
+    assert app.delayq.repair(finding).what == "done"
+    assert redis.hget("{delayq:0}:template_uses", name) == before
+
+
+def test_one_that_is_dead_by_it_is_told(app, redis):
+    heard = []
+
+    def hear(sender, **facts):
+        heard.append((facts["task_id"], facts["reason"]))
+
+    task_dead.connect(hear)
+    try:
+        app.send_task("t", task_id="a", delayq_at=FAR)
+        redis.hset("{delayq:0}:errors", "a", "NO_ROUTE")
+        redis.delete("{delayq:0}:due")
+        [finding] = app.delayq.check()
+        repaired = app.delayq.repair(finding)
+    finally:
+        task_dead.disconnect(hear)
+    assert (repaired.what, repaired.reason) == ("dead", "NO_ROUTE")
+    assert heard == [("a", "NO_ROUTE")]
+
+
+def test_each_shard_is_mended(delayq_app, url, redis):
+    app = delayq_app(url, delayq_shards=3)
+    ids = [f"a{number}" for number in range(12)]
+    for task_id in ids:
+        app.send_task("t", task_id=task_id, delayq_at=FAR)
+    redis.delete(*redis.keys("*:due"))
+    found = list(app.delayq.check())
+    assert {one.shard for one in found} == {0, 1, 2}
+    assert {app.delayq.repair(one).what for one in found} == {"back"}
+    assert sorted(one.id for one in app.delayq.tasks()) == sorted(ids)
+    with pytest.raises(InvalidOption):
+        app.delayq.repair(replace(found[0], shard=3))
+
+
+def test_what_is_no_finding_is_refused(app):
+    with pytest.raises(InvalidOption, match=r"^finding is 'a'; expected one that check gave$"):
+        app.delayq.repair("a")

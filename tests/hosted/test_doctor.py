@@ -1,0 +1,62 @@
+"""The doctor, where a hosted service leaves out, or forbids, what it would ask."""
+
+import pytest
+
+from celery_delayq.doctor.examine import AT_THE_STORE
+from celery_delayq.doctor.patient import Patient
+from tests.hosted.servers import CELERYS, SPARE, HostedServer, all_but, as_user, forbid
+
+UNTOLD = {
+    "replication": "whether it has replicas is unknown: the store's Redis does not tell this user",
+    "eviction": "its maxmemory-policy is unknown: the store's Redis does not tell this user",
+    "persistence": (
+        "whether a restart loses what waits is unknown: the store's Redis does not tell this user"
+    ),
+    "memory": "how much memory is left is unknown: the store's Redis does not tell this user",
+}
+
+
+@pytest.fixture
+def looked(make_project, server):
+    """What the doctor finds of the store that a URL names; its broker is another Redis."""
+
+    def looked(url):
+        project = make_project(server, delayq_url=url)
+        patient = Patient(project.delayq.services)
+        try:
+            return [line for look in AT_THE_STORE for line in look(patient)]
+        finally:
+            patient.close()
+
+    return looked
+
+
+def test_one_that_knows_none_of_it(looked):
+    with HostedServer(*SPARE, *CELERYS) as store:
+        found = looked(store.url())
+
+    lines = {line.name: line for line in found}
+    assert {name: lines[name].found for name in UNTOLD} == UNTOLD
+    assert {lines[name].level for name in UNTOLD} == {"warning"}
+    assert lines["store"].found.startswith("a Redis of unknown version at ")
+    assert lines["clock"].level == "ok"
+    assert lines["slow scripts"].found == (
+        "the store's Redis does not tell this user of its slow log"
+    )
+    assert lines["rights"].level == "warning"
+    assert lines["rights"].found == (
+        "this Redis does not let its user run publish, subscribe: scanners are not told, so tasks "
+        "may be late by 1 s"
+    )
+    assert [line.name for line in found if line.level == "error"] == ["scanners"]
+
+
+def test_one_whose_user_may_not_ask(looked):
+    with HostedServer() as store:
+        found = looked(as_user(forbid(store, *all_but(*SPARE)), store.url()))
+
+    lines = {line.name: line for line in found}
+    assert {name: lines[name].found for name in UNTOLD} == UNTOLD
+    assert lines["store"].found.startswith(("Redis ", "Valkey "))
+    assert lines["rights"].level == "ok"
+    assert [line.name for line in found if line.level == "error"] == ["scanners"]

@@ -1,0 +1,116 @@
+"""What is read of a broker on Redis Sentinel: as kombu reads it, which workers connect by."""
+
+import pytest
+from kombu import Connection
+
+from celery_delayq.errors import InvalidSetting
+from celery_delayq.handover.link import bounded, connect
+from celery_delayq.message.broker import Broker, store_endpoint
+from celery_delayq.store import Endpoint
+
+NAMES = "delayq_url", "delayq_transport_options"
+URLS = "sentinel://user:pass@a/3;sentinel://b:1"
+OPTIONS = {"master_name": "mymaster"}
+
+
+def broker(url=URLS, options=OPTIONS, **said):
+    return Broker.of(Connection(url, transport_options=options, **said))
+
+
+def test_its_sentinels_login_and_database():
+    found = broker().endpoint
+
+    assert found.name == "mymaster"
+    assert found.sentinels == (Endpoint("a", 26379), Endpoint("b", 1))
+    assert found.server == Endpoint(db=3, username="user", password="pass")
+
+
+def test_one_sentinel_is_a_group_as_well():
+    assert broker("sentinel://a/2").endpoint.sentinels == (Endpoint("a", 26379),)
+
+
+def test_it_is_no_list_of_brokers_and_is_known_by_its_master_wherever_the_sentinels_are():
+    found = broker()
+
+    assert not found.failover
+    assert (found.kind, found.hosts) == ("redis, master mymaster, database 3", "a:26379, b:1")
+    assert found.transport == "redis"
+
+
+def test_sentinels_with_another_broker_behind_them_are_a_list_of_brokers():
+    assert broker("sentinel://a;redis://b").failover
+
+
+def test_what_sentinels_want_is_in_options_of_their_own():
+    asked = {
+        "username": "u",
+        "password": "p",
+        "ssl": True,
+        "ssl_ca_certs": "/ca",
+        "socket_timeout": 0.3,
+    }
+    found = broker(
+        options={**OPTIONS, "sentinel_kwargs": asked, "min_other_sentinels": 2},
+        ssl={"ssl_ca_certs": "/other"},
+    ).endpoint
+
+    for one in found.sentinels:
+        assert (one.username, one.password) == ("u", "p")
+        assert one.tls["ssl_ca_certs"] == "/ca"
+        assert one.tls["ssl_check_hostname"]
+    assert (found.ask, found.others) == (0.3, 2)
+    assert found.server.tls["ssl_ca_certs"] == "/other"
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "['master_name']"),
+        ({"master_name": ""}, "['master_name']"),
+        ({"master_name": b"m"}, "['master_name']"),
+        ({**OPTIONS, "sentinel_kwargs": "secret"}, "['sentinel_kwargs']"),
+    ],
+)
+def test_options_that_leave_out_what_it_takes_are_named(options, name):
+    with pytest.raises(InvalidSetting) as caught:
+        broker(options=options)
+    assert caught.value.name == f"broker_transport_options{name}"
+    assert "secret" not in str(caught.value)
+
+
+def test_a_store_of_its_own_takes_what_a_broker_takes_and_its_tls():
+    options = {**OPTIONS, "ssl": {"ssl_ca_certs": "/ca"}}
+    found = store_endpoint(URLS, options, broker("memory://"), NAMES)
+
+    assert found.same_database(broker(ssl={"ssl_ca_certs": "/ca"}).endpoint)
+    assert found.server.tls["ssl_ca_certs"] == "/ca"
+
+
+def test_the_hand_over_asks_sentinels_once_and_not_for_long():
+    asked = {"password": "p"}
+    connection = Connection(URLS, transport_options={**OPTIONS, "sentinel_kwargs": asked})
+
+    options = bounded(connection, 7.0, 2.0).transport_options
+
+    assert options["socket_timeout"] == 7.0
+    assert options["sentinel_kwargs"]["password"] == "p"
+    assert options["sentinel_kwargs"]["socket_timeout"] == 0.5
+    assert options["sentinel_kwargs"]["retry"]._retries == 0
+    assert connection.transport_options["sentinel_kwargs"] == asked
+
+
+def test_a_failed_connect_leaves_it_with_the_login_of_the_first_sentinel(monkeypatch):
+    connection = bounded(Connection(URLS, transport_options=OPTIONS), 0.2, 0.2)
+    tried = []
+    monkeypatch.setattr(
+        connection, "_connection_factory", lambda: tried.append(connection.password) or 1 / 0
+    )
+    monkeypatch.setattr(
+        type(connection), "recoverable_connection_errors", (ZeroDivisionError,), raising=False
+    )
+
+    with pytest.raises(Exception, match="division"):
+        connect(connection, 1.0)
+
+    assert tried == ["pass"]
+    assert (connection.password, connection.hostname) == ("pass", "a")
