@@ -12,7 +12,7 @@ from ..store.risks import ERROR, OK, WARNING, Level, Line
 from .patient import Patient
 
 # Without these a scanner is not told of anything, and looks by itself when its interval is over.
-FORGIVEN = ("ping", "publish", "subscribe")
+FORGIVEN = ("publish", "subscribe")
 SHOWN = 3  # keys
 _USER = "this Redis does not let its user"
 

@@ -143,14 +143,11 @@ class _Trial:
 
     def all(self, lists: Sequence[str]) -> Rights:
         found = self._found
-        self._note("ping", self._why_not("PING"))
-        # What opens a connection is refused at the first command, under a name of its own.
-        if found.commands not in ([], ["ping"]):
-            found.untried = "no connection can be opened"
-            return found
         self._note("eval", self._why_not("EVAL", _NOTHING, 0))
-        if "eval" in found.commands:
-            found.untried = "no script can run"
+        if found.commands:
+            # What opens a connection is refused at the first command, under a name of its own.
+            is_open = found.commands == ["eval"]
+            found.untried = "no script can run" if is_open else "no connection can be opened"
             return found
         self._note("evalsha", self._why_not("EVALSHA", _SHA, 0))
         self._note("subscribe", self._why_not_subscribe())
