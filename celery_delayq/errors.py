@@ -16,6 +16,8 @@ DelayQError
 ├── MessageTooLarge           (ValueError)
 ├── PutOffTooOften
 ├── UnreadableRecord
+├── InvalidDump               (ValueError)
+├── NotLoaded                 (in what ``load`` refused)
 ├── LibraryChanged
 ├── CannotIsolate             (of ``contrib.testing``)
 ├── EndlessTasks              (of ``contrib.testing``)

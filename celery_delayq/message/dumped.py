@@ -163,7 +163,7 @@ class Target:
         )
         flags = extras.flags + RUN_NOW * told.get("run_now", False) + RELEASED * released
         labels = b"%c" % (NO_FLAGS[0] + flags) + _label(told, "task") + _label(told, "queue")
-        share = not released and _is_shareable(message, task_id, created_us, expires)
+        share = not released and _is_shareable(message, task_id, created_us)
         record = record_of(message, destination, labels, share=share)
         return replace(record, body=record.body + extras.text())
 
@@ -225,12 +225,9 @@ def _label(told: Mapping[str, Any], name: str) -> bytes:
     return bytes.fromhex(told.get(f"{name}_hash", label_of("").hex()))[:LABEL_BYTES]
 
 
-def _is_shareable(
-    message: dict[str, Any], task_id: str, created_us: int, expires_after_ms: int | None
-) -> bool:
+def _is_shareable(message: dict[str, Any], task_id: str, created_us: int) -> bool:
     """Whether a record that shares a template gives this very message again."""
     if message["headers"].get("id") != task_id:
         return False
     tag = message["properties"].get("delivery_tag")
-    # Only a template lets an expiry follow the due time.
-    return expires_after_ms is not None or tag == f"{task_id}{created_us:016d}"
+    return bool(tag == f"{task_id}{created_us:016d}")

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
+from celery_delayq.store.dumps import Dumps
 from celery_delayq.store.keys import Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, lists
 from tests.support.shards import SHARDS, each, keys_need_one_shard, keys_of
@@ -368,3 +369,66 @@ def test_what_comes_while_it_is_read_is_not_in_it_and_what_is_there_is_there_onc
     assert {f"{number}" for number in range(1300)} <= set(ids)
     if SHARDS == 1:  # of several, each is begun by itself
         assert set(ids) <= {f"{number}" for number in range(1500)}
+
+
+def test_what_was_released_and_waits_for_the_broker_is_so_there_as_well(one, two, redis):
+    one.send_task("t", task_id="a", delayq_at=FAR)
+    one.delayq.select(all=True).release()
+    one.delayq.pause()
+
+    before, after = moved(one, two)
+
+    assert after == before
+    assert after["a"]["released"] is True
+    assert two.delayq.hand_over() == 1  # also where it is paused
+    ((message,),) = lists(redis).values()
+    assert json.loads(message)["headers"]["eta"].startswith("2100-01-01")
+
+
+def test_what_is_scheduled_anew_while_it_is_read_is_not_in_it(app, monkeypatch):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    read = Dumps._read
+
+    def reading(self, members):
+        if members and app.delayq.get("a").due.timestamp() == FAR:
+            app.delayq.cancel("a")
+            app.send_task("t", task_id="a", delayq_at=FAR + 1)
+        return read(self, members)
+
+    monkeypatch.setattr(Dumps, "_read", reading)
+
+    assert tasks_of(app.delayq.dump()) == {}
+
+
+def test_a_load_makes_good_what_lost_its_record_or_was_revoked(app, redis):
+    for name in ("lost", "owed"):
+        app.send_task("t", task_id=name, delayq_at=FAR)
+    found = through_text(app.delayq)
+    keys = keys_of("lost")
+    redis.delete(*each("records"), *each("tags"), *each("due"), *each("template_uses"))
+    redis.zadd(keys["dead"], {b"\0" * 6 + b"lost": 5})
+    redis.hset(keys["errors"], "lost", "no record")
+    redis.zadd(keys_of("owed")["outbox"], {"owed": 5})
+    redis.hset(keys_of("owed")["outbox_messages"], "owed", "c0000000000000001000")
+
+    assert app.delayq.load(found).loaded == 2
+
+    assert app.delayq.counts().dead == 0
+    assert not any(redis.exists(key) for key in (*each("outbox"), *each("outbox_messages")))
+    assert app.delayq.get("lost").error == ""
+
+
+def test_a_scanner_is_told_of_what_is_loaded(one, two, redis_server):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    names = [Keys("two", shard, SHARDS)["timer"] for shard in range(SHARDS)]
+    engines = two.delayq.services.engines()
+    for engine in engines:
+        engine.hand_over(asleep=60.0, relay_in=60.0)
+    with redis_server.client(db=7) as raw:
+        before = [raw.get(name) for name in names]
+
+        two.delayq.load(through_text(one.delayq))
+
+        assert [raw.get(name) for name in names] != before
+    for engine in engines:
+        engine.close()

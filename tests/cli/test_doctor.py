@@ -142,6 +142,14 @@ def test_levels_have_colours():
     ]
 
 
+def test_what_others_say_is_plain_text():
+    told = Line("a", "error", "one\n\x1b[31mtwo", "do\rthis")
+
+    lines = [text_of(line) for line in command._shown(told, None)]
+
+    assert [line[28:] for line in lines] == [r"one\n\x1b[31mtwo", r"-> do\rthis"]
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_on_a_terminal_texts_are_wrapped_beside_their_names(width):
     words = Line(

@@ -268,6 +268,10 @@ def test_a_slow_script_is_named(noting, app, look, monkeypatch):
         line.found,
     )
 
+    noting.eval("for one = 1, 2000000 do end", 1, "{delayq:0}:due")
+    [line] = look(slow.scripts, app)
+    assert "; a script took longest, " in line.found
+
     monkeypatch.setattr(slow, "LONG_MS", 0.0)
     [line] = look(slow.scripts, app)
     assert line.level == "warning"

@@ -20,9 +20,9 @@ def on_its_redis(environment, start_redis, redis_server):
 
 
 def without_facts(text):
-    """Each line without its numbers, the server's name and its product."""
+    """Each line without its figures, the server's name and its product."""
     text = re.sub(r"redis://[\w.:]+/", "redis://red/", text).replace("Valkey", "Redis")
-    return [re.sub(r"\d[\d.,]*", "0", line) for line in text.splitlines()]
+    return [re.sub(r"\d[\d.,]*( [kMG]B)?", "0", line) for line in text.splitlines()]
 
 
 def test_what_the_doctor_says_is_what_one_sees(on_its_redis, shop_file):

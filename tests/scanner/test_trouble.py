@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
-from celery_delayq.handover.backoff import LONGEST_BACKOFF
+from celery_delayq.handover.backoff import LONGEST_BACKOFF, Backoff
 from tests.scanner.fakes import START_MS
 
 
@@ -142,3 +142,24 @@ def test_a_broker_that_takes_some_before_each_loss_is_asked_again_soon(world):
     made.run(waits=60)
     assert made.relay.published == [START_MS - 1]
     assert max(made.waits[:24]) <= 0.5
+
+
+def test_short_pauses_make_no_more_lines_in_the_log_than_long_ones():
+    often, seldom = Backoff(longest=1.0), Backoff()
+    lines = {}
+    for name, one in (("often", often), ("seldom", seldom)):
+        now, lines[name] = 0.0, 0
+        while now < 300:
+            lines[name] += one.is_news(now)
+            now += one.next()
+
+    assert lines["seldom"] / 2 <= lines["often"] <= lines["seldom"] * 2
+    often.reset()
+    assert often.is_news(now)
+
+
+def test_of_long_pauses_each_is_news():
+    one, now = Backoff(), 0.0
+    for _ in range(20):
+        assert one.is_news(now)
+        now += one.next()

@@ -85,15 +85,18 @@ def hide(group: SentinelGroup, meanwhile: Callable[[], object] | None = None) ->
     return _inject(group, split)
 
 
-def move(group: SentinelGroup) -> tuple[Node, Node]:
-    """Another becomes the master, by hand: no sentinel says a word, and no link is closed."""
+def move(group: SentinelGroup, late: int = 0) -> tuple[Node, Node]:
+    """Another becomes the master, by hand: no sentinel says a word, and no link is closed.
+
+    The first *late* sentinels go on naming the old one.
+    """
     old, new = group.master, group.replicas[0]
     for one in group.sentinels:
         one.ask("REMOVE", NAME)
     new.client().replicaof("NO", "ONE")
     old.client().replicaof("127.0.0.1", new.port)
-    for one in group.sentinels:
-        one.ask("MONITOR", NAME, "127.0.0.1", new.port, 2)
+    for number, one in enumerate(group.sentinels):
+        one.ask("MONITOR", NAME, "127.0.0.1", (old if number < late else new).port, 2)
     return old, new
 
 

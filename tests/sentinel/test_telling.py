@@ -106,6 +106,21 @@ def test_reads_go_to_the_new_master_once_a_call_has_heard_of_it(start_group, mak
     assert [list(delayq.tasks()) for _ in links] == [[]] * len(links)
 
 
+def test_a_sentinel_that_still_names_the_old_master_is_not_believed(start_group, make_delayq):
+    """It answers reads, as if nothing had happened."""
+    group = start_group()
+    make_delayq(group).note.apply_async(task_id="before", delayq_at=FAR)
+    group.catch_up()
+    old, _ = move(group, late=1)
+    old.client().replicaof("127.0.0.1", 1)
+
+    delayq = make_delayq(group)
+
+    assert [task.id for task in delayq.tasks()] == ["before"]
+    delayq.note.apply_async(task_id="after", delayq_at=FAR)
+    assert {task.id for task in make_delayq(group).tasks()} == {"before", "after"}
+
+
 def test_a_silent_link_costs_one_call_its_time_and_no_more(start_group, make_delayq):
     group = start_group()
     delayq = make_delayq(group)

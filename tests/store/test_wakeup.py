@@ -363,3 +363,14 @@ def test_it_works_beyond_the_descriptors_that_select_takes(redis_server, raw):
         for descriptor in opened:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_rest_ends_when_its_time_is_over_or_it_is_interrupted(wakeup):
+    began = time.monotonic()
+    wakeup.rest(0.05)
+    assert time.monotonic() - began >= 0.05
+
+    wakeup.interrupt()
+    wakeup.rest(60)
+
+    assert time.monotonic() - began < 30

@@ -24,6 +24,7 @@ SHARED = (
     "rabbitmq_server",
     *("ended", "pool", "capturing", "crew"),  # workers
     *("certificates", "wheel"),
+    *("guarded", "standing_group"),  # groups with three sentinels
 )
 # What takes longest begins first, so that no process is left alone with it in the end.
 FIRST = (

@@ -20,6 +20,7 @@ from celery_delayq.errors import (
     EndlessTasks,
     InFlight,
     InvalidDueTime,
+    InvalidDump,
     InvalidOption,
     InvalidSetting,
     ItemsRefused,
@@ -28,6 +29,7 @@ from celery_delayq.errors import (
     NoDelayQ,
     NotADueTime,
     NotATask,
+    NotLoaded,
     NotScheduled,
     PutOffTooOften,
     StoreDiffers,
@@ -65,6 +67,16 @@ SENTENCES = [
         UnknownSetting("delayq_batchsize", "delayq_batch_size"),
         "there is no setting delayq_batchsize; did you mean delayq_batch_size?",
         (InvalidSetting,),
+    ),
+    (
+        InvalidDump(3, "it ends before its last line: it was cut"),
+        "line 3 of the dump: it ends before its last line: it was cut",
+        (DelayQError, ValueError),
+    ),
+    (
+        NotLoaded("a", "no queue is bound to it"),
+        "task 'a' was not loaded: no queue is bound to it",
+        (DelayQError,),
     ),
     (
         NotATask("signature", 1, "a task or a signature"),
@@ -240,7 +252,8 @@ def test_a_base_says_nothing_that_one_derived_from_it_denies(error):
 
 @each_error
 def test_every_error_is_met_by_a_test_of_what_raises_it(error):
-    raised = re.compile(rf"raises\([^)]*\b{error.__name__}\b")
+    # Of a bulk and of a load, errors are what its result tells.
+    raised = re.compile(rf"raises\([^)]*\b{error.__name__}\b|isinstance\(\w+, {error.__name__}\)")
     tests = [path for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
     assert any(raised.search(path.read_text("utf-8")) for path in tests)
 

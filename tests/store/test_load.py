@@ -1,0 +1,37 @@
+"""The step that keeps what was dumped: a request of it that comes late changes nothing."""
+
+from celery_delayq.store.loads import OldEntry, _arguments
+from celery_delayq.store.record import destination_for
+from tests.store.support import FAR_MS, NOW_MS, new_record
+
+
+def request(store, *, issued_ms, entry):
+    deadline = (NOW_MS + 4000) * 1000
+    words = {"operation": b"one", "issued": issued_ms * 1000, "deadline": deadline}
+    return store.scripts.call("load", **words, entries=list(_arguments([entry])))
+
+
+def test_what_was_cancelled_after_a_load_was_asked_for_is_not_loaded_by_it(store):
+    entry = OldEntry("a", FAR_MS, NOW_MS * 1000 + 5, new_record("a", destination_for("L", "q")))
+    store.schedule("a", FAR_MS)
+    store.set_ms(NOW_MS + 2)
+    store.entries.cancel("a")
+    # Nothing else tells of it.
+    store.raw.delete(store.keys["tombstones"])
+
+    store.set_ms(NOW_MS + 3)
+    late = request(store, issued_ms=NOW_MS + 1, entry=entry)
+    anew = request(store, issued_ms=NOW_MS + 3, entry=entry)
+
+    assert late[1] == b"stale"
+    assert anew[1:] == [b"answer", b"loaded"]
+
+
+def test_a_repeated_request_is_told_what_the_first_was(store):
+    store.entries.join()
+    entry = OldEntry("a", FAR_MS, NOW_MS * 1000, new_record("a", destination_for("L", "q")))
+
+    answers = [request(store, issued_ms=NOW_MS, entry=entry)[1:] for _ in range(2)]
+
+    assert answers == [[b"answer", b"loaded"]] * 2
+    assert store.places("a") == ["due"]
