@@ -281,6 +281,18 @@ def test_the_history_tells_of_what_waits_again(store):
     assert sorted(told) == [("dead", "b", ""), ("repaired", "a", "k1")]
 
 
+@pytest.mark.parametrize("index", ["due", "relay", "parked"])
+def test_a_place_without_a_record_is_a_task_that_is_lost_unless_it_has_left(store, index):
+    before = b"*" * 7 + b"\0" * 7 + b"L" if index == "parked" else b""
+    store.raw.zadd(key(store, index), {before + b"......left": 1, before + b"......gone": 1})
+    store.raw.hset(key(store, "tombstones"), "left", f"h{NOW_MS}")
+    assert repair(store) == {
+        ("place_without_record", "left"): "done",
+        ("place_without_record", "gone"): "lost",
+    }
+    assert not store.raw.exists(key(store, index))
+
+
 # Where there are two places.
 
 
