@@ -198,7 +198,7 @@ def test_a_master_whose_authority_is_unknown_is_refused(start_tls_group, make_de
 def test_a_master_that_speaks_tls_is_found_anew(start_tls_group, make_delayq):
     group = start_tls_group()
     use_ssl = {"ssl_cert_reqs": "required", "ssl_ca_certs": f"{group.tls}/ca.crt"}
-    delayq = make_delayq(group, broker_use_ssl=use_ssl)
+    delayq = make_delayq(group, broker_use_ssl=use_ssl, delayq_timeout=10.0)
     delayq.note.apply_async(task_id="before", delayq_at=FAR)
     group.catch_up()
 
