@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.readme.conftest import first_example
-from tests.readme.document import EXAMPLE, README, written_in
+from tests.readme.document import EXAMPLE, OPERATIONS, README, written_in
 from tests.readme.runner import run
 from tests.support.waiting import eventually
 
@@ -29,10 +29,19 @@ def test_an_example_runs_and_keeps_its_promises(shop, block):
 def test_every_example_with_an_app_of_its_own_has_a_test_here():
     assert [(block.document, block.section) for block in OWN_APP] == [
         (README.name, "celery_delayq"),
+        (OPERATIONS.name, "Sentinel"),
         *[(EXAMPLE.name, "Django")] * 5,  # files of a project: tests/django runs it
         (EXAMPLE.name, "RabbitMQ, with a Redis for the store"),
         *[(EXAMPLE.name, "Tests of one's own")] * 4,  # files of a test run: test_own_tests runs it
     ]
+
+
+def test_the_example_of_a_group_has_its_store_in_the_broker(module):
+    made = module("sentinels")
+    run(example("Sentinel"), vars(made))
+    services = made.delayq.services
+    where = "sentinel://sentinel-1:26379;sentinel-2:26379;sentinel-3:26379/0 (mymaster)"
+    assert (services.endpoint.url, services.store_is_broker) == (where, True)
 
 
 def test_the_first_example_is_some_ten_lines():
