@@ -48,7 +48,7 @@ def tables() -> tuple[Table, ...]:
         Table(PACKAGE, ("key", "type", "content"), _keys()),
         Table(PACKAGE, ("script", "what it does"), _scripts()),
         Table(PACKAGE, ("error", "is also", "what it means"), _errors()),
-        Table(PACKAGE, ("metric", "type", "label", "what it says"), _metrics()),
+        Table(OPERATIONS, ("metric", "type", "label", "what it says"), _metrics()),
         Table(OPERATIONS, ("kind", "what is wrong", "what `check --repair` does"), _kinds()),
     )
 

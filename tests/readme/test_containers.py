@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from tests.readme.document import PACKAGE
+from tests.readme.document import OPERATIONS
 from tests.support.process import ChildProcess
 
-(FRAGMENT,) = PACKAGE.written_in("yaml", "In containers")
+(FRAGMENT,) = OPERATIONS.written_in("yaml", "In containers")
 
 
 def command_of(line):
