@@ -21,6 +21,8 @@ from redis.retry import Retry
 
 from .credentials import Credentials
 
+Address = tuple[str, int]  # host and port
+
 TIMEOUT = 5.0  # seconds: for connecting, and for any answer, where nothing else is said
 NAME = "celery_delayq"  # of our connections, as CLIENT LIST shows it
 
@@ -129,8 +131,12 @@ class Endpoint:
         if self.path:
             return f"redis+socket://{self.path}?virtual_host={self.db}"
         scheme = "redis" if self.tls is None else "rediss"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{host}:{self.port}/{self.db}"
+        return f"{scheme}://{self.where}/{self.db}"
+
+    @property
+    def where(self) -> str:
+        """Host and port, as a URL has them."""
+        return shown(self.host, self.port)
 
     @property
     def kind(self) -> str:
@@ -143,7 +149,7 @@ class Endpoint:
         return (self.path, self.db) if self.path else (*self.address, self.db)
 
     @property
-    def address(self) -> tuple[str, int]:
+    def address(self) -> Address:
         """Host and port; a machine's own address has one name."""
         return ("localhost" if self.host == "127.0.0.1" else self.host, self.port)
 
@@ -211,3 +217,8 @@ def _greet(connection: Any) -> None:
     with suppress(redis.ResponseError):
         connection.send_command("CLIENT", "SETNAME", NAME, check_health=False)
         connection.read_response()
+
+
+def shown(host: str, port: int) -> str:
+    """An address as a URL has it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

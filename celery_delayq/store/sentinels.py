@@ -6,13 +6,12 @@
     each sentinel in turn: who is the master?  <----+  the next one; and again, while there is time
 
 What the address is, is remembered until a connection to it fails, or somebody hears of another: a
-call that is refused because it met a replica, or ``Herald``, which listens to a sentinel. It is
+call that is refused because it met a replica, or ``herald.py``, which listens to a sentinel. It is
 known to the whole process, and connections that lead elsewhere are closed when they are idle.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -23,8 +22,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from .. import clock
-from ..logs import logger_of
-from .endpoint import Endpoint, Server
+from .endpoint import Address, Endpoint, Server, shown
+from .herald import FAILED, SwitchHerald
 from .refusals import Refusal, refusal_of
 
 ASK = 0.5  # seconds that a sentinel may take for each step, where nothing else is said
@@ -33,17 +32,9 @@ AGAIN = 0.2  # seconds after which they are, while there is none
 # For those who let redis-py ask the sentinels: of itself it asks one that is away ten times, with
 # seconds in between, and waits for one that is silent for ever.
 ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
-_FAILED = (redis.RedisError, OSError)
 
 GLANCE = 0.1  # seconds after which who waits looks whether the process knows of another master
 PATIENCE = 1.0  # seconds without an answer after which a sentinel is asked whether there is one
-LISTEN_AGAIN = 5.0  # seconds after which another sentinel is listened to; or one has to answer
-SIGN_AFTER = 30.0  # seconds of silence after which it is asked for a sign of life
-SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one
-
-logger = logger_of(__name__)
-
-Address = tuple[str, int]
 
 
 class _Found:
@@ -52,7 +43,7 @@ class _Found:
     def __init__(self) -> None:
         self.address: Address | None = None
         self.first = 0
-        self.ears: deque[Herald] = deque()  # one, but while a thread has it; or none yet
+        self.ears: deque[SwitchHerald] = deque()  # one, but while a thread has it; or none yet
         self.has_ears = False
 
 
@@ -80,7 +71,7 @@ class SentinelGroup:
     @property
     def url(self) -> str:
         """Sentinels, database and name, without logins."""
-        hosts = ";".join(_shown(*_place(one)) for one in self.sentinels)
+        hosts = ";".join(one.where for one in self.sentinels)
         return f"sentinel://{hosts}/{self.server.db} ({self.name})"
 
     @property
@@ -189,9 +180,9 @@ class SentinelGroup:
         if self.is_current(connection):
             self._found.address = None
 
-    def herald(self) -> Herald:
+    def herald(self) -> SwitchHerald:
         """What hears at once when another becomes the master."""
-        return Herald(self)
+        return SwitchHerald(self.name, self.sentinels, self.ask, self.moved)
 
     def moved(self, address: Address) -> None:
         """A sentinel says that another is the master now."""
@@ -226,7 +217,7 @@ class SentinelGroup:
                 self._found.address = address
                 return connection
             connection.disconnect()
-        except _FAILED as error:
+        except FAILED as error:
             connection.disconnect()
             if refusal_of(error) is Refusal.RIGHTS:
                 raise  # it is there, and asking again would not help
@@ -247,8 +238,8 @@ class SentinelGroup:
             seconds = min(self.ask, _left(until) / (len(self.sentinels) - turn + 1))
             try:
                 address = self._answer_of(sentinel, seconds)
-            except _FAILED as error:
-                errors.append(f"{_shown(*_place(sentinel))}: {error}")
+            except FAILED as error:
+                errors.append(f"{sentinel.where}: {error}")
             else:
                 if address is not None:
                     yield number, address
@@ -275,7 +266,7 @@ class SentinelGroup:
         return int(dict(zip(told[::2], told[1::2], strict=False)).get(b"num-other-sentinels", 0))
 
     def _unknown(self, errors: list[str]) -> str:
-        hosts = ", ".join(_shown(*_place(one)) for one in self.sentinels)
+        hosts = ", ".join(one.where for one in self.sentinels)
         if not errors:
             return f"the sentinels {hosts} know no master {self.name!r}"
         others = len(self.sentinels) - len(errors)
@@ -283,97 +274,8 @@ class SentinelGroup:
         return f"no sentinel tells who is the master {self.name!r}: {'; '.join(errors)}{rest}"
 
     def _unusable(self, tried: dict[Address, str]) -> str:
-        each = "; ".join(f"{_shown(*address)}: {why}" for address, why in tried.items())
+        each = "; ".join(f"{shown(*address)}: {why}" for address, why in tried.items())
         return f"the master {self.name!r} that its sentinels name cannot be used: {each}"
-
-
-class Herald:
-    """Hears from one sentinel, whichever, when its group has another master; one thread's.
-
-    Nothing depends on it: what is not heard is found out by whoever meets a closed connection, a
-    replica, or silence. A sentinel that is gone or silent is replaced by the next one.
-    """
-
-    def __init__(self, group: SentinelGroup) -> None:
-        self._group = group
-        # Not all processes listen to the first one.
-        self._turn = os.getpid()
-        self._again = 0.0
-        self._is_asked, self._sign_by = False, 0.0
-        self._connection: Any = None
-
-    @property
-    def sockets(self) -> list[Any]:
-        """What becomes readable when there is something to :meth:`hear`."""
-        return [] if self._connection is None else [self._connection._sock]
-
-    def listen(self, seconds: float = ASK) -> None:
-        """Subscribe, unless that is done; takes a moment at most, and says nothing of failures.
-
-        Args:
-            seconds: How long the sentinel may take for each step, at most.
-        """
-        now = clock.monotonic()
-        if self._connection is not None and now >= self._sign_by:
-            self._ask_for_sign(now)
-        if self._connection is not None or now < self._again:
-            return
-        self._again = now + LISTEN_AGAIN
-        sentinels = self._group.sentinels
-        sentinel = sentinels[self._turn % len(sentinels)]
-        self._turn += 1
-        connection = sentinel.connection(min(seconds, self._group.ask))
-        try:
-            connection.connect()
-            connection.send_command("SUBSCRIBE", "+switch-master")
-            connection.read_response()
-        except _FAILED as error:
-            connection.disconnect()
-            logger.debug("sentinel %s cannot be listened to: %s", _shown(*_place(sentinel)), error)
-            return
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._connection = connection
-        self._note_sign()
-
-    def hear(self) -> bool:
-        """Read what is there; whether another has become the master."""
-        is_moved = False
-        try:
-            while self._connection is not None and self._connection.can_read():
-                kind, *rest = self._connection.read_response()
-                words = rest[-1].decode(errors="replace").split() if kind == b"message" else []
-                if len(words) == SWITCH_WORDS and words[0] == self._group.name:
-                    self._group.moved((words[3], int(words[4])))
-                    is_moved = True
-                self._note_sign()
-        except (*_FAILED, ValueError) as error:
-            logger.debug("a sentinel is not heard any more: %s", error)
-            self.close()
-        except BaseException:
-            self.close()  # it was interrupted in the midst of a word
-            raise
-        return is_moved
-
-    def _ask_for_sign(self, now: float) -> None:
-        if self._is_asked:
-            self.close()
-            return
-        self._is_asked, self._sign_by = True, now + LISTEN_AGAIN
-        try:
-            self._connection.send_command("PING")
-        except _FAILED:
-            self.close()
-
-    def _note_sign(self) -> None:
-        self._is_asked, self._sign_by = False, clock.monotonic() + SIGN_AFTER
-
-    def close(self) -> None:
-        """Listen no more; the next :meth:`listen` does again, soon."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.disconnect()
 
 
 def _asked(connection: Any, *question: str) -> Any:
@@ -398,13 +300,5 @@ def _why_no_master(connection: Any) -> str:
     return "" if role == b"master" else f"it is a {role.decode()}"
 
 
-def _place(sentinel: Endpoint) -> Address:
-    return sentinel.host, sentinel.port
-
-
 def _left(until: float) -> float:
     return max(until - clock.monotonic(), 0.001)
-
-
-def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -6,7 +6,7 @@ A proxy of 60 s is played here in a hundredth of the time; so are the times that
 import pytest
 
 from celery_delayq.handover import link
-from celery_delayq.store import pool, sentinels, wakeup
+from celery_delayq.store import herald, pool, wakeup
 from tests.faults.conftest import make_delayq
 from tests.faults.proxy import Proxy
 from tests.hosted.scaled_times import MOMENT, PROXY, SCALE
@@ -20,7 +20,7 @@ each_ending = pytest.mark.parametrize("ending", ["fin", "rst", "silence"])
 
 
 def test_nothing_here_is_idle_for_as_long_as_such_a_proxy_waits():
-    ours = (pool.IDLE, wakeup.PING_AFTER, sentinels.SIGN_AFTER, link.IDLE)
+    ours = (pool.IDLE, wakeup.PING_AFTER, herald.SIGN_AFTER, link.IDLE)
     assert max(ours) <= PROXY / 2
 
 
@@ -149,7 +149,7 @@ def test_a_proxy_that_is_quicker_and_says_so_is_noticed_before_use(
 ):
     redis_server.empty()
     with Proxy(redis_server.port) as proxy:
-        proxy.forget(0.2, ending)
+        proxy.forget(1.0, ending)
         delayq = make_delayq(f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry=False)
         delayq.note.apply_async(task_id="a", delayq_after=3600)
         for call in CALLS:

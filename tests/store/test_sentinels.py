@@ -10,6 +10,7 @@ from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.store import Endpoint, PooledConnection, sentinels
 from celery_delayq.store import SentinelGroup as SentinelPlaces
+from celery_delayq.store import herald as heralds
 from celery_delayq.store.connection import packed
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
@@ -359,7 +360,7 @@ def _is_readable(herald):
 
 
 def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeypatch):
-    monkeypatch.setattr(sentinels, "LISTEN_AGAIN", 0.0)
+    monkeypatch.setattr(heralds, "LISTEN_AGAIN", 0.0)
     spare = SentinelServer(first.binary)
     spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
     with spare:
@@ -378,8 +379,8 @@ def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeyp
 
 
 def test_a_sentinel_that_gives_no_sign_of_life_is_left_for_another(naming, first, monkeypatch):
-    monkeypatch.setattr(sentinels, "LISTEN_AGAIN", 0.1)
-    monkeypatch.setattr(sentinels, "SIGN_AFTER", 0.1)
+    monkeypatch.setattr(heralds, "LISTEN_AGAIN", 0.1)
+    monkeypatch.setattr(heralds, "SIGN_AFTER", 0.1)
     spare = SentinelServer(first.binary)
     spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
     with spare:
