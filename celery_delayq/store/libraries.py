@@ -5,10 +5,9 @@ from __future__ import annotations
 from ..libraries import Leaning, has, mentions, takes
 
 LEANS_ON = (
-    Leaning("redis:Connection.can_read", "a connection that is idle is looked at", takes()),
     Leaning(
         "redis:Connection.can_read",
-        "who waits for an answer of a group's master looks up meanwhile",
+        "a connection that is idle is looked at, and one whose answer is waited for",
         takes("timeout"),
     ),
     Leaning(

@@ -210,10 +210,10 @@ def test_entries_that_vanish_do_not_count(redis, refused, before, step, key):
 
 @pytest.fixture
 def as_user(server, delayq_app):
-    """An app whose store's user has what the README says, and more or less than that."""
+    """An app whose store's user has what OPERATIONS.md says, and more or less than that."""
 
     def make(*more):
-        text = (ROOT / "celery_delayq" / "README.md").read_text(encoding="utf-8")
+        text = (ROOT / "celery_delayq" / "OPERATIONS.md").read_text(encoding="utf-8")
         rule = re.search(r"^ACL SETUSER delayq on >secret (.*)$", text, re.MULTILINE)[1].split()
         root = server.client()
         root.execute_command("ACL", "SETUSER", "delayq", "reset", "on", ">secret", *rule, *more)

@@ -21,7 +21,7 @@ from celery_delayq.errors import (
     StoreError,
     StoreUnavailable,
 )
-from celery_delayq.store import NewEntry
+from celery_delayq.store import NewEntry, OldEntry
 from celery_delayq.store.checking import number
 from celery_delayq.store.connection import packed
 from celery_delayq.store.extras import Extras
@@ -375,6 +375,16 @@ def _retry(task_id):
     return lambda ready: ready.store.entries.reschedule(task_id, When("at", 0), mode="retry")
 
 
+def _load_refused(ready):
+    """One that its list refused, with all that can be known of an entry."""
+    record = new_record("loaded", destination_for("L", "celery"), "", share=True)
+    record = record.with_extras(Extras("key", ("one", "two")))
+    old = OldEntry(
+        "loaded", NOW_MS, NOW_MS * 1000, record, "refused", NOW_MS + 9, 1, 1, True, "NO_ROUTE"
+    )
+    ready.store.entries.loads.load([old])
+
+
 def uncertain(ready):
     ready.store.set_ms(NOW_MS)
     ready.engine.nack("unknown", ready.claimed)
@@ -609,6 +619,8 @@ CASES = [
     Case("release", "grows when claimed", _release("claimed", payload=LARGE)),
     Case("release", "attempted", _release("claimed"), uncertain),
     Case("release", "last of a template", _release("list"), alone("list")),
+    Case("load", "refused", _load_refused, alone()),
+    Case("load", "again", _load_refused, _load_refused),
     Case("hand_over", "backlog", _hand_over, backlog),
     Case("hand_over", "full", _hand_over, fill_tombstones),
     Case("hand_over", "damaged", _hand_over, spoil("list")),
@@ -625,6 +637,7 @@ CASES = [
         for script, take, ends in (
             ("schedule", _schedule_one, ""),
             ("cancel", _cancel("list"), "list"),
+            ("load", _load_refused, ""),
             ("reschedule", _reschedule("list"), ""),
             ("edit", _edit("list"), ""),
             ("release", _release("list"), ""),
