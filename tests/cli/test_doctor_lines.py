@@ -125,7 +125,7 @@ def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
 
 
 def test_the_documented_rights_are_enough(redis_server, redis, delayq_app, look):
-    redis.execute_command("ACL", "SETUSER", "delayq", "reset", *documented(), "~celery")
+    redis.execute_command("ACL", "SETUSER", "delayq", "reset", *documented(), "~celery*")
     app = delayq_app(redis_server.url().replace("//", "//delayq:secret@"))
 
     assert look(rights, app) == [
@@ -168,20 +168,48 @@ def test_lists_keys_and_channels_are_named_too(as_user, look):
         ("warning", "ACL SETUSER <user> &{delayq:*}:*"),
         ("error", "ACL SETUSER <user> ~{delayq:*}:*"),
         ("error", "ACL SETUSER <user> ~post ~bills"),
+        ("warning", "ACL SETUSER <user> ~mail* ~post* ~bills*"),
         ("warning", "grant what is missing, and look again"),
     ]
     user = "this Redis does not let its user"
     some = "{delayq:0}:due, {delayq:0}:relay, {delayq:0}:refused"
-    assert [line.found for line in found[:3]] == [
+    all_three = "mail, post, bills"
+    assert [line.found for line in found[:4]] == [
         f"{user} use the channels of scanners: they are not told, so tasks may be late by 5 s",
         f"{user} use the store's keys: {some} and 2 more",
         f"{user} push to post, bills: what is due for it waits",
+        f"{user} push to the lists of {all_three} for priorities: what is due for these waits",
     ]
     assert re.fullmatch(
         r"not every command could be tried, as no key that begins with {delayq:doctor-\w+:0} may "
         "be used",
-        found[3].found,
+        found[4].found,
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "advice"),
+    [
+        (["~celery"], {}, ["~celery*"]),
+        (["~celery*"], {}, []),
+        (["~celery"], {"priority_steps": [0]}, []),
+        (["~celery"], {"priority_steps": [0, 5], "sep": ":"}, ["~celery*"]),
+        (["~celery", "~celery:5"], {"priority_steps": [0, 5], "sep": ":"}, []),
+        (["~celery"], {"priority_steps": [5, 6]}, ["~celery*", "~celery*"]),
+        (["~celery*"], {"global_keyprefix": "x."}, ["~x.celery", "~x.celery*"]),
+    ],
+)
+def test_so_is_a_queue_one_of_whose_priorities_has_a_list_that_is_refused(
+    as_user, look, rule, options, advice
+):
+    store = ["+@all", "resetkeys", "~{delayq:*}:*"]
+    app = as_user(*store, *rule, broker_transport_options=options)
+
+    found = look(rights, app)
+
+    levels = ["error", "warning"][-len(advice) :] if advice else ["ok"]
+    told = [f"ACL SETUSER <user> {one}" for one in advice] or [""]
+    assert [(one.level, one.advice) for one in found] == [*zip(levels, told, strict=True)]
 
 
 def test_the_queues_of_another_broker_are_none_of_the_store_s(as_user, delayq_app, url, look):
