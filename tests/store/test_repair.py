@@ -561,6 +561,14 @@ def test_nor_while_there_is_a_record_of_a_later_version_which_may_share_it(store
     assert store.contents() == before
 
 
+def test_the_key_and_the_tags_of_a_record_of_a_later_version_stay(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.raw.hset(key(store, "records"), "a", b"2" + store.record("a")[1:])
+    before = store.contents()
+    assert repair(store) == {("unreadable_record", "a"): "left"}
+    assert store.contents() == before
+
+
 def test_a_template_that_is_shared_by_then_stays(store):
     store.schedule("a", FAR_MS, share=True)
     (name,) = uses(store)
