@@ -42,6 +42,7 @@ class _Found:
 
     def __init__(self) -> None:
         self.address: Address | None = None
+        self.is_doubted = False
         self.first = 0
         self.ears: deque[SwitchHerald] = deque()  # one, but while a thread has it; or none yet
         self.has_ears = False
@@ -128,6 +129,9 @@ class SentinelGroup:
             until: When the call ends that it is for, by the monotonic clock.
         """
         found = self._found
+        if found.is_doubted:
+            found.is_doubted = False
+            self._ask_anew(until)
         if not found.has_ears:
             found.has_ears = True
             found.ears.append(self.herald())
@@ -146,8 +150,12 @@ class SentinelGroup:
         self._found.ears, self._found.has_ears = deque(), False
 
     def is_current(self, connection: Any) -> bool:
-        """Whether it leads to who is the master, as far as this process knows."""
-        return (connection.host, connection.port) == self._found.address
+        """Whether it leads to who is the master; not, while this process does not know."""
+        return _address_of(connection) == self._found.address
+
+    def is_replaced(self, connection: Any) -> bool:
+        """Whether another is the master; not, while this process does not know."""
+        return self._found.address not in (None, _address_of(connection))
 
     def wait(self, connection: Any, until: float) -> None:
         """Wait for an answer; while there is none, look whether another has become the master.
@@ -165,15 +173,25 @@ class SentinelGroup:
             now = clock.monotonic()
             if now >= until:
                 return
-            if not self.is_current(connection) or (now >= ask_at and self._is_replaced(until)):
+            if self.is_replaced(connection) or (
+                now >= ask_at and self._named_first(until) not in (None, _address_of(connection))
+            ):
                 raise redis.ConnectionError("no answer came, and another is the master by now")
             if now >= ask_at:
                 ask_at = clock.monotonic() + PATIENCE
 
-    def _is_replaced(self, until: float) -> bool:
-        """Whether the first sentinel that answers names another than is remembered."""
-        _, address = next(self._named(until, []), (0, None))
-        return address is not None and address != self._found.address
+    def _named_first(self, until: float) -> Address | None:
+        """Whom the first sentinel names that answers."""
+        return next(self._named(until, []), (0, None))[1]
+
+    def doubt(self) -> None:
+        """Ask the sentinels before the next call; connections stay if it is still the master."""
+        self._found.is_doubted = True
+
+    def _ask_anew(self, until: float) -> None:
+        address = self._named_first(until)
+        if address is not None and self._found.address is not None:
+            self._found.address = address
 
     def lost(self, connection: Any) -> None:
         """Ask the sentinels when a connection is needed next."""
@@ -276,6 +294,10 @@ class SentinelGroup:
     def _unusable(self, tried: dict[Address, str]) -> str:
         each = "; ".join(f"{shown(*address)}: {why}" for address, why in tried.items())
         return f"the master {self.name!r} that its sentinels name cannot be used: {each}"
+
+
+def _address_of(connection: Any) -> Address:
+    return connection.host, connection.port
 
 
 def _asked(connection: Any, *question: str) -> Any:

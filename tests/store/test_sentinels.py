@@ -2,6 +2,7 @@
 
 import contextlib
 import select
+import signal
 import threading
 
 import pytest
@@ -40,6 +41,14 @@ class Naming:
     def client(self, *before, timeout=10.0, **options):
         self._made.append(PooledConnection(self.group(*before, **options), timeout))
         return self._made[-1]
+
+    @contextlib.contextmanager
+    def sentinel_paused(self):
+        self.sentinel.pause()
+        try:
+            yield
+        finally:
+            self.sentinel.resume()
 
     def close(self):
         for one in self._made:
@@ -446,3 +455,81 @@ def test_what_another_command_is_refused_for_keeps_its_connection(naming, first)
 
     assert first.client().info("stats")["total_connections_received"] < 20
     assert ours(first) == 1
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypatch):
+    monkeypatch.setattr(sentinels, "PATIENCE", 60.0)
+    client = naming.client()
+    answers = []
+    blocked = packed(["BLPOP", "nothing", "1.5"])
+    other = threading.Thread(target=lambda: answers.append(client.execute("read", blocked)))
+    before = signal.signal(signal.SIGALRM, interrupted)
+    other.start()
+    try:
+        assert eventually(lambda: first.client().info("clients")["blocked_clients"])
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            client.execute("read", packed(["BLPOP", "nothing", "30"]))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    other.join(20)
+
+    assert answers == [None]
+    assert client._server._found.address == ("127.0.0.1", first.port)
+
+
+def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch):
+    monkeypatch.setattr(sentinels, "PATIENCE", 0.05)
+    client = naming.client()
+    held = client.pool.take(10**9)
+    client._server.lost(held)
+
+    with naming.sentinel_paused():
+        held.send_command("BLPOP", "nothing", "0.4")
+        client._server.wait(held, clock.monotonic() + 10)
+
+    assert held.read_response() is None
+    client.pool.give(held)
+    assert ours(first) == 1
+
+
+def test_who_waits_while_nobody_is_known_goes_on_when_the_same_is_named(naming, monkeypatch):
+    monkeypatch.setattr(sentinels, "PATIENCE", 0.05)
+    client = naming.client()
+    held = client.pool.take(10**9)
+    client._server.lost(held)
+
+    held.send_command("BLPOP", "nothing", "0.4")
+    client._server.wait(held, clock.monotonic() + 10)
+
+    assert held.read_response() is None
+    held.disconnect()
+
+
+def test_closing_a_pool_forgets_no_master(naming, first):
+    client = naming.client()
+    client.execute("write", SET)
+
+    client.pool.close()
+
+    assert client._server._found.address == ("127.0.0.1", first.port)
+
+
+def test_a_lack_of_replicas_closes_no_link_to_who_is_still_the_master(naming, first):
+    client = naming.client()
+    held = [client.pool.take(10**9) for _ in range(3)]
+    for one in held:
+        client.pool.give(one)
+    first.client().config_set("min-replicas-to-write", 1)
+
+    with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
+        client.execute("write", SET)
+    client.execute("read", packed(["PING"]))
+
+    assert all(one._sock for one in held)
+    assert not client._server._found.is_doubted
