@@ -23,7 +23,7 @@ from redis.retry import Retry
 
 from .. import clock
 from .endpoint import Address, Endpoint, Server, shown
-from .herald import FAILED, SwitchHerald
+from .herald import FAILED, WRONG, SwitchHerald
 from .refusals import Refusal, refusal_of
 
 ASK = 0.5  # seconds that a sentinel may take for each step, where nothing else is said
@@ -195,8 +195,7 @@ class SentinelGroup:
 
     def lost(self, connection: Any) -> None:
         """Ask the sentinels when a connection is needed next."""
-        if self.is_current(connection):
-            self._found.address = None
+        self._forget(_address_of(connection))
 
     def herald(self) -> SwitchHerald:
         """What hears at once when another becomes the master."""
@@ -227,26 +226,30 @@ class SentinelGroup:
         left = _left(until)
         place = replace(self.server, host=address[0], port=address[1])
         connection = place.connection(min(each, left))
+        is_master = False
         try:
             connection.connect()
             why = _why_no_master(connection)
             if not why:
                 connection._sock.settimeout(left)
-                self._found.address = address
-                return connection
-            connection.disconnect()
-        except FAILED as error:
-            connection.disconnect()
+                is_master = True
+        except (*FAILED, *WRONG) as error:
             if refusal_of(error) is Refusal.RIGHTS:
                 raise  # it is there, and asking again would not help
             why = str(error) or type(error).__name__
-        except BaseException:
-            connection.disconnect()
-            raise
-        if self._found.address == address:
-            self._found.address = None
+        finally:
+            if not is_master:
+                connection.disconnect()
+                self._forget(address)
+        if is_master:
+            self._found.address = address
+            return connection
         tried[address] = why
         return None
+
+    def _forget(self, address: Address) -> None:
+        if self._found.address == address:
+            self._found.address = None
 
     def _named(self, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
         """Which sentinel names whom; what others said instead is put into *errors*."""
@@ -258,6 +261,8 @@ class SentinelGroup:
                 address = self._answer_of(sentinel, seconds)
             except FAILED as error:
                 errors.append(f"{sentinel.where}: {error}")
+            except WRONG as error:
+                errors.append(f"{sentinel.where}: it answers as no sentinel does ({error!r})")
             else:
                 if address is not None:
                     yield number, address
