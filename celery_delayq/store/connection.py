@@ -186,6 +186,7 @@ class PooledConnection:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+        self._server.close()
 
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""

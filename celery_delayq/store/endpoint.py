@@ -66,6 +66,9 @@ class Server(Protocol):
             until: When the call ends that it is for, by the monotonic clock.
         """
 
+    def close(self) -> None:
+        """Close what :meth:`look` has opened; the next one opens it anew."""
+
     def forget(self) -> None:
         """In a forked child: leave what belongs to the parent."""
 
@@ -168,6 +171,9 @@ class Endpoint:
 
     def look(self, until: float) -> None:
         """It is where it was."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def forget(self) -> None:
         """Nothing is kept of it."""

@@ -145,6 +145,17 @@ class SentinelGroup:
         finally:
             found.ears.append(herald)
 
+    def close(self) -> None:
+        """Listen no more, until the next :meth:`look`."""
+        try:
+            herald = self._found.ears.pop()
+        except IndexError:
+            return  # there is none, or a thread looks that goes on to use it
+        try:
+            herald.close()
+        finally:
+            self._found.has_ears = False
+
     def forget(self) -> None:
         """In a forked child: leave what the parent listens to, and do not touch its socket."""
         self._found.ears, self._found.has_ears = deque(), False

@@ -388,6 +388,22 @@ def test_a_forked_child_listens_for_itself(naming):
     herald.close()
 
 
+def test_closing_ends_the_listening_until_the_next_call(naming):
+    client = naming.client()
+    client.execute("write", SET)
+    (herald,) = client._server._found.ears
+    assert herald.sockets
+
+    client.close()
+    client.close()
+
+    assert herald.sockets == []
+    assert not client._server._found.ears
+    client.execute("write", SET)
+    (another,) = client._server._found.ears
+    assert another.sockets
+
+
 def test_one_thread_looks_while_another_calls(naming):
     client = naming.client()
     client.execute("write", SET)
