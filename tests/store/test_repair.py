@@ -494,6 +494,15 @@ def test_a_count_is_what_it_should_be(store, spoilt):
     assert not store.raw.exists(key(store, "template_uses"), key(store, "templates"))
 
 
+def test_a_count_is_lowered_where_the_last_number_was_lost(store):
+    store.flood(3, FAR_MS)
+    before = uses(store)
+    store.raw.hdel(key(store, "meta"), "seq")
+    store.raw.hset(key(store, "template_uses"), next(iter(before)), 9)
+    repair(store)
+    assert uses(store) == before
+
+
 def test_what_comes_and_leaves_between_look_and_recount_counts(store):
     store.flood(9, FAR_MS)
     (name,) = uses(store)
