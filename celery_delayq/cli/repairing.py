@@ -24,6 +24,7 @@ IN_MEMORY = 1_000_000  # bytes of findings; more are kept in a file meanwhile
 WORDS = {
     "done": "repaired",
     "back": "repaired; the task waits again",
+    "late": "repaired; the task waits again, and will be skipped: its grace is over",
     "dead": "repaired; the task is dead",
     "lost": "repaired; the task is lost",
     "gone": "gone by itself meanwhile",

@@ -29,8 +29,8 @@ class Kind:
 KINDS = {
     "record_without_place": Kind(
         "a record waits nowhere, so it will not be handed over",
-        "it waits again for its due time; marked, if it was being published; dead, with the "
-        "reason, if it had failed or may have left",
+        "it waits again for its due time; marked, if it was being published; skipped, if its "
+        "grace is over; dead, with the reason, if it had failed or may have left",
     ),
     "place_without_record": Kind(
         "a place has no record; it is dropped, or dead, when it is due", "the place is removed"
@@ -148,8 +148,9 @@ class Repaired:
     """What became of a finding.
 
     Attributes:
-        what: ``done``; ``back``: the task waits again; ``dead``; ``lost``: its place was removed,
-            as its record is gone; ``gone``: by itself, as another step had changed it, and nothing
+        what: ``done``; ``back``: the task waits again; ``late``: it does, but its grace is over, so
+            it will be skipped; ``dead``; ``lost``: its place was removed, as its record is gone;
+            ``gone``: by itself, as another step had changed it, and nothing
             was done; ``left``: nothing is done about its kind.
         reason: Why the task is dead.
     """
