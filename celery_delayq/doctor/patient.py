@@ -18,10 +18,12 @@ class Patient:
     Attributes:
         services: The app's.
         connection: To the store's Redis, used by nobody else.
+        wrong: The names of the lines so far that are errors.
     """
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        self.wrong: set[str] = set()
         self.connection: Connection = services.connect()
 
     @cached_property
