@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
+from ..logs import plain
 from ..message.outgoing import list_key
 from ..services import Services
 from ..store.rights import Rights
@@ -23,6 +25,8 @@ def rights(patient: Patient) -> Iterator[Line]:
     lists = _lists(services) if services.store_is_broker else []
     found = rights_of(patient.connection, [one.keys for one in services.scripts], lists)
     lines = [*_commands(found), *_telling(found, services), *_keys(found, services, lists)]
+    user = plain(services.endpoint.user) or "<user>"
+    lines = [replace(one, advice=f"ACL SETUSER {user} {one.advice}") for one in lines]
     if found.untried:
         said = f"not every command could be tried, as {found.untried}"
         lines.append(Line("rights", WARNING, said, "grant what is missing, and look again"))
@@ -61,7 +65,7 @@ def _keys(found: Rights, services: Services, lists: Sequence[str]) -> Iterator[L
 
 
 def _line(level: Level, said: str, rules: Iterable[str]) -> Line:
-    return Line("rights", level, said, f"ACL SETUSER <user> {' '.join(rules)}")
+    return Line("rights", level, said, " ".join(rules))
 
 
 def _all(names: Sequence[str]) -> str:

@@ -185,7 +185,7 @@ def read(lines: Iterable[str | bytes | Mapping[str, Any]]) -> Iterator[tuple[int
             _check_counts(number, line, counts)
         yield number, line
     if kind != END:
-        raise InvalidDump(number + 1, "it ends before its last line: it was cut")
+        raise InvalidDump(number + 1)
 
 
 def _parsed(number: int, given: str | bytes | Mapping[str, Any]) -> Line:
