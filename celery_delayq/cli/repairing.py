@@ -28,7 +28,7 @@ WORDS = {
     "dead": "repaired; the task is dead",
     "lost": "repaired; the task is lost",
     "gone": "gone by itself meanwhile",
-    "left": "left as it is",
+    "left": "left alone",
 }
 
 
@@ -146,6 +146,7 @@ def facts_of(finding: Finding) -> dict[str, str]:
     return {
         "kind": finding.kind,
         "id": finding.id,
+        **({} if finding.tag is None else {"tag": finding.tag}),
         "sentence": finding.sentence,
         "repair": finding.repair,
     }

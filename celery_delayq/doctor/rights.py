@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from ..logs import plain
 from ..message.outgoing import list_keys
 from ..services import Services
 from ..store.rights import Rights
@@ -24,6 +26,8 @@ def rights(patient: Patient) -> Iterator[Line]:
     pushed_to = [key for keys in lists.values() for key in keys]
     found = rights_of(patient.connection, [one.keys for one in services.scripts], pushed_to)
     lines = [*_commands(found), *_telling(found, services), *_keys(found, services, lists)]
+    user = plain(services.endpoint.user) or "<user>"
+    lines = [replace(one, advice=f"ACL SETUSER {user} {one.advice}") for one in lines]
     if found.untried:
         said = f"not every command could be tried, as {found.untried}"
         lines.append(Line("rights", WARNING, said, "grant what is missing, and look again"))
@@ -56,10 +60,10 @@ def _keys(found: Rights, services: Services, lists: Mapping[str, Sequence[str]])
         more = f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
         said = f"{_USER} use the store's keys: {', '.join(own[:SHOWN])}{more}"
         yield _line(ERROR, said, [f"~{{{services.settings.prefix}:*}}:*"])
-    plain = [name for name, keys in lists.items() if keys[0] in refused]
-    if plain:
-        said = f"{_USER} push to {_all(plain)}: what is due for it waits"
-        rules = [f"~{name}" if lists[name][0] == name else f"~{name}*" for name in plain]
+    without = [name for name, keys in lists.items() if keys[0] in refused]
+    if without:
+        said = f"{_USER} push to {_all(without)}: what is due for it waits"
+        rules = [f"~{name}" if lists[name][0] == name else f"~{name}*" for name in without]
         yield _line(ERROR, said, rules)
     # Whether anything has a priority, nobody knows before it is scheduled.
     with_priority = [name for name, keys in lists.items() if refused & {*keys[1:]}]
@@ -70,7 +74,7 @@ def _keys(found: Rights, services: Services, lists: Mapping[str, Sequence[str]])
 
 
 def _line(level: Level, said: str, rules: Iterable[str]) -> Line:
-    return Line("rights", level, said, f"ACL SETUSER <user> {' '.join(rules)}")
+    return Line("rights", level, said, " ".join(rules))
 
 
 def _all(names: Sequence[str]) -> str:

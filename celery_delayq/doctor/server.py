@@ -22,7 +22,8 @@ def server(patient: Patient) -> Iterator[Line]:
     yield from [*risks.eviction(told)] or [unknown("eviction", "its maxmemory-policy")]
     kept = [*risks.persistence(told)]
     if all(line.name != "persistence" for line in kept):
-        kept.append(unknown("persistence", "whether a restart loses what waits"))
+        both = "+info and +config|get"
+        kept.append(unknown("persistence", "whether a restart loses what waits", both))
     yield from kept
     yield from [*_memory(patient)] or [unknown("memory", "how much memory is left")]
     wanted = patient.services.settings.wait_replicas
@@ -58,7 +59,8 @@ def _waiting(patient: Patient, count: int, seconds: float, kind: str = "") -> Li
     there = sum(one.get("state") == "online" for one in patient.server.replicas)
     if not patient.server.info:
         return Line(name, OK, f"{said}; how many there are is unknown")
+    are = f"{there} {'is' if there == 1 else 'are'} there"
     if there < count:
-        said = f"{said}, and {there} are there: each call waits {seconds:g} s in vain"
+        said = f"{said}, and {are}: each call waits {seconds:g} s in vain"
         return Line(name, WARNING, said, "bring the replicas back, or ask for fewer")
-    return Line(name, OK, f"{said}, and {there} are there")
+    return Line(name, OK, f"{said}, and {are}")

@@ -32,7 +32,7 @@ class Loaded:
     """What became of the tasks of a dump.
 
     Attributes:
-        loaded: How many were written; of a dry run: would be, as far as the dump tells.
+        loaded: How many were written; of a dry run: could be read, whatever the store has already.
         here: How many were here already: the same tasks.
         left: How many had left this store since they were scheduled, and do not come back.
         skipped: How many were left out, as told, because another task has their id or key.

@@ -132,8 +132,15 @@ class Finding:
         """What repair does about it; empty where it does nothing, and only tells of it."""
         return KINDS[self.kind].repair
 
+    @property
+    def tag(self) -> str | None:
+        """The tag that it is about, if it is about one that is left."""
+        is_tag = self.kind == "tag_without_entry"
+        return self.at.partition(b"\0")[0].decode(errors="replace") if is_tag else None
+
     def __str__(self) -> str:
-        return f"{plain(self.id)}: {self.sentence}"
+        tag = "" if self.tag is None else f" (tag {plain(self.tag)})"
+        return f"{plain(self.id)}: {self.sentence}{tag}"
 
 
 @dataclass(frozen=True)

@@ -519,6 +519,15 @@ def test_a_count_is_what_it_should_be(store, spoilt):
     assert not store.raw.exists(key(store, "template_uses"), key(store, "templates"))
 
 
+def test_a_count_is_lowered_where_the_last_number_was_lost(store):
+    store.flood(3, FAR_MS)
+    before = uses(store)
+    store.raw.hdel(key(store, "meta"), "seq")
+    store.raw.hset(key(store, "template_uses"), next(iter(before)), 9)
+    repair(store)
+    assert uses(store) == before
+
+
 def test_what_comes_and_leaves_between_look_and_recount_counts(store):
     store.flood(9, FAR_MS)
     (name,) = uses(store)
@@ -583,6 +592,14 @@ def test_nor_while_there_is_a_record_of_a_later_version_which_may_share_it(store
     assert repair(store) == {("unreadable_record", "b"): "left"}
     store.raw.hset(key(store, "records"), "b", b"1" + later[1:])
     repair(store)
+    assert store.contents() == before
+
+
+def test_the_key_and_the_tags_of_a_record_of_a_later_version_stay(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.raw.hset(key(store, "records"), "a", b"2" + store.record("a")[1:])
+    before = store.contents()
+    assert repair(store) == {("unreadable_record", "a"): "left"}
     assert store.contents() == before
 
 
