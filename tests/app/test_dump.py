@@ -237,6 +237,18 @@ def test_what_has_left_since_does_not_come_back(one, redis):
     assert one.delayq.counts().scheduled == 0
 
 
+def test_nor_where_the_clock_of_the_store_that_it_came_from_was_ahead(one, two):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    first, line, last = one.delayq.dump()
+    found = [first, {**line, "scheduled_us": line["scheduled_us"] + 60_000_000}, last]
+    assert two.delayq.load(found).loaded == 1
+    two.delayq.hand_over()
+
+    again = two.delayq.load(found)
+
+    assert (again.loaded, again.left) == (0, 1)
+
+
 def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, two):
     for app in (one, two):
         app.send_task("t", task_id="a", delayq_at=LONG_AGO)
