@@ -231,7 +231,7 @@ class _Loading:
         return self._target.new_record(line["id"], line["scheduled_us"], line)
 
     def _excuses(self, record: NewRecord) -> bool:
-        """Whether what was paused comes back as after a ``resume``: its lateness counts from now."""
+        """Whether its lateness counts from now, as after a ``resume``."""
         lanes = lanes_of(record.labels)
         return bool(lanes & self._excused) or not lanes & self._late
 
