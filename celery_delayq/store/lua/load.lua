@@ -82,7 +82,9 @@ local function met(id, created)
   local header_end = header_end_of(own)
   if own then return header_end and sub(own, header_end + 20, header_end + 35) == created and 'here' or 'taken' end
   local stone = find_tombstone(tombstones, tombstones_old, id)
-  return stone and tonumber(sub(stone, 2)) >= math.floor(tonumber(created) / 1000) and 'left' or nil
+  -- What is still to come was told by a clock that is ahead of this one: it tells nothing of what was first.
+  local created_ms = math.floor(tonumber(created) / 1000)
+  return stone and (tonumber(sub(stone, 2)) >= created_ms or created_ms > now) and 'left' or nil
 end
 
 -- The id of another entry that waits under a key; or nil.
