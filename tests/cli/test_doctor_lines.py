@@ -10,7 +10,7 @@ from redis import UsernamePasswordCredentialProvider
 
 from celery_delayq.doctor import slow
 from celery_delayq.doctor.broker import broker
-from celery_delayq.doctor.clocks import clocks
+from celery_delayq.doctor.clocks import clocks, workers
 from celery_delayq.doctor.patient import Patient
 from celery_delayq.doctor.rights import rights
 from celery_delayq.doctor.scanners import scanners
@@ -284,6 +284,23 @@ def test_clocks_that_agree_are_ok(app, look):
 
     assert line.level == "ok"
     assert re.fullmatch(r"Redis's and this machine's agree within \d\.\d{3} s", line.found)
+
+
+# Workers' clocks.
+
+
+def test_a_user_that_celery_cannot_work_with_is_warned_of(redis_server, redis, delayq_app, look):
+    redis.execute_command("ACL", "SETUSER", "delayq", "reset", *documented(), "~celery")
+    app = delayq_app(redis_server.url().replace("//", "//delayq:secret@"))
+
+    [line] = look(workers, app)
+
+    assert (line.name, line.level) == ("workers' clocks", "warning")
+    assert line.found.startswith("not known, as no worker can be asked: ")
+    assert line.advice == (
+        "give the broker's user what Celery needs, which is more than the store does: "
+        "~* &* +@all -@dangerous"
+    )
 
 
 # Slow scripts.
