@@ -127,8 +127,15 @@ class Scanner:
                 self._say(error, seconds, is_news=is_news)
                 # Whoever waits for the first look may end the process: the log has the reason now.
                 self._looked.set()
-                self._wakeup.rest(seconds)
+                self._rest(seconds)
         self._end()
+
+    def _rest(self, seconds: float) -> None:
+        try:
+            self._wakeup.rest(seconds)
+        except Exception as error:
+            logger.error("a pause failed; the scanner goes on", exc_info=error)
+            self._stopping.wait(seconds)
 
     def _say(self, error: Exception, seconds: float, *, is_news: bool) -> None:
         if isinstance(error, StoreUnavailable):

@@ -22,7 +22,7 @@ from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Herald, Server
 from .pool import Pool, seconds_left
-from .refusals import CLUSTER, Refusal, is_replica, may_have_moved, refusal_of, why_of
+from .refusals import CLUSTER, Refusal, is_replica, lacks_replicas, refusal_of, why_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -136,14 +136,23 @@ class PooledConnection:
                 text = b"".join(map(_request, commands))
                 connection.send_packed_command([text], check_health=False)
                 answers = [self._answer(connection, until) for _ in commands]
+            except _AWAY:
+                self._server.lost(connection)
+                pool.drop(connection)
+                raise
             except BaseException:
+                # It was interrupted, which says nothing of the server.
                 pool.drop(connection)
                 raise
             refused = [one for one in answers if isinstance(one, redis.ResponseError)]
-            if any(map(may_have_moved, refused)):
+            if any(map(lacks_replicas, refused)):
+                self._server.doubt()
+            if any(map(is_replica, refused)):
                 self._server.lost(connection)
+                pool.drop(connection)
+            else:
+                pool.give(connection)
             # Not to be touched from here on: another call may have it already.
-            pool.give(connection)
             if refused:
                 raise refused[0]
             return answers
@@ -177,6 +186,7 @@ class PooledConnection:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+        self._server.close()
 
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""

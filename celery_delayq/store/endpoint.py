@@ -70,11 +70,20 @@ class Server(Protocol):
             until: When the call ends that it is for, by the monotonic clock.
         """
 
+    def close(self) -> None:
+        """Close what :meth:`look` has opened; the next one opens it anew."""
+
     def forget(self) -> None:
         """In a forked child: leave what belongs to the parent."""
 
     def is_current(self, connection: Any) -> bool:
-        """Whether a connection still leads there."""
+        """Whether a connection is known to lead there still."""
+
+    def is_replaced(self, connection: Any) -> bool:
+        """Whether another address is known to have taken over from a connection's.
+
+        Both are false while it is not known which address it is.
+        """
 
     def wait(self, connection: Any, until: float) -> None:
         """Wait for an answer that a connection is to bring, as long as it leads there.
@@ -88,6 +97,9 @@ class Server(Protocol):
 
     def lost(self, connection: Any) -> None:
         """A connection broke, timed out, or told that it leads to another server."""
+
+    def doubt(self) -> None:
+        """Find out before the next call whether another address has taken over."""
 
     def herald(self) -> Herald | None:
         """What hears of it when another address takes over, if that can be."""
@@ -169,6 +181,9 @@ class Endpoint:
     def look(self, until: float) -> None:
         """It is where it was."""
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def forget(self) -> None:
         """Nothing is kept of it."""
 
@@ -176,10 +191,17 @@ class Endpoint:
         """It is where it was."""
         return True
 
+    def is_replaced(self, connection: Any) -> bool:  # noqa: ARG002
+        """It is where it was."""
+        return False
+
     def wait(self, connection: Any, until: float) -> None:
         """Whoever reads waits."""
 
     def lost(self, connection: Any) -> None:
+        """It is where it was."""
+
+    def doubt(self) -> None:
         """It is where it was."""
 
     def herald(self) -> None:

@@ -20,6 +20,9 @@ from ..logs import logger_of
 from .endpoint import Address, Endpoint
 
 FAILED = (redis.RedisError, OSError)
+# What an answer that is none of a sentinel's, or an address that cannot be one, ends in. Not any
+# Exception: the handler of a signal may have raised that, as Celery's soft time limit does.
+WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 LISTEN_AGAIN = 5.0  # seconds after which another sentinel is listened to; or one has to answer
 SIGN_AFTER = 30.0  # seconds of silence after which it is asked for a sign of life
 SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one
@@ -81,7 +84,7 @@ class SwitchHerald:
             connection.connect()
             connection.send_command("SUBSCRIBE", "+switch-master")
             connection.read_response()
-        except FAILED as error:
+        except (*FAILED, *WRONG) as error:
             connection.disconnect()
             logger.debug("sentinel %s cannot be listened to: %s", sentinel.where, error)
             return
@@ -102,7 +105,7 @@ class SwitchHerald:
                     self._moved((words[3], int(words[4])))
                     is_moved = True
                 self._note_sign()
-        except (*FAILED, ValueError) as error:
+        except (*FAILED, *WRONG) as error:
             logger.debug("a sentinel is not heard any more: %s", error)
             self.close()
         except BaseException:

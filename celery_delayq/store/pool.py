@@ -61,9 +61,9 @@ class Pool:
     def give(self, connection: Any) -> None:
         """Take a connection back; whatever it was asked has been answered, and the answer read.
 
-        It is closed where it does not lead to the server any more.
+        It is closed where another address has taken over from its own.
         """
-        if not self._server.is_current(connection):
+        if self._server.is_replaced(connection):
             self.drop(connection)
             return
         try:
@@ -75,10 +75,6 @@ class Pool:
 
     def drop(self, connection: Any) -> None:
         """Close a connection that may still bring an answer, or is broken."""
-        self._server.lost(connection)
-        self._close(connection)
-
-    def _close(self, connection: Any) -> None:
         with suppress(OSError, redis.RedisError):
             connection.disconnect()
         self._alive.discard(weakref.ref(connection))
@@ -103,7 +99,7 @@ class Pool:
         """Whether it has not been idle for too long; if it has it is closed."""
         fresh = clock.monotonic() - since < IDLE
         if not fresh:
-            self._close(connection)
+            self.drop(connection)
         return fresh
 
     def _is_ready(self, connection: Any) -> bool:

@@ -91,10 +91,9 @@ def is_replica(error: BaseException | None) -> bool:
     return error is not None and bool(_REPLICA.search(f"{_code_of(error)} {error}"))
 
 
-def may_have_moved(error: BaseException) -> bool:
-    """Whether a server that says this may not be the master of its group any more."""
-    # A master that its replicas have left takes nothing, if it is set so; one of them is master.
-    return is_replica(error) or "NOREPLICAS" in str(error)
+def lacks_replicas(error: BaseException) -> bool:
+    """Whether a server takes no writes for lack of replicas; one of them may be the master."""
+    return "NOREPLICAS" in str(error)
 
 
 def _code_of(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from redis.retry import Retry
 
 from .. import clock
 from .endpoint import Address, Endpoint, Server, shown
-from .herald import FAILED, SwitchHerald
+from .herald import FAILED, WRONG, SwitchHerald
 from .refusals import Refusal, refusal_of
 
 ASK = 0.5  # seconds that a sentinel may take for each step, where nothing else is said
@@ -42,6 +42,7 @@ class _Found:
 
     def __init__(self) -> None:
         self.address: Address | None = None
+        self.is_doubted = False
         self.first = 0
         self.ears: deque[SwitchHerald] = deque()  # one, but while a thread has it; or none yet
         self.has_ears = False
@@ -133,6 +134,9 @@ class SentinelGroup:
             until: When the call ends that it is for, by the monotonic clock.
         """
         found = self._found
+        if found.is_doubted:
+            found.is_doubted = False
+            self._ask_anew(until)
         if not found.has_ears:
             found.has_ears = True
             found.ears.append(self.herald())
@@ -146,13 +150,28 @@ class SentinelGroup:
         finally:
             found.ears.append(herald)
 
+    def close(self) -> None:
+        """Listen no more, until the next :meth:`look`."""
+        try:
+            herald = self._found.ears.pop()
+        except IndexError:
+            return  # there is none, or a thread looks that goes on to use it
+        try:
+            herald.close()
+        finally:
+            self._found.has_ears = False
+
     def forget(self) -> None:
         """In a forked child: leave what the parent listens to, and do not touch its socket."""
         self._found.ears, self._found.has_ears = deque(), False
 
     def is_current(self, connection: Any) -> bool:
-        """Whether it leads to who is the master, as far as this process knows."""
-        return (connection.host, connection.port) == self._found.address
+        """Whether it leads to who is the master; not, while this process does not know."""
+        return _address_of(connection) == self._found.address
+
+    def is_replaced(self, connection: Any) -> bool:
+        """Whether another is the master; not, while this process does not know."""
+        return self._found.address not in (None, _address_of(connection))
 
     def wait(self, connection: Any, until: float) -> None:
         """Wait for an answer; while there is none, look whether another has become the master.
@@ -170,20 +189,29 @@ class SentinelGroup:
             now = clock.monotonic()
             if now >= until:
                 return
-            if not self.is_current(connection) or (now >= ask_at and self._is_replaced(until)):
+            if self.is_replaced(connection) or (
+                now >= ask_at and self._named_first(until) not in (None, _address_of(connection))
+            ):
                 raise redis.ConnectionError("no answer came, and another is the master by now")
             if now >= ask_at:
                 ask_at = clock.monotonic() + PATIENCE
 
-    def _is_replaced(self, until: float) -> bool:
-        """Whether the first sentinel that answers names another than is remembered."""
-        _, address = next(self._named(until, []), (0, None))
-        return address is not None and address != self._found.address
+    def _named_first(self, until: float) -> Address | None:
+        """Whom the first sentinel names that answers."""
+        return next(self._named(until, []), (0, None))[1]
+
+    def doubt(self) -> None:
+        """Ask the sentinels before the next call; connections stay if it is still the master."""
+        self._found.is_doubted = True
+
+    def _ask_anew(self, until: float) -> None:
+        address = self._named_first(until)
+        if address is not None and self._found.address is not None:
+            self._found.address = address
 
     def lost(self, connection: Any) -> None:
         """Ask the sentinels when a connection is needed next."""
-        if self.is_current(connection):
-            self._found.address = None
+        self._forget(_address_of(connection))
 
     def herald(self) -> SwitchHerald:
         """What hears at once when another becomes the master."""
@@ -214,26 +242,30 @@ class SentinelGroup:
         left = _left(until)
         place = replace(self.server, host=address[0], port=address[1])
         connection = place.connection(min(each, left))
+        is_master = False
         try:
             connection.connect()
             why = _why_no_master(connection)
             if not why:
                 connection._sock.settimeout(left)
-                self._found.address = address
-                return connection
-            connection.disconnect()
-        except FAILED as error:
-            connection.disconnect()
+                is_master = True
+        except (*FAILED, *WRONG) as error:
             if refusal_of(error) is Refusal.RIGHTS:
                 raise  # it is there, and asking again would not help
             why = str(error) or type(error).__name__
-        except BaseException:
-            connection.disconnect()
-            raise
-        if self._found.address == address:
-            self._found.address = None
+        finally:
+            if not is_master:
+                connection.disconnect()
+                self._forget(address)
+        if is_master:
+            self._found.address = address
+            return connection
         tried[address] = why
         return None
+
+    def _forget(self, address: Address) -> None:
+        if self._found.address == address:
+            self._found.address = None
 
     def _named(self, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
         """Which sentinel names whom; what others said instead is put into *errors*."""
@@ -245,6 +277,8 @@ class SentinelGroup:
                 address = self._answer_of(sentinel, seconds)
             except FAILED as error:
                 errors.append(f"{sentinel.where}: {error}")
+            except WRONG as error:
+                errors.append(f"{sentinel.where}: it answers as no sentinel does ({error!r})")
             else:
                 if address is not None:
                     yield number, address
@@ -281,6 +315,10 @@ class SentinelGroup:
     def _unusable(self, tried: dict[Address, str]) -> str:
         each = "; ".join(f"{shown(*address)}: {why}" for address, why in tried.items())
         return f"the master {self.name!r} that its sentinels name cannot be used: {each}"
+
+
+def _address_of(connection: Any) -> Address:
+    return connection.host, connection.port
 
 
 def _asked(connection: Any, *question: str) -> Any:

@@ -124,6 +124,7 @@ class FakeWakeup:
     def __init__(self, world):
         self._world = world
         self.on_wait = lambda: None
+        self.on_rest = lambda: None
 
     def listen(self) -> bool:
         return False
@@ -135,6 +136,7 @@ class FakeWakeup:
         return set()
 
     def rest(self, seconds: float) -> None:
+        self.on_rest()
         self._world.scanner._stopping.wait(seconds)
 
     def interrupt(self) -> None:

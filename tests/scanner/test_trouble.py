@@ -56,6 +56,17 @@ def test_an_exception_in_the_wait_does_not_end_the_loop(world):
     assert made.log[:5] == ["hand_over", "wait", "pause", "hand_over", "wait"]
 
 
+def test_an_exception_in_a_pause_does_not_end_the_loop(world, caplog):
+    made = world()
+    made.engine.due = [START_MS]
+    made.engine.on_move = failing(1, StoreUnavailable("hand_over", "refused"))
+    made.wakeup.on_rest = failing(1, RuntimeError("boom"))
+    made.run(waits=2)
+    assert made.log[:4] == ["hand_over", "pause", "hand_over", "wait"]
+    assert 0.25 <= made.waits[0] <= 0.5
+    assert "a pause failed; the scanner goes on" in caplog.messages
+
+
 def test_a_store_that_is_away_is_tried_less_and_less_often(world, caplog):
     made = world()
     made.engine.on_move = failing(100, StoreUnavailable("hand_over", "refused"))

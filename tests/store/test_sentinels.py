@@ -2,9 +2,12 @@
 
 import contextlib
 import select
+import signal
+import socketserver
 import threading
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
@@ -18,6 +21,39 @@ from tests.support.waiting import eventually
 
 SET = packed(["SET", "key", "value"])
 SOON = 1.5  # seconds: less than any time-out of these tests
+
+
+class Answering(socketserver.ThreadingTCPServer):
+    """Stands where a sentinel should, and answers whatever it is asked like that."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, answer):
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.answer, self.port = answer, self.server_address[1]
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+
+class Answers(socketserver.StreamRequestHandler):
+    def handle(self):
+        while head := self.rfile.readline():
+            parts = [self.rfile.readline() and self.rfile.readline() for _ in range(int(head[1:]))]
+            ours = parts[0].strip() not in (b"SENTINEL", b"SUBSCRIBE")
+            self.wfile.write(b"+OK\r\n" if ours else self.server.answer)
+
+
+@pytest.fixture
+def answering():
+    made = []
+
+    def make(answer):
+        made.append(Answering(answer))
+        return made[-1].port
+
+    yield make
+    for one in made:
+        one.shutdown()
+        one.server_close()
 
 
 class Naming:
@@ -40,6 +76,14 @@ class Naming:
     def client(self, *before, timeout=10.0, **options):
         self._made.append(PooledConnection(self.group(*before, **options), timeout))
         return self._made[-1]
+
+    @contextlib.contextmanager
+    def sentinel_paused(self):
+        self.sentinel.pause()
+        try:
+            yield
+        finally:
+            self.sentinel.resume()
 
     def close(self):
         for one in self._made:
@@ -344,6 +388,22 @@ def test_a_forked_child_listens_for_itself(naming):
     herald.close()
 
 
+def test_closing_ends_the_listening_until_the_next_call(naming):
+    client = naming.client()
+    client.execute("write", SET)
+    (herald,) = client._server._found.ears
+    assert herald.sockets
+
+    client.close()
+    client.close()
+
+    assert herald.sockets == []
+    assert not client._server._found.ears
+    client.execute("write", SET)
+    (another,) = client._server._found.ears
+    assert another.sockets
+
+
 def test_one_thread_looks_while_another_calls(naming):
     client = naming.client()
     client.execute("write", SET)
@@ -446,3 +506,145 @@ def test_what_another_command_is_refused_for_keeps_its_connection(naming, first)
 
     assert first.client().info("stats")["total_connections_received"] < 20
     assert ours(first) == 1
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypatch):
+    monkeypatch.setattr(sentinels, "PATIENCE", 60.0)
+    client = naming.client()
+    answers = []
+    blocked = packed(["BLPOP", "nothing", "1.5"])
+    other = threading.Thread(target=lambda: answers.append(client.execute("read", blocked)))
+    before = signal.signal(signal.SIGALRM, interrupted)
+    other.start()
+    try:
+        assert eventually(lambda: first.client().info("clients")["blocked_clients"])
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            client.execute("read", packed(["BLPOP", "nothing", "30"]))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    other.join(20)
+
+    assert answers == [None]
+    assert client._server._found.address == ("127.0.0.1", first.port)
+
+
+def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch):
+    monkeypatch.setattr(sentinels, "PATIENCE", 0.05)
+    client = naming.client()
+    held = client.pool.take(10**9)
+    client._server.lost(held)
+
+    with naming.sentinel_paused():
+        held.send_command("BLPOP", "nothing", "0.4")
+        client._server.wait(held, clock.monotonic() + 10)
+
+    assert held.read_response() is None
+    client.pool.give(held)
+    assert ours(first) == 1
+
+
+def test_who_waits_while_nobody_is_known_goes_on_when_the_same_is_named(naming, monkeypatch):
+    monkeypatch.setattr(sentinels, "PATIENCE", 0.05)
+    client = naming.client()
+    held = client.pool.take(10**9)
+    client._server.lost(held)
+
+    held.send_command("BLPOP", "nothing", "0.4")
+    client._server.wait(held, clock.monotonic() + 10)
+
+    assert held.read_response() is None
+    held.disconnect()
+
+
+def test_closing_a_pool_forgets_no_master(naming, first):
+    client = naming.client()
+    client.execute("write", SET)
+
+    client.pool.close()
+
+    assert client._server._found.address == ("127.0.0.1", first.port)
+
+
+def test_a_lack_of_replicas_closes_no_link_to_who_is_still_the_master(naming, first):
+    client = naming.client()
+    held = [client.pool.take(10**9) for _ in range(3)]
+    for one in held:
+        client.pool.give(one)
+    first.client().config_set("min-replicas-to-write", 1)
+
+    with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
+        client.execute("write", SET)
+    client.execute("read", packed(["PING"]))
+
+    assert all(one._sock for one in held)
+    assert not client._server._found.is_doubted
+
+
+def words(*parts):
+    return b"*%d\r\n%s" % (len(parts), b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
+
+
+WRONG = {
+    "no number": words(b"127.0.0.1", b"port"),
+    "one word": words(b"127.0.0.1"),
+    "a number": b":5\r\n",
+    "a text": b"$9\r\n127.0.0.1\r\n",
+    "no text": words(b"\xff\xfe", b"1"),
+    "nothing": b"*2\r\n$-1\r\n$-1\r\n",
+    "a port too high": words(b"127.0.0.1", b"99999999"),
+    "no host": words(b"a..b", b"7461"),
+}
+
+
+@pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
+def test_a_wrong_answer_is_passed_over(naming, first, answering, answer):
+    client = naming.client(answering(answer))
+
+    client.execute("write", SET)
+
+    assert first.client().get("key") == b"value"
+
+
+def test_a_wrong_answer_is_said_where_there_is_no_other(naming, answering):
+    port = answering(b":5\r\n")
+    naming.sentinel.kill()
+
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: it answers as no sentinel does"):
+        naming.client(port).execute("write", SET)
+
+
+def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypatch):
+    def limit(*_):
+        raise SoftTimeLimitExceeded
+
+    monkeypatch.setattr(sentinels, "_asked", limit)
+
+    with pytest.raises(SoftTimeLimitExceeded):
+        naming.client().execute("write", SET)
+
+
+@pytest.mark.parametrize("said", [b":5\r\n", b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n:5\r\n"])
+def test_who_says_what_no_sentinel_says_is_not_listened_to(answering, said):
+    place = Endpoint("127.0.0.1", answering(b"+OK\r\n" + said))
+    herald = SentinelPlaces(NAME, (place,), Endpoint()).herald()
+    herald.listen()
+    assert herald.sockets
+
+    assert eventually(lambda: not herald.hear() and not herald.sockets)
+
+
+@pytest.mark.parametrize("address", [("a..b", 6379), ("127.0.0.1", 99999999)])
+def test_an_address_that_cannot_be_one_is_forgotten(naming, first, address):
+    client = naming.client()
+    client.execute("write", packed(["PING"]))
+
+    client._server.moved(address)
+    client.execute("write", SET)
+
+    assert first.client().get("key") == b"value"

@@ -118,7 +118,7 @@ local function load_one(at)
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local size = #destination + #body + 50
-  local order = six_bytes(redis.call('HINCRBY', meta, 'seq', 1) * 2 + (size > SMALL and 1 or 0))
+  local order = six_bytes(take_numbers(1, meta, records) * 2 + (size > SMALL and 1 or 0))
   local name = name_in(body)
   if name then share(name) end
   local index = sub(destination, 1, 1) == 'L' and due or relay
