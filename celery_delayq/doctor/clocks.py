@@ -21,6 +21,11 @@ SENT_WITHIN = 3.0  # seconds that the broker has for the question, on top of tho
 
 _WORKERS = "workers' clocks"
 _ADVICE = "let both machines take their time from NTP"
+_UNHEARD = "see whether the broker runs, and its user's rights"
+_LACKING = (
+    "give the broker's user what Celery needs, which is more than the store does: "
+    "~* &* +@all -@dangerous"
+)
 _MEANS = (
     "due times go by Redis's clock alone; but a captured eta is computed by a caller's, and "
     "expires is judged by a worker's"
@@ -65,7 +70,7 @@ def workers(patient: Patient) -> Iterator[Line]:
         told = _asked(services.app, _alive(patient))
     except Exception as error:
         said = f"not known, as no worker can be asked: {plain(error)}"
-        yield Line(_WORKERS, WARNING, said, "see whether the broker runs, and its user's rights")
+        yield Line(_WORKERS, WARNING, said, _LACKING if "permission" in said else _UNHEARD)
         return
     answers = {name: answer for one in told or () for name, answer in one.items()}
     off = {name: _ahead(answer, sent, time.time()) for name, answer in answers.items()}

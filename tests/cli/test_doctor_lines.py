@@ -10,7 +10,7 @@ from redis import UsernamePasswordCredentialProvider
 
 from celery_delayq.doctor import slow
 from celery_delayq.doctor.broker import broker
-from celery_delayq.doctor.clocks import clocks
+from celery_delayq.doctor.clocks import clocks, workers
 from celery_delayq.doctor.patient import Patient
 from celery_delayq.doctor.rights import rights
 from celery_delayq.doctor.scanners import scanners
@@ -19,7 +19,9 @@ from celery_delayq.store.risks import Line
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.operations.restricted import documented
 from tests.support.ports import free_port
+from tests.support.replicas import replicated
 from tests.support.slow_link import SlowLink
+from tests.support.waiting import eventually
 
 GRANT = "ask whoever runs it, or grant +info"
 BOTH = f"{GRANT} and +config|get"
@@ -96,7 +98,7 @@ def test_the_room_that_is_left_is_by_what_tasks_take_here(app, look, redis):
     [
         ((1, 0.5), "+@all", " 1, and 0 are there: each call waits 0.5 s in vain"),
         ((2, 1), "-wait", " 2, and this Redis, or its user, knows no WAIT: nothing is waited for"),
-        ((1, 1), "-info", " 1; how many there are is unknown"),
+        ((1, 1), "-info", " 1, and 0 of them had a write in time: each call may wait 1 s"),
     ],
 )
 def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, rights, said):
@@ -105,8 +107,8 @@ def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, righ
     line = named(look(of_server, app), "wait for replicas")
 
     assert line.found == f"delayq_wait_replicas asks for{said}"
-    assert line.level == ("ok" if rights == "-info" else "warning")
-    assert bool(line.advice) == (line.level == "warning")
+    assert line.level == "warning"
+    assert line.advice
 
 
 def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
@@ -121,6 +123,31 @@ def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
     assert line.level == "warning"
     assert line.found.startswith(f"delayq_wait_replicas asks for 1, and {said}")
     assert line.advice.startswith("bring " if knows else "grant +waitaof, ")
+
+
+def test_those_that_keep_up_are_counted_and_one_that_hangs_does_not(delayq_app, look):
+    with replicated(1) as servers:
+        app = delayq_app(servers.master.url(), delayq_wait_replicas=(1, 0.5))
+
+        def line(level):
+            found = named(look(of_server, app), "wait for replicas")
+            return found if found.level == level else None
+
+        assert eventually(lambda: line("ok")).found == (
+            "delayq_wait_replicas asks for 1, and 1 is there"
+        )
+        assert servers.client.keys("*") == []
+
+        servers.replicas[0].pause()
+        # Redis takes it for one that keeps up, for a minute.
+        assert line("warning") == Line(
+            "wait for replicas",
+            "warning",
+            "delayq_wait_replicas asks for 1, and 0 of them had a write in time: each call may "
+            "wait 0.5 s",
+            "see the replicas' logs, and their links to the master",
+        )
+        servers.replicas[0].resume()
 
 
 # Rights.
@@ -285,6 +312,23 @@ def test_clocks_that_agree_are_ok(app, look):
 
     assert line.level == "ok"
     assert re.fullmatch(r"Redis's and this machine's agree within \d\.\d{3} s", line.found)
+
+
+# Workers' clocks.
+
+
+def test_a_user_that_celery_cannot_work_with_is_warned_of(redis_server, redis, delayq_app, look):
+    redis.execute_command("ACL", "SETUSER", "delayq", "reset", *documented(), "~celery")
+    app = delayq_app(redis_server.url().replace("//", "//delayq:secret@"))
+
+    [line] = look(workers, app)
+
+    assert (line.name, line.level) == ("workers' clocks", "warning")
+    assert line.found.startswith("not known, as no worker can be asked: ")
+    assert line.advice == (
+        "give the broker's user what Celery needs, which is more than the store does: "
+        "~* &* +@all -@dangerous"
+    )
 
 
 # Slow scripts.

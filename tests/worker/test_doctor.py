@@ -9,7 +9,9 @@ import time_machine
 
 from celery_delayq.doctor.clocks import workers
 from celery_delayq.doctor.patient import Patient
+from celery_delayq.doctor.rights import rights
 from tests.app.network import Listener
+from tests.readme.document import OPERATIONS
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
@@ -65,6 +67,23 @@ def test_where_no_worker_answers_nothing_is_known(make_project, start_redis):
 
     assert (line.level, line.found) == ("ok", "not known, as none answered within 1 s")
     assert time.monotonic() - began < 10
+
+
+def test_the_rights_that_are_named_for_celery_are_enough(make_project, start_worker, start_redis):
+    [line] = re.findall(r"`(resetchannels .*?)`", OPERATIONS.parts("Access rights"))
+    server = start_redis()
+    server.client().execute_command("ACL", "SETUSER", "celery", "on", ">secret", *line.split())
+    project = make_project(server, broker_url=server.url().replace("//", "//celery:secret@"))
+    worker = start_worker(TASKS, "-P", "threads", env=project.env)
+    patient = Patient(project.delayq.services)
+
+    result = project.tasks["note"].delay_for(0.1)
+    assert eventually(lambda: project.runs(result))
+    [told] = eventually(lambda: [one for one in workers(patient) if "1 that" in one.found])
+    assert [one.level for one in rights(patient)] == ["ok"]
+    patient.close()
+    assert told.level == "ok"
+    assert worker.running
 
 
 def hold(_):
