@@ -137,12 +137,9 @@ class Proxy:
         while True:
             ready = readable.select(idle)
             if not ready:
-                self.forgotten += 1
-                if self._ending == "rst":
-                    self._reset(peers)
+                self._forget(peers)
                 if self._ending != "silence":
                     return
-                self._dead |= set(peers)
                 idle = None
             for key, _ in ready:
                 source = key.fileobj
@@ -165,6 +162,17 @@ class Proxy:
                 if source is client and (self._is_cut(data) or self._is_next(data, self._lose)):
                     self.cuts += 1
                     return
+
+    def _forget(self, peers: dict) -> None:
+        if self._ending == "rst":
+            self._reset(peers)
+        elif self._ending == "fin":
+            for one in peers:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+        else:
+            self._dead |= set(peers)
+        self.forgotten += 1  # last: who waits for it uses the link at once
 
     def _reset(self, sockets: Iterable[socket.socket]) -> None:
         # A socket that does not linger is closed by a RST.
