@@ -242,16 +242,21 @@ class UnreadableRecord(DelayQError):
 class InvalidDump(DelayQError, ValueError):
     """What was given to ``load`` is no dump, was cut, or has a line that is damaged.
 
-    ``line``: the number of the line, from 1.
+    ``line``: the number of the line, from 1; of a dump that was cut, that of the first one that is
+    missing. ``why``: what is wrong with it; empty where it is missing.
     """
 
-    def __init__(self, line: int, why: str) -> None:
+    def __init__(self, line: int, why: str = "") -> None:
         super().__init__(line, why)
         self.line = line
         self.why = why
 
     def sentence(self) -> str:
-        return f"line {self.line} of the dump: {self.why}"
+        if self.why:
+            return f"line {self.line} of the dump: {self.why}"
+        if self.line == 1:
+            return "the dump is empty: it was cut"
+        return f"the dump ends after line {self.line - 1}, before its closing line: it was cut"
 
 
 class NotLoaded(DelayQError):

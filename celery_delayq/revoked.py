@@ -29,7 +29,12 @@ def has_backend(app: Celery) -> bool:
 
 
 def tell(
-    services: Services, cancelled: Sequence[Cancelled], *, owed: bool, gave_way: bool = False
+    services: Services,
+    cancelled: Sequence[Cancelled],
+    *,
+    owed: bool,
+    late: bool = False,
+    gave_way: bool = False,
 ) -> None:
     """Let it be known of tasks that they will not run.
 
@@ -37,12 +42,13 @@ def tell(
         services: Of their app.
         cancelled: What the step answered that did it.
         owed: Whether that step has noted that ``REVOKED`` is to be stored.
+        late: Whether a scanner may have done that since; see :func:`mark_revoked`.
         gave_way: Whether they were not scheduled, as others were kept.
     """
     if not cancelled:
         return
     for one in cancelled:
-        if owed and one.message and mark_revoked(services.app, one):
+        if owed and one.message and mark_revoked(services.app, one, late=late):
             # It will not run, whatever comes now; what is not settled, a scanner does once more.
             with suppress(StoreError):
                 services.entries.settle(one)

@@ -24,6 +24,7 @@ from .selecting import counted
 
 LONGER, BESIDE = 6, 1_000_000  # by how much a line may be longer than the message it has
 _AGAIN = "the same command goes on"
+_NOT_ASKED = "whether their ids and keys are taken here was not looked up"
 _MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
 
 
@@ -91,7 +92,7 @@ def _told(ctx: click.Context, lines: Iterable[dict[str, Any]]) -> Iterator[dict[
 )  # fmt: skip
 @click.option(
     "--dry-run", is_flag=True, cls=CeleryOption, help_group="Loading",
-    help="Only look at the lines.",
+    help="Only look at the lines; not whether their ids and keys are taken.",
 )  # fmt: skip
 @click.pass_context
 def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool, **_: Any) -> None:
@@ -102,11 +103,14 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
     """
     if reads_terminal():
         raise click.UsageError("Give it a dump: load < FILE", ctx)
-    loading = _Loading(ctx, "would be loaded" if dry_run else "loaded")
+    loading = _Loading(ctx, "can be read" if dry_run else "loaded")
     options = {"skip_existing": skip_existing, "paused": paused, "dry_run": dry_run}
     with Said():
         loading.take(delayq_of(ctx).services, options)
-    if not loading.tell():
+    is_whole = loading.tell()
+    if dry_run:
+        ctx.obj.error(_NOT_ASKED)
+    if not is_whole:
         ctx.exit(1)
 
 
@@ -161,7 +165,7 @@ class _Loading:
         if count.here:
             self._ctx.obj.echo(f"{counted(count.here)} here already")
         if count.left:
-            self._warn(f"{counted(count.left)} not loaded: handed over or cancelled here since")
+            self._warn(f"{counted(count.left)} left out: handed over or cancelled here since")
         if count.skipped:
             self._warn(f"{counted(count.skipped)} left out: another has the id or the key")
         if self._failed:

@@ -24,10 +24,11 @@ IN_MEMORY = 1_000_000  # bytes of findings; more are kept in a file meanwhile
 WORDS = {
     "done": "repaired",
     "back": "repaired; the task waits again",
+    "late": "repaired; the task waits again, and will be skipped: its grace is over",
     "dead": "repaired; the task is dead",
     "lost": "repaired; the task is lost",
     "gone": "gone by itself meanwhile",
-    "left": "left as it is",
+    "left": "left alone",
 }
 
 
@@ -145,6 +146,7 @@ def facts_of(finding: Finding) -> dict[str, str]:
     return {
         "kind": finding.kind,
         "id": finding.id,
+        **({} if finding.tag is None else {"tag": finding.tag}),
         "sentence": finding.sentence,
         "repair": finding.repair,
     }

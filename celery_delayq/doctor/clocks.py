@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from ..errors import StoreError
+from ..handover.link import bounded, connect
 from ..logs import plain
 from ..store.observed import TRIPS, Trips, trips
 from ..store.risks import OK, WARNING, Line
@@ -15,9 +17,15 @@ from .patient import Patient
 SLOW_MS = 5.0  # a round trip that makes callers wait
 WRONG = 2.0  # seconds
 ANSWER_WITHIN = 1.0  # seconds that workers have
+SENT_WITHIN = 3.0  # seconds that the broker has for the question, on top of those
 
 _WORKERS = "workers' clocks"
 _ADVICE = "let both machines take their time from NTP"
+_UNHEARD = "see whether the broker runs, and its user's rights"
+_LACKING = (
+    "give the broker's user what Celery needs, which is more than the store does: "
+    "~* &* +@all -@dangerous"
+)
 _MEANS = (
     "due times go by Redis's clock alone; but a captured eta is computed by a caller's, and "
     "expires is judged by a worker's"
@@ -54,13 +62,15 @@ def _clock(seen: Trips) -> Line:
 
 def workers(patient: Patient) -> Iterator[Line]:
     """What clocks workers have, of those that answer in time; they are asked over the broker."""
+    services = patient.services
+    if "broker" in patient.wrong:
+        return  # its own line says why
     sent = time.time()
     try:
-        told = patient.services.app.control.broadcast(
-            "delayq_clock", reply=True, timeout=ANSWER_WITHIN, limit=_alive(patient)
-        )
+        told = _asked(services.app, _alive(patient))
     except Exception as error:
-        yield Line(_WORKERS, OK, f"not known, as no worker can be asked: {plain(error)}")
+        said = f"not known, as no worker can be asked: {plain(error)}"
+        yield Line(_WORKERS, WARNING, said, _LACKING if "permission" in said else _UNHEARD)
         return
     answers = {name: answer for one in told or () for name, answer in one.items()}
     off = {name: _ahead(answer, sent, time.time()) for name, answer in answers.items()}
@@ -74,8 +84,43 @@ def workers(patient: Patient) -> Iterator[Line]:
         yield Line(_WORKERS, OK, f"those of {len(off)} that answered agree with this machine's")
 
 
+def _asked(app: Any, limit: int | None) -> Any:
+    """What workers answer.
+
+    In a thread, which is left behind where the broker hangs: the question goes over a connection of
+    Celery's pool, which has no time limit.
+
+    Raises:
+        Exception: the broker cannot be reached, refuses, or does not answer in time.
+    """
+    told: list[Any] = []
+    failed: list[Exception] = []
+
+    def ask() -> None:
+        connection = bounded(app.connection_for_write(), SENT_WITHIN, SENT_WITHIN)
+        try:
+            connect(connection, SENT_WITHIN)
+            question = {"reply": True, "timeout": ANSWER_WITHIN, "limit": limit}
+            told.append(app.control.broadcast("delayq_clock", connection=connection, **question))
+        except Exception as error:
+            failed.append(error)
+        finally:
+            connection.collect()
+
+    thread = threading.Thread(target=ask, name="delayq doctor", daemon=True)
+    thread.start()
+    thread.join(ANSWER_WITHIN + SENT_WITHIN)
+    if failed:
+        raise failed[0]
+    if not told:
+        raise TimeoutError(f"no answer within {ANSWER_WITHIN + SENT_WITHIN:g} s")
+    return told[0]
+
+
 def _alive(patient: Patient) -> int | None:
     """How many answers are worth waiting for."""
+    if "store" in patient.wrong:
+        return None
     try:
         return len(patient.services.entries.scanners()) or None
     except StoreError:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
-from ..errors import StoreError
+from ..errors import StoreError, StoreUnavailable
 from ..logs import plain
 from ..services import Services
 from ..store.risks import ERROR, Line
@@ -24,7 +24,9 @@ ELSEWHERE: tuple[Look, ...] = (broker, workers)
 
 
 def examine(services: Services) -> Iterator[Line]:
-    """Look at everything; for a second or two, and some five where the broker is away.
+    """Look at everything; for a second or two, and some ten where the store or the broker hangs.
+
+    What is away is asked once, and nothing that goes by it.
 
     What it writes are scratch keys, removed in the same step.
 
@@ -33,18 +35,34 @@ def examine(services: Services) -> Iterator[Line]:
     """
     patient = Patient(services)
     try:
-        away = patient.why_away()
-        if away is not None:
-            yield away
-        for look in (*(() if away else AT_THE_STORE), *ELSEWHERE):
-            yield from _seen(look, patient)
+        for line in _looked(patient):
+            if line.level == ERROR:
+                patient.wrong.add(line.name)
+            yield line
     finally:
         patient.close()
 
 
-def _seen(look: Look, patient: Patient) -> Iterator[Line]:
+def _looked(patient: Patient) -> Iterator[Line]:
+    away = patient.why_away()
+    for look in AT_THE_STORE:
+        if away is None:
+            away = yield from _seen(look, patient)
+    if away is not None:
+        yield away
+    if away is None or not patient.services.store_is_broker:
+        for look in ELSEWHERE:
+            yield from _seen(look, patient)
+
+
+def _seen(look: Look, patient: Patient) -> Generator[Line, None, Line | None]:
+    """What is found; and what keeps one from asking the store anything more."""
     try:
         yield from look(patient)
     except StoreError as error:
+        away = patient.why_away() if isinstance(error, StoreUnavailable) else None
+        if away is not None:
+            return away
         said = f"the store's Redis would not say: {plain(error.why)}"
         yield Line(look.__name__, ERROR, said, "see Redis's own log, and its user's rights")
+    return None

@@ -18,10 +18,12 @@ class Patient:
     Attributes:
         services: The app's.
         connection: To the store's Redis, used by nobody else.
+        wrong: The names of the lines so far that are errors.
     """
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        self.wrong: set[str] = set()
         self.connection: Connection = services.connect()
 
     @cached_property
@@ -49,7 +51,7 @@ class Patient:
         self.connection.close()
 
 
-def unknown(name: str, what: str) -> Line:
-    """A line on what the server does not tell."""
+def unknown(name: str, what: str, rights: str = "+info") -> Line:
+    """A line on what the server does not tell, and the *rights* with which it would."""
     said = f"{what} is unknown: the store's Redis does not tell this user"
-    return Line(name, WARNING, said, "ask whoever runs it, or grant +info and +config|get")
+    return Line(name, WARNING, said, f"ask whoever runs it, or grant {rights}")

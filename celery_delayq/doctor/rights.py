@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from ..message.outgoing import list_key
+from ..logs import plain
+from ..message.outgoing import list_keys
 from ..services import Services
 from ..store.rights import Rights
 from ..store.rights import rights as rights_of
@@ -20,9 +22,12 @@ _USER = "this Redis does not let its user"
 def rights(patient: Patient) -> Iterator[Line]:
     """All that is missing, each by its name; found out by trying."""
     services = patient.services
-    lists = _lists(services) if services.store_is_broker else []
-    found = rights_of(patient.connection, [one.keys for one in services.scripts], lists)
+    lists = _lists(services) if services.store_is_broker else {}
+    pushed_to = [key for keys in lists.values() for key in keys]
+    found = rights_of(patient.connection, [one.keys for one in services.scripts], pushed_to)
     lines = [*_commands(found), *_telling(found, services), *_keys(found, services, lists)]
+    user = plain(services.endpoint.user) or "<user>"
+    lines = [replace(one, advice=f"ACL SETUSER {user} {one.advice}") for one in lines]
     if found.untried:
         said = f"not every command could be tried, as {found.untried}"
         lines.append(Line("rights", WARNING, said, "grant what is missing, and look again"))
@@ -48,28 +53,41 @@ def _telling(found: Rights, services: Services) -> Iterator[Line]:
         yield _line(WARNING, said, [f"&{{{services.settings.prefix}:*}}:*"])
 
 
-def _keys(found: Rights, services: Services, lists: Sequence[str]) -> Iterator[Line]:
-    own = [key for key in found.keys if key not in lists]
+def _keys(found: Rights, services: Services, lists: Mapping[str, Sequence[str]]) -> Iterator[Line]:
+    refused = {*found.keys}
+    own = [key for key in found.keys if not any(key in keys for keys in lists.values())]
     if own:
         more = f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
         said = f"{_USER} use the store's keys: {', '.join(own[:SHOWN])}{more}"
         yield _line(ERROR, said, [f"~{{{services.settings.prefix}:*}}:*"])
-    foreign = [key for key in found.keys if key in lists]
-    if foreign:
-        said = f"{_USER} push to {_all(foreign)}: what is due for it waits"
-        yield _line(ERROR, said, [f"~{key}" for key in foreign])
+    without = [name for name, keys in lists.items() if keys[0] in refused]
+    if without:
+        said = f"{_USER} push to {_all(without)}: what is due for it waits"
+        rules = [f"~{name}" if lists[name][0] == name else f"~{name}*" for name in without]
+        yield _line(ERROR, said, rules)
+    # Whether anything has a priority, nobody knows before it is scheduled.
+    with_priority = [name for name, keys in lists.items() if refused & {*keys[1:]}]
+    if with_priority:
+        of_priorities = f"the lists of {_all(with_priority)} for priorities"
+        said = f"{_USER} push to {of_priorities}: what is due for these waits"
+        yield _line(WARNING, said, [f"~{name}*" for name in with_priority])
 
 
 def _line(level: Level, said: str, rules: Iterable[str]) -> Line:
-    return Line("rights", level, said, f"ACL SETUSER <user> {' '.join(rules)}")
+    return Line("rights", level, said, " ".join(rules))
 
 
 def _all(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def _lists(services: Services) -> list[str]:
-    """The lists of the app's queues, as a message without priority is pushed to them."""
+def _lists(services: Services) -> dict[str, list[str]]:
+    """Of each of the app's queues its lists: that of no priority first, which has its name.
+
+    Those of priorities have a separator behind that name, which no terminal can show. The first has
+    it too where ``priority_steps`` does not begin with 0.
+    """
     options = services.broker.options
     prefix = options.get("global_keyprefix", "")
-    return [f"{prefix}{list_key(name, None, options)}" for name in services.app.amqp.queues]
+    queues = {name: list_keys(name, options) for name in services.app.amqp.queues}
+    return {f"{prefix}{name}": [f"{prefix}{key}" for key in keys] for name, keys in queues.items()}

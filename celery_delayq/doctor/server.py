@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..store import risks
-from ..store.observed import task_bytes
+from ..store.observed import reached, task_bytes
 from ..store.risks import ERROR, OK, TASK_BYTES, WARNING, Line
 from ..store.server import ask
 from .patient import Patient, unknown
@@ -22,7 +22,8 @@ def server(patient: Patient) -> Iterator[Line]:
     yield from [*risks.eviction(told)] or [unknown("eviction", "its maxmemory-policy")]
     kept = [*risks.persistence(told)]
     if all(line.name != "persistence" for line in kept):
-        kept.append(unknown("persistence", "whether a restart loses what waits"))
+        both = "+info and +config|get"
+        kept.append(unknown("persistence", "whether a restart loses what waits", both))
     yield from kept
     yield from [*_memory(patient)] or [unknown("memory", "how much memory is left")]
     wanted = patient.services.settings.wait_replicas
@@ -56,9 +57,14 @@ def _waiting(patient: Patient, count: int, seconds: float, kind: str = "") -> Li
         said = f"{said}, and this Redis, or its user, knows no {question[0]}: nothing is waited for"
         return Line(name, WARNING, said, f"grant +{question[0].lower()}, or leave the setting out")
     there = sum(one.get("state") == "online" for one in patient.server.replicas)
+    are = f"{there} {'is' if there == 1 else 'are'} there"
+    if patient.server.info and there < count:
+        said = f"{said}, and {are}: each call waits {seconds:g} s in vain"
+        return Line(name, WARNING, said, "bring the replicas back, or ask for fewer")
+    had = reached(patient.connection, patient.services.settings.prefix, count, aof=bool(kind))
+    if had is not None and had < count:
+        said = f"{said}, and {had} of them had a write in time: each call may wait {seconds:g} s"
+        return Line(name, WARNING, said, "see the replicas' logs, and their links to the master")
     if not patient.server.info:
         return Line(name, OK, f"{said}; how many there are is unknown")
-    if there < count:
-        said = f"{said}, and {there} are there: each call waits {seconds:g} s in vain"
-        return Line(name, WARNING, said, "bring the replicas back, or ask for fewer")
-    return Line(name, OK, f"{said}, and {there} are there")
+    return Line(name, OK, f"{said}, and {are}")

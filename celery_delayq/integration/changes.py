@@ -228,7 +228,8 @@ class Changes:
             lines: What :meth:`dump` gave, or the same as lines of JSON. Consumed in slices of 100.
             skip_existing: Leave out what has the id, or the key, of another task that waits here.
             paused: Pause all, before anything else.
-            dry_run: Only look at the lines, and say how many tasks could be loaded.
+            dry_run: Only look at the lines, and say how many tasks can be read: not whether their
+                ids and keys are taken.
             progress: Called after each slice with what there is so far.
 
         Returns:

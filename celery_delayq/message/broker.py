@@ -241,12 +241,14 @@ def credentials_of(provider: Any, name: str) -> Credentials:
         InvalidSetting: it is none, or cannot be made.
     """
     said = provider if isinstance(provider, str) else f"of type {type(provider).__name__}"
+    made, failure = None, ""
     try:
         found = symbol_by_name(provider) if isinstance(provider, str) else provider
         made = found() if isinstance(found, type) else found
     except Exception as error:
-        why = f"{_PROVIDER}; making it raised {type(error).__name__}"
-        raise InvalidSetting(name, said, why) from error
+        failure = f"; making it raised {type(error).__name__}"
+    if failure:  # raised here, where nothing holds that error: its text may be secret
+        raise InvalidSetting(name, said, _PROVIDER + failure)
     if not callable(getattr(made, "get_credentials", None)):
         raise InvalidSetting(name, said, _PROVIDER)
     return Credentials(made)

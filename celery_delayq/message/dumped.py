@@ -38,20 +38,31 @@ def is_message(value: Any) -> bool:
     return all(isinstance(one, dict) for one in parts)
 
 
+def is_unicode(value: Any) -> bool:
+    """Whether a value is text that has bytes: half of a surrogate pair has none."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_route(value: Any) -> bool:
     """Whether a value says where a message goes, as :func:`described` does."""
     if not isinstance(value, dict):
         return False
     if "exchange" not in value:
         queue = value.get("queue")
-        return isinstance(value.get("list"), str) and (queue is None or isinstance(queue, str))
+        return is_unicode(value.get("list")) and (queue is None or is_unicode(queue))
     try:
         Route.parse(json.dumps(value))
         names = [one["name"] for one in value["declare"]]
     except Exception:  # kombu's classes are given what somebody wrote
         return False
     texts = (value["exchange"], value["routing_key"], *names)
-    return all(isinstance(one, str) for one in texts) and isinstance(value["mandatory"], bool)
+    return all(map(is_unicode, texts)) and isinstance(value["mandatory"], bool)
 
 
 def described(kept: Kept, broker: Broker, queues: Iterable[str]) -> dict[str, Any]:

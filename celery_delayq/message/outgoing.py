@@ -235,6 +235,18 @@ def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
     return f"{queue}{separator}{step}" if step else queue
 
 
+def list_keys(queue: str, options: Mapping[str, Any]) -> list[str]:
+    """The lists of all priorities, as :func:`list_key` names them; first that of none.
+
+    Args:
+        queue: The queue's name.
+        options: The broker's transport options.
+    """
+    channel = kombu_redis.Channel
+    priorities = (None, *range(channel.min_priority, channel.max_priority + 1))
+    return list(dict.fromkeys(list_key(queue, one, options) for one in priorities))
+
+
 def queues_of_list(key: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     """What the queue may be called whose messages are pushed to a Redis list, likeliest first.
 

@@ -40,5 +40,7 @@ def _tell(services: Services, one: Repaired) -> None:
         services.hooks.dead(one.finding.id, one.reason)
     elif one.what == "back":
         logger.info("task %s waits again: it had lost its place", one.finding.id)
+    elif one.what == "late":
+        logger.warning("task %s had lost its place, and will be skipped: too late", one.finding.id)
     elif one.what == "lost":
         logger.error("task %s is lost: it had no record; its place was removed", one.finding.id)

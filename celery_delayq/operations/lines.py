@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ..clock import MAX_DUE_MS
 from ..errors import InvalidDump, InvalidOption
-from ..message.dumped import is_message, is_route
+from ..message.dumped import is_message, is_route, is_unicode
 from ..store import checked_id, checked_name
 from ..store.record import LABEL_BYTES, LAST_MS
 
@@ -53,7 +53,7 @@ def _whole(low: int, high: int, *, needed: bool = False) -> Field:
 
 def _text(most: int, *, needed: bool = False) -> Field:
     return Field(
-        lambda value: isinstance(value, str) and len(value) <= most,
+        lambda value: is_unicode(value) and len(value) <= most,
         f"text of at most {most} characters",
         needed,
     )
@@ -71,14 +71,7 @@ def _passes(check: Callable[[Any], Any]) -> Callable[[Any], bool]:
 
 
 def _is_name(value: Any) -> bool:
-    return _is_unicode(value) and 0 < len(value) <= _LONGEST_NAME
-
-
-def _is_unicode(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and bool(value.encode())
-    except UnicodeEncodeError:
-        return False
+    return is_unicode(value) and 0 < len(value) <= _LONGEST_NAME
 
 
 def _is_hash(value: Any) -> bool:
@@ -192,7 +185,7 @@ def read(lines: Iterable[str | bytes | Mapping[str, Any]]) -> Iterator[tuple[int
             _check_counts(number, line, counts)
         yield number, line
     if kind != END:
-        raise InvalidDump(number + 1, "it ends before its last line: it was cut")
+        raise InvalidDump(number + 1)
 
 
 def _parsed(number: int, given: str | bytes | Mapping[str, Any]) -> Line:

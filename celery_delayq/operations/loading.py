@@ -18,6 +18,7 @@ from ..errors import AlreadyScheduled, DelayQError, InvalidDump, MessageTooLarge
 from ..message.dumped import Target
 from ..services import Services
 from ..store import OldEntry, lane_for
+from ..store.record import NewRecord, lanes_of
 from .lines import DUMP, PAUSE, TASK, UNREADABLE, read
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
@@ -32,7 +33,7 @@ class Loaded:
     """What became of the tasks of a dump.
 
     Attributes:
-        loaded: How many were written; of a dry run: would be, as far as the dump tells.
+        loaded: How many were written; of a dry run: could be read, whatever the store has already.
         here: How many were here already: the same tasks.
         left: How many had left this store since they were scheduled, and do not come back.
         skipped: How many were left out, as told, because another task has their id or key.
@@ -128,6 +129,10 @@ class _Loading:
         self._entries: list[OldEntry] = []
         self._bytes = 0
         self._told = Loaded()
+        self._paused_here: set[bytes] | None = None  # lanes that were, before the load
+        self._late: set[bytes] = set()  # lanes whose pause counts as lateness in the dump
+        self._excused: set[bytes] = set()  # those that come back there, and whose pause does not
+        self._now_ms: int | None = None  # when this slice was begun
 
     @property
     def is_full(self) -> bool:
@@ -149,7 +154,7 @@ class _Loading:
     def write(self) -> Loaded:
         """Write what was taken; what became of it."""
         entries, told = self._entries, self._told
-        self._entries, self._bytes, self._told = [], 0, Loaded()
+        self._entries, self._bytes, self._told, self._now_ms = [], 0, Loaded(), None
         if self._dry_run:
             told.loaded += len(entries)
         elif entries:
@@ -169,12 +174,21 @@ class _Loading:
             told.refused.append(NotLoaded(answer.task_id, why))
 
     def _pause(self, line: Mapping[str, Any]) -> None:
-        # What comes back has no pause any more.
-        if self._dry_run or line.get("resumed"):
-            return
         queue, task = line.get("queue"), line.get("task")
-        late = line.get("late", False)
-        self._services.entries.pause(lane_for(queue, task), queue or task or "", late=late)
+        lane, late, resumed = lane_for(queue, task), line.get("late", False), line.get("resumed")
+        if late:
+            self._late.add(lane)
+        elif resumed:
+            self._excused.add(lane)
+        # What comes back has no pause any more.
+        if not (self._dry_run or resumed or lane in self._lanes_paused_here()):
+            self._services.entries.pause(lane, queue or task or "", late=late)
+
+    def _lanes_paused_here(self) -> set[bytes]:
+        if self._paused_here is None:
+            found = self._services.entries.pauses()
+            self._paused_here = {lane_for(one.queue, one.task) for one in found if not one.resumed}
+        return self._paused_here
 
     def _take_task(self, line: Mapping[str, Any]) -> None:
         try:
@@ -189,7 +203,10 @@ class _Loading:
         settings = self._services.settings
         if settings.shards > 1 and "key" in line:
             raise NotLoaded(line["id"], _KEYS.format(settings.shards))
-        record = self._target.new_record(line["id"], line["scheduled_us"], line)
+        record = self._record_of(line)
+        if line["state"] == "paused" and "grace_ms" in line and self._excuses(record):
+            excused_ms = max(line.get("excused_ms", 0), self._now())
+            record = self._record_of({**line, "excused_ms": excused_ms})
         if record.size > settings.max_message:
             raise MessageTooLarge(line["id"], record.size, settings.max_message)
         # What was paused falls due again, and meets the pause; what was in flight may be a second
@@ -209,3 +226,16 @@ class _Loading:
             error=line.get("error", ""),
             is_named=line.get("holds_key", False),
         )
+
+    def _record_of(self, line: Mapping[str, Any]) -> NewRecord:
+        return self._target.new_record(line["id"], line["scheduled_us"], line)
+
+    def _excuses(self, record: NewRecord) -> bool:
+        """Whether its lateness counts from now, as after a ``resume``."""
+        lanes = lanes_of(record.labels)
+        return bool(lanes & self._excused) or not lanes & self._late
+
+    def _now(self) -> int:
+        if self._now_ms is None:
+            self._now_ms = self._services.entries.each[0].dumps.now_ms()
+        return self._now_ms

@@ -25,8 +25,9 @@ def write(
 ) -> list[Receipt | DelayQError]:
     """Schedule entries in one step, repeated as *policy* says while Redis cannot be reached.
 
-    ``delayq_timeout`` is for all of that together. What will not run because of it is ``REVOKED``.
-    Then it waits for replicas, where that is asked for.
+    ``delayq_timeout`` is for all of that together. Then it waits for replicas, where that is asked
+    for: at once, as Redis knows only for a while what it has answered. Then receivers are told, and
+    what will not run because of it is ``REVOKED``.
 
     Args:
         services: Of their app.
@@ -53,8 +54,11 @@ def write(
     answers = services.entries.schedule(
         new, supersede=supersede, owes=owes, until=until, pauses=pauses
     )
-    _tell(services, new, answers, owed)
-    return _replicated(services, answers)
+    try:
+        return _replicated(services, answers)
+    finally:  # also where a time limit or Ctrl-C ends the wait: it is done
+        # By then a scanner may have stored what is owed.
+        _tell(services, new, answers, owed, late=clock.monotonic() > until)
 
 
 def _tell(
@@ -62,6 +66,8 @@ def _tell(
     new: Sequence[NewEntry],
     answers: Sequence[Receipt | DelayQError],
     owed: bool,
+    *,
+    late: bool,
 ) -> None:
     scheduled: list[tuple[NewEntry, int]] = []
     replaced: list[Cancelled] = []
@@ -73,8 +79,8 @@ def _tell(
                 scheduled.append((one, answer.due_ms))
     if scheduled:
         services.hooks.scheduled(scheduled)
-    tell(services, replaced, owed=owed)
-    tell(services, gave_way, owed=owed, gave_way=True)
+    tell(services, replaced, owed=owed, late=late)
+    tell(services, gave_way, owed=owed, late=late, gave_way=True)
 
 
 def _replicated(

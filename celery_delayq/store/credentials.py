@@ -50,8 +50,8 @@ class Credentials:
             question = self._question = _Question(self._provider)
         if not question.done.wait(seconds):
             raise self._failed(f"did not answer within {seconds:.1f} s")
-        if question.error is not None:
-            raise self._failed(f"failed: {type(question.error).__name__}") from question.error
+        if question.failure:
+            raise self._failed(f"failed: {question.failure}")
         if not _is_login(question.told):
             raise self._failed("returned neither (username, password) nor (password,)")
         return tuple(question.told)
@@ -76,7 +76,7 @@ class _Question:
         self.done = threading.Event()
         self.process = os.getpid()
         self.told: Any = None
-        self.error: BaseException | None = None
+        self.failure = ""  # the type of what it raised: its text, and that of its causes, is secret
         self._provider = provider
         threading.Thread(target=self._ask, name="delayq-credentials", daemon=True).start()
 
@@ -88,7 +88,7 @@ class _Question:
         try:
             self.told = self._provider.get_credentials()
         except BaseException as error:
-            self.error = error
+            self.failure = type(error).__name__
         finally:
             self.done.set()
 

@@ -46,6 +46,10 @@ class Server(Protocol):
         """Of two that name the same database of the same server, as far as names tell, equal."""
 
     @property
+    def user(self) -> str:
+        """The name that it knows one by; empty where a provider of credentials says it."""
+
+    @property
     def may_move(self) -> bool:
         """Whether another address may take over."""
 
@@ -147,6 +151,11 @@ class Endpoint:
             return f"redis+socket://{self.path}?virtual_host={self.db}"
         scheme = "redis" if self.tls is None else "rediss"
         return f"{scheme}://{self.where}/{self.db}"
+
+    @property
+    def user(self) -> str:
+        """The name that it knows one by; empty where a provider of credentials says it."""
+        return "" if self.credentials else self.username or "default"
 
     @property
     def where(self) -> str:

@@ -29,8 +29,8 @@ class Kind:
 KINDS = {
     "record_without_place": Kind(
         "a record waits nowhere, so it will not be handed over",
-        "it waits again for its due time; marked, if it was being published; dead, with the "
-        "reason, if it had failed or may have left",
+        "it waits again for its due time; marked, if it was being published; skipped, if its "
+        "grace is over; dead, with the reason, if it had failed or may have left",
     ),
     "place_without_record": Kind(
         "a place has no record; it is dropped, or dead, when it is due", "the place is removed"
@@ -132,8 +132,15 @@ class Finding:
         """What repair does about it; empty where it does nothing, and only tells of it."""
         return KINDS[self.kind].repair
 
+    @property
+    def tag(self) -> str | None:
+        """The tag that it is about, if it is about one that is left."""
+        is_tag = self.kind == "tag_without_entry"
+        return self.at.partition(b"\0")[0].decode(errors="replace") if is_tag else None
+
     def __str__(self) -> str:
-        return f"{plain(self.id)}: {self.sentence}"
+        tag = "" if self.tag is None else f" (tag {plain(self.tag)})"
+        return f"{plain(self.id)}: {self.sentence}{tag}"
 
 
 @dataclass(frozen=True)
@@ -141,8 +148,9 @@ class Repaired:
     """What became of a finding.
 
     Attributes:
-        what: ``done``; ``back``: the task waits again; ``dead``; ``lost``: its place was removed,
-            as its record is gone; ``gone``: by itself, as another step had changed it, and nothing
+        what: ``done``; ``back``: the task waits again; ``late``: it does, but its grace is over, so
+            it will be skipped; ``dead``; ``lost``: its place was removed, as its record is gone;
+            ``gone``: by itself, as another step had changed it, and nothing
             was done; ``left``: nothing is done about its kind.
         reason: Why the task is dead.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from .. import clock
+from ..errors import StoreError
 from .connection import Connection, packed
 from .keys import Keys
 from .scripts import Scripts, load
@@ -19,6 +21,10 @@ TRIPS = 20
 SLOW_LOG = 128  # entries of it that are looked at; by default Redis keeps as many
 WEIGHED = ("records", "due", "relay", "parked", "templates", "template_uses", "tags", "holders")
 LEAST_WEIGHED = 100  # entries; of fewer no mean is true of the next ones
+# Redis looks ten times a second, by default, for a WAIT that has timed out.
+WAIT_MS, WAITAOF_MS = 300, 2000  # by default a file is synced every second
+GRACE = 3.0  # seconds after which there is no answer, on top of those
+_WRITE = "redis.call('SET', KEYS[1], '') return redis.call('UNLINK', KEYS[1])"
 _ELIDED = re.compile(rb"\.\.\. \((\d+) more bytes\)$")
 
 
@@ -75,6 +81,29 @@ def task_bytes(connection: Connection, shards: Sequence[Keys]) -> int | None:
             return None
         size += sum(filter(None, sizes))
     return round(size / sum(counts))
+
+
+def reached(connection: Connection, prefix: str, replicas: int, *, aof: bool) -> int | None:
+    """How many replicas have a write on a scratch key, as soon as so many have, or time is over.
+
+    Args:
+        connection: To the master.
+        prefix: What the key's name begins with.
+        replicas: How many are waited for.
+        aof: Whether they have to have it in their append-only files.
+
+    Returns:
+        ``None`` where Redis does not let this user write or wait.
+    """
+    key = f"{{{prefix}:doctor-{os.urandom(4).hex()}:0}}:list"
+    ms = WAITAOF_MS if aof else WAIT_MS
+    wait: list[str | int] = ["WAITAOF", 0, replicas, ms] if aof else ["WAIT", replicas, ms]
+    commands = [packed(["EVAL", _WRITE, 1, key]), packed(wait)]
+    try:
+        told = connection.exchange("doctor", commands, clock.monotonic() + ms / 1000 + GRACE)[1]
+    except StoreError:
+        return None
+    return int(told[1] if aof else told)
 
 
 @dataclass(frozen=True)

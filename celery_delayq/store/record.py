@@ -138,6 +138,12 @@ def lane_for(queue: str | None = None, task: str | None = None) -> bytes:
     return kind + label_of(name or "")
 
 
+def lanes_of(labels: bytes) -> set[bytes]:
+    """The lanes in which an entry can be, by the flags and labels of its record."""
+    task, queue = labels[1 : 1 + LABEL_BYTES], labels[1 + LABEL_BYTES :]
+    return {EVERYTHING, b"q" + queue, b"t" + task}
+
+
 def whole(destination: bytes, labels: bytes, message: str) -> NewRecord:
     """A record that carries its message; *message* is JSON up to the due time at its end."""
     return NewRecord(destination, labels, b"I" + message.encode())

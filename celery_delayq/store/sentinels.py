@@ -76,6 +76,11 @@ class SentinelGroup:
         return f"sentinel://{hosts}/{self.server.db} ({self.name})"
 
     @property
+    def user(self) -> str:
+        """The name that the master knows one by; empty where a provider of credentials says it."""
+        return self.server.user
+
+    @property
     def kind(self) -> str:
         """What processes that share a store must not differ in, where it is their broker."""
         return f"redis, master {self.name}, database {self.server.db}"

@@ -197,6 +197,33 @@ def test_everything_can_be_paused_before_a_load(one, two):
     assert two.delayq.hand_over() == 1
 
 
+@pytest.mark.parametrize(("late", "is_sent"), [(False, True), (True, False)])
+def test_what_comes_back_after_a_pause_is_excused_unless_that_counts(one, two, late, is_sent):
+    one.delayq.pause(queue="mail", late=late)
+    one.send_task(
+        "t", task_id="a", queue="mail", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=60
+    )
+    one.delayq.hand_over()
+    one.delayq.resume(queue="mail", rate=0.001)
+    found = through_text(one.delayq)
+    assert json.loads(found[2])["state"] == "paused"
+
+    assert two.delayq.load(found).loaded == 1
+
+    assert not two.delayq.pauses()
+    assert bool(claim(two.delayq)[0]) == is_sent
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_pause_that_is_there_stays_as_it_is(one, two, paused):
+    one.delayq.pause()
+    two.delayq.pause(late=True)
+
+    assert two.delayq.load(through_text(one.delayq), paused=paused)
+
+    assert [pause.late for pause in two.delayq.pauses()] == [True]
+
+
 def test_a_list_that_refused_it_is_remembered(delayq_app, url, redis):
     one, two = (delayq_app(url, delayq_prefix=name) for name in ("one", "two"))
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
@@ -235,6 +262,18 @@ def test_what_has_left_since_does_not_come_back(one, redis):
 
     assert (loaded.loaded, loaded.left) == (0, 2)
     assert one.delayq.counts().scheduled == 0
+
+
+def test_nor_where_the_clock_of_the_store_that_it_came_from_was_ahead(one, two):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    first, line, last = one.delayq.dump()
+    found = [first, {**line, "scheduled_us": line["scheduled_us"] + 60_000_000}, last]
+    assert two.delayq.load(found).loaded == 1
+    two.delayq.hand_over()
+
+    again = two.delayq.load(found)
+
+    assert (again.loaded, again.left) == (0, 1)
 
 
 def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, two):

@@ -106,9 +106,11 @@ WRONG = {
     "may_be_delivered": [0],
     "next_try_ms": ["-inf", -1],
     "dead_since_ms": [float("inf"), float("nan")],
-    "error": [5, "x" * 100_001],
+    "error": [5, "x" * 100_001, "\ud800"],
     "route": [
         None, {}, {"list": 5, "queue": None}, {"queue": "a"}, {"queue": 5, "list": "a"},
+        {"queue": "\ud800", "list": "a"}, {"queue": None, "list": "\ud800"},
+        {**RELAY, "exchange": "\ud800"},
         {**RELAY, "routing_key": 5}, {**RELAY, "mandatory": 1}, {**RELAY, "exchange": None},
         {**RELAY, "declare": [{"what": 1}]}, {**RELAY, "declare": [{"name": 1}]}, {"exchange": ""},
         {**RELAY, "declare": 5}, {**RELAY, "declare": [5]},

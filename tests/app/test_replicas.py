@@ -12,7 +12,7 @@ from celery import group
 from celery.exceptions import Ignore
 from fakeredis import TcpFakeServer
 
-from celery_delayq import Defer, Item, clock
+from celery_delayq import Defer, Item, clock, signals
 from celery_delayq.hooks import Hooks
 from celery_delayq.scheduling.bulk import SLICE
 from celery_delayq.store.replicas import GRACE, TOLD_EVERY
@@ -185,6 +185,40 @@ def test_a_bulk_waits_once_for_each_slice(waiting, pair):
     )
     assert (bulk.replicas, bulk.scheduled) == (1, SLICE + 1)
     assert pair.waits() - before == (2 if SHARDS == 1 else SHARDS + 1)
+
+
+def test_receivers_are_told_after_the_wait_and_may_fail(waiting, pair):
+    """Or their time counts as well, until Redis knows of the call no more."""
+    before, waits = pair.waits(), []
+
+    def receiver(**_):
+        waits.append(pair.waits() - before)
+        raise ValueError
+
+    signals.task_scheduled.connect(receiver, sender=waiting, weak=False)
+    add = waiting.tasks["add"]
+    assert add.delay_for(LATER, 1).replicas == 1
+    items = [((n,), {}) for n in range(SLICE + 1)]
+    assert waiting.delayq.schedule_many(add, items, after=LATER).replicas == 1
+    of_first = 1 + SHARDS
+    assert waits == [1, *[of_first] * SLICE, of_first + 1]
+
+
+@keys_need_one_shard
+@pytest.mark.parametrize(("timeout", "state"), [(10, "REVOKED"), (0.1, "FAILURE")])
+def test_what_is_replaced_is_revoked_after_the_wait_unless_somebody_was_faster(
+    app_on, alone, timeout, state
+):
+    """Past the time of the call a scanner stores it; then another task may have the id."""
+    alone.client.flushall()
+    options = {"result_backend": "cache+memory://", "delayq_timeout": timeout}
+    app = app_on(alone.master.port, 1, SOON, **options)
+    add = app.tasks["add"].s(1)
+    old = app.delayq.schedule(add, after=LATER, key="k")
+    failed = Hooks(unreplicated=lambda _: app.backend.mark_as_failure(old.id, KeyError()))
+    app.delayq.services.hooks.add(failed)
+    app.delayq.schedule(add, after=LATER, key="k", conflict="replace")
+    assert app.AsyncResult(old.id).state == state
 
 
 def test_a_bulk_says_what_the_slice_reached_that_reached_least(app_on):

@@ -129,7 +129,7 @@ def test_what_is_left_beside_what_was_repaired_is_told_once_more(app, redis, run
     result = run("check", "--repair", "--yes")
     assert result.exit_code == 1
     assert result.output.splitlines()[-4:] == [
-        "1 left as it is",
+        "1 left alone",
         "1 repaired; the task waits again",
         "looking again",
         "good: a record that this version cannot read",
@@ -145,6 +145,12 @@ def test_as_json_each_step_is_a_line(app, redis, run):
     named = {"kind": "record_without_place", "id": "lost"}
     assert found == {"step": "found", **named, "sentence": kind.wrong, "repair": kind.repair}
     assert done == {"step": "repaired", **named, "what": "back"}
+
+
+def test_a_tag_that_is_left_is_named(app, redis, run):
+    redis.zadd("{delayq:0}:tags", {b"user:7\0......gone": 0, b"sms\0......gone": 0})
+    found = map(json.loads, run("check", "--json").output.splitlines())
+    assert sorted((one["id"], one["tag"]) for one in found) == [("gone", "sms"), ("gone", "user:7")]
 
 
 def test_what_is_lost_or_dead_is_named(app, redis, run, caplog):

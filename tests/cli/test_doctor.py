@@ -10,6 +10,7 @@ from celery_delayq.cli import doctor as command
 from celery_delayq.cli.screen import text_of
 from celery_delayq.doctor.examine import AT_THE_STORE, examine
 from celery_delayq.doctor.patient import Patient
+from celery_delayq.errors import StoreUnavailable
 from celery_delayq.store.risks import Line
 from tests.app.support import FAR
 from tests.support.ports import free_port
@@ -199,3 +200,36 @@ def test_a_wrong_password_is_one_that_is_away(as_user, delayq_app, redis_server,
 
     assert (line.name, line.level) == ("store", "error")
     assert "username-password" in line.found
+
+
+def test_where_the_broker_is_that_store_nothing_is_said_of_it(delayq_app, run):
+    result = run("doctor", "--json", app=delayq_app(f"redis://127.0.0.1:{free_port()}/0"))
+
+    [line] = result.stdout.splitlines()
+    assert (json.loads(line)["name"], json.loads(line)["level"]) == ("store", "error")
+    assert result.exit_code == 1
+
+
+def test_what_may_not_be_pushed_to_is_no_broker_that_is_ok(as_user, unasked):
+    app = as_user("+@all", "resetkeys", "~{delayq:*}:*", "~*.pidbox", "~_kombu.*")
+
+    found = {line.name: line.level for line in examine(app.delayq.services)}
+
+    assert found["rights"] == "error"
+    assert "broker" not in found
+    assert "workers' clocks" in found
+
+
+def test_a_store_that_dies_meanwhile_is_asked_nothing_more(start_redis, delayq_app, monkeypatch):
+    server = start_redis()
+    app = delayq_app(server.url())
+
+    def look(_):
+        server.kill()
+        raise StoreUnavailable("doctor", "it died")
+        yield
+
+    monkeypatch.setattr("celery_delayq.doctor.examine.AT_THE_STORE", (look, *AT_THE_STORE))
+    [line] = examine(app.delayq.services)
+
+    assert (line.name, line.level) == ("store", "error")

@@ -6,10 +6,11 @@ import time
 import pytest
 import time_machine
 from kombu import Queue
+from redis import UsernamePasswordCredentialProvider
 
 from celery_delayq.doctor import slow
 from celery_delayq.doctor.broker import broker
-from celery_delayq.doctor.clocks import clocks
+from celery_delayq.doctor.clocks import clocks, workers
 from celery_delayq.doctor.patient import Patient
 from celery_delayq.doctor.rights import rights
 from celery_delayq.doctor.scanners import scanners
@@ -18,9 +19,12 @@ from celery_delayq.store.risks import Line
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.operations.restricted import documented
 from tests.support.ports import free_port
+from tests.support.replicas import replicated
 from tests.support.slow_link import SlowLink
+from tests.support.waiting import eventually
 
-GRANT = "ask whoever runs it, or grant +info and +config|get"
+GRANT = "ask whoever runs it, or grant +info"
+BOTH = f"{GRANT} and +config|get"
 
 
 def named(lines, name):
@@ -62,7 +66,7 @@ def test_what_it_does_not_tell_is_a_line_each(as_user, look):
     assert found == [
         Line("replication", "warning", f"whether it has replicas {unknown}", GRANT),
         Line("eviction", "warning", f"its maxmemory-policy {unknown}", GRANT),
-        Line("persistence", "warning", f"whether a restart loses what waits {unknown}", GRANT),
+        Line("persistence", "warning", f"whether a restart loses what waits {unknown}", BOTH),
         Line("memory", "warning", f"how much memory is left {unknown}", GRANT),
     ]
 
@@ -94,7 +98,7 @@ def test_the_room_that_is_left_is_by_what_tasks_take_here(app, look, redis):
     [
         ((1, 0.5), "+@all", " 1, and 0 are there: each call waits 0.5 s in vain"),
         ((2, 1), "-wait", " 2, and this Redis, or its user, knows no WAIT: nothing is waited for"),
-        ((1, 1), "-info", " 1; how many there are is unknown"),
+        ((1, 1), "-info", " 1, and 0 of them had a write in time: each call may wait 1 s"),
     ],
 )
 def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, rights, said):
@@ -103,8 +107,8 @@ def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, righ
     line = named(look(of_server, app), "wait for replicas")
 
     assert line.found == f"delayq_wait_replicas asks for{said}"
-    assert line.level == ("ok" if rights == "-info" else "warning")
-    assert bool(line.advice) == (line.level == "warning")
+    assert line.level == "warning"
+    assert line.advice
 
 
 def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
@@ -121,11 +125,36 @@ def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
     assert line.advice.startswith("bring " if knows else "grant +waitaof, ")
 
 
+def test_those_that_keep_up_are_counted_and_one_that_hangs_does_not(delayq_app, look):
+    with replicated(1) as servers:
+        app = delayq_app(servers.master.url(), delayq_wait_replicas=(1, 0.5))
+
+        def line(level):
+            found = named(look(of_server, app), "wait for replicas")
+            return found if found.level == level else None
+
+        assert eventually(lambda: line("ok")).found == (
+            "delayq_wait_replicas asks for 1, and 1 is there"
+        )
+        assert servers.client.keys("*") == []
+
+        servers.replicas[0].pause()
+        # Redis takes it for one that keeps up, for a minute.
+        assert line("warning") == Line(
+            "wait for replicas",
+            "warning",
+            "delayq_wait_replicas asks for 1, and 0 of them had a write in time: each call may "
+            "wait 0.5 s",
+            "see the replicas' logs, and their links to the master",
+        )
+        servers.replicas[0].resume()
+
+
 # Rights.
 
 
 def test_the_documented_rights_are_enough(redis_server, redis, delayq_app, look):
-    redis.execute_command("ACL", "SETUSER", "delayq", "reset", *documented(), "~celery")
+    redis.execute_command("ACL", "SETUSER", "delayq", "reset", *documented(), "~celery*")
     app = delayq_app(redis_server.url().replace("//", "//delayq:secret@"))
 
     assert look(rights, app) == [
@@ -146,16 +175,30 @@ def test_each_missing_right_is_named_with_the_rule_that_grants_it(as_user, look)
             "rights",
             "error",
             "this Redis does not let its user run hset, zadd: a step that needs it stops half-way",
-            "ACL SETUSER <user> +hset +zadd",
+            "ACL SETUSER u +hset +zadd",
         ),
         Line(
             "rights",
             "warning",
             "this Redis does not let its user run publish: scanners are not told, so tasks may be "
             "late by 5 s",
-            "ACL SETUSER <user> +publish",
+            "ACL SETUSER u +publish",
         ),
     ]
+
+
+def test_a_user_whom_a_provider_names_is_not_known(as_user, redis_server, delayq_app, look):
+    as_user("+@all", "-zadd")
+    app = delayq_app(
+        redis_server.url(),
+        broker_transport_options={
+            "credential_provider": UsernamePasswordCredentialProvider("u", "p")
+        },
+    )
+
+    [line] = look(rights, app)
+
+    assert line.advice == "ACL SETUSER <user> +zadd"
 
 
 def test_lists_keys_and_channels_are_named_too(as_user, look):
@@ -165,23 +208,51 @@ def test_lists_keys_and_channels_are_named_too(as_user, look):
     found = look(rights, app)
 
     assert [(line.level, line.advice) for line in found] == [
-        ("warning", "ACL SETUSER <user> &{delayq:*}:*"),
-        ("error", "ACL SETUSER <user> ~{delayq:*}:*"),
-        ("error", "ACL SETUSER <user> ~post ~bills"),
+        ("warning", "ACL SETUSER u &{delayq:*}:*"),
+        ("error", "ACL SETUSER u ~{delayq:*}:*"),
+        ("error", "ACL SETUSER u ~post ~bills"),
+        ("warning", "ACL SETUSER u ~mail* ~post* ~bills*"),
         ("warning", "grant what is missing, and look again"),
     ]
     user = "this Redis does not let its user"
     some = "{delayq:0}:due, {delayq:0}:relay, {delayq:0}:refused"
-    assert [line.found for line in found[:3]] == [
+    all_three = "mail, post, bills"
+    assert [line.found for line in found[:4]] == [
         f"{user} use the channels of scanners: they are not told, so tasks may be late by 5 s",
         f"{user} use the store's keys: {some} and 2 more",
         f"{user} push to post, bills: what is due for it waits",
+        f"{user} push to the lists of {all_three} for priorities: what is due for these waits",
     ]
     assert re.fullmatch(
         r"not every command could be tried, as no key that begins with {delayq:doctor-\w+:0} may "
         "be used",
-        found[3].found,
+        found[4].found,
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "advice"),
+    [
+        (["~celery"], {}, ["~celery*"]),
+        (["~celery*"], {}, []),
+        (["~celery"], {"priority_steps": [0]}, []),
+        (["~celery"], {"priority_steps": [0, 5], "sep": ":"}, ["~celery*"]),
+        (["~celery", "~celery:5"], {"priority_steps": [0, 5], "sep": ":"}, []),
+        (["~celery"], {"priority_steps": [5, 6]}, ["~celery*", "~celery*"]),
+        (["~celery*"], {"global_keyprefix": "x."}, ["~x.celery", "~x.celery*"]),
+    ],
+)
+def test_so_is_a_queue_one_of_whose_priorities_has_a_list_that_is_refused(
+    as_user, look, rule, options, advice
+):
+    store = ["+@all", "resetkeys", "~{delayq:*}:*"]
+    app = as_user(*store, *rule, broker_transport_options=options)
+
+    found = look(rights, app)
+
+    levels = ["error", "warning"][-len(advice) :] if advice else ["ok"]
+    told = [f"ACL SETUSER u {one}" for one in advice] or [""]
+    assert [(one.level, one.advice) for one in found] == [*zip(levels, told, strict=True)]
 
 
 def test_the_queues_of_another_broker_are_none_of_the_store_s(as_user, delayq_app, url, look):
@@ -241,6 +312,23 @@ def test_clocks_that_agree_are_ok(app, look):
 
     assert line.level == "ok"
     assert re.fullmatch(r"Redis's and this machine's agree within \d\.\d{3} s", line.found)
+
+
+# Workers' clocks.
+
+
+def test_a_user_that_celery_cannot_work_with_is_warned_of(redis_server, redis, delayq_app, look):
+    redis.execute_command("ACL", "SETUSER", "delayq", "reset", *documented(), "~celery")
+    app = delayq_app(redis_server.url().replace("//", "//delayq:secret@"))
+
+    [line] = look(workers, app)
+
+    assert (line.name, line.level) == ("workers' clocks", "warning")
+    assert line.found.startswith("not known, as no worker can be asked: ")
+    assert line.advice == (
+        "give the broker's user what Celery needs, which is more than the store does: "
+        "~* &* +@all -@dangerous"
+    )
 
 
 # Slow scripts.

@@ -119,7 +119,7 @@ def test_what_has_left_here_does_not_come_back(app, dumped, said):
 
     assert said("load", stdin=text) == [
         "0 tasks loaded",
-        "1 task not loaded: handed over or cancelled here since",
+        "1 task left out: handed over or cancelled here since",
     ]
 
 
@@ -144,7 +144,8 @@ def test_it_can_pause_first_and_only_look(app, other, dumped, said):
     text = dumped()
 
     assert said("load", "--dry-run", "--paused", app=other, stdin=text) == [
-        "1 task would be loaded"
+        "1 task can be read",
+        "whether their ids and keys are taken here was not looked up",
     ]
     assert (other.delayq.counts().scheduled, other.delayq.pauses()) == (0, [])
     assert said("load", "--paused", app=other, stdin=text) == ["1 task loaded"]
@@ -159,6 +160,16 @@ def test_a_dump_that_was_cut_ends_with_one_and_says_how_far_it_came(app, other, 
     assert refused("load", app=other, stdin=whole[:-200]) == [
         "1 task loaded so far",
         "Error: line 3 of the dump: it is no JSON object: it was cut or damaged",
+    ]
+
+
+def test_one_that_ends_between_two_lines_says_so(app, other, dumped, refused):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    lines = dumped().splitlines(keepends=True)
+
+    assert refused("load", app=other, stdin="".join(lines[:2])) == [
+        "1 task loaded so far",
+        "Error: the dump ends after line 2, before its closing line: it was cut",
     ]
 
 

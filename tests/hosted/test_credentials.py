@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+import traceback
 
 import kombu
 import pytest
@@ -43,6 +44,18 @@ def rotate(server, login, *, kill=True):
 
 def logged_in(server) -> int:
     return sum(one["user"] == OLD[0] for one in server.root.client_list())
+
+
+def nothing_secret_behind(error):
+    """Neither in its traceback, nor in an error that one hides."""
+    nothing_secret_in("".join(traceback.format_exception(error)))
+    behind = {id(error): error}
+    for one in (found := [error]):
+        for other in (one.__cause__, one.__context__):
+            if other is not None and id(other) not in behind:
+                behind[id(other)] = other
+                found.append(other)
+        nothing_secret_in(repr(one))
 
 
 def nothing_secret_in(text):
@@ -126,8 +139,23 @@ def test_a_provider_that_fails_is_named_and_what_it_says_is_not(delayq, provider
     assert str(caught.value) == (
         "read failed: the credential provider tests.hosted.providers.Told failed: ValueError"
     )
+    nothing_secret_behind(caught.value)
+    with pytest.raises(StoreUnavailable) as caught:
+        delayq.note.apply_async(delayq_at=FAR)
+    nothing_secret_behind(caught.value)
     provider.error = None
     assert delayq.get("a") is None
+
+
+def test_what_a_broker_s_provider_says_is_not_behind_its_error(server):
+    if not KOMBU_READS_IT:
+        pytest.skip("this kombu reads no provider")
+    provider = Told(*OLD)
+    provider.error = ValueError("s3cret")
+    connection = kombu.Connection(server.url(), credential_provider=provider)
+    with pytest.raises(BrokerDown, match="Told failed: ValueError") as caught:
+        Link(connection.clone, timeout=1).prepare()
+    nothing_secret_behind(caught.value)
 
 
 @pytest.mark.parametrize("told", [(), ("a", "b", "c"), (1, 2)])
@@ -178,6 +206,7 @@ def test_what_is_no_provider_is_a_sentence(make_delayq, server, provider, shown,
         f"delayq_transport_options['credential_provider'] is {shown or provider!r}; expected a "
         f"redis.CredentialProvider, its class, or the dotted name of that{why}"
     )
+    nothing_secret_behind(caught.value)
 
 
 @pytest.mark.usefixtures("place")

@@ -266,6 +266,16 @@ def test_a_template_is_counted_by_who_shares_it_and_goes_with_the_last(store):
     store.check()
 
 
+def test_the_number_that_it_takes_is_a_new_one_where_the_last_was_lost(store):
+    ids = [store.schedule(one) and one for one in ("a", "b", "c")]
+    store.raw.hdel(store.keys["meta"], "seq")
+    store.edit("a", "new")
+    store.schedule("d", FAR_MS)
+    records = [store.entries.find(one).record for one in (*ids, "d")]
+    numbers = [one.text[one.header_end : one.header_end + 6] for one in records]
+    assert numbers == sorted(set(numbers))
+
+
 def test_a_task_that_shares_an_edited_one_s_template_needs_it_no_more_to_be_sent(store):
     store.schedule("a", FAR_MS, share=True)
     store.edit("a", "new", share=False)

@@ -144,6 +144,31 @@ def test_what_lost_its_place_before_it_was_due_waits_again_for_its_due_time(stor
     assert drain(store) == [("a", False)]
 
 
+@pytest.mark.parametrize("relayed", [False, True])
+def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
+    """As what comes back of a pause is excused, and nobody knows of what was parked there."""
+    extras = Extras(grace_ms=1000)
+    put = store.schedule_relayed if relayed else store.schedule
+    engine = store.engine()
+    store.entries.pause(lane_for(), "")
+    put("a", NOW_MS, extras=extras)
+    put("b", NOW_MS + 60_000, extras=extras)
+    engine.hand_over()
+    engine.claim(1)
+    store.raw.delete(*(key(store, one) for one in ("parked", "due", "relay")))
+    store.set_ms(NOW_MS + 60_000)
+    paused = repair(store)
+    assert set(paused) == {("record_without_place", one) for one in "ab"}
+    assert set(paused.values()) == {"back"}  # it is parked again, and excused
+
+    store.raw.delete(*(key(store, one) for one in ("due", "relay")))
+    store.entries.resume(lane_for(), 0)
+    became = repair(store)
+    assert [became["record_without_place", one] for one in "ab"] == ["late", "back"]
+    seen = engine.claim(2) if relayed else engine.hand_over()
+    assert [task_id for task_id, _ in seen.skipped] == ["a"]
+
+
 def test_it_can_be_cancelled_and_stays_cancelled(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.raw.delete(key(store, "due"))
@@ -494,6 +519,15 @@ def test_a_count_is_what_it_should_be(store, spoilt):
     assert not store.raw.exists(key(store, "template_uses"), key(store, "templates"))
 
 
+def test_a_count_is_lowered_where_the_last_number_was_lost(store):
+    store.flood(3, FAR_MS)
+    before = uses(store)
+    store.raw.hdel(key(store, "meta"), "seq")
+    store.raw.hset(key(store, "template_uses"), next(iter(before)), 9)
+    repair(store)
+    assert uses(store) == before
+
+
 def test_what_comes_and_leaves_between_look_and_recount_counts(store):
     store.flood(9, FAR_MS)
     (name,) = uses(store)
@@ -558,6 +592,14 @@ def test_nor_while_there_is_a_record_of_a_later_version_which_may_share_it(store
     assert repair(store) == {("unreadable_record", "b"): "left"}
     store.raw.hset(key(store, "records"), "b", b"1" + later[1:])
     repair(store)
+    assert store.contents() == before
+
+
+def test_the_key_and_the_tags_of_a_record_of_a_later_version_stay(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.raw.hset(key(store, "records"), "a", b"2" + store.record("a")[1:])
+    before = store.contents()
+    assert repair(store) == {("unreadable_record", "a"): "left"}
     assert store.contents() == before
 
 

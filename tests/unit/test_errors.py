@@ -69,8 +69,18 @@ SENTENCES = [
         (InvalidSetting,),
     ),
     (
-        InvalidDump(3, "it ends before its last line: it was cut"),
-        "line 3 of the dump: it ends before its last line: it was cut",
+        InvalidDump(3, "it has no id; expected text"),
+        "line 3 of the dump: it has no id; expected text",
+        (DelayQError, ValueError),
+    ),
+    (
+        InvalidDump(3),
+        "the dump ends after line 2, before its closing line: it was cut",
+        (DelayQError, ValueError),
+    ),
+    (
+        InvalidDump(1),
+        "the dump is empty: it was cut",
         (DelayQError, ValueError),
     ),
     (

@@ -19,7 +19,7 @@ from kombu.utils.json import loads
 from ...errors import AlreadyTaken, StoreError, StoreUnavailable
 from ...logs import logger_of
 from ...message.body import received
-from ...message.outgoing import dumps, list_key
+from ...message.outgoing import dumps, list_keys
 from ...services import Services
 from ...store import Lists, Receipt, Waiting
 from .entries import Entering
@@ -29,7 +29,6 @@ logger = logger_of(__name__)
 
 SLICE = 200  # messages that are looked at in one step
 AFTER = 60.0  # seconds that an eta is ahead at least, where no setting says so
-PRIORITIES = 10
 
 
 def adopt_lists(
@@ -90,7 +89,7 @@ class _Adopter:
         """How many of a queue are, slice by slice."""
         options = self._services.broker.options
         prefix = options.get("global_keyprefix", "")
-        for key in dict.fromkeys(list_key(queue, one, options) for one in range(PRIORITIES)):
+        for key in list_keys(queue, options):
             yield from self._of_list(prefix + key, queue, dry_run=dry_run)
 
     def _of_list(self, key: str, queue: str, *, dry_run: bool) -> Iterator[int]:

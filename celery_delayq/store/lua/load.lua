@@ -82,7 +82,9 @@ local function met(id, created)
   local header_end = header_end_of(own)
   if own then return header_end and sub(own, header_end + 20, header_end + 35) == created and 'here' or 'taken' end
   local stone = find_tombstone(tombstones, tombstones_old, id)
-  return stone and tonumber(sub(stone, 2)) >= math.floor(tonumber(created) / 1000) and 'left' or nil
+  -- What is still to come was told by a clock that is ahead of this one: it tells nothing of what was first.
+  local created_ms = math.floor(tonumber(created) / 1000)
+  return stone and (tonumber(sub(stone, 2)) >= created_ms or created_ms > now) and 'left' or nil
 end
 
 -- The id of another entry that waits under a key; or nil.
@@ -118,7 +120,7 @@ local function load_one(at)
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local size = #destination + #body + 50
-  local order = six_bytes(redis.call('HINCRBY', meta, 'seq', 1) * 2 + (size > SMALL and 1 or 0))
+  local order = six_bytes(take_numbers(1, meta, records) * 2 + (size > SMALL and 1 or 0))
   local name = name_in(body)
   if name then share(name) end
   local index = sub(destination, 1, 1) == 'L' and due or relay

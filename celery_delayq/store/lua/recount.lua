@@ -45,7 +45,8 @@ function changes.raise(name, by, instead)
 end
 
 function changes.lower(name, from, to, seq)
-  if redis.call('HGET', template_uses, name) ~= from or redis.call('HGET', meta, 'seq') ~= seq then return 'gone' end
+  local last = redis.call('HGET', meta, 'seq') or '0'
+  if redis.call('HGET', template_uses, name) ~= from or last ~= seq then return 'gone' end
   if to == '0' then drop(name) else redis.call('HSET', template_uses, name, to) end
   return 'done'
 end

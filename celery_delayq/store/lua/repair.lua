@@ -29,7 +29,7 @@ ARGV[1]     late      how long after its end a lease may stay, ms, as `check` wa
 ARGV[2...]  findings  of each its kind, and the part and field where it was found; not those of counts
 
 Returns  a word of each: gone (it is so no more, and nothing was changed) | done | back (it waits again) |
-         lost (its place was taken away) | dead and a blank and the reason
+         late (it does, and is too late to leave, so it will be skipped) | lost (its place was taken away) | dead and a blank and the reason
 Cost     O(log N) a finding
 Keeps    what fits, and what another step has changed since: all is looked at again in this one step, as `check` does
 ]]
@@ -92,7 +92,9 @@ local function give_place(id, record, header_end, member)
     local extras = extras_of(record, header_end)
     past.note('b', now, past.told_by(record, header_end, id, extras and extras.key))
   end
-  return 'back'
+  -- Of a pause that held it up, and is over, nothing is known here: that excuses nothing.
+  local is_late = too_late_by(record, header_end, now) and not paused_lane(record, header_end, paused, {})
+  return is_late and 'late' or 'back'
 end
 
 -- All places of an entry, the one that it keeps first: under a lease somebody may be publishing it; what waits goes

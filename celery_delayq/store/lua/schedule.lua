@@ -127,7 +127,7 @@ end
 
 local function next_order(size)
   if not seq then
-    seq = redis.call('HINCRBY', meta, 'seq', count) - count
+    seq = take_numbers(count, meta, records) - count
   end
   seq = seq + 1
   return six_bytes(seq * 2 + (size > SMALL and 1 or 0))

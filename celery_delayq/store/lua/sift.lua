@@ -15,8 +15,8 @@ ARGV[4]  after   only those of a later insertion number, -1 for the first
 ARGV[5]  upto    and none of a later one than this
 ARGV[6]  filter  what the selection picks by: see prelude/targets.lua; state and tag are not asked for here
 
-Returns  {name of the store or '', last insertion number, the next cursor, 0 when that was all, how many bytes
-         were read, or the count, {member, ...}}; without order some members come twice; insertion numbers
+Returns  {name of the store or '', last insertion number, or where the next begin, the next cursor, 0 when that was all,
+         how many bytes were read, or the count, {member, ...}}; without order some members come twice; insertion numbers
          are counted without the last bit, which tells the size
 Cost     O(log N + count)
 Keeps    changes nothing; what is there all the while is found, and by way of `tag` once
@@ -33,6 +33,7 @@ local function take(member)
 end
 
 local known = redis.call('HMGET', meta, 'store', 'seq')
+local last = tonumber(known[2] or numbers_anew(records)) or 0
 if way == 'tag' or way == 'count' then
   local prefix = filter.tag .. '\0'
   local first, last = '[' .. prefix .. six_bytes((after + 1) * 2), '(' .. prefix .. six_bytes((upto + 1) * 2)
@@ -55,4 +56,4 @@ elseif way ~= 'start' then
   cursor = step[1]
   for at = 1, #step[2], 2 do take(way == 'parked' and sub(step[2][at], 16) or step[2][at]) end
 end
-return {known[1] or '', tonumber(known[2]) or 0, cursor, bytes, found}
+return {known[1] or '', last, cursor, bytes, found}

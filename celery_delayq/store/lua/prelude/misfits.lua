@@ -47,21 +47,24 @@ function misfits.place(part, there, score, look)
   if part == 'parked' and not misfits.is_lane(sub(there, 1, 7), keys.paused) then look.report('parked_for_ever', id) end
 end
 
--- The extras of an entry that can be read; or nil.
+-- The extras of an entry, and its member; nil where it is not here; and whether it is, and cannot be read: what a later
+-- version wrote may have any key and tag.
 function misfits.extras_at(id, look)
   local record = redis.call('HGET', look.keys.records, id)
   local header_end = header_end_of(record)
   if header_end then return extras_of(record, header_end), member_of(record, header_end, id) end
+  return nil, nil, record ~= false
 end
 
 function misfits.holder(key, id, look)
-  local extras = misfits.extras_at(id, look)
-  if not extras or extras.key ~= key then look.report('key_without_entry', key) end
+  local extras, _, is_unreadable = misfits.extras_at(id, look)
+  if not is_unreadable and (not extras or extras.key ~= key) then look.report('key_without_entry', key) end
 end
 
 function misfits.tag(there, look)
   local id = id_of(sub(there, (string.find(there, '%z') or 0) + 1))
-  local extras, member = misfits.extras_at(id, look)
+  local extras, member, is_unreadable = misfits.extras_at(id, look)
+  if is_unreadable then return end
   for _, tag in ipairs(extras and extras.tags or {}) do
     if tag .. '\0' .. member == there then return end
   end

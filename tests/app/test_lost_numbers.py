@@ -1,0 +1,78 @@
+"""A store that lost `meta`, and its last number with it, misses nothing and keeps its order."""
+
+import json
+
+import pytest
+
+from tests.app.support import FAR
+from tests.support.shards import with_one_shard
+
+pytestmark = with_one_shard  # of several, each has its own order
+
+OLD = [f"old{number}" for number in range(9)]
+NEW = ["new0", "new1"]
+
+
+@pytest.fixture
+def lost(app, redis):
+    """The app, nine tasks, and no `meta`."""
+    put(app, OLD)
+    redis.delete(*redis.keys("*:meta"))
+    return app
+
+
+def put(app, names):
+    for name in names:
+        app.send_task("t", task_id=name, delayq_at=FAR, delayq_tags=["one"])
+
+
+def selections(app):
+    chosen = ({"all": True}, {"tag": "one"}, {"state": "scheduled"})
+    return [app.delayq.select(**one) for one in chosen]
+
+
+def dumped(app):
+    return [line["id"] for line in app.delayq.dump() if line["kind"] == "task"]
+
+
+def test_nothing_is_missed_before_the_next_one_comes(lost):
+    assert dumped(lost) == OLD
+    for selection in selections(lost):
+        assert [one.id for one in selection] == OLD
+        assert selection.count() == len(OLD)
+
+
+def load(app):
+    first, line, *_, last = app.delayq.dump()
+    lines = [first, *({**line, "id": name} for name in NEW), {**last, "tasks": len(NEW)}]
+    assert app.delayq.load(json.dumps(one) for one in lines).loaded == len(NEW)
+
+
+@pytest.mark.parametrize("add", [lambda app: put(app, NEW), load])
+def test_what_comes_next_stands_behind_what_is_there(lost, add):
+    add(lost)
+
+    assert dumped(lost) == OLD + NEW
+    for selection in selections(lost):
+        assert [one.id for one in selection] == OLD + NEW
+    assert not [*lost.delayq.check()]
+    assert lost.delayq.select(tag="one").cancel() == len(OLD + NEW)
+
+
+def test_a_selection_that_began_before_goes_on_and_takes_in_nothing_new(lost):
+    for begun in selections(lost):
+        put(lost, NEW)
+        assert [one.id for one in begun] == OLD
+        lost.delayq.cancel(NEW[0])
+        lost.delayq.cancel(NEW[1])
+
+
+def test_a_cursor_of_it_is_good_later(lost):
+    begun = lost.delayq.select(tag="one")
+    walk = iter(begun)
+    met = [next(walk).id for _ in range(4)]
+    put(lost, NEW)
+
+    rest = lost.delayq.select(tag="one", cursor=begun.cursor)
+
+    assert met + [one.id for one in rest] == OLD
