@@ -20,7 +20,7 @@ def test_the_master_that_they_name_is_looked_at(group, make_delayq):
     assert found["replication"].found.startswith("a master, with a replica that keeps up; ")
     assert (found["wait for replicas"].level, found["wait for replicas"].found) == (
         "ok",
-        "delayq_wait_replicas asks for 1, and 1 are there",
+        "delayq_wait_replicas asks for 1, and 1 is there",
     )
     assert all(f":{one.port}" in found["store"].found for one in group.sentinels)
 
