@@ -10,9 +10,7 @@ time-outs and protocol between versions. So retries, time-outs, protocol and dec
 
 from __future__ import annotations
 
-import math
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -21,7 +19,6 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from .. import clock
 from .credentials import Credentials
 
 Address = tuple[str, int]  # host and port
@@ -177,17 +174,9 @@ class Endpoint:
         """Host and port; a machine's own address has one name."""
         return ("localhost" if self.host == "127.0.0.1" else self.host, self.port)
 
-    def connection(self, timeout: float, until: float | None = None) -> Any:
-        """A connection that is not connected yet.
-
-        Args:
-            timeout: Seconds that each of its steps takes at most.
-            until: When it has to be connected and greeted, by the monotonic clock; by default
-                after *timeout*.
-        """
-        connection = self.connection_class()(**self.options(timeout))
-        connection.greeted_by = clock.monotonic() + timeout if until is None else until
-        return connection
+    def connection(self, timeout: float) -> Any:
+        """A connection that is not connected yet; each of its steps takes at most *timeout* s."""
+        return self.connection_class()(**self.options(timeout))
 
     def look(self, until: float) -> None:
         """It is where it was."""
@@ -254,31 +243,11 @@ class Endpoint:
 
 
 def _greet(connection: Any) -> None:
-    # redis-py would give the login, the database and what it tells of itself the whole time each.
-    try:
-        connection.read_response = _read_in_time(connection)
-        connection.on_connect()
-        # Hosted servers and users with few rights may refuse it; redis-py would give up for that.
-        with suppress(redis.ResponseError):
-            connection.send_command("CLIENT", "SETNAME", NAME, check_health=False)
-            connection.read_response()
-    finally:
-        vars(connection).pop("read_response", None)
-    connection._sock.settimeout(connection.socket_timeout)
-
-
-def _read_in_time(connection: Any) -> Callable[..., Any]:
-    until = getattr(connection, "greeted_by", math.inf)
-    each, read = connection.socket_timeout, type(connection).read_response
-    # No circle: a connection that an interrupted call has lost is to be gone at once.
-    found = weakref.ref(connection)
-
-    def read_in_time(*args: Any, **kwargs: Any) -> Any:
-        connection: Any = found()
-        connection._sock.settimeout(max(min(each, until - clock.monotonic()), 0.001))
-        return read(connection, *args, **kwargs)
-
-    return read_in_time
+    connection.on_connect()
+    # Hosted servers and users with few rights may refuse it, and redis-py would give up for that.
+    with suppress(redis.ResponseError):
+        connection.send_command("CLIENT", "SETNAME", NAME, check_health=False)
+        connection.read_response()
 
 
 def shown(host: str, port: int) -> str:

@@ -69,8 +69,7 @@ class SwitchHerald:
         """Subscribe, unless that is done; takes a moment at most, and says nothing of failures.
 
         Args:
-            seconds: How long the sentinel may take for each step, at most; to let one in, twice
-                as long.
+            seconds: How long the sentinel may take for each step, at most.
         """
         now = clock.monotonic()
         if self._connection is not None and now >= self._sign_by:
@@ -80,7 +79,7 @@ class SwitchHerald:
         self._again = now + LISTEN_AGAIN
         sentinel = self._sentinels[self._turn % len(self._sentinels)]
         self._turn += 1
-        connection = sentinel.connection(min(seconds, self._seconds), now + 2 * seconds)
+        connection = sentinel.connection(min(seconds, self._seconds))
         try:
             connection.connect()
             connection.send_command("SUBSCRIBE", "+switch-master")

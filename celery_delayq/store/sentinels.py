@@ -241,7 +241,7 @@ class SentinelGroup:
         """A connection to a master there, or ``None``; then *tried* has the reason."""
         left = _left(until)
         place = replace(self.server, host=address[0], port=address[1])
-        connection = place.connection(min(each, left), until)
+        connection = place.connection(min(each, left))
         is_master = False
         try:
             connection.connect()
@@ -274,7 +274,7 @@ class SentinelGroup:
             # Each of them gets a share of what is left, and so does the master.
             seconds = min(self.ask, _left(until) / (len(self.sentinels) - turn + 1))
             try:
-                address = self._answer_of(sentinel, seconds, until)
+                address = self._answer_of(sentinel, seconds)
             except FAILED as error:
                 errors.append(f"{sentinel.where}: {error}")
             except WRONG as error:
@@ -289,8 +289,8 @@ class SentinelGroup:
         first = self._found.first
         return numbers[first:] + numbers[:first]
 
-    def _answer_of(self, sentinel: Endpoint, seconds: float, until: float) -> Address | None:
-        connection = sentinel.connection(seconds, until)
+    def _answer_of(self, sentinel: Endpoint, seconds: float) -> Address | None:
+        connection = sentinel.connection(seconds)
         try:
             connection.connect()
             if self.others and self._others_of(connection) < self.others:
