@@ -178,6 +178,7 @@ class Proxy:
         # A socket that does not linger is closed by a RST.
         for one in sockets:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.close()
 
     def _is_cut(self, data: bytes) -> bool:
         cut = bool(self.cut_after) and self.cut_after in data

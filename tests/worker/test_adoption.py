@@ -9,6 +9,7 @@ from celery import Celery
 
 from tests.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
+from tests.support.visibility import end_visibility
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
@@ -34,8 +35,7 @@ class Broker:
         """As if what is not acknowledged had been so for long; a worker that starts delivers it."""
         if self._rabbit is None:
             with redis_py.from_url(self.url) as client:
-                for tag in client.zrange("unacked_index", 0, -1):
-                    client.zadd("unacked_index", {tag: 0})
+                end_visibility(client)
 
 
 @pytest.fixture(scope="module", params=["rabbitmq", "redis"])

@@ -11,6 +11,7 @@ from celery_delayq import Outcome
 from tests.faults.proxy import Proxy
 from tests.support.copies import attempts_at, publish
 from tests.support.redis_server import RedisServer
+from tests.support.visibility import end_visibility
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
@@ -95,13 +96,6 @@ def test_a_dropped_copy_is_acknowledged(make_relayed, start_worker, pool, late):
     assert len(project.runs(result)) == 1
 
 
-def end_visibility(broker):
-    """As if what is not acknowledged had been so for long; a worker that starts delivers it."""
-    with redis_py.from_url(broker) as client:
-        for tag in eventually(lambda: client.zrange("unacked_index", 0, -1)):
-            client.zadd("unacked_index", {tag: 0})
-
-
 def test_what_a_killed_worker_left_runs_again_and_the_second_copy_does_not(
     make_relayed, start_worker, broker
 ):
@@ -115,7 +109,8 @@ def test_what_a_killed_worker_left_runs_again_and_the_second_copy_does_not(
     project.wait_runs(result)
     first.kill()
     if redis:
-        end_visibility(broker)
+        with redis_py.from_url(broker) as client:
+            end_visibility(client)
     publish(project.delayq, copies[1])
 
     second = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)

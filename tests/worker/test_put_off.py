@@ -7,6 +7,7 @@ import pytest
 from celery import chain, chord, group
 
 from tests.faults.proxy import Proxy
+from tests.support.visibility import end_visibility
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 from tests.worker.putting_off import LONG, TOLD
@@ -186,11 +187,10 @@ def make_late(make_project, server, broker):
     )
 
 
-def end_visibility(project):
-    """As if what this Redis delivered had not been acknowledged for long."""
+def let_it_come_again(project):
+    """RabbitMQ does so by itself, as soon as the worker is gone."""
     if project.conf["broker_url"].startswith("redis"):
-        for tag in eventually(lambda: project.client.zrange("unacked_index", 0, -1)):
-            project.client.zadd("unacked_index", {tag: 0})
+        end_visibility(project.client)
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
@@ -206,7 +206,7 @@ def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
     first.wait()
     if cancel:
         assert project.delayq.cancel(result.id)
-    end_visibility(project)
+    let_it_come_again(project)
 
     second = start_worker(TASKS, "-P", "solo", env=project.env)
 
@@ -239,7 +239,7 @@ def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(
 
     assert eventually(lambda: ends_of_holds(1)) == [False]
     first.kill()
-    end_visibility(project)
+    let_it_come_again(project)
 
     second = start_worker(TASKS, "-P", "solo", env=project.env)
     assert eventually(lambda: ends_of_holds(2), 40) == [False, False]
