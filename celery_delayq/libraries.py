@@ -1,6 +1,6 @@
 """How a private or undocumented name of a library is written down that this package leans on.
 
-Each room lists its own (``store.libraries``, ``message.libraries``, ``handover.libraries``);
+Each room lists its own (``servers.libraries``, ``message.libraries``, ``handover.libraries``);
 ``integration.contract`` puts the lists together and looks at them when a ``DelayQ`` is made.
 """
 

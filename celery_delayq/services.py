@@ -20,19 +20,17 @@ from celery.utils import time
 from .errors import InvalidSetting
 from .hooks import Hooks
 from .message.broker import Broker, store_endpoint
+from .servers import Connection, PooledConnection, Server
 from .settings import SETTINGS, Settings, written
 from .store import (
-    Connection,
     Copies,
     Engine,
     Entries,
     Keys,
     Lists,
     Membership,
-    PooledConnection,
     ScratchKeys,
     Scripts,
-    Server,
     ShardedEntries,
     Wakeup,
     new_name,

@@ -16,8 +16,8 @@ from celery.bin.base import CeleryCommand, CeleryOption
 from ..doctor.examine import examine
 from ..doctor.measure import ONE_BY_ONE, Measurements, measure
 from ..logs import plain
+from ..servers.risks import Line as Found
 from ..services import Services
-from ..store.risks import Line as Found
 from .common import Said, aligned, delayq_of, examples, json_option
 from .screen import Line, Screen
 

@@ -4,5 +4,5 @@
     measure   round trip -> schedule, cancel -> schedule in bulk -> weigh -> hand over
 
 Nothing here prints: the command does. What a worker warns of at its start is judged in
-``store/risks.py``, for both.
+``servers/risks.py``, for both.
 """

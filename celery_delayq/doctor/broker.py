@@ -8,8 +8,8 @@ from typing import Any
 from ..errors import BrokerDown
 from ..handover.link import CONNECT_TIMEOUT, Link, bounded, connect
 from ..logs import plain
+from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
-from ..store.risks import ERROR, OK, WARNING, Line
 from .patient import Patient
 
 TIMEOUT = 3.0  # seconds that the broker may take for an answer

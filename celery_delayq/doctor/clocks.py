@@ -10,8 +10,8 @@ from typing import Any
 from ..errors import StoreError
 from ..handover.link import bounded, connect
 from ..logs import plain
+from ..servers.risks import OK, WARNING, Line
 from ..store.observed import TRIPS, Trips, trips
-from ..store.risks import OK, WARNING, Line
 from .patient import Patient
 
 SLOW_MS = 5.0  # a round trip that makes callers wait

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Iterator
 
 from ..errors import StoreError, StoreUnavailable
 from ..logs import plain
+from ..servers.risks import ERROR, Line
 from ..services import Services
-from ..store.risks import ERROR, Line
 from .broker import broker
 from .clocks import clocks, workers
 from .patient import Patient

@@ -6,10 +6,10 @@ from functools import cached_property
 
 from ..errors import StoreError, StoreUnavailable
 from ..logs import plain
+from ..servers import Connection, packed
+from ..servers.facts import Facts
+from ..servers.risks import ERROR, WARNING, Line
 from ..services import Services
-from ..store.connection import Connection, packed
-from ..store.risks import ERROR, WARNING, Line
-from ..store.server import Facts
 
 
 class Patient:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ..logs import plain
 from ..message.outgoing import list_keys
+from ..servers.risks import ERROR, OK, WARNING, Level, Line
 from ..services import Services
 from ..store.rights import Rights
 from ..store.rights import rights as rights_of
-from ..store.risks import ERROR, OK, WARNING, Level, Line
 from .patient import Patient
 
 # Without these a scanner is not told of anything, and looks by itself when its interval is over.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..errors import StoreDiffers
 from ..logs import plain
 from ..operations.health import MAX_OVERDUE, problems
-from ..store.risks import ERROR, OK, WARNING, Line
+from ..servers.risks import ERROR, OK, WARNING, Line
 from .patient import Patient
 
 _ADVICE = {

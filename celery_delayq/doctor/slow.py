@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..servers.risks import OK, WARNING, Line
 from ..store.observed import slow_calls
-from ..store.risks import OK, WARNING, Line
 from .patient import Patient
 
 LONG_MS = 100.0  # for which nobody else is served; a step takes some 5 ms

@@ -18,8 +18,8 @@ from contextlib import suppress
 
 from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..hooks import Hooks
+from ..servers import Server
 from ..services import Services
-from ..store import Server
 from .backoff import ELECTION, Backoff
 from .dead import report
 from .link import Link

@@ -15,7 +15,8 @@ from .. import clock
 from ..errors import BrokerDown
 from ..logs import logger_of
 from ..message.broker import SENTINEL, credentials_of
-from ..store import ASKED_ONCE, LeasedEntry
+from ..servers import ASKED_ONCE
+from ..store import LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 

@@ -24,7 +24,8 @@ from kombu.transport import virtual
 
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-from ..store import LeasedEntry, is_replica, refusal_of
+from ..servers import is_replica, refusal_of
+from ..store import LeasedEntry
 
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
 

@@ -22,7 +22,7 @@ from ..handover import libraries as handover
 from ..libraries import Leaning, has, is_cached_property, mentions, takes, takes_at
 from ..message import libraries as message
 from ..scheduling.decision import EXPIRES_AT
-from ..store import libraries as store
+from ..servers import libraries as store
 
 #: The versions that this package was tried with, oldest and newest.
 TRIED = {

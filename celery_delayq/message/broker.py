@@ -13,8 +13,8 @@ from kombu.utils.imports import symbol_by_name
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
+from ..servers import ASK, Credentials, Endpoint, SentinelGroup, Server
 from ..settings import without_secrets
-from ..store import ASK, Credentials, Endpoint, SentinelGroup, Server
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"

@@ -12,7 +12,7 @@ where the record's template is open. Only a bulk does this: of single calls Cele
 message.
 
 Two things are done here that a library does, as the rate of a bulk hangs on them: what ``saferepr``
-says of plain arguments (18 to 40 % of the caller's time), and ``store.connection.packed`` (10 to
+says of plain arguments (18 to 40 % of the caller's time), and ``servers.connection.packed`` (10 to
 20 %).
 """
 

@@ -1,4 +1,4 @@
-r"""The room that knows Redis: connections, scripts, and the steps an entry can take.
+r"""The room that knows what is kept in Redis: scripts, and the steps an entry can take.
 
     schedule --> due --hand_over--> its list in this Redis
             \                           one script, exactly once
@@ -11,11 +11,8 @@ r"""The room that knows Redis: connections, scripts, and the steps an entry can 
 """
 
 from .changes import CHUNK, NOW
-from .connection import Connection, PooledConnection
 from .copies import Copies
-from .credentials import Credentials
 from .dumps import Kept
-from .endpoint import Endpoint, Server
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
@@ -37,12 +34,10 @@ from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
-from .refusals import Refusal, is_replica, refusal_of
 from .replicas import Wanted
 from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
-from .sentinels import ASK, ASKED_ONCE, SentinelGroup
 from .sharded import ShardedEntries
 from .values import (
     Cancelled,
@@ -58,20 +53,15 @@ from .values import (
 from .wakeup import Wakeup
 
 __all__ = [
-    "ASK",
-    "ASKED_ONCE",
     "CHUNK",
     "KINDS",
     "NOW",
     "Cancelled",
     "Change",
     "Chosen",
-    "Connection",
     "Copies",
     "Counts",
-    "Credentials",
     "Delivery",
-    "Endpoint",
     "Engine",
     "Entries",
     "Entry",
@@ -89,16 +79,12 @@ __all__ = [
     "Outcome",
     "Pause",
     "Place",
-    "PooledConnection",
     "Receipt",
-    "Refusal",
     "Repaired",
     "Scanner",
     "ScratchKeys",
     "Scripts",
     "Seen",
-    "SentinelGroup",
-    "Server",
     "ShardedEntries",
     "State",
     "Tally",
@@ -109,13 +95,11 @@ __all__ = [
     "What",
     "checked_id",
     "checked_name",
-    "is_replica",
     "label_of",
     "lane_for",
     "lane_in_words",
     "new_name",
     "plain_text",
-    "refusal_of",
     "sum_of",
     "target_of",
     "target_of_key",

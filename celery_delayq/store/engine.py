@@ -11,13 +11,13 @@ from typing import Any
 
 from .. import clock
 from ..errors import StoreUnavailable
+from ..servers.risks import Line, risks
 from .entries import settle
 from .lateness import lateness_in
 from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
-from .risks import Line, risks
 from .scripts import Scripts
 from .values import Cancelled, Claimed, LeasedEntry, Seen
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .connection import Connection, packed
+from ..servers import Connection, packed
 
 # What is written comes before what is removed: a script that Redis stops loses nothing.
 _TAKE = """

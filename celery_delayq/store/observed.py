@@ -12,10 +12,10 @@ from typing import Any
 
 from .. import clock
 from ..errors import StoreError
-from .connection import Connection, packed
+from ..servers import Connection, packed
+from ..servers.facts import ask
 from .keys import Keys
 from .scripts import Scripts, load
-from .server import ask
 
 TRIPS = 20
 SLOW_LOG = 128  # entries of it that are looked at; by default Redis keeps as many

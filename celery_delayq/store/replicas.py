@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from .. import clock
 from ..errors import StoreError, StoreUnavailable
 from ..logs import logger_of
-from .connection import packed
+from ..servers import packed
 from .scripts import Scripts
 
 # Redis looks for a WAIT that has timed out ten times a second, where nobody has set another `hz`.

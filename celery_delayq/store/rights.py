@@ -20,7 +20,7 @@ from typing import Any
 import redis
 
 from ..errors import StoreError
-from .connection import Connection, packed, translated
+from ..servers import Connection, packed, translated
 from .keys import Keys
 from .scripts import load
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import StoreError
-from .connection import Connection, packed
+from ..servers import Connection, packed
 from .keys import KEYS, Keys
 from .scripts import Scripts
 

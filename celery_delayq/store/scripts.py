@@ -20,7 +20,7 @@ import redis
 
 from .. import clock
 from ..hooks import Hooks
-from .connection import Connection, packed
+from ..servers import Connection, packed
 from .keys import Keys
 
 _FOLDER = resources.files("celery_delayq.store") / "lua"

@@ -20,10 +20,9 @@ import redis
 
 from .. import clock
 from ..logs import logger_of
-from .connection import Connection, translated
-from .endpoint import TIMEOUT
+from ..servers import Connection, Refusal, refusal_of, translated
+from ..servers.endpoint import TIMEOUT
 from .keys import Keys
-from .refusals import Refusal, refusal_of
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
 PING_AFTER = 30.0  # seconds of silence after which Redis is asked for a sign of life

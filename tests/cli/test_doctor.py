@@ -11,7 +11,7 @@ from celery_delayq.cli.screen import text_of
 from celery_delayq.doctor.examine import AT_THE_STORE, examine
 from celery_delayq.doctor.patient import Patient
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store.risks import Line
+from celery_delayq.servers.risks import Line
 from tests.app.support import FAR
 from tests.support.ports import free_port
 

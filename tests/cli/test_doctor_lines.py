@@ -15,7 +15,7 @@ from celery_delayq.doctor.patient import Patient
 from celery_delayq.doctor.rights import rights
 from celery_delayq.doctor.scanners import scanners
 from celery_delayq.doctor.server import server as of_server
-from celery_delayq.store.risks import Line
+from celery_delayq.servers.risks import Line
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.operations.restricted import documented
 from tests.support.ports import free_port

@@ -6,7 +6,8 @@ A proxy of 60 s is played here in a hundredth of the time; so are the times that
 import pytest
 
 from celery_delayq.handover import link
-from celery_delayq.store import herald, pool, wakeup
+from celery_delayq.servers import herald, pool
+from celery_delayq.store import wakeup
 from tests.faults.conftest import make_delayq
 from tests.faults.proxy import Proxy
 from tests.hosted.scaled_times import MOMENT, PROXY, SCALE

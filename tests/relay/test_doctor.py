@@ -5,7 +5,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_delayq.doctor.broker import broker
 from celery_delayq.doctor.patient import Patient
-from celery_delayq.store.risks import Line
+from celery_delayq.servers.risks import Line
 from tests.relay.house import new_name
 
 

@@ -21,7 +21,7 @@ def store_proxy(redis_server, redis_url):
 @pytest.fixture
 def house(make_house, rabbitmq_server, store_proxy, monkeypatch):
     """A house whose store is behind a proxy; its scripts are loaded, its scanner runs."""
-    monkeypatch.setattr("celery_delayq.store.endpoint.TIMEOUT", 0.5)
+    monkeypatch.setattr("celery_delayq.servers.endpoint.TIMEOUT", 0.5)
     made = make_house(
         rabbitmq_server.url,
         delayq_url=f"redis://127.0.0.1:{store_proxy.port}/0",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.store import endpoint
+from celery_delayq.servers import endpoint
 from tests.faults.proxy import Proxy
 from tests.support.shards import SHARDS, each
 from tests.support.waiting import eventually

@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 
-from celery_delayq.store.connection import translated
+from celery_delayq.servers import translated
 from tests.simulator.world import SECOND, Actor
 
 TIMEOUT = 2.0  # seconds that a step takes at most where it does not say so itself

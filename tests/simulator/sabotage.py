@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from celery_delayq.store.connection import packed
+from celery_delayq.servers import packed
 from tests.store.support import ClockedScripts
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from celery_delayq.store.connection import packed
+from celery_delayq.servers import packed
 from celery_delayq.store.record import RELEASED, RUN_NOW, Record
 from tests.simulator.network import Request
 from tests.simulator.world import SECOND, World

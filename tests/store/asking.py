@@ -8,9 +8,8 @@ import time
 from contextlib import suppress
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, PooledConnection
-from celery_delayq.store.connection import packed
-from celery_delayq.store.pool import Pool
+from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.pool import Pool
 
 MOST = 3  # connections
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from celery_delayq.store import Endpoint, PooledConnection, Wakeup
-from celery_delayq.store.connection import packed
+from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.store import Wakeup
 from celery_delayq.store.keys import Keys
 from tests.support.waiting import eventually
 

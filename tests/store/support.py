@@ -14,17 +14,8 @@ import fakeredis
 from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import (
-    Copies,
-    Delivery,
-    Endpoint,
-    Engine,
-    Entries,
-    Membership,
-    NewEntry,
-    PooledConnection,
-)
-from celery_delayq.store.connection import packed
+from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.store import Copies, Delivery, Engine, Entries, Membership, NewEntry
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import KEYS, Keys
 from celery_delayq.store.record import (

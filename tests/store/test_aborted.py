@@ -21,9 +21,9 @@ from celery_delayq.errors import (
     StoreError,
     StoreUnavailable,
 )
+from celery_delayq.servers import packed
 from celery_delayq.store import NewEntry, OldEntry
 from celery_delayq.store.checking import number
-from celery_delayq.store.connection import packed
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key, target_of_member
 from celery_delayq.store.record import NewRecord, Template, destination_for, lane_for

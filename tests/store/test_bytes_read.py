@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.servers import packed
 from celery_delayq.store import listing as listing_module
-from celery_delayq.store.connection import packed
 from celery_delayq.store.engine import MAX_BYTES
 from tests.store import support
 from tests.store.support import NOW_MS, ClockedScripts, Store

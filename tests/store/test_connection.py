@@ -9,11 +9,10 @@ import time
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import Endpoint, PooledConnection
-from celery_delayq.store import connection as module
-from celery_delayq.store.connection import packed
-from celery_delayq.store.endpoint import TIMEOUT
-from celery_delayq.store.pool import MOST, Pool
+from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers import connection as module
+from celery_delayq.servers.endpoint import TIMEOUT
+from celery_delayq.servers.pool import MOST, Pool
 from tests.store.support import FAR_MS, endpoint
 from tests.support.waiting import eventually
 

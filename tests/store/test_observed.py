@@ -7,7 +7,8 @@ import pytest
 import time_machine
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Endpoint, PooledConnection, observed
+from celery_delayq.servers import Endpoint, PooledConnection
+from celery_delayq.store import observed
 from celery_delayq.store.observed import TRIPS, WEIGHED, slow_calls, task_bytes, trips
 from celery_delayq.store.scripts import load
 from tests.store.support import FAR_MS

@@ -21,8 +21,8 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, StoreError
+from celery_delayq.servers import packed
 from celery_delayq.store import Entries, NewEntry, Outcome, Receipt, checking
-from celery_delayq.store.connection import packed
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import destination_for, lane_for
 from celery_delayq.store.scripts import Scripts

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import Endpoint, Keys, PooledConnection
+from celery_delayq.servers import Endpoint, PooledConnection
+from celery_delayq.store import Keys
 from celery_delayq.store import rights as trials
 from celery_delayq.store.rights import Rights, called, rights
 from tests.operations.restricted import documented

@@ -5,10 +5,9 @@ from dataclasses import astuple
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import Endpoint, PooledConnection, risks
-from celery_delayq.store.connection import packed
-from celery_delayq.store.refusals import CLUSTER
-from celery_delayq.store.server import Facts
+from celery_delayq.servers import Endpoint, PooledConnection, packed, risks
+from celery_delayq.servers.facts import Facts
+from celery_delayq.servers.refusals import CLUSTER
 from tests.faults.proxy import Proxy
 from tests.support.ports import free_port
 from tests.support.waiting import eventually

@@ -11,10 +11,9 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.store import Endpoint, PooledConnection, sentinels
-from celery_delayq.store import SentinelGroup as SentinelPlaces
-from celery_delayq.store import herald as heralds
-from celery_delayq.store.connection import packed
+from celery_delayq.servers import Endpoint, PooledConnection, packed, sentinels
+from celery_delayq.servers import SentinelGroup as SentinelPlaces
+from celery_delayq.servers import herald as heralds
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
 from tests.support.waiting import eventually

@@ -4,13 +4,13 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreDiffers
+from celery_delayq.servers import PooledConnection
 from celery_delayq.store import (
     Entries,
     Keys,
     Membership,
     NewEntry,
     Outcome,
-    PooledConnection,
     Receipt,
     Scripts,
     ShardedEntries,

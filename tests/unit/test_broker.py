@@ -6,7 +6,7 @@ from kombu import Connection
 from celery_delayq.errors import InvalidSetting
 from celery_delayq.handover.link import bounded, connect
 from celery_delayq.message.broker import Broker, store_endpoint
-from celery_delayq.store import Endpoint
+from celery_delayq.servers import Endpoint
 
 NAMES = "delayq_url", "delayq_transport_options"
 URLS = "sentinel://user:pass@a/3;sentinel://b:1"

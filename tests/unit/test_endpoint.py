@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from celery_delayq.store import Endpoint, SentinelGroup
+from celery_delayq.servers import Endpoint, SentinelGroup
 
 SECRET = {"username": "u", "password": "p"}
 

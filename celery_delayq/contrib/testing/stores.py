@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 from ...errors import CannotIsolate
-from ...store.connection import packed
+from ...servers import packed
 from ...store.keys import KEYS
 from ...store.scripts import Scripts
 from .clock import clock_key

@@ -1,4 +1,4 @@
-"""How the store talks to Redis: one command at a time, sent once, its error translated.
+"""How one talks to Redis: one command at a time, sent once, its error translated.
 
 Scripts ---> Connection.execute ---> one of a pool, never shared with a forked child
 Wakeup ----> Connection.dedicated -> one to block on, outside of the pool
@@ -41,7 +41,7 @@ def packed(parts: Iterable[bytes | str | int]) -> list[bytes]:
 
 
 class Connection(Protocol):
-    """What the store needs of a way to Redis."""
+    """A way to a Redis."""
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         """Send one command, once.

@@ -14,7 +14,7 @@ from typing import Literal
 
 from .alone import WHY
 from .connection import Connection
-from .server import Facts
+from .facts import Facts
 
 Level = Literal["ok", "warning", "error"]
 OK: Level = "ok"

@@ -1,4 +1,4 @@
-"""What of redis-py the store leans on beyond its documentation."""
+"""What of redis-py is leaned on beyond its documentation."""
 
 from __future__ import annotations
 

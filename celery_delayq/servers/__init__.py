@@ -1,0 +1,35 @@
+"""The way to a Redis, and what it says of itself; nothing here knows what is kept there.
+
+    Endpoint, or SentinelGroup (with its herald)     where it is, and who may come in
+            |
+    Pool ---> Connection                             one command at a time, and its refusals
+            |
+    facts ---> risks; alone                          what it is, and what that may cost
+
+``risks`` and ``facts`` are imported from their files, by the doctor and by a scanner that starts.
+"""
+
+from .alone import check_alone
+from .connection import Connection, PooledConnection, packed, translated
+from .credentials import Credentials
+from .endpoint import Endpoint, Server
+from .refusals import Refusal, is_replica, lacks_replicas, refusal_of
+from .sentinels import ASK, ASKED_ONCE, SentinelGroup
+
+__all__ = [
+    "ASK",
+    "ASKED_ONCE",
+    "Connection",
+    "Credentials",
+    "Endpoint",
+    "PooledConnection",
+    "Refusal",
+    "SentinelGroup",
+    "Server",
+    "check_alone",
+    "is_replica",
+    "lacks_replicas",
+    "packed",
+    "refusal_of",
+    "translated",
+]
