@@ -137,6 +137,11 @@ def monotonic() -> float:
     return time.monotonic()
 
 
+def seconds_left(until: float) -> float:
+    """Seconds to *until*, by that clock, or a moment: to a socket, no time means "do not wait"."""
+    return max(until - monotonic(), 0.001)
+
+
 def sleep(seconds: float) -> None:
     """Wait."""
     time.sleep(seconds)  # noqa: TID251 - everybody else waits here

@@ -21,7 +21,7 @@ from .. import clock
 from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Herald, Server
-from .pool import Pool, seconds_left
+from .pool import Pool
 from .refusals import CLUSTER, Refusal, is_replica, lacks_replicas, refusal_of, why_of
 
 _AWAY = (
@@ -132,7 +132,7 @@ class PooledConnection:
             connection = pool.take(until)
         with translated(step):
             try:
-                connection._sock.settimeout(seconds_left(until))
+                connection._sock.settimeout(clock.seconds_left(until))
                 text = b"".join(map(_request, commands))
                 connection.send_packed_command([text], check_health=False)
                 answers = [self._answer(connection, until) for _ in commands]
@@ -161,7 +161,7 @@ class PooledConnection:
         """What comes next; of a refusal the error, as what comes behind it is to be read, too."""
         if self._server.may_move:
             self._server.wait(connection, until)
-        connection._sock.settimeout(seconds_left(until))
+        connection._sock.settimeout(clock.seconds_left(until))
         try:
             return connection.read_response()
         except redis.ResponseError as error:

@@ -120,7 +120,7 @@ class Pool:
             self._forget_lost()
             if len(self._alive) >= self._most:
                 return None
-        connection = self._server.connection(seconds_left(until))
+        connection = self._server.connection(clock.seconds_left(until))
         self._alive.add(weakref.ref(connection))
         if len(self._alive) > self._most:
             # Somebody else had the same thought.
@@ -158,7 +158,7 @@ class Pool:
 
     def _handed(self, place: queue.SimpleQueue[Any], until: float) -> Any:
         try:
-            connection = place.get(timeout=min(LOOK_AGAIN, seconds_left(until)))
+            connection = place.get(timeout=min(LOOK_AGAIN, clock.seconds_left(until)))
         except queue.Empty:
             self._collect()
             return None
@@ -170,8 +170,3 @@ class Pool:
         if now >= self._collect_from:
             self._collect_from = now + COLLECT_AGAIN
             gc.collect()
-
-
-def seconds_left(until: float) -> float:
-    """Until then, or a moment; no time at all would mean "do not wait" to a socket."""
-    return max(until - clock.monotonic(), 0.001)

@@ -7,13 +7,13 @@
 
 What the address is, is remembered until a connection to it fails, or somebody hears of another: a
 call that is refused because it met a replica, or ``herald.py``, which listens to a sentinel. It is
-known to the whole process, and connections that lead elsewhere are closed when they are idle.
+known to the whole process, and connections that lead elsewhere are closed when they are idle. How
+sentinels are asked is in ``council.py``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from .. import clock
+from .council import Council
 from .endpoint import Address, Endpoint, Server, shown
 from .herald import FAILED, WRONG, SwitchHerald
 from .refusals import Refusal, refusal_of
@@ -146,7 +147,7 @@ class SentinelGroup:
             return  # another thread looks
         try:
             herald.hear()
-            herald.listen(_left(until) / 4)
+            herald.listen(clock.seconds_left(until) / 4)
         finally:
             found.ears.append(herald)
 
@@ -185,7 +186,7 @@ class SentinelGroup:
             redis.exceptions.ConnectionError: another is the master, or the connection is closed.
         """
         ask_at = clock.monotonic() + PATIENCE
-        while not connection.can_read(min(GLANCE, _left(until))):
+        while not connection.can_read(min(GLANCE, clock.seconds_left(until))):
             now = clock.monotonic()
             if now >= until:
                 return
@@ -196,9 +197,13 @@ class SentinelGroup:
             if now >= ask_at:
                 ask_at = clock.monotonic() + PATIENCE
 
+    @property
+    def _council(self) -> Council:
+        return Council(self.name, self.sentinels, self.ask, self.others)
+
     def _named_first(self, until: float) -> Address | None:
         """Whom the first sentinel names that answers."""
-        return next(self._named(until, []), (0, None))[1]
+        return next(self._council.named(self._found.first, until, []), (0, None))[1]
 
     def doubt(self) -> None:
         """Ask the sentinels before the next call; connections stay if it is still the master."""
@@ -225,21 +230,21 @@ class SentinelGroup:
         """A connection to whom a sentinel names; ``None`` if nobody of those can be used."""
         errors: list[str] = []
         is_named = False
-        for number, address in self._named(until, errors):
+        for number, address in self._council.named(self._found.first, until, errors):
             is_named = True
             connection = None if address in tried else self._tried(address, until, each, tried)
             if connection is not None:
                 self._found.first = number
                 return connection
         if not is_named:
-            raise redis.ConnectionError(self._unknown(errors))
+            raise redis.ConnectionError(self._council.unknown(errors))
         return None
 
     def _tried(
         self, address: Address, until: float, each: float, tried: dict[Address, str]
     ) -> Any | None:
         """A connection to a master there, or ``None``; then *tried* has the reason."""
-        left = _left(until)
+        left = clock.seconds_left(until)
         place = replace(self.server, host=address[0], port=address[1])
         connection = place.connection(min(each, left))
         is_master = False
@@ -267,51 +272,6 @@ class SentinelGroup:
         if self._found.address == address:
             self._found.address = None
 
-    def _named(self, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
-        """Which sentinel names whom; what others said instead is put into *errors*."""
-        for turn, number in enumerate(self._in_turn()):
-            sentinel = self.sentinels[number]
-            # Each of them gets a share of what is left, and so does the master.
-            seconds = min(self.ask, _left(until) / (len(self.sentinels) - turn + 1))
-            try:
-                address = self._answer_of(sentinel, seconds)
-            except FAILED as error:
-                errors.append(f"{sentinel.where}: {error}")
-            except WRONG as error:
-                errors.append(f"{sentinel.where}: it answers as no sentinel does ({error!r})")
-            else:
-                if address is not None:
-                    yield number, address
-
-    def _in_turn(self) -> list[int]:
-        """The sentinels' numbers, first whoever was right when it was asked last."""
-        numbers = list(range(len(self.sentinels)))
-        first = self._found.first
-        return numbers[first:] + numbers[:first]
-
-    def _answer_of(self, sentinel: Endpoint, seconds: float) -> Address | None:
-        connection = sentinel.connection(seconds)
-        try:
-            connection.connect()
-            if self.others and self._others_of(connection) < self.others:
-                raise redis.ResponseError(f"it knows fewer than {self.others} other sentinels")
-            told = _asked(connection, "GET-MASTER-ADDR-BY-NAME", self.name)
-        finally:
-            connection.disconnect()
-        return None if not told else (told[0].decode(), int(told[1]))
-
-    def _others_of(self, connection: Any) -> int:
-        told = _asked(connection, "MASTER", self.name)
-        return int(dict(zip(told[::2], told[1::2], strict=False)).get(b"num-other-sentinels", 0))
-
-    def _unknown(self, errors: list[str]) -> str:
-        hosts = ", ".join(one.where for one in self.sentinels)
-        if not errors:
-            return f"the sentinels {hosts} know no master {self.name!r}"
-        others = len(self.sentinels) - len(errors)
-        rest = "; the others know none of that name" if others else ""
-        return f"no sentinel tells who is the master {self.name!r}: {'; '.join(errors)}{rest}"
-
     def _unusable(self, tried: dict[Address, str]) -> str:
         each = "; ".join(f"{shown(*address)}: {why}" for address, why in tried.items())
         return f"the master {self.name!r} that its sentinels name cannot be used: {each}"
@@ -319,16 +279,6 @@ class SentinelGroup:
 
 def _address_of(connection: Any) -> Address:
     return connection.host, connection.port
-
-
-def _asked(connection: Any, *question: str) -> Any:
-    connection.send_command("SENTINEL", *question)
-    try:
-        return connection.read_response()
-    except redis.ResponseError as error:
-        if "unknown command" in str(error):
-            raise redis.ResponseError("it is a Redis, and no sentinel") from error
-        raise
 
 
 def _why_no_master(connection: Any) -> str:
@@ -341,7 +291,3 @@ def _why_no_master(connection: Any) -> str:
     facts = dict(zip(told[::2], told[1::2], strict=False))
     role = facts.get(b"role", b"master")
     return "" if role == b"master" else f"it is a {role.decode()}"
-
-
-def _left(until: float) -> float:
-    return max(until - clock.monotonic(), 0.001)

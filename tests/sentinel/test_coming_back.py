@@ -13,7 +13,9 @@ def test_an_old_master_that_is_started_again_is_no_master_to_anybody(start_group
     course = kill(group)
     delayq.note.apply_async(task_id="after", delayq_at=FAR)
 
-    # As its configuration has it, it is a master, until sentinels have had a look at it.
+    # As its configuration has it, it is a master, until sentinels have had a look at it. No client
+    # could tell it from one if a sentinel named it that had not heard of the other yet.
+    group.agree()
     course.old.start()
     found = [make_delayq(group) for _ in range(3)]
     seen = [{task.id for task in each.tasks()} for each in (delayq, *found)]

@@ -11,7 +11,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection, packed, sentinels
+from celery_delayq.servers import Endpoint, PooledConnection, council, packed, sentinels
 from celery_delayq.servers import SentinelGroup as SentinelPlaces
 from celery_delayq.servers import herald as heralds
 from tests.support.ports import free_port
@@ -622,7 +622,7 @@ def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypa
     def limit(*_):
         raise SoftTimeLimitExceeded
 
-    monkeypatch.setattr(sentinels, "_asked", limit)
+    monkeypatch.setattr(council, "_asked", limit)
 
     with pytest.raises(SoftTimeLimitExceeded):
         naming.client().execute("write", SET)

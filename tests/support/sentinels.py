@@ -465,13 +465,17 @@ class SentinelGroup:
         for node in self.nodes:
             if node.port in self._hidden:
                 self.show(node)
-        eventually(self._is_agreed, HEALED, "the sentinels agree")
+        self.agree()
         master = self.master
         for node in self.nodes:
             if node is not master:
                 # They would do so themselves, in ten seconds.
                 node.client().replicaof("127.0.0.1", master.port)
         self.wait_healthy()
+
+    def agree(self) -> None:
+        """Wait until each sentinel names the same master; one that lags names the one before."""
+        eventually(self._is_agreed, HEALED, "the sentinels agree")
 
     def wait_healthy(self) -> None:
         eventually(lambda: not list(self._complaints()), HEALED, "the group is in order")
