@@ -241,7 +241,8 @@ class Site:
         def done() -> bool:
             counts = self.delayq.counts()
             late = counts.next_due_ms is not None and counts.next_due_ms < counts.now_ms + SOON
-            return not late and not counts.in_flight
+            # What comes back from a pause at a rate, or waits for its next try, is due as well.
+            return not (late or counts.in_flight or counts.paused or counts.refused)
 
         try:
             return eventually(done, SETTLED)
