@@ -12,10 +12,11 @@ from celery.bin.base import CeleryCommand, CeleryOption
 from ..errors import DelayQError, InvalidDump
 from ..logs import plain
 from ..operations.dumping import wait_for_leases
-from ..operations.lines import DUMP, UNREADABLE, text_of
+from ..operations.lines import DUMP, END, UNREADABLE, text_of
 from ..operations.loading import Loaded
 from ..operations.loading import steps as load_steps
 from ..services import Services
+from ..store import Counts
 from .common import Said, delayq_of, examples
 from .interrupting import Steps
 from .progress import progress_of
@@ -46,18 +47,38 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
         left = wait_for_leases(delayq.services, wait) if wait else 0
         if left:
             raise click.ClickException(f"{counted(left)} still being published; nothing was dumped")
-        unreadable = 0
+        unreadable, wrong = 0, ""
         told = _told(ctx, delayq.dump())
 
         def lines() -> Iterator[Line]:
-            nonlocal unreadable
+            nonlocal unreadable, wrong
+            paused = False
             for line in told:
                 unreadable += line["kind"] == UNREADABLE
+                paused = paused or line.get("paused", False)
+                if line["kind"] == END and paused:
+                    wrong = _wrong_count(line["tasks"] + line["unreadable"], delayq.counts())
                 yield [(text_of(line), "")]
 
         Screen(ctx).show(lines())
+    if wrong:
+        ctx.obj.error(wrong)
     if unreadable:
         ctx.obj.error(f"{counted(unreadable)} cannot be read, and dumped as stored; see check")
+
+
+def _wrong_count(dumped: int, counts: Counts) -> str:
+    """What there is to say where a paused store does not hold what was dumped; nothing if it does.
+
+    A dump reads the records, and the counts are those of the indexes that scanners look at.
+    """
+    kept = counts.scheduled + counts.paused + counts.in_flight + counts.dead
+    if dumped == kept:
+        return ""
+    return (
+        f"{counted(dumped)} dumped, and the store counts {kept} now: something still schedules, "
+        "cancels or publishes, or check finds what does not fit"
+    )
 
 
 def _told(ctx: click.Context, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -67,6 +67,23 @@ def test_what_is_in_flight_and_what_is_owed_is_said(delayq_app, redis, redis_ser
     ]
 
 
+def test_of_a_paused_store_it_says_where_the_counts_differ(app, run, redis):
+    for number in range(3):
+        app.send_task("t", task_id=str(number), delayq_at=FAR)
+    app.delayq.pause()
+    assert run("dump").stderr == ""
+
+    for due in redis.keys("*:due"):
+        redis.zremrangebyrank(due, 0, 0)
+
+    result = run("dump")
+    assert result.stderr == (
+        "3 tasks dumped, and the store counts 2 now: something still schedules, cancels or "
+        "publishes, or check finds what does not fit\n"
+    )
+    assert (result.exit_code, json.loads(result.stdout.splitlines()[-1])["tasks"]) == (0, 3)
+
+
 def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url, monkeypatch):
     relayed = delayq_app(url, delayq_url=redis_server.url(7), delayq_lease=30)
     relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
