@@ -11,6 +11,7 @@ from ..services import Services
 from .broker import broker
 from .clocks import clocks, workers
 from .patient import Patient
+from .pauses import pauses
 from .rights import rights
 from .scanners import scanners
 from .server import server
@@ -19,7 +20,7 @@ from .slow import scripts
 Look = Callable[[Patient], Iterator[Line]]
 
 #: What each looks at is in its own file.
-AT_THE_STORE: tuple[Look, ...] = (server, rights, clocks, scripts, scanners)
+AT_THE_STORE: tuple[Look, ...] = (server, rights, clocks, scripts, scanners, pauses)
 ELSEWHERE: tuple[Look, ...] = (broker, workers)
 
 

@@ -17,7 +17,8 @@ from tests.support.ports import free_port
 
 NAMES = [
     *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
-    *("slow scripts", "agreement", "scanners", "overdue", "dead", "broker", "workers' clocks"),
+    *("slow scripts", "agreement", "scanners", "overdue", "dead", "pauses", "broker"),
+    "workers' clocks",
 ]
 KEPT = ("--appendonly", "yes")
 

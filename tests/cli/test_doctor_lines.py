@@ -12,6 +12,7 @@ from celery_delayq.doctor import slow
 from celery_delayq.doctor.broker import broker
 from celery_delayq.doctor.clocks import clocks, workers
 from celery_delayq.doctor.patient import Patient
+from celery_delayq.doctor.pauses import pauses
 from celery_delayq.doctor.rights import rights
 from celery_delayq.doctor.scanners import scanners
 from celery_delayq.doctor.server import server as of_server
@@ -408,6 +409,27 @@ def test_what_is_overdue_or_dead_is_told_as_health_does(app, redis, look):
     assert named(wrong, "dead").advice == (
         "celery -A proj delayq list --dead says why; retry or remove them"
     )
+
+
+def test_what_is_paused_and_due_is_a_warning(app, look):
+    assert look(pauses, app) == [Line("pauses", "ok", "nothing is paused")]
+    app.delayq.pause(queue="mail\x1b")
+    [line] = look(pauses, app)
+    assert line.level == "ok"
+    assert re.fullmatch(
+        r"queue mail\\x1b is paused since [\d-]+ [\d:]+ UTC: nothing of it is due", line.found
+    )
+
+    app.delayq.pause()
+    app.delayq.resume(queue="mail\x1b")
+    app.send_task("t", delayq_at=LONG_AGO)
+
+    [line] = look(pauses, app)
+    assert line.level == "warning"
+    assert re.fullmatch(
+        r"everything is paused since [\d-]+ [\d:]+ UTC: 1 due and not handed over", line.found
+    )
+    assert line.advice == "if that is over: celery -A proj delayq resume"
 
 
 def test_a_store_of_another_layout_is_an_error(app, redis, look):
