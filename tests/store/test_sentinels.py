@@ -5,6 +5,7 @@ import select
 import signal
 import socketserver
 import threading
+from types import SimpleNamespace
 
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
@@ -16,6 +17,7 @@ from celery_delayq.servers import SentinelGroup as SentinelPlaces
 from celery_delayq.servers import herald as heralds
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
+from tests.support.slow_link import SlowLink
 from tests.support.waiting import eventually
 
 SET = packed(["SET", "key", "value"])
@@ -161,6 +163,54 @@ def test_a_replica_answers_readonly_and_the_call_goes_on_to_the_master(naming, f
 
     assert second.client().get("key") == b"value"
     assert eventually(lambda: ours(first) == 0)
+
+
+def test_who_connected_to_the_old_master_meanwhile_does_not_bring_it_back(naming, first, second):
+    with SlowLink(first.port, 0.2) as slow:
+        client = naming.client()
+        client._server.moved(("127.0.0.1", slow.port))
+        call = packed(["PING"])
+        caller = threading.Thread(target=client.execute, args=("read", call))
+        caller.start()
+        assert eventually(lambda: ours(first))  # it connects; what is left is a word or two
+        naming.name(second)
+
+        client._server.moved(("127.0.0.1", second.port))
+        caller.join(20)
+        client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+
+
+def test_nor_where_the_new_one_was_lost_since(naming, first, second, monkeypatch):
+    client = naming.client()
+    group, old, new = client._server, ("127.0.0.1", first.port), ("127.0.0.1", second.port)
+    group.moved(old)
+    ask = sentinels._why_no_master
+
+    def and_meanwhile(connection):
+        why = ask(connection)
+        if connection.port == first.port:
+            group.moved(new)
+            group.lost(SimpleNamespace(host=new[0], port=new[1]))
+        return why
+
+    monkeypatch.setattr(sentinels, "_why_no_master", and_meanwhile)
+    naming.name(second)
+
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+
+
+def test_of_two_threads_who_found_a_master_who_was_told_later_is_right(naming, first, second):
+    group, old, new = naming.group(), ("127.0.0.1", first.port), ("127.0.0.1", second.port)
+
+    assert group._found.learn(new, at=2.0)
+    assert not group._found.learn(old, at=1.0)
+    assert group._found.address == new
+    assert group._found.learn(old, at=3.0)
+    assert group._found.address == old
 
 
 def test_idle_connections_to_the_old_master_are_closed_when_it_is_another(naming, first, second):

@@ -1,0 +1,73 @@
+"""What a process knows of a group: who is its master, and since when.
+
+    a herald ----moved----> heard --+
+                                    +--> of both, what was said later
+    asked, tried --learn--> named --+
+
+Each of the two is written in one step, and ``heard`` by heralds alone. So a connect that ends late
+does not overwrite what was heard meanwhile. A lock, an interrupted caller could leave locked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from .. import clock
+from .endpoint import Address
+from .herald import SwitchHerald
+
+
+@dataclass(frozen=True)
+class Word:
+    """Who is the master, as a sentinel said.
+
+    Args:
+        address: Where it is; ``None`` where nobody is known.
+        at: When that was said, by the monotonic clock; or asked, a moment before.
+    """
+
+    address: Address | None = None
+    at: float = -math.inf
+
+
+class Found:
+    """What a process knows of a group, and which sentinel to ask first."""
+
+    def __init__(self) -> None:
+        self._heard = self._named = Word()
+        self.is_doubted = False
+        self.first = 0
+        self.ears: deque[SwitchHerald] = deque()  # one, but while a thread has it; or none yet
+        self.has_ears = False
+
+    @property
+    def word(self) -> Word:
+        """What was said last."""
+        heard, named = self._heard, self._named
+        return heard if heard.at >= named.at else named
+
+    @property
+    def address(self) -> Address | None:
+        """Who is the master, where that is known."""
+        return self.word.address
+
+    def moved(self, address: Address) -> None:
+        """It was heard that another is the master from now on."""
+        self._heard = Word(address, clock.monotonic())
+
+    def learn(self, address: Address, at: float) -> bool:
+        """Take note of who was named at that time, unless another was later; whether it was."""
+        for later in (self._heard, self._named):
+            if later.at >= at and later.address not in (None, address):
+                return False
+        # What is heard at this very moment is later as well, and counts.
+        self._named = Word(address, at)
+        return True
+
+    def forget(self, address: Address) -> None:
+        """Know nobody any more, if this was the master."""
+        now = clock.monotonic()  # before looking, so that what is heard after that is later
+        if self.address == address:
+            self._named = Word(None, now)
