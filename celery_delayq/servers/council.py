@@ -57,6 +57,15 @@ class Council:
                 if address is not None:
                     yield number, address
 
+    def check(self, connection: Any) -> None:
+        """See whether the sentinel that a connection leads to is to be believed.
+
+        Raises:
+            redis.exceptions.ResponseError: it knows too few others.
+        """
+        if self.others and self._others_of(connection) < self.others:
+            raise redis.ResponseError(f"it knows fewer than {self.others} other sentinels")
+
     def unknown(self, errors: list[str]) -> str:
         """Why nobody was named, where these are the errors."""
         hosts = ", ".join(one.where for one in self.sentinels)
@@ -70,8 +79,7 @@ class Council:
         connection = sentinel.connection(seconds)
         try:
             connection.connect()
-            if self.others and self._others_of(connection) < self.others:
-                raise redis.ResponseError(f"it knows fewer than {self.others} other sentinels")
+            self.check(connection)
             told = _asked(connection, "GET-MASTER-ADDR-BY-NAME", self.name)
         finally:
             connection.disconnect()

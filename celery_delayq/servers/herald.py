@@ -40,6 +40,8 @@ class SwitchHerald:
         name: The master's.
         sentinels: Whom to listen to.
         seconds: How long one of them may take for each step.
+        check: Raises an error of redis-py's where the sentinel that a connection leads to is not to
+            be believed; then the next one is taken, as if it were away.
         moved: Is told the new master's address.
     """
 
@@ -48,11 +50,13 @@ class SwitchHerald:
         name: str,
         sentinels: Sequence[Endpoint],
         seconds: float,
+        check: Callable[[Any], None],
         moved: Callable[[Address], None],
     ) -> None:
         self._name = name
         self._sentinels = sentinels
         self._seconds = seconds
+        self._check = check
         self._moved = moved
         # Not all processes listen to the first one.
         self._turn = os.getpid()
@@ -82,6 +86,7 @@ class SwitchHerald:
         connection = sentinel.connection(min(seconds, self._seconds))
         try:
             connection.connect()
+            self._check(connection)
             connection.send_command("SUBSCRIBE", "+switch-master")
             connection.read_response()
         except (*FAILED, *WRONG) as error:

@@ -209,7 +209,8 @@ class SentinelGroup:
 
     def herald(self) -> SwitchHerald:
         """What hears at once when another becomes the master."""
-        return SwitchHerald(self.name, self.sentinels, self.ask, self.moved)
+        check = self._council.check
+        return SwitchHerald(self.name, self.sentinels, self.ask, check, self.moved)
 
     def moved(self, address: Address) -> None:
         """A sentinel says that another is the master now."""

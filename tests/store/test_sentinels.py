@@ -487,6 +487,28 @@ def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeyp
         herald.close()
 
 
+def test_one_that_is_not_believed_is_not_listened_to_either(naming, first, monkeypatch):
+    monkeypatch.setattr(heralds, "LISTEN_AGAIN", 0.0)
+    known, unknown = "f" * 40, free_port()
+    spare = SentinelServer(first.binary)
+    spare.write(
+        [
+            f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1",
+            f"sentinel known-sentinel {NAME} 127.0.0.1 {unknown} {known}",
+        ]
+    )
+    with spare:
+        herald = naming.group(spare.port, others=1).herald()
+        herald._turn = 1
+
+        herald.listen()
+        assert herald.sockets == []
+        herald.listen()
+
+        assert herald.sockets[0].getpeername()[1] == spare.port
+        herald.close()
+
+
 def test_a_sentinel_that_gives_no_sign_of_life_is_left_for_another(naming, first, monkeypatch):
     monkeypatch.setattr(heralds, "LISTEN_AGAIN", 0.1)
     monkeypatch.setattr(heralds, "SIGN_AFTER", 0.1)
