@@ -39,8 +39,9 @@ class Found:
         self._heard = self._named = Word()
         self.is_doubted = False
         self.first = 0
-        self.ears: deque[SwitchHerald] = deque()  # one, but while a thread has it; or none yet
-        self.has_ears = False
+        # One, but while a thread has it; or none yet. Two threads at once may make one each.
+        self.ears: deque[SwitchHerald] = deque(maxlen=1)
+        self.busy_until = 0.0  # when a thread that has it has given it back, or was interrupted
 
     @property
     def word(self) -> Word:

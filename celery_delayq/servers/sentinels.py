@@ -13,7 +13,6 @@ sentinels are asked is in ``council.py``.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -126,13 +125,14 @@ class SentinelGroup:
         if found.is_doubted:
             found.is_doubted = False
             self._ask_anew(until)
-        if not found.has_ears:
-            found.has_ears = True
-            found.ears.append(self.herald())
         try:
             herald = found.ears.pop()
         except IndexError:
-            return  # another thread looks
+            # Another thread looks; or, after its time, it was interrupted, and they are lost.
+            if clock.monotonic() < found.busy_until:
+                return
+            herald = self.herald()
+        found.busy_until = until
         try:
             herald.hear()
             herald.listen(clock.seconds_left(until) / 4)
@@ -148,11 +148,12 @@ class SentinelGroup:
         try:
             herald.close()
         finally:
-            self._found.has_ears = False
+            self._found.busy_until = 0.0
 
     def forget(self) -> None:
         """In a forked child: leave what the parent listens to, and do not touch its socket."""
-        self._found.ears, self._found.has_ears = deque(), False
+        self._found.ears.clear()
+        self._found.busy_until = 0.0
 
     def is_current(self, connection: Any) -> bool:
         """Whether it leads to who is the master; not, while this process does not know."""

@@ -464,6 +464,30 @@ def test_one_thread_looks_while_another_calls(naming):
     busy.close()
 
 
+def test_what_an_interrupted_thread_lost_is_made_anew_when_its_time_is_over(naming):
+    client = naming.client(timeout=SOON)
+    client.execute("write", SET)
+    client._server._found.ears.pop()  # as an interruption does that comes at once behind this
+
+    def listens():
+        client.execute("read", packed(["PING"]))
+        return any(one.sockets for one in client._server._found.ears)
+
+    assert not listens()
+    assert eventually(listens)
+
+
+def test_threads_that_begin_to_listen_at_once_leave_one_that_does(naming):
+    client = naming.client()
+    ears = client._server._found.ears
+    ears.extend([client._server.herald(), client._server.herald()])
+
+    client.execute("write", SET)
+
+    (herald,) = ears
+    assert herald.sockets
+
+
 def _is_readable(herald):
     return select.select(herald.sockets, [], [], 0.1)[0]
 
