@@ -18,6 +18,11 @@ from .. import clock
 from .endpoint import Address
 from .herald import SwitchHerald
 
+# Seconds after a word of a new master in which the old one is believed in only where no sentinel
+# names another. One that is cut off from the others goes on naming it. The others make it a
+# replica within ten seconds or so; then it says itself that it is none.
+LEFT = 30.0
+
 
 @dataclass(frozen=True)
 class Word:
@@ -26,10 +31,12 @@ class Word:
     Args:
         address: Where it is; ``None`` where nobody is known.
         at: When that was said, by the monotonic clock; or asked, a moment before.
+        left: Who was it until then, where it was heard that another took over.
     """
 
     address: Address | None = None
     at: float = -math.inf
+    left: Address | None = None
 
 
 class Found:
@@ -54,9 +61,16 @@ class Found:
         """Who is the master, where that is known."""
         return self.word.address
 
-    def moved(self, address: Address) -> None:
-        """It was heard that another is the master from now on."""
-        self._heard = Word(address, clock.monotonic())
+    @property
+    def left(self) -> Address | None:
+        """Who was the master until a moment ago, as far as that was heard."""
+        heard = self._heard
+        is_over = clock.monotonic() >= heard.at + LEFT
+        return None if is_over or heard.left == self.address else heard.left
+
+    def moved(self, address: Address, left: Address | None) -> None:
+        """It was heard that another is the master from now on, and who was it before."""
+        self._heard = Word(address, clock.monotonic(), left)
 
     def learn(self, address: Address, at: float) -> bool:
         """Take note of who was named at that time, unless another was later; whether it was."""

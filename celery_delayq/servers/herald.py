@@ -42,7 +42,7 @@ class SwitchHerald:
         seconds: How long one of them may take for each step.
         check: Raises an error of redis-py's where the sentinel that a connection leads to is not to
             be believed; then the next one is taken, as if it were away.
-        moved: Is told the new master's address.
+        moved: Is told the new master's address, and that of the one before.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SwitchHerald:
         sentinels: Sequence[Endpoint],
         seconds: float,
         check: Callable[[Any], None],
-        moved: Callable[[Address], None],
+        moved: Callable[[Address, Address], None],
     ) -> None:
         self._name = name
         self._sentinels = sentinels
@@ -107,7 +107,7 @@ class SwitchHerald:
                 kind, *rest = self._connection.read_response()
                 words = rest[-1].decode(errors="replace").split() if kind == b"message" else []
                 if len(words) == SWITCH_WORDS and words[0] == self._name:
-                    self._moved((words[3], int(words[4])))
+                    self._moved((words[3], int(words[4])), (words[1], int(words[2])))
                     is_moved = True
                 self._note_sign()
         except (*FAILED, *WRONG) as error:

@@ -8,11 +8,12 @@
 What the address is, is remembered until a connection to it fails, or somebody hears of another: a
 call that is refused because it met a replica, or ``herald.py``, which listens to a sentinel. It is
 known to the whole process, and connections that lead elsewhere are closed when they are idle. How
-sentinels are asked is in ``council.py``.
+sentinels are asked is in ``council.py``; which of two words counts, in ``found.py``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -190,9 +191,17 @@ class SentinelGroup:
     def _council(self) -> Council:
         return Council(self.name, self.sentinels, self.ask, self.others)
 
+    def _named(self, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
+        found = self._found
+        return self._council.named(found.first, until, errors, found.left)
+
     def _named_first(self, until: float) -> Address | None:
-        """Whom the first sentinel names that answers."""
-        return next(self._council.named(self._found.first, until, []), (0, None))[1]
+        """Whom the first sentinel names that answers and does not lag behind."""
+        for number, address in self._named(until, []):
+            if address == self._found.address:
+                self._found.first = number
+            return address
+        return None
 
     def doubt(self) -> None:
         """Ask the sentinels before the next call; connections stay if it is still the master."""
@@ -213,9 +222,9 @@ class SentinelGroup:
         check = self._council.check
         return SwitchHerald(self.name, self.sentinels, self.ask, check, self.moved)
 
-    def moved(self, address: Address) -> None:
-        """A sentinel says that another is the master now."""
-        self._found.moved(address)
+    def moved(self, address: Address, left: Address | None = None) -> None:
+        """A sentinel says that another is the master now, and who was it before."""
+        self._found.moved(address, left or self._found.address)
 
     def _remembered(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
         """A connection to who is known; to another, if that becomes known meanwhile."""
@@ -232,7 +241,7 @@ class SentinelGroup:
         errors: list[str] = []
         is_named = False
         at = clock.monotonic()
-        for number, address in self._council.named(self._found.first, until, errors):
+        for number, address in self._named(until, errors):
             is_named = True
             if address in tried:
                 continue

@@ -12,7 +12,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection, council, packed, sentinels
+from celery_delayq.servers import Endpoint, PooledConnection, council, found, packed, sentinels
 from celery_delayq.servers import SentinelGroup as SentinelPlaces
 from celery_delayq.servers import herald as heralds
 from tests.support.ports import free_port
@@ -127,6 +127,21 @@ def ours(server):
     return sum(one["name"] == "celery_delayq" for one in server.client().client_list())
 
 
+@pytest.fixture
+def stale(naming, first):
+    """A sentinel that is cut off, and names the first server whatever happens."""
+    one = SentinelServer(first.binary)
+    one.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
+    with one:
+        yield one
+
+
+def move(client, naming, new, old):
+    """Make another server the master, and let the client hear of it."""
+    naming.name(new)
+    client._server.moved(("127.0.0.1", new.port), ("127.0.0.1", old.port))
+
+
 @contextlib.contextmanager
 def meanwhile(act, after=0.3):
     """Do something in a moment, while the test goes on."""
@@ -211,6 +226,84 @@ def test_of_two_threads_who_found_a_master_who_was_told_later_is_right(naming, f
     assert group._found.address == new
     assert group._found.learn(old, at=3.0)
     assert group._found.address == old
+
+
+def test_a_slow_answer_of_the_new_master_does_not_lead_back(
+    naming, stale, first, second, monkeypatch
+):
+    monkeypatch.setattr(sentinels, "PATIENCE", 0.1)
+    client = naming.client(stale.port)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+
+    assert client.execute("read", packed(["BLPOP", "nothing", "0.5"])) is None
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+    assert client._server._found.first == 1  # who is asked first from now on
+
+
+@pytest.mark.parametrize("how", ["lost", "doubt"])
+def test_nor_does_one_that_has_to_be_found_anew(naming, stale, first, second, how):
+    client = naming.client(stale.port)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+    held = client.pool.take(10**9)
+    client.pool.give(held)
+
+    client._server.lost(held) if how == "lost" else client._server.doubt()
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+
+
+def test_nor_where_the_new_one_is_away(naming, stale, first, second):
+    client = naming.client(stale.port, timeout=SOON)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+    second.kill()
+
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{second.port}: Error"):
+        client.execute("write", SET)
+
+    assert keys_of(first) == [[]]
+
+
+def test_the_old_master_is_it_again_when_no_sentinel_names_another(naming, stale, first, second):
+    client = naming.client(stale.port)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+    client.execute("read", packed(["PING"]))
+    second.kill()
+    naming.name(first)
+
+    client.execute("write", SET)
+
+    assert keys_of(first) == [[b"key"]]
+
+
+def test_or_when_that_is_heard(naming, stale, first, second):
+    client = naming.client(stale.port)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+
+    move(client, naming, first, second)
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[b"key"], []]
+
+
+def test_or_when_the_time_is_over_in_which_it_is_made_a_replica(
+    naming, stale, first, second, monkeypatch
+):
+    client = naming.client(stale.port)
+    move(client, naming, second, first)
+    client._server.lost(SimpleNamespace(host="127.0.0.1", port=second.port))
+
+    monkeypatch.setattr(found, "LEFT", 0.0)
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[b"key"], []]
 
 
 def test_idle_connections_to_the_old_master_are_closed_when_it_is_another(naming, first, second):
@@ -397,6 +490,7 @@ def test_what_listens_to_a_sentinel_hears_of_another_master():
             new, _ = real.elected(old)
 
             assert eventually(lambda: _is_readable(herald) and herald.hear(), 60)
+            assert group._found.left == ("127.0.0.1", old.port)
         finally:
             herald.close()
         for one in real.sentinels:
