@@ -34,14 +34,31 @@ class Council:
     ask: float
     others: int
 
-    def named(self, first: int, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
+    def named(
+        self, first: int, until: float, errors: list[str], left: Address | None = None
+    ) -> Iterator[tuple[int, Address]]:
         """Which sentinel names whom, while one iterates.
 
         Args:
             first: The number of the one to ask first.
             until: When to give up, by the monotonic clock.
             errors: Gets what others said instead.
+            left: Who counts only where no sentinel names another, and comes last.
         """
+        names_left = []
+        is_another = False
+        for number, address in self._answers(first, until, errors):
+            if address == left:
+                names_left.append((number, address))
+            else:
+                is_another = True
+                yield number, address
+        if not is_another:
+            yield from names_left
+
+    def _answers(
+        self, first: int, until: float, errors: list[str]
+    ) -> Iterator[tuple[int, Address]]:
         numbers = list(range(len(self.sentinels)))
         for turn, number in enumerate(numbers[first:] + numbers[:first]):
             sentinel = self.sentinels[number]
@@ -57,6 +74,15 @@ class Council:
                 if address is not None:
                     yield number, address
 
+    def check(self, connection: Any) -> None:
+        """See whether the sentinel that a connection leads to is to be believed.
+
+        Raises:
+            redis.exceptions.ResponseError: it knows too few others.
+        """
+        if self.others and self._others_of(connection) < self.others:
+            raise redis.ResponseError(f"it knows fewer than {self.others} other sentinels")
+
     def unknown(self, errors: list[str]) -> str:
         """Why nobody was named, where these are the errors."""
         hosts = ", ".join(one.where for one in self.sentinels)
@@ -70,8 +96,7 @@ class Council:
         connection = sentinel.connection(seconds)
         try:
             connection.connect()
-            if self.others and self._others_of(connection) < self.others:
-                raise redis.ResponseError(f"it knows fewer than {self.others} other sentinels")
+            self.check(connection)
             told = _asked(connection, "GET-MASTER-ADDR-BY-NAME", self.name)
         finally:
             connection.disconnect()

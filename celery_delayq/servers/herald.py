@@ -40,7 +40,9 @@ class SwitchHerald:
         name: The master's.
         sentinels: Whom to listen to.
         seconds: How long one of them may take for each step.
-        moved: Is told the new master's address.
+        check: Raises an error of redis-py's where the sentinel that a connection leads to is not to
+            be believed; then the next one is taken, as if it were away.
+        moved: Is told the new master's address, and that of the one before.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class SwitchHerald:
         name: str,
         sentinels: Sequence[Endpoint],
         seconds: float,
-        moved: Callable[[Address], None],
+        check: Callable[[Any], None],
+        moved: Callable[[Address, Address], None],
     ) -> None:
         self._name = name
         self._sentinels = sentinels
         self._seconds = seconds
+        self._check = check
         self._moved = moved
         # Not all processes listen to the first one.
         self._turn = os.getpid()
@@ -82,6 +86,7 @@ class SwitchHerald:
         connection = sentinel.connection(min(seconds, self._seconds))
         try:
             connection.connect()
+            self._check(connection)
             connection.send_command("SUBSCRIBE", "+switch-master")
             connection.read_response()
         except (*FAILED, *WRONG) as error:
@@ -102,7 +107,7 @@ class SwitchHerald:
                 kind, *rest = self._connection.read_response()
                 words = rest[-1].decode(errors="replace").split() if kind == b"message" else []
                 if len(words) == SWITCH_WORDS and words[0] == self._name:
-                    self._moved((words[3], int(words[4])))
+                    self._moved((words[3], int(words[4])), (words[1], int(words[2])))
                     is_moved = True
                 self._note_sign()
         except (*FAILED, *WRONG) as error:

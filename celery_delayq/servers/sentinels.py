@@ -8,12 +8,12 @@
 What the address is, is remembered until a connection to it fails, or somebody hears of another: a
 call that is refused because it met a replica, or ``herald.py``, which listens to a sentinel. It is
 known to the whole process, and connections that lead elsewhere are closed when they are idle. How
-sentinels are asked is in ``council.py``.
+sentinels are asked is in ``council.py``; which of two words counts, in ``found.py``.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from redis.retry import Retry
 from .. import clock
 from .council import Council
 from .endpoint import Address, Endpoint, Server, shown
+from .found import Found
 from .herald import FAILED, WRONG, SwitchHerald
 from .refusals import Refusal, refusal_of
 
@@ -36,17 +37,6 @@ ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
 
 GLANCE = 0.1  # seconds after which who waits looks whether the process knows of another master
 PATIENCE = 1.0  # seconds without an answer after which a sentinel is asked whether there is one
-
-
-class _Found:
-    """What a process knows of a group: who is its master, and which sentinel to ask first."""
-
-    def __init__(self) -> None:
-        self.address: Address | None = None
-        self.is_doubted = False
-        self.first = 0
-        self.ears: deque[SwitchHerald] = deque()  # one, but while a thread has it; or none yet
-        self.has_ears = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +56,7 @@ class SentinelGroup:
     server: Endpoint
     ask: float = ASK
     others: int = 0
-    _found: _Found = field(default_factory=_Found, init=False, compare=False, repr=False)
+    _found: Found = field(default_factory=Found, init=False, compare=False, repr=False)
 
     may_move = True
 
@@ -112,12 +102,10 @@ class SentinelGroup:
         until = clock.monotonic() + timeout
         each = max(TRY, timeout / 3)
         tried: dict[Address, str] = {}
-        if self._found.address is not None:
-            connection = self._tried(self._found.address, until, each, tried)
-            if connection is not None:
-                return connection
         while True:
-            connection = self._asked_for(until, each, tried)
+            connection = self._remembered(until, each, tried)
+            if connection is None:
+                connection = self._asked_for(until, each, tried)
             if connection is not None:
                 return connection
             if clock.monotonic() + AGAIN >= until:
@@ -138,13 +126,14 @@ class SentinelGroup:
         if found.is_doubted:
             found.is_doubted = False
             self._ask_anew(until)
-        if not found.has_ears:
-            found.has_ears = True
-            found.ears.append(self.herald())
         try:
             herald = found.ears.pop()
         except IndexError:
-            return  # another thread looks
+            # Another thread looks; or, after its time, it was interrupted, and they are lost.
+            if clock.monotonic() < found.busy_until:
+                return
+            herald = self.herald()
+        found.busy_until = until
         try:
             herald.hear()
             herald.listen(clock.seconds_left(until) / 4)
@@ -160,11 +149,12 @@ class SentinelGroup:
         try:
             herald.close()
         finally:
-            self._found.has_ears = False
+            self._found.busy_until = 0.0
 
     def forget(self) -> None:
         """In a forked child: leave what the parent listens to, and do not touch its socket."""
-        self._found.ears, self._found.has_ears = deque(), False
+        self._found.ears.clear()
+        self._found.busy_until = 0.0
 
     def is_current(self, connection: Any) -> bool:
         """Whether it leads to who is the master; not, while this process does not know."""
@@ -201,38 +191,61 @@ class SentinelGroup:
     def _council(self) -> Council:
         return Council(self.name, self.sentinels, self.ask, self.others)
 
+    def _named(self, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
+        found = self._found
+        return self._council.named(found.first, until, errors, found.left)
+
     def _named_first(self, until: float) -> Address | None:
-        """Whom the first sentinel names that answers."""
-        return next(self._council.named(self._found.first, until, []), (0, None))[1]
+        """Whom the first sentinel names that answers and does not lag behind."""
+        for number, address in self._named(until, []):
+            if address == self._found.address:
+                self._found.first = number
+            return address
+        return None
 
     def doubt(self) -> None:
         """Ask the sentinels before the next call; connections stay if it is still the master."""
         self._found.is_doubted = True
 
     def _ask_anew(self, until: float) -> None:
+        at = clock.monotonic()
         address = self._named_first(until)
         if address is not None and self._found.address is not None:
-            self._found.address = address
+            self._found.learn(address, at)
 
     def lost(self, connection: Any) -> None:
         """Ask the sentinels when a connection is needed next."""
-        self._forget(_address_of(connection))
+        self._found.forget(_address_of(connection))
 
     def herald(self) -> SwitchHerald:
         """What hears at once when another becomes the master."""
-        return SwitchHerald(self.name, self.sentinels, self.ask, self.moved)
+        check = self._council.check
+        return SwitchHerald(self.name, self.sentinels, self.ask, check, self.moved)
 
-    def moved(self, address: Address) -> None:
-        """A sentinel says that another is the master now."""
-        self._found.address = address
+    def moved(self, address: Address, left: Address | None = None) -> None:
+        """A sentinel says that another is the master now, and who was it before."""
+        self._found.moved(address, left or self._found.address)
+
+    def _remembered(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
+        """A connection to who is known; to another, if that becomes known meanwhile."""
+        while True:
+            known = self._found.word
+            if known.address is None or known.address in tried:
+                return None
+            connection = self._tried(known.address, known.at, until, each, tried)
+            if connection is not None:
+                return connection
 
     def _asked_for(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
         """A connection to whom a sentinel names; ``None`` if nobody of those can be used."""
         errors: list[str] = []
         is_named = False
-        for number, address in self._council.named(self._found.first, until, errors):
+        at = clock.monotonic()
+        for number, address in self._named(until, errors):
             is_named = True
-            connection = None if address in tried else self._tried(address, until, each, tried)
+            if address in tried:
+                continue
+            connection = self._tried(address, at, until, each, tried)
             if connection is not None:
                 self._found.first = number
                 return connection
@@ -241,9 +254,9 @@ class SentinelGroup:
         return None
 
     def _tried(
-        self, address: Address, until: float, each: float, tried: dict[Address, str]
+        self, address: Address, at: float, until: float, each: float, tried: dict[Address, str]
     ) -> Any | None:
-        """A connection to a master there, or ``None``; then *tried* has the reason."""
+        """A connection to who was named at that time, or ``None``; *tried* gets the reason."""
         left = clock.seconds_left(until)
         place = replace(self.server, host=address[0], port=address[1])
         connection = place.connection(min(each, left))
@@ -251,6 +264,9 @@ class SentinelGroup:
         try:
             connection.connect()
             why = _why_no_master(connection)
+            # Who hands over by ``SENTINEL FAILOVER`` says for seconds that it is still the master.
+            if not why and not self._found.learn(address, at):
+                why = "another became the master meanwhile"
             if not why:
                 connection._sock.settimeout(left)
                 is_master = True
@@ -261,16 +277,11 @@ class SentinelGroup:
         finally:
             if not is_master:
                 connection.disconnect()
-                self._forget(address)
+                self._found.forget(address)
         if is_master:
-            self._found.address = address
             return connection
         tried[address] = why
         return None
-
-    def _forget(self, address: Address) -> None:
-        if self._found.address == address:
-            self._found.address = None
 
     def _unusable(self, tried: dict[Address, str]) -> str:
         each = "; ".join(f"{shown(*address)}: {why}" for address, why in tried.items())

@@ -5,17 +5,19 @@ import select
 import signal
 import socketserver
 import threading
+from types import SimpleNamespace
 
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection, council, packed, sentinels
+from celery_delayq.servers import Endpoint, PooledConnection, council, found, packed, sentinels
 from celery_delayq.servers import SentinelGroup as SentinelPlaces
 from celery_delayq.servers import herald as heralds
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
+from tests.support.slow_link import SlowLink
 from tests.support.waiting import eventually
 
 SET = packed(["SET", "key", "value"])
@@ -125,6 +127,21 @@ def ours(server):
     return sum(one["name"] == "celery_delayq" for one in server.client().client_list())
 
 
+@pytest.fixture
+def stale(naming, first):
+    """A sentinel that is cut off, and names the first server whatever happens."""
+    one = SentinelServer(first.binary)
+    one.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
+    with one:
+        yield one
+
+
+def move(client, naming, new, old):
+    """Make another server the master, and let the client hear of it."""
+    naming.name(new)
+    client._server.moved(("127.0.0.1", new.port), ("127.0.0.1", old.port))
+
+
 @contextlib.contextmanager
 def meanwhile(act, after=0.3):
     """Do something in a moment, while the test goes on."""
@@ -161,6 +178,132 @@ def test_a_replica_answers_readonly_and_the_call_goes_on_to_the_master(naming, f
 
     assert second.client().get("key") == b"value"
     assert eventually(lambda: ours(first) == 0)
+
+
+def test_who_connected_to_the_old_master_meanwhile_does_not_bring_it_back(naming, first, second):
+    with SlowLink(first.port, 0.2) as slow:
+        client = naming.client()
+        client._server.moved(("127.0.0.1", slow.port))
+        call = packed(["PING"])
+        caller = threading.Thread(target=client.execute, args=("read", call))
+        caller.start()
+        assert eventually(lambda: ours(first))  # it connects; what is left is a word or two
+        naming.name(second)
+
+        client._server.moved(("127.0.0.1", second.port))
+        caller.join(20)
+        client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+
+
+def test_nor_where_the_new_one_was_lost_since(naming, first, second, monkeypatch):
+    client = naming.client()
+    group, old, new = client._server, ("127.0.0.1", first.port), ("127.0.0.1", second.port)
+    group.moved(old)
+    ask = sentinels._why_no_master
+
+    def and_meanwhile(connection):
+        why = ask(connection)
+        if connection.port == first.port:
+            group.moved(new)
+            group.lost(SimpleNamespace(host=new[0], port=new[1]))
+        return why
+
+    monkeypatch.setattr(sentinels, "_why_no_master", and_meanwhile)
+    naming.name(second)
+
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+
+
+def test_of_two_threads_who_found_a_master_who_was_told_later_is_right(naming, first, second):
+    group, old, new = naming.group(), ("127.0.0.1", first.port), ("127.0.0.1", second.port)
+
+    assert group._found.learn(new, at=2.0)
+    assert not group._found.learn(old, at=1.0)
+    assert group._found.address == new
+    assert group._found.learn(old, at=3.0)
+    assert group._found.address == old
+
+
+def test_a_slow_answer_of_the_new_master_does_not_lead_back(
+    naming, stale, first, second, monkeypatch
+):
+    monkeypatch.setattr(sentinels, "PATIENCE", 0.1)
+    client = naming.client(stale.port)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+
+    assert client.execute("read", packed(["BLPOP", "nothing", "0.5"])) is None
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+    assert client._server._found.first == 1  # who is asked first from now on
+
+
+@pytest.mark.parametrize("how", ["lost", "doubt"])
+def test_nor_does_one_that_has_to_be_found_anew(naming, stale, first, second, how):
+    client = naming.client(stale.port)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+    held = client.pool.take(10**9)
+    client.pool.give(held)
+
+    client._server.lost(held) if how == "lost" else client._server.doubt()
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[], [b"key"]]
+
+
+def test_nor_where_the_new_one_is_away(naming, stale, first, second):
+    client = naming.client(stale.port, timeout=SOON)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+    second.kill()
+
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{second.port}: Error"):
+        client.execute("write", SET)
+
+    assert keys_of(first) == [[]]
+
+
+def test_the_old_master_is_it_again_when_no_sentinel_names_another(naming, stale, first, second):
+    client = naming.client(stale.port)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+    client.execute("read", packed(["PING"]))
+    second.kill()
+    naming.name(first)
+
+    client.execute("write", SET)
+
+    assert keys_of(first) == [[b"key"]]
+
+
+def test_or_when_that_is_heard(naming, stale, first, second):
+    client = naming.client(stale.port)
+    client.execute("read", packed(["PING"]))
+    move(client, naming, second, first)
+
+    move(client, naming, first, second)
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[b"key"], []]
+
+
+def test_or_when_the_time_is_over_in_which_it_is_made_a_replica(
+    naming, stale, first, second, monkeypatch
+):
+    client = naming.client(stale.port)
+    move(client, naming, second, first)
+    client._server.lost(SimpleNamespace(host="127.0.0.1", port=second.port))
+
+    monkeypatch.setattr(found, "LEFT", 0.0)
+    client.execute("write", SET)
+
+    assert keys_of(first, second) == [[b"key"], []]
 
 
 def test_idle_connections_to_the_old_master_are_closed_when_it_is_another(naming, first, second):
@@ -347,6 +490,7 @@ def test_what_listens_to_a_sentinel_hears_of_another_master():
             new, _ = real.elected(old)
 
             assert eventually(lambda: _is_readable(herald) and herald.hear(), 60)
+            assert group._found.left == ("127.0.0.1", old.port)
         finally:
             herald.close()
         for one in real.sentinels:
@@ -414,6 +558,30 @@ def test_one_thread_looks_while_another_calls(naming):
     busy.close()
 
 
+def test_what_an_interrupted_thread_lost_is_made_anew_when_its_time_is_over(naming):
+    client = naming.client(timeout=SOON)
+    client.execute("write", SET)
+    client._server._found.ears.pop()  # as an interruption does that comes at once behind this
+
+    def listens():
+        client.execute("read", packed(["PING"]))
+        return any(one.sockets for one in client._server._found.ears)
+
+    assert not listens()
+    assert eventually(listens)
+
+
+def test_threads_that_begin_to_listen_at_once_leave_one_that_does(naming):
+    client = naming.client()
+    ears = client._server._found.ears
+    ears.extend([client._server.herald(), client._server.herald()])
+
+    client.execute("write", SET)
+
+    (herald,) = ears
+    assert herald.sockets
+
+
 def _is_readable(herald):
     return select.select(herald.sockets, [], [], 0.1)[0]
 
@@ -434,6 +602,28 @@ def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeyp
         herald.listen()
 
         assert herald.sockets[0].getpeername()[1] == naming.sentinel.port
+        herald.close()
+
+
+def test_one_that_is_not_believed_is_not_listened_to_either(naming, first, monkeypatch):
+    monkeypatch.setattr(heralds, "LISTEN_AGAIN", 0.0)
+    known, unknown = "f" * 40, free_port()
+    spare = SentinelServer(first.binary)
+    spare.write(
+        [
+            f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1",
+            f"sentinel known-sentinel {NAME} 127.0.0.1 {unknown} {known}",
+        ]
+    )
+    with spare:
+        herald = naming.group(spare.port, others=1).herald()
+        herald._turn = 1
+
+        herald.listen()
+        assert herald.sockets == []
+        herald.listen()
+
+        assert herald.sockets[0].getpeername()[1] == spare.port
         herald.close()
 
 
