@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import BrokerDown
+from ..errors import BrokerDown, InvalidSetting
 from ..handover.link import CONNECT_TIMEOUT, Link, bounded, connect
 from ..logs import plain
 from ..servers.risks import ERROR, OK, WARNING, Line
@@ -17,6 +17,29 @@ _DOES = {
     "amqp": "it confirms what it takes",
     "redis": "it answers each push",
 }
+
+
+def unusable(services: Services) -> Line | None:
+    """What keeps the app from having a broker at all; nothing is connected.
+
+    Nothing of the URL is told: what cannot be read may be a part of its password.
+
+    Raises:
+        InvalidSetting: what the broker is told, other than its URL, leaves something out.
+    """
+    try:
+        _ = services.broker
+    except InvalidSetting:
+        raise
+    except Exception as error:  # kombu's own, and that of any transport
+        why = plain(error) if isinstance(error, ImportError) else type(error).__name__
+        return Line(
+            "broker", ERROR,
+            f"broker_url cannot be read, or its transport cannot be loaded: {why}",
+            "write special characters of a password as %XX, and install what the transport needs: "
+            "pip install 'celery[sqs]', say",
+        )  # fmt: skip
+    return None
 
 
 def broker(patient: Patient) -> Iterator[Line]:
