@@ -13,6 +13,7 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
+from ..doctor.broker import unusable
 from ..doctor.examine import examine
 from ..doctor.measure import ONE_BY_ONE, Measurements, measure
 from ..logs import plain
@@ -98,6 +99,10 @@ def _wrapped(text: str, room: int | None) -> list[str]:
 
 def _measure(ctx: click.Context, services: Services, tasks: int, as_json: bool) -> None:
     units, file = 3 * ONE_BY_ONE + 2 * tasks, sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with Said():
+        wrong = unusable(services)
+    if wrong is not None:
+        raise click.ClickException(f"{wrong.found}; {wrong.advice}")
     with Said(), click.progressbar(length=units, label="measuring", file=file) as progress:
         measurements = measure(services, tasks, progress.update)
     for line in [json.dumps(asdict(measurements))] if as_json else report(measurements):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import BrokerDown
+from ..errors import BrokerDown, InvalidSetting
 from ..handover.link import CONNECT_TIMEOUT, Link, bounded, connect
 from ..logs import plain
 from ..servers.risks import ERROR, OK, WARNING, Line
@@ -13,10 +13,34 @@ from ..services import Services
 from .patient import Patient
 
 TIMEOUT = 3.0  # seconds that the broker may take for an answer
+NOT_FOUND = 404  # what RabbitMQ says of a queue that is not there
 _DOES = {
     "amqp": "it confirms what it takes",
     "redis": "it answers each push",
 }
+
+
+def unusable(services: Services) -> Line | None:
+    """What keeps the app from having a broker at all; nothing is connected.
+
+    Nothing of the URL is told: what cannot be read may be a part of its password.
+
+    Raises:
+        InvalidSetting: what the broker is told, other than its URL, leaves something out.
+    """
+    try:
+        _ = services.broker
+    except InvalidSetting:
+        raise
+    except Exception as error:  # kombu's own, and that of any transport
+        why = plain(error) if isinstance(error, ImportError) else type(error).__name__
+        return Line(
+            "broker", ERROR,
+            f"broker_url cannot be read, or its transport cannot be loaded: {why}",
+            "write special characters of a password as %XX, and install what the transport needs: "
+            "pip install 'celery[sqs]', say",
+        )  # fmt: skip
+    return None
 
 
 def broker(patient: Patient) -> Iterator[Line]:
@@ -46,33 +70,41 @@ def broker(patient: Patient) -> Iterator[Line]:
 def _queues(services: Services) -> Iterator[Line]:
     """Which of the app's queues are there, and have somebody who listens."""
     connection = bounded(services.app.connection_for_write(), TIMEOUT, CONNECT_TIMEOUT)
+    refused: dict[str, str] = {}
     try:
         connect(connection, CONNECT_TIMEOUT)
-        found = {name: _consumers(connection, name) for name in services.app.amqp.queues}
+        found = {name: _consumers(connection, name, refused) for name in services.app.amqp.queues}
     except Exception as error:
         yield Line("queues", WARNING, f"they cannot be looked at: {plain(error)}",
                    "see whether the broker's user may")  # fmt: skip
         return
     finally:
         connection.collect()
-    missing = [name for name, consumers in found.items() if consumers is None]
+    missing = [name for name in found if found[name] is None and name not in refused]
     idle = [name for name, consumers in found.items() if consumers == 0]
+    for name, why in refused.items():
+        yield Line(
+            "queues", WARNING, f"{plain(name)} cannot be looked at: {why}",
+            "see whether the broker's user may, and whether one connection has it for itself alone",
+        )  # fmt: skip
     if idle:
         said = f"no worker listens to {', '.join(map(plain, idle))}"
         yield Line("queues", WARNING, said, "start a worker with -Q, or take them out of the app")
     if missing:
         said = f"{', '.join(map(plain, missing))}: made when something is first sent there"
         yield Line("queues", OK, said)
-    if not idle and not missing:
+    if not idle and not missing and not refused:
         yield Line("queues", OK, f"{', '.join(map(plain, found))}: a worker listens to each")
 
 
-def _consumers(connection: Any, name: str) -> int | None:
-    """How many consumers a queue has; ``None`` where it is not there."""
+def _consumers(connection: Any, name: str, refused: dict[str, str]) -> int | None:
+    """How many consumers a queue has; ``None`` where it is not there, or, *refused*, not told."""
     channel = connection.channel()
     try:
         consumers: int = channel.queue_declare(name, passive=True).consumer_count
-    except connection.channel_errors:
+    except connection.channel_errors as error:  # which has closed the channel
+        if getattr(error, "code", None) != NOT_FOUND:
+            refused[name] = plain(error)
         return None
     channel.close()
     return consumers

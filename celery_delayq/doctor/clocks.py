@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import StoreError
 from ..handover.link import bounded, connect
 from ..logs import plain
 from ..servers.risks import OK, WARNING, Line
@@ -67,7 +66,7 @@ def workers(patient: Patient) -> Iterator[Line]:
         return  # its own line says why
     sent = time.time()
     try:
-        told = _asked(services.app, _alive(patient))
+        told = _asked(services.app)
     except Exception as error:
         said = f"not known, as no worker can be asked: {plain(error)}"
         yield Line(_WORKERS, WARNING, said, _LACKING if "permission" in said else _UNHEARD)
@@ -84,8 +83,10 @@ def workers(patient: Patient) -> Iterator[Line]:
         yield Line(_WORKERS, OK, f"those of {len(off)} that answered agree with this machine's")
 
 
-def _asked(app: Any, limit: int | None) -> Any:
-    """What workers answer.
+def _asked(app: Any) -> Any:
+    """What workers answer, all that do so in time: how many there are is known to nobody.
+
+    A worker may hand nothing over, and so not be known to the store.
 
     In a thread, which is left behind where the broker hangs: the question goes over a connection of
     Celery's pool, which has no time limit.
@@ -100,7 +101,7 @@ def _asked(app: Any, limit: int | None) -> Any:
         connection = bounded(app.connection_for_write(), SENT_WITHIN, SENT_WITHIN)
         try:
             connect(connection, SENT_WITHIN)
-            question = {"reply": True, "timeout": ANSWER_WITHIN, "limit": limit}
+            question = {"reply": True, "timeout": ANSWER_WITHIN}
             told.append(app.control.broadcast("delayq_clock", connection=connection, **question))
         except Exception as error:
             failed.append(error)
@@ -115,16 +116,6 @@ def _asked(app: Any, limit: int | None) -> Any:
     if not told:
         raise TimeoutError(f"no answer within {ANSWER_WITHIN + SENT_WITHIN:g} s")
     return told[0]
-
-
-def _alive(patient: Patient) -> int | None:
-    """How many answers are worth waiting for."""
-    if "store" in patient.wrong:
-        return None
-    try:
-        return len(patient.services.entries.scanners()) or None
-    except StoreError:
-        return None
 
 
 def _ahead(answer: Any, sent: float, came: float) -> float:

@@ -8,7 +8,7 @@ from ..errors import StoreError, StoreUnavailable
 from ..logs import plain
 from ..servers.risks import ERROR, Line
 from ..services import Services
-from .broker import broker
+from .broker import broker, unusable
 from .clocks import clocks, workers
 from .patient import Patient
 from .pauses import pauses
@@ -34,6 +34,10 @@ def examine(services: Services) -> Iterator[Line]:
     Raises:
         InvalidSetting: a setting is out of its range, or there is no Redis to keep tasks in.
     """
+    wrong = unusable(services)
+    if wrong is not None:
+        yield wrong  # whatever else there is to look at goes by the broker
+        return
     patient = Patient(services)
     try:
         for line in _looked(patient):

@@ -7,6 +7,7 @@
     templates <--> template_uses                 as many as records share
     outbox <-----> outbox_messages               each has the other
     scanners <---- heartbeats                    only of who is known
+    meta                                         no record has a later number than the last
 
 Each slice is one atomic step that looks at both sides, so what is in motion fits. Only the counts
 of templates span slices: see :class:`Uses`. What is kept in generations (tombstones, fences,
@@ -20,14 +21,14 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .misfits import Finding
+from .misfits import ONCE, Finding
 from .scripts import Scripts
 
 COUNT = 20  # fields of a slice: records may be large
 LATE_MS = 60_000  # after which a lease that ended should have been taken back
 
 _INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags", "outbox")
-_HASHES = ("claims", "errors", "holders", "outbox_messages", "heartbeats")
+_HASHES = ("claims", "errors", "holders", "outbox_messages", "heartbeats", "meta")
 # Those that tell of templates; the records last, as what leaves meanwhile is not counted then.
 COUNTING = ("templates", "records")
 
@@ -38,8 +39,9 @@ def check(scripts: Scripts) -> Iterator[Finding]:
     given: set[int] = set()  # hashes, which take less than the findings
     for part in (*_INDEXES, *_HASHES, *COUNTING):
         for finding in uses.look(part):
-            if hash(finding) not in given:
-                given.add(hash(finding))
+            mark = hash(finding.kind if finding.kind in ONCE else finding)
+            if mark not in given:
+                given.add(mark)
                 yield finding
     for wrong in uses.wrong():
         yield wrong.finding

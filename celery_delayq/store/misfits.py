@@ -97,7 +97,15 @@ KINDS = {
     "heartbeat_without_scanner": Kind(
         "a heartbeat is left of a scanner that is not known", "the heartbeat is removed"
     ),
+    "number_too_low": Kind(
+        "the last insertion number is no number, so nothing can be scheduled, or is lower than a "
+        "record's, so selections and dumps pass that by",
+        "numbers go on above all that were given",
+    ),
 }
+
+# Those that are about a whole shard, however many records show them: one is told of.
+ONCE = ("number_too_low",)
 
 # Those that no single step can see: they are found, and mended, by counting all records.
 COUNTED = ("template_without_count", "count_too_low", "count_too_high")
@@ -109,8 +117,8 @@ class Finding:
 
     Attributes:
         kind: What kind of thing, in one word with underscores.
-        id: The task's id; or of a template its name, in hexadecimal digits; or a unique key, or a
-            scanner.
+        id: The task's id; or of a template its name, in hexadecimal digits; or a unique key, a
+            scanner, or ``seq``, the last insertion number.
         part: The key of the store where it was found.
         at: The field or member there, as it is.
         shard: The number of the shard.

@@ -1,9 +1,10 @@
-"""A store that lost `meta`, and its last number with it, misses nothing and keeps its order."""
+"""A store that lost its last number misses nothing and keeps its order; a spoilt one is mended."""
 
 import json
 
 import pytest
 
+from celery_delayq.errors import StoreError
 from tests.app.support import FAR
 from tests.support.shards import with_one_shard
 
@@ -76,3 +77,64 @@ def test_a_cursor_of_it_is_good_later(lost):
     rest = lost.delayq.select(tag="one", cursor=begun.cursor)
 
     assert met + [one.id for one in rest] == OLD
+
+
+@pytest.mark.parametrize("spoilt", ["1", "0", "zzz", "", "1.5", "-1", "007", "inf", str(2**47)])
+def test_one_that_somebody_spoilt_is_found_and_goes_on_above_all_that_were_given(
+    app, redis, spoilt
+):
+    put(app, OLD)
+    [meta] = redis.keys("*:meta")
+    redis.hset(meta, "seq", spoilt)
+
+    [finding] = app.delayq.check()
+    repaired = app.delayq.repair(finding)
+
+    assert (finding.kind, finding.id, repaired.what) == ("number_too_low", "seq", "done")
+    assert not [*app.delayq.check()]
+    put(app, NEW)
+    assert dumped(app) == OLD + NEW
+    for selection in selections(app):
+        assert [one.id for one in selection] == OLD + NEW
+
+
+def test_where_nothing_waits_it_is_found_as_well(app, redis):
+    put(app, OLD)
+    app.delayq.select(all=True).cancel()
+    [meta] = redis.keys("*:meta")
+    redis.hset(meta, "seq", "zzz")
+    with pytest.raises(StoreError, match="not an integer"):
+        put(app, NEW)
+
+    for finding in app.delayq.check():
+        app.delayq.repair(finding)
+
+    put(app, NEW)
+    assert dumped(app) == NEW
+
+
+def test_a_number_that_is_raised_meanwhile_is_left(app, redis):
+    put(app, OLD)
+    [meta] = redis.keys("*:meta")
+    redis.hset(meta, "seq", 1)
+    [finding] = app.delayq.check()
+    redis.hset(meta, "seq", 10)
+
+    assert app.delayq.repair(finding).what == "gone"
+    assert redis.hget(meta, "seq") == b"10"
+
+
+def test_that_of_a_spoilt_record_is_not_above_it(app, redis):
+    put(app, OLD[:1])
+    [records] = redis.keys("*:records")
+    record = redis.hget(records, OLD[0])
+    member = redis.zrange(redis.keys("*:due")[0], 0, 0)[0]
+    redis.hset(records, OLD[0], record.replace(member[:6], b"\x7f" * 6, 1))
+
+    for _ in range(2):
+        for finding in [*app.delayq.check()]:
+            app.delayq.repair(finding)
+
+    assert not [*app.delayq.check()]
+    put(app, NEW)
+    assert dumped(app) == [OLD[0], *NEW]

@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+from kombu.transport import TRANSPORT_ALIASES
 
 from celery_delayq.cli import doctor as command
 from celery_delayq.cli.screen import text_of
@@ -208,6 +209,30 @@ def test_where_the_broker_is_that_store_nothing_is_said_of_it(delayq_app, run):
 
     [line] = result.stdout.splitlines()
     assert (json.loads(line)["name"], json.loads(line)["level"]) == ("store", "error")
+    assert result.exit_code == 1
+
+
+UNUSABLE = {
+    "nosuch://here": "KeyError",
+    "amqp://u:s3cr3tx/y@127.0.0.1//": "ValueError",
+    "unloadable://here": "No module named 'tests.cli.no_transport'",
+}
+
+
+@pytest.mark.parametrize("options", [(), ("--rates",)])
+@pytest.mark.parametrize("broker_url", UNUSABLE)
+def test_a_broker_url_of_no_use_is_one_error_that_does_not_show_it(
+    options, broker_url, delayq_app, run, monkeypatch
+):
+    monkeypatch.setitem(TRANSPORT_ALIASES, "unloadable", "tests.cli.no_transport:Transport")
+    app = delayq_app(broker_url, delayq_url="redis://127.0.0.1:1/0")
+
+    result = run("doctor", *options, app=app)
+
+    said = "broker_url cannot be read, or its transport cannot be loaded: " + UNUSABLE[broker_url]
+    assert said in result.output
+    assert "s3cr3tx" not in result.output
+    assert len(result.output.splitlines()) == (1 if options else 2)
     assert result.exit_code == 1
 
 

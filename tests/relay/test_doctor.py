@@ -81,6 +81,20 @@ def test_looking_makes_no_queue(look, rabbitmq_server):
     assert absent.name not in rabbitmq_server.control("list_queues", "name")
 
 
+def test_one_that_another_connection_has_for_itself_is_not_said_to_be_absent(look, declared):
+    heard, locked, absent = queue(), queue(exclusive=True), queue()
+    declared(heard, locked, listened=[heard])
+
+    _, *found, _ = look(heard, locked, absent)
+
+    assert [(line.level, line.found.partition(": ")[0]) for line in found] == [
+        ("warning", f"{locked.name} cannot be looked at"),
+        ("ok", absent.name),
+    ]
+    assert "RESOURCE_LOCKED" in found[0].found
+    assert found[0].advice
+
+
 @pytest.mark.parametrize(
     ("captures", "does"), [(True, "takes it instead"), (False, "would take it")]
 )

@@ -8,7 +8,7 @@ from tests.store.support import INDEXES, Store
 PLACES = ("place_without_record", "dead_without_record", "second_place", "parked_for_ever")
 OF = {
     **dict.fromkeys(INDEXES, (*PLACES, "lease_without_claim", "stale_lease")),
-    "records": ("record_without_place", "entry_without_tag", "entry_without_key"),
+    "records": ("record_without_place", "entry_without_tag", "entry_without_key", "number_too_low"),
     "tags": ("tag_without_entry",),
     "holders": ("key_without_entry",),
     "claims": ("claim_without_record",),
@@ -16,6 +16,7 @@ OF = {
     "outbox": ("owed_without_message",),
     "outbox_messages": ("message_not_owed",),
     "heartbeats": ("heartbeat_without_scanner",),
+    "meta": ("number_too_low",),
     "template_uses": COUNTED,
     "templates": ("template_without_count",),
 }

@@ -195,6 +195,7 @@ class Store:
         self.raw.hset(self.keys["records"], mapping=dict(zip(ids, records, strict=True)))
         self.raw.zadd(self.keys["due"], dict.fromkeys(members, due_ms))
         self.raw.hset(self.keys["template_uses"], template_of(record), count)
+        self.raw.hset(self.keys["meta"], "seq", count)
         return ids
 
     # What there is.

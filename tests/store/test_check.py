@@ -70,6 +70,7 @@ SPOIL = {
     "owed_without_message": lambda store: store.raw.zadd(key(store, "outbox"), {"x": NOW_MS}),
     "message_not_owed": lambda store: store.raw.zrem(key(store, "outbox"), "revoked"),
     "heartbeat_without_scanner": lambda store: store.raw.hset(key(store, "heartbeats"), "x", "1"),
+    "number_too_low": lambda store: store.raw.hset(key(store, "meta"), "seq", "1"),
 }
 
 
@@ -134,7 +135,6 @@ def test_of_what_has_extras_nothing_is_left(store, extras, relayed):
 
 def test_a_finding_comes_once_in_a_large_store(store):
     store.flood(500)
-    store.raw.hset(key(store, "meta"), "seq", 500)
     store.raw.hdel(key(store, "records"), "a7")
     store.raw.hincrby(key(store, "template_uses"), template_of(store.record("a0")), -1)
     found = list(store.entries.check())
@@ -142,9 +142,19 @@ def test_a_finding_comes_once_in_a_large_store(store):
     assert str(found[0]).startswith("a7: a place has no record")
 
 
+def test_a_last_number_that_is_too_low_is_told_of_once_and_not_where_it_is_lost(store):
+    store.flood(500)
+    store.raw.hset(key(store, "meta"), "seq", 400)
+    (finding,) = store.entries.check()
+    assert str(finding).startswith("seq: the last insertion number is ")
+    store.raw.hset(key(store, "meta"), "seq", 500)
+    assert kinds(store) == set()
+    store.raw.hdel(key(store, "meta"), "seq")  # the next one begins anew, above all
+    assert kinds(store) == set()
+
+
 def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
     store.flood(200, FAR_MS)
-    store.raw.hset(key(store, "meta"), "seq", 200)
     done = threading.Event()
 
     def change(number):

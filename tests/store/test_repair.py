@@ -504,7 +504,6 @@ def uses(store):
 @pytest.mark.parametrize("spoilt", ["0", "-5", "2", "9", "?", None])
 def test_a_count_is_what_it_should_be(store, spoilt):
     ids = store.flood(3, FAR_MS)
-    store.raw.hset(key(store, "meta"), "seq", 3)
     before = uses(store)
     (name,) = before
     if spoilt is None:
@@ -618,7 +617,6 @@ def test_a_template_that_is_shared_by_then_stays(store):
 
 def test_two_repairs_at_once_raise_a_count_once(store):
     store.flood(3, FAR_MS)
-    store.raw.hset(key(store, "meta"), "seq", 3)
     before = uses(store)
     (name,) = before
     store.raw.hset(key(store, "template_uses"), name, 1)

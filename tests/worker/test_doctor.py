@@ -57,6 +57,22 @@ def test_a_worker_whose_clock_is_wrong_is_named(make_project, start_worker, star
     assert line.advice == "let both machines take their time from NTP"
 
 
+def test_workers_that_hand_nothing_over_are_asked_as_well(make_project, start_worker, start_redis):
+    server = start_redis()
+    project = make_project(server)
+    start_worker(TASKS, "-P", "threads", "-n", "one@here", env=project.env)
+    start_worker(TASKS, "-P", "threads", "-n", "two@here", "--no-delayq", env=project.env)
+    patient = Patient(project.delayq.services)
+    eventually(lambda: len(project.delayq.services.entries.scanners()) == 1)
+
+    [told] = eventually(lambda: [one for one in workers(patient) if "of 2 that" in one.found])
+    patient.close()
+
+    assert told.level == "ok"
+    # The queue of the answers is not closed while somebody still answers.
+    assert not [*server.client().scan_iter("*.reply.celery.pidbox")]
+
+
 def test_where_no_worker_answers_nothing_is_known(make_project, start_redis):
     project = make_project(start_redis())
     patient = Patient(project.delayq.services)

@@ -21,7 +21,7 @@ KEYS[18]  heartbeats       HASH  scanner -> when it gave its last heartbeat, ms
 KEYS[19]  meta             HASH  seq -> last insertion number
 
 ARGV[1]  part    due | relay | leased | dead | refused | parked | records | holders | tags | templates |
-                 template_uses | claims | errors | outbox | outbox_messages | heartbeats
+                 template_uses | claims | errors | outbox | outbox_messages | heartbeats | meta
 ARGV[2]  cursor  where the last slice ended; 0 for the start
 ARGV[3]  count   about how many fields to look at, 1..1000
 ARGV[4]  late    how long after its end a lease may stay, ms
@@ -41,7 +41,7 @@ local indexes = {
 }
 local hashes = {
   records = records, holders = holders, templates = templates, template_uses = template_uses, claims = claims,
-  errors = errors, outbox_messages = outbox_messages, heartbeats = heartbeats,
+  errors = errors, outbox_messages = outbox_messages, heartbeats = heartbeats, meta = meta,
 }
 local found, shared, field = {}, {}, nil
 

@@ -23,7 +23,7 @@ KEYS[20]  heartbeats       HASH  scanner -> when it gave its last heartbeat, ms
 KEYS[21]  wake             CHANNEL  where scanners are told to look
 KEYS[22]  timer            STRING  which scanner is up next, and when
 KEYS[23]  history          LIST  what happened last, see prelude/history.lua
-KEYS[24]  meta             HASH  history -> how much of it there is
+KEYS[24]  meta             HASH  seq -> last insertion number; history -> how much of it there is
 
 ARGV[1]     late      how long after its end a lease may stay, ms, as `check` was told
 ARGV[2...]  findings  of each its kind, and the part and field where it was found; not those of counts
@@ -186,8 +186,16 @@ function mends.message_not_owed(_, id)
   end
 end
 
+-- Above all that were given, as where `seq` is lost; and above that of the record, which may be spoilt.
+function mends.number_too_low(part, field)
+  local record = part == 'records' and redis.call('HGET', records, field)
+  local serial = record and serial_of(member_of(record, header_end_of(record), field)) or 0
+  look.seq = math.max(numbers_anew(records), serial)
+  redis.call('HSET', meta, 'seq', whole(look.seq))
+end
+
 local IN_HASH = {
-  records = true, holders = true, claims = true, errors = true, outbox_messages = true, heartbeats = true,
+  records = true, holders = true, claims = true, errors = true, outbox_messages = true, heartbeats = true, meta = true,
 }
 local words = {}
 for at = 2, #ARGV, FIELDS do

@@ -3,15 +3,17 @@
 part    a key of the store, by its name
 field   one of its fields or members, as it is there
 kind    what does not fit, in one word: see store/misfits.py
-look    what one step has in common: keys, places, now, late (how long after its end a lease may stay, ms), and two
-        functions: report, given a kind and an id, and share, given what is known of templates
+look    what one step has in common: keys, places, now, late (how long after its end a lease may stay, ms), seq (the
+        last insertion number, or nil), and two functions: report, given a kind and an id, and share, given what is
+        known of templates
 ]]
 local misfits = {BEHIND_LANE = 16} -- where a member begins in that of `parked`
 
 function misfits.look(keys, late, report, share)
   return {
     keys = keys, places = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked},
-    now = math.floor(clock_us() / 1000), late = late, report = report, share = share,
+    now = math.floor(clock_us() / 1000), late = late, seq = last_number(redis.call('HGET', keys.meta, 'seq')),
+    report = report, share = share,
   }
 end
 
@@ -76,6 +78,8 @@ function misfits.record(id, record, look)
   local header_end = header_end_of(record)
   if not header_end then return look.report('unreadable_record', id) end
   local member = member_of(record, header_end, id)
+  -- A number is taken before a record is written, so none is later than the last.
+  if look.seq and serial_of(member) > look.seq then look.report('number_too_low', 'seq') end
   local place = place_of(look.places, member, record, header_end)
   if not place then look.report('record_without_place', id) end
   local extras = extras_of(record, header_end)
@@ -119,6 +123,8 @@ function misfits.at(part, field, value, look)
     if not redis.call('ZSCORE', keys.outbox, field) then look.report('message_not_owed', field) end
   elseif part == 'heartbeats' then
     if not redis.call('ZSCORE', keys.scanners, field) then look.report('heartbeat_without_scanner', field) end
+  elseif part == 'meta' then
+    if field == 'seq' and not look.seq then look.report('number_too_low', field) end
   else
     misfits.place(part, field, value, look)
   end

@@ -67,6 +67,12 @@ local function numbers_anew(records)
   return math.floor(clock_us() / 1000) * 32
 end
 
+-- The last number, by what `meta` says; nil where that cannot have been counted. (`tonumber` reads '1e3' as well.)
+local function last_number(text)
+  local number = tonumber(text or '')
+  return number and number >= 0 and number < 2^47 and whole(number) == text and number or nil
+end
+
 -- Take so many numbers; the last of them.
 local function take_numbers(count, meta, records)
   local lost = redis.call('HEXISTS', meta, 'seq') == 0
