@@ -18,7 +18,8 @@ from ..message.dumped import described
 from ..services import Services
 from ..store import Kept
 from ..store.keys import SCHEMA
-from .lines import DUMP, END, FORMAT, PAUSE, TASK, UNREADABLE
+from . import lines
+from .lines import DUMP, END, FORMAT, LONGEST_TEXT, PAUSE, TASK, UNREADABLE
 
 _PACKAGE = "celery-delayq"
 LOOK_AGAIN = 0.2  # seconds between two looks at what is in flight
@@ -98,9 +99,12 @@ def _line_of(services: Services, kept: Kept, queues: list[str]) -> dict[str, Any
         "may_be_delivered": kept.uncertain,
         "next_try_ms": kept.when_ms if kept.place == "refused" else None,
         "dead_since_ms": kept.when_ms if kept.place == "dead" else None,
-        "error": kept.error or None,
+        "error": kept.error[:LONGEST_TEXT] or None,
     }
-    return _telling(line) | told
+    whole = _telling(line) | told
+    # A line that is refused would end a load: what no load could take is dumped as it stands.
+    fault = lines.fault_of(whole)
+    return whole if fault is None else _raw(kept, fault)
 
 
 def _telling(line: dict[str, Any]) -> dict[str, Any]:
@@ -110,11 +114,12 @@ def _telling(line: dict[str, Any]) -> dict[str, Any]:
 
 def _raw(kept: Kept, why: str) -> dict[str, Any]:
     """What cannot be read, as it is, for whoever can."""
+    task_id = kept.task_id.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return {
         "kind": UNREADABLE,
-        "id": kept.task_id,
+        "id": task_id[: lines.LONGEST_ID],
         "state": kept.place,
-        "reason": why,
+        "reason": why.encode(errors="backslashreplace").decode()[:LONGEST_TEXT],
         "record": base64.b64encode(kept.record.text).decode(),
         "template": base64.b64encode(kept.template or b"").decode(),
     }
