@@ -39,11 +39,16 @@ def dump(services: Services) -> Iterator[dict[str, Any]]:
         }
         yield _telling(told)
     counts = {TASK: 0, UNREADABLE: 0}
+    lent: set[str] = set()  # keys of what is in flight; of two, the first that comes back has it
     queues = list(services.app.amqp.queues)
     for shard in services.entries.each:
         for kept in shard.dumps.entries():
             line = _line_of(services, kept, queues)
             counts[line["kind"]] += 1
+            if line["state"] == "in_flight" and line.get("holds_key"):
+                if line["key"] in lent:
+                    del line["holds_key"]
+                lent.add(line["key"])
             yield line
     yield {"kind": END, "tasks": counts[TASK], "unreadable": counts[UNREADABLE]}
 

@@ -104,6 +104,36 @@ def test_of_two_under_one_key_the_one_that_held_it_does(one, two):
     assert two.delayq.get(key="k").id == "second"
 
 
+@keys_need_one_shard
+def test_what_is_in_flight_has_its_key_again_that_another_had_meanwhile(one, two):
+    one.send_task("t", task_id="first", delayq_at=LONG_AGO, delayq_key="k")
+    claim(one.delayq)
+    one.send_task("t", task_id="second", delayq_at=FAR, delayq_key="k")
+    one.delayq.cancel("second")
+
+    before, after = moved(one, two)
+
+    assert [found["first"].get("holds_key") for found in (before, after)] == [True, True]
+    with pytest.raises(AlreadyScheduled):
+        two.send_task("t", task_id="third", delayq_at=FAR, delayq_key="k")
+
+
+@keys_need_one_shard
+@pytest.mark.parametrize("is_named", [True, False])
+def test_of_two_in_flight_under_one_key_the_first_has_it_again(one, two, is_named):
+    for name in ("first", "second"):
+        one.send_task("t", task_id=name, delayq_at=LONG_AGO, delayq_key="k")
+        claim(one.delayq)
+    if not is_named:
+        one.send_task("t", task_id="third", delayq_at=FAR, delayq_key="k")
+        one.delayq.cancel("third")
+
+    before, after = moved(one, two)
+
+    assert [before[name].get("holds_key") for name in ("first", "second")] == [True, None]
+    assert [after[name].get("holds_key") for name in ("first", "second")] == [True, None]
+
+
 def test_what_is_in_flight_comes_as_what_may_have_been_delivered(one, two, redis):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     claim(one.delayq)
