@@ -39,6 +39,11 @@ def is_message(value: Any) -> bool:
     return all(isinstance(one, dict) for one in parts)
 
 
+def least_size(message: Mapping[str, Any]) -> int:
+    """How many bytes of a message count in every way into a store: its body and its headers."""
+    return len(message["body"]) + len(json.dumps(message["headers"], separators=(",", ":")))
+
+
 def is_unicode(value: Any) -> bool:
     """Whether a value is text that has bytes: half of a surrogate pair has none."""
     if not isinstance(value, str):

@@ -374,6 +374,25 @@ def test_a_message_that_is_too_large_for_this_app_is_refused_by_id(delayq_app, o
     assert isinstance(why, MessageTooLarge)
 
 
+@keys_need_one_shard
+def test_what_one_store_took_another_with_the_same_limit_takes(delayq_app, url):
+    one, two = (
+        delayq_app(url, delayq_prefix=name, delayq_max_message=10_000) for name in ("one", "two")
+    )
+    for number in range(200):
+        tags = ["x" * 255, "even" if number % 2 == 0 else "odd"]
+        options = {"delayq_key": f"{number}{'k' * 200}", "delayq_tags": tags}
+        try:
+            one.send_task("t", ("x" * (5000 + 20 * number),), delayq_at=FAR, **options)
+        except MessageTooLarge:
+            break
+    one.delayq.select(tag="even").release()
+
+    loaded = two.delayq.load(through_text(one.delayq))
+
+    assert (loaded.loaded, loaded.refused) == (number, [])
+
+
 def test_many_large_ones_go_in_small_slices(one, two, monkeypatch):
     for number in range(10):
         one.send_task("t", ("x" * 100_000,), task_id=f"{number}", delayq_at=FAR)
