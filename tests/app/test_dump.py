@@ -315,6 +315,19 @@ def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, 
     assert two.delayq.load(through_text(one.delayq)).loaded == 1
 
 
+def test_what_left_and_then_scheduled_itself_anew_is_no_error(one, two):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    found = through_text(one.delayq)
+    assert two.delayq.load(found).loaded == 1
+    two.delayq.hand_over()
+    two.send_task("t", task_id="a", delayq_at=FAR)
+
+    again = two.delayq.load(found)
+
+    assert (again.left, again.refused) == (1, [])
+    assert two.delayq.get("a").due.timestamp() == FAR
+
+
 def test_an_id_of_another_task_is_refused_or_skipped_as_told(one, two):
     one.send_task("t", task_id="a", delayq_at=FAR)
     one.send_task("t", task_id="b", delayq_at=FAR)
