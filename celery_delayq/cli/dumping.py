@@ -136,8 +136,8 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
 
 
 def reads_terminal() -> bool:
-    """Whether somebody would have to type a dump."""
-    return sys.stdin.isatty()
+    """Whether somebody would have to type a dump, or there is no standard input at all."""
+    return sys.stdin is None or sys.stdin.isatty()
 
 
 class _Loading:

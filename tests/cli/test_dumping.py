@@ -257,11 +257,16 @@ DelayQ(app)
 
 
 @pytest.fixture
-def loading(app, url, tmp_path):
-    """Start a process that loads into the other store; it reads a pipe."""
+def command(app, url, tmp_path):
+    """What loads into the other store, in the temporary folder."""
     code = PROJECT.format(url=url, shards=app.conf.delayq_shards)
     (tmp_path / "moving.py").write_text(code, "utf-8")
-    command = [sys.executable, "-m", "celery", "-A", "moving", "delayq", "load"]
+    return [sys.executable, "-m", "celery", "-A", "moving", "delayq", "load"]
+
+
+@pytest.fixture
+def loading(command, tmp_path):
+    """Start it; it reads a pipe."""
     with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE) as process:
         yield process
         process.kill()
@@ -286,3 +291,13 @@ def test_after_a_kill_the_same_command_goes_on(app, other, dumped, said, loading
     ]
     assert [one.id for one in other.delayq.tasks()] == [f"{number}" for number in range(1000)]
     assert not [*other.delayq.check()]
+
+
+def test_without_a_standard_input_it_says_what_it_wants(command, tmp_path):
+    closing = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *command]
+
+    with subprocess.Popen(closing, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 2
+    assert said.splitlines()[-1] == "Error: Give it a dump: load < FILE"
