@@ -20,6 +20,7 @@ from ..store import Kept
 from ..store.keys import SCHEMA
 from . import lines
 from .lines import DUMP, END, FORMAT, LONGEST_TEXT, PAUSE, TASK, UNREADABLE
+from .pausing import is_all_paused
 
 _PACKAGE = "celery-delayq"
 LOOK_AGAIN = 0.2  # seconds between two looks at what is in flight
@@ -66,7 +67,6 @@ def wait_for_leases(services: Services, seconds: float) -> int:
 def _first(services: Services) -> dict[str, Any]:
     shards = services.entries.each
     settings = services.settings
-    pauses = services.entries.pauses()
     return {
         "kind": DUMP,
         "format": FORMAT,
@@ -76,7 +76,7 @@ def _first(services: Services) -> dict[str, Any]:
         "prefix": settings.prefix,
         "shards": settings.shards,
         "time_ms": shards[0].dumps.now_ms(),
-        "paused": any(not (one.queue or one.task or one.resumed) for one in pauses),
+        "paused": is_all_paused(services),
         "in_flight": services.entries.counts().in_flight,
         "owed": sum(shard.dumps.owed() for shard in shards),
     }
