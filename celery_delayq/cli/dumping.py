@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import click
@@ -27,6 +28,10 @@ LONGER, BESIDE = 6, 1_000_000  # by how much a line may be longer than the messa
 _AGAIN = "the same command goes on"
 _NOT_ASKED = "whether their ids and keys are taken here was not looked up"
 _MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
+_LEAVING = (
+    "this store is not paused: once 10,000 tasks have left it, the same dump loaded again may "
+    "bring back some of them; --paused prevents that"
+)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("dump > tasks.jsonl", "dump --wait 60 | gzip"))
@@ -120,7 +125,8 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
     """Load what dump printed, from standard input.
 
     Each task is kept as it was; what was paused is paused first. The same tasks, loaded again, add
-    nothing, so after a kill the same command goes on. Exit status 1 where something was not loaded.
+    nothing, so after a kill the same command goes on; where the store is not paused, until 10,000
+    tasks have left it. Exit status 1 where something was not loaded.
     """
     if reads_terminal():
         raise click.UsageError("Give it a dump: load < FILE", ctx)
@@ -136,8 +142,8 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
 
 
 def reads_terminal() -> bool:
-    """Whether somebody would have to type a dump."""
-    return sys.stdin.isatty()
+    """Whether somebody would have to type a dump, or there is no standard input at all."""
+    return sys.stdin is None or sys.stdin.isatty()
 
 
 class _Loading:
@@ -162,7 +168,8 @@ class _Loading:
         services.entries.look()
         with steps, progress_of(self._ctx, "load") as steps.shown:
             try:
-                for part in load_steps(services, _lines(longest), **options):
+                moving = partial(self._warn, _LEAVING)
+                for part in load_steps(services, _lines(longest), moving, **options):
                     self._add(part)
                     steps.taken(self._count.loaded)
             except DelayQError:

@@ -222,7 +222,8 @@ class Changes:
 
         What was paused is paused here, before anything else. Where each message goes is found out
         for this app's broker. What is here already, and is the same task, stays as it is; what has
-        left this store since it was scheduled does not come back. So the same call can be repeated.
+        left this store since it was scheduled does not come back. So the same call can be repeated;
+        where the store is not paused, until 10,000 tasks have left it.
 
         Args:
             lines: What :meth:`dump` gave, or the same as lines of JSON. Consumed in slices of 100.

@@ -28,6 +28,7 @@ from .route import Route
 
 _NONE_OF_CELERYS = "its message is none of Celery's"
 _TEXTS = ("body", "content-type", "content-encoding")
+LONGEST_NAME = 512  # characters of the name of a queue or task
 
 
 def is_message(value: Any) -> bool:
@@ -36,6 +37,11 @@ def is_message(value: Any) -> bool:
         return False
     parts = [value.get(name) for name in ("headers", "properties")]
     return all(isinstance(one, dict) for one in parts)
+
+
+def least_size(message: Mapping[str, Any]) -> int:
+    """How many bytes of a message count in every way into a store: its body and its headers."""
+    return len(message["body"]) + len(json.dumps(message["headers"], separators=(",", ":")))
 
 
 def is_unicode(value: Any) -> bool:
@@ -47,6 +53,11 @@ def is_unicode(value: Any) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_name(value: Any) -> bool:
+    """Whether a value can stand in a dump as the name of a queue or task."""
+    return is_unicode(value) and 0 < len(value) <= LONGEST_NAME
 
 
 def is_route(value: Any) -> bool:
@@ -126,10 +137,10 @@ def _names_of(
     tasks = [message["headers"].get("task", ""), ""]
     declared = [one.get("name") for one in route.get("declare", ()) if isinstance(one, dict)]
     places = [route.get("queue"), route.get("routing_key"), *declared, *queues]
-    found = {}
+    found: dict[str, str] = {}
     for name, known, label in zip(("task", "queue"), (tasks, places), labels, strict=True):
-        names = (one for one in known if isinstance(one, str) and label_of(one) == label)
-        told = next(names, None)
+        names = (one for one in known if one == "" or is_name(one))
+        told = next((one for one in names if label_of(one) == label), None)
         found.update({f"{name}_hash": label.hex()} if told is None else {name: told})
     return found
 

@@ -18,7 +18,9 @@ from ..message.dumped import described
 from ..services import Services
 from ..store import Kept
 from ..store.keys import SCHEMA
-from .lines import DUMP, END, FORMAT, PAUSE, TASK, UNREADABLE
+from . import lines
+from .lines import DUMP, END, FORMAT, LONGEST_TEXT, PAUSE, TASK, UNREADABLE
+from .pausing import is_all_paused
 
 _PACKAGE = "celery-delayq"
 LOOK_AGAIN = 0.2  # seconds between two looks at what is in flight
@@ -38,11 +40,16 @@ def dump(services: Services) -> Iterator[dict[str, Any]]:
         }
         yield _telling(told)
     counts = {TASK: 0, UNREADABLE: 0}
+    lent: set[str] = set()  # keys of what is in flight; of two, the first that comes back has it
     queues = list(services.app.amqp.queues)
     for shard in services.entries.each:
         for kept in shard.dumps.entries():
             line = _line_of(services, kept, queues)
             counts[line["kind"]] += 1
+            if line["state"] == "in_flight" and line.get("holds_key"):
+                if line["key"] in lent:
+                    del line["holds_key"]
+                lent.add(line["key"])
             yield line
     yield {"kind": END, "tasks": counts[TASK], "unreadable": counts[UNREADABLE]}
 
@@ -60,7 +67,6 @@ def wait_for_leases(services: Services, seconds: float) -> int:
 def _first(services: Services) -> dict[str, Any]:
     shards = services.entries.each
     settings = services.settings
-    pauses = services.entries.pauses()
     return {
         "kind": DUMP,
         "format": FORMAT,
@@ -70,7 +76,7 @@ def _first(services: Services) -> dict[str, Any]:
         "prefix": settings.prefix,
         "shards": settings.shards,
         "time_ms": shards[0].dumps.now_ms(),
-        "paused": any(not (one.queue or one.task or one.resumed) for one in pauses),
+        "paused": is_all_paused(services),
         "in_flight": services.entries.counts().in_flight,
         "owed": sum(shard.dumps.owed() for shard in shards),
     }
@@ -98,9 +104,12 @@ def _line_of(services: Services, kept: Kept, queues: list[str]) -> dict[str, Any
         "may_be_delivered": kept.uncertain,
         "next_try_ms": kept.when_ms if kept.place == "refused" else None,
         "dead_since_ms": kept.when_ms if kept.place == "dead" else None,
-        "error": kept.error or None,
+        "error": kept.error[:LONGEST_TEXT] or None,
     }
-    return _telling(line) | told
+    whole = _telling(line) | told
+    # A line that is refused would end a load: what no load could take is dumped as it stands.
+    fault = lines.fault_of(whole)
+    return whole if fault is None else _raw(kept, fault)
 
 
 def _telling(line: dict[str, Any]) -> dict[str, Any]:
@@ -110,11 +119,12 @@ def _telling(line: dict[str, Any]) -> dict[str, Any]:
 
 def _raw(kept: Kept, why: str) -> dict[str, Any]:
     """What cannot be read, as it is, for whoever can."""
+    task_id = kept.task_id.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return {
         "kind": UNREADABLE,
-        "id": kept.task_id,
+        "id": task_id[: lines.LONGEST_ID],
         "state": kept.place,
-        "reason": why,
+        "reason": why.encode(errors="backslashreplace").decode()[:LONGEST_TEXT],
         "record": base64.b64encode(kept.record.text).decode(),
         "template": base64.b64encode(kept.template or b"").decode(),
     }

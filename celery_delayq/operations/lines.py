@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ..clock import MAX_DUE_MS
 from ..errors import InvalidDump, InvalidOption
-from ..message.dumped import is_message, is_route, is_unicode
+from ..message.dumped import LONGEST_NAME, is_message, is_name, is_route, is_unicode
 from ..store import checked_id, checked_name
 from ..store.record import LABEL_BYTES, LAST_MS
 
@@ -29,8 +29,8 @@ STATES = ("waiting", "paused", "refused", "in_flight", "dead")
 _MOST_TAGS = 16
 _MOST_US = 10**16 - 1
 _MOST_COUNT = 10**9
-_LONGEST_TEXT = 100_000  # characters of an error
-_LONGEST_NAME = 512  # of a queue or task
+LONGEST_TEXT = 100_000  # characters of an error
+LONGEST_ID = 4096  # characters of what may be no id of a task's
 _LONGEST_SHOWN = 100  # of a value that is wrong
 _HEX = set("0123456789abcdef")
 _HASH_DIGITS = 2 * LABEL_BYTES
@@ -70,10 +70,6 @@ def _passes(check: Callable[[Any], Any]) -> Callable[[Any], bool]:
     return is_right
 
 
-def _is_name(value: Any) -> bool:
-    return is_unicode(value) and 0 < len(value) <= _LONGEST_NAME
-
-
 def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and len(value) == _HASH_DIGITS and set(value) <= _HEX
 
@@ -88,8 +84,8 @@ _ID = Field(_passes(checked_id), "text of 1 to 512 bytes", needed=True)
 _KEY = Field(_passes(lambda one: checked_name("key", one)), "text of 1 to 255 bytes, without NUL")
 _TAGS = Field(_is_tags, "1 to 16 texts of 1 to 255 bytes, without NUL")
 _FLAG = Field(lambda value: isinstance(value, bool), "true or false")
-_NAME = Field(_is_name, "a name of at most 512 characters")
-_ANY_NAME = Field(lambda value: value == "" or _is_name(value), _NAME.expected)
+_NAME = Field(is_name, f"a name of at most {LONGEST_NAME} characters")
+_ANY_NAME = Field(lambda value: value == "" or is_name(value), _NAME.expected)
 _HASH = Field(_is_hash, f"{_HASH_DIGITS} hexadecimal digits")
 _STATE = Field(lambda value: value in STATES, "one of " + ", ".join(STATES), needed=True)
 _MESSAGE = Field(is_message, "a message, with body, headers and properties", needed=True)
@@ -138,14 +134,14 @@ FIELDS: dict[str, dict[str, Field]] = {
         "may_be_delivered": _FLAG,
         "next_try_ms": _whole(0, LAST_MS),
         "dead_since_ms": _whole(0, LAST_MS),
-        "error": _text(_LONGEST_TEXT),
+        "error": _text(LONGEST_TEXT),
         "route": _ROUTE,
         "message": _MESSAGE,
     },
     UNREADABLE: {
-        "id": _text(4096, needed=True),
+        "id": _text(LONGEST_ID, needed=True),
         "state": _text(20),
-        "reason": _text(_LONGEST_TEXT),
+        "reason": _text(LONGEST_TEXT),
         "record": _ANYTHING,
         "template": _ANYTHING,
     },
@@ -208,20 +204,25 @@ def _checked(number: int, line: Line, *, is_first: bool) -> str:
         raise InvalidDump(number, _wrong("kind", kind, "task, pause, unreadable or end"))
     if kind == DUMP:
         _check_format(number, line)
-    _check_fields(number, line, FIELDS[kind])
+    fault = fault_of(line)
+    if fault is not None:
+        raise InvalidDump(number, fault)
     return kind
 
 
-def _check_fields(number: int, line: Line, fields: Mapping[str, Field]) -> None:
+def fault_of(line: Mapping[str, Any]) -> str | None:
+    """What is wrong with the fields of a line of a known kind; ``None``: nothing."""
+    fields = FIELDS[line["kind"]]
     for name, value in line.items():
         field = fields.get(name)
         if field is None and name != "kind":
-            raise InvalidDump(number, f"it has a field {_shown(name)}, which is not known")
+            return f"it has a field {_shown(name)}, which is not known"
         if field is not None and not field.is_right(value):
-            raise InvalidDump(number, _wrong(name, value, field.expected))
+            return _wrong(name, value, field.expected)
     for name, field in fields.items():
         if field.needed and name not in line:
-            raise InvalidDump(number, f"it has no {name}; expected {field.expected}")
+            return f"it has no {name}; expected {field.expected}"
+    return None
 
 
 def _check_format(number: int, line: Line) -> None:

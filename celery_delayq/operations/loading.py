@@ -5,7 +5,8 @@ lines --checked--> entries as this app's store keeps them --SLICE at a time--> t
                           +-- this app cannot take it        left since, or is in another's way
 
 The same dump loaded again adds nothing: an entry is known by its id and the time of its scheduling.
-So where it was broken off, the same call goes on.
+So where it was broken off, the same call goes on. What has left is known so while the store has its
+tombstone: the last 10,000 to 20,000 of a shard. A store that is paused hands nothing over.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import AlreadyScheduled, DelayQError, InvalidDump, MessageTooLarge, NotLoaded
-from ..message.dumped import Target
+from ..message.dumped import Target, least_size
 from ..services import Services
 from ..store import OldEntry, lane_for
 from ..store.record import NewRecord, lanes_of
 from .lines import DUMP, PAUSE, TASK, UNREADABLE, read
+from .pausing import is_all_paused
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
 SLICE_BYTES = 500_000  # of them, about
@@ -87,6 +89,8 @@ def load(
 def steps(
     services: Services,
     lines: Lines,
+    moving: Callable[[], object] | None = None,
+    /,
     *,
     skip_existing: bool = False,
     paused: bool = False,
@@ -94,11 +98,14 @@ def steps(
 ) -> Iterator[Loaded]:
     """The same slice by slice, while one iterates: what became of each.
 
+    Calls *moving* before the first is written, unless everything is paused by then.
+
     Raises:
         InvalidDump: it is none, was cut, or has a line that is damaged. What came before is loaded.
         StoreError: what was loaded before stays.
     """
     loading = _Loading(services, skip_existing, paused, dry_run)
+    loading.moving = moving
     try:
         for number, line in read(lines):
             loading.take(number, line)
@@ -133,6 +140,7 @@ class _Loading:
         self._late: set[bytes] = set()  # lanes whose pause counts as lateness in the dump
         self._excused: set[bytes] = set()  # those that come back there, and whose pause does not
         self._now_ms: int | None = None  # when this slice was begun
+        self.moving: Callable[[], object] | None = None  # whom to tell that it is not paused
 
     @property
     def is_full(self) -> bool:
@@ -158,9 +166,15 @@ class _Loading:
         if self._dry_run:
             told.loaded += len(entries)
         elif entries:
+            self._tell_whether_moving()
             for answer in self._services.entries.load(entries):
                 self._count(told, answer)
         return told
+
+    def _tell_whether_moving(self) -> None:
+        moving, self.moving = self.moving, None
+        if moving is not None and not is_all_paused(self._services):
+            moving()
 
     def _count(self, told: Loaded, answer: str | DelayQError) -> None:
         if isinstance(answer, str):
@@ -208,7 +222,11 @@ class _Loading:
             excused_ms = max(line.get("excused_ms", 0), self._now())
             record = self._record_of({**line, "excused_ms": excused_ms})
         if record.size > settings.max_message:
-            raise MessageTooLarge(line["id"], record.size, settings.max_message)
+            # Tags and key were not measured when it was scheduled, nor was all of what was captured
+            # or released: what a store took is not refused here.
+            size = least_size(line["message"])
+            if size > settings.max_message:
+                raise MessageTooLarge(line["id"], size, settings.max_message)
         # What was paused falls due again, and meets the pause; what was in flight may be a second
         # copy by now, as it is marked.
         place = line["state"] if line["state"] in ("refused", "dead") else "waiting"

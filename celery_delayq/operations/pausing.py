@@ -45,6 +45,11 @@ def pauses(services: Services) -> list[Pause]:
     return services.entries.pauses()
 
 
+def is_all_paused(services: Services) -> bool:
+    """Whether everything is paused, and not coming back."""
+    return any(not (one.queue or one.task or one.resumed) for one in pauses(services))
+
+
 def check_late(late: Any) -> None:
     """Raise ``InvalidOption`` where *late* is not one of true and false."""
     if not isinstance(late, bool):

@@ -37,7 +37,8 @@ class Kept:
         refusals: How many of these ended in a no.
         uncertain: Whether it may have been delivered.
         error: What went wrong with it last; or why it cannot be read.
-        is_named: Whether its unique key names it, so that it holds it while it waits.
+        is_named: Whether its unique key names it, so that it holds it while it waits; of what is in
+            flight, whether it would if it came back now.
     """
 
     task_id: str

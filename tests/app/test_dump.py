@@ -104,6 +104,36 @@ def test_of_two_under_one_key_the_one_that_held_it_does(one, two):
     assert two.delayq.get(key="k").id == "second"
 
 
+@keys_need_one_shard
+def test_what_is_in_flight_has_its_key_again_that_another_had_meanwhile(one, two):
+    one.send_task("t", task_id="first", delayq_at=LONG_AGO, delayq_key="k")
+    claim(one.delayq)
+    one.send_task("t", task_id="second", delayq_at=FAR, delayq_key="k")
+    one.delayq.cancel("second")
+
+    before, after = moved(one, two)
+
+    assert [found["first"].get("holds_key") for found in (before, after)] == [True, True]
+    with pytest.raises(AlreadyScheduled):
+        two.send_task("t", task_id="third", delayq_at=FAR, delayq_key="k")
+
+
+@keys_need_one_shard
+@pytest.mark.parametrize("is_named", [True, False])
+def test_of_two_in_flight_under_one_key_the_first_has_it_again(one, two, is_named):
+    for name in ("first", "second"):
+        one.send_task("t", task_id=name, delayq_at=LONG_AGO, delayq_key="k")
+        claim(one.delayq)
+    if not is_named:
+        one.send_task("t", task_id="third", delayq_at=FAR, delayq_key="k")
+        one.delayq.cancel("third")
+
+    before, after = moved(one, two)
+
+    assert [before[name].get("holds_key") for name in ("first", "second")] == [True, None]
+    assert [after[name].get("holds_key") for name in ("first", "second")] == [True, None]
+
+
 def test_what_is_in_flight_comes_as_what_may_have_been_delivered(one, two, redis):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     claim(one.delayq)
@@ -285,6 +315,19 @@ def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, 
     assert two.delayq.load(through_text(one.delayq)).loaded == 1
 
 
+def test_what_left_and_then_scheduled_itself_anew_is_no_error(one, two):
+    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    found = through_text(one.delayq)
+    assert two.delayq.load(found).loaded == 1
+    two.delayq.hand_over()
+    two.send_task("t", task_id="a", delayq_at=FAR)
+
+    again = two.delayq.load(found)
+
+    assert (again.left, again.refused) == (1, [])
+    assert two.delayq.get("a").due.timestamp() == FAR
+
+
 def test_an_id_of_another_task_is_refused_or_skipped_as_told(one, two):
     one.send_task("t", task_id="a", delayq_at=FAR)
     one.send_task("t", task_id="b", delayq_at=FAR)
@@ -342,6 +385,25 @@ def test_a_message_that_is_too_large_for_this_app_is_refused_by_id(delayq_app, o
     (why,) = small.delayq.load(through_text(one.delayq)).refused
 
     assert isinstance(why, MessageTooLarge)
+
+
+@keys_need_one_shard
+def test_what_one_store_took_another_with_the_same_limit_takes(delayq_app, url):
+    one, two = (
+        delayq_app(url, delayq_prefix=name, delayq_max_message=10_000) for name in ("one", "two")
+    )
+    for number in range(200):
+        tags = ["x" * 255, "even" if number % 2 == 0 else "odd"]
+        options = {"delayq_key": f"{number}{'k' * 200}", "delayq_tags": tags}
+        try:
+            one.send_task("t", ("x" * (5000 + 20 * number),), delayq_at=FAR, **options)
+        except MessageTooLarge:
+            break
+    one.delayq.select(tag="even").release()
+
+    loaded = two.delayq.load(through_text(one.delayq))
+
+    assert (loaded.loaded, loaded.refused) == (number, [])
 
 
 def test_many_large_ones_go_in_small_slices(one, two, monkeypatch):

@@ -14,6 +14,10 @@ from tests.operations.test_cli import HOSTILE, printable
 from tests.support.waiting import eventually
 
 MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
+LEAVING = (
+    "this store is not paused: once 10,000 tasks have left it, the same dump loaded again may "
+    "bring back some of them; --paused prevents that"
+)
 OWED = "REVOKED is still to be stored for 1; scanners of this store do that, it is in no dump"
 
 
@@ -126,7 +130,7 @@ def test_what_cannot_be_read_is_said_by_both(app, other, redis, run):
 def test_what_is_here_already_adds_nothing(app, dumped, said):
     app.send_task("t", task_id="a", delayq_at=FAR)
 
-    assert said("load", stdin=dumped()) == ["0 tasks loaded", "1 task here already"]
+    assert said("load", stdin=dumped()) == [LEAVING, "0 tasks loaded", "1 task here already"]
 
 
 def test_what_has_left_here_does_not_come_back(app, dumped, said):
@@ -135,6 +139,7 @@ def test_what_has_left_here_does_not_come_back(app, dumped, said):
     app.delayq.cancel("a")
 
     assert said("load", stdin=text) == [
+        LEAVING,
         "0 tasks loaded",
         "1 task left out: handed over or cancelled here since",
     ]
@@ -146,11 +151,13 @@ def test_another_task_of_an_id_is_an_error_or_left_out(app, other, dumped, refus
     text = dumped()
 
     assert refused("load", app=other, stdin=text) == [
+        LEAVING,
         "task 'a' was not loaded: another task has its id here",
         "0 tasks loaded",
         "1 task not loaded",
     ]
     assert said("load", "--skip-existing", app=other, stdin=text) == [
+        LEAVING,
         "0 tasks loaded",
         "1 task left out: another has the id or the key",
     ]
@@ -169,12 +176,48 @@ def test_it_can_pause_first_and_only_look(app, other, dumped, said):
     assert other.delayq.hand_over() == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "queue", "said"),
+    [
+        ([], "mail", f"{LEAVING}\n"),
+        ([], None, ""),
+        (["--paused"], "mail", ""),
+        (["--dry-run"], "mail", "whether their ids and keys are taken here was not looked up\n"),
+    ],
+)
+def test_of_a_store_that_is_not_paused_load_says_so(request, run, words, queue, said):
+    request.getfixturevalue("app").send_task("t", task_id="a", delayq_at=FAR)
+    text = request.getfixturevalue("dumped")()
+    other = request.getfixturevalue("other")
+    other.delayq.pause(queue=queue)
+
+    result = run("load", *words, app=other, stdin=text)
+
+    assert (result.exit_code, result.stderr) == (0, said)
+
+
+def test_what_the_dump_pauses_needs_no_word(app, other, dumped, run):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    app.delayq.pause()
+
+    assert run("load", app=other, stdin=dumped()).stderr == ""
+
+
+def test_it_is_said_before_anything_is_written(app, other, dumped, run, monkeypatch):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    text = dumped()
+    monkeypatch.setattr(type(other.delayq.services.entries), "load", lambda *_: 1 / 0)
+
+    assert run("load", app=other, stdin=text).stderr.splitlines()[0] == LEAVING
+
+
 def test_a_dump_that_was_cut_ends_with_one_and_says_how_far_it_came(app, other, dumped, refused):
     for name in ("a", "b"):
         app.send_task("t", task_id=name, delayq_at=FAR)
     whole = dumped()
 
     assert refused("load", app=other, stdin=whole[:-200]) == [
+        LEAVING,
         "1 task loaded so far",
         "Error: line 3 of the dump: it is no JSON object: it was cut or damaged",
     ]
@@ -185,6 +228,7 @@ def test_one_that_ends_between_two_lines_says_so(app, other, dumped, refused):
     lines = dumped().splitlines(keepends=True)
 
     assert refused("load", app=other, stdin="".join(lines[:2])) == [
+        LEAVING,
         "1 task loaded so far",
         "Error: the dump ends after line 2, before its closing line: it was cut",
     ]
@@ -242,7 +286,7 @@ def test_what_is_loaded_in_bytes_is_what_a_file_has(app, other, project, dumped)
     words = ["-A", MODULE, "delayq", "load"]
     result = CliRunner().invoke(celery, words, input="\n".join(lines).encode())
 
-    assert result.output == "1 task loaded\n"
+    assert result.stdout == "1 task loaded\n"
     assert other.delayq.get("ü").args == ("ü",)
 
 
@@ -257,11 +301,16 @@ DelayQ(app)
 
 
 @pytest.fixture
-def loading(app, url, tmp_path):
-    """Start a process that loads into the other store; it reads a pipe."""
+def command(app, url, tmp_path):
+    """What loads into the other store, in the temporary folder."""
     code = PROJECT.format(url=url, shards=app.conf.delayq_shards)
     (tmp_path / "moving.py").write_text(code, "utf-8")
-    command = [sys.executable, "-m", "celery", "-A", "moving", "delayq", "load"]
+    return [sys.executable, "-m", "celery", "-A", "moving", "delayq", "load"]
+
+
+@pytest.fixture
+def loading(command, tmp_path):
+    """Start it; it reads a pipe."""
     with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE) as process:
         yield process
         process.kill()
@@ -281,8 +330,19 @@ def test_after_a_kill_the_same_command_goes_on(app, other, dumped, said, loading
 
     assert 100 <= done < 1000
     assert said("load", app=other, stdin=text) == [
+        LEAVING,
         f"{1000 - done:,} tasks loaded",
         f"{done:,} tasks here already",
     ]
     assert [one.id for one in other.delayq.tasks()] == [f"{number}" for number in range(1000)]
     assert not [*other.delayq.check()]
+
+
+def test_without_a_standard_input_it_says_what_it_wants(command, tmp_path):
+    closing = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *command]
+
+    with subprocess.Popen(closing, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 2
+    assert said.splitlines()[-1] == "Error: Give it a dump: load < FILE"

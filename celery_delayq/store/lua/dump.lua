@@ -19,8 +19,9 @@ ARGV[2...] members  what the search for all gave, 0 to 1000; of what cannot be r
 Returns  {now in us, of how many REVOKED is to be stored, text, {record or '', claim or '', error or '', ...} of those
          that are here, {name, template, ...} they share}. The text has a word of each member: waiting, paused,
          refused, in_flight or dead, then header_end, the next try (refused) or since when it is dead (ms, or -1), and 1
-         where its key names it, else 0, a colon between two | unreadable, why stands where its error does | lost: it
-         is dead, and its record is gone | gone: it has left | again: it was not looked at
+         where its key names it or, in flight, would if it came back, else 0, a colon between two | unreadable, why stands
+         where its error does | lost: it is dead, and its record is gone | gone: it has left | again: it was not looked
+         at
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]
@@ -28,6 +29,7 @@ local max_bytes = tonumber(ARGV[1])
 local places = {due, relay, leased, dead, refused, parked = parked}
 local words = {[due] = 'waiting', [relay] = 'waiting', [leased] = 'in_flight', [dead] = 'dead', [refused] = 'refused'}
 words[parked] = 'paused'
+local keys = {due = due, relay = relay, refused = refused, parked = parked, records = records, holders = holders}
 local now_us = clock_us()
 local text, found, brought, bytes = {}, {}, {}, 0
 
@@ -38,10 +40,12 @@ local function give(id, record, why)
   found[at + 3] = why or redis.call('HGET', errors, id) or ''
 end
 
--- Whether the key of an entry names it: then it has it while it waits.
-local function is_named(id, record, header_end)
+-- Whether an entry has its key while it waits: it is named there. What is in flight has it again when that ends, if no
+-- other waits under it: it may be named there no more, as another had it meanwhile.
+local function is_named(id, record, header_end, place)
   local extras = extras_of(record, header_end)
-  return extras and extras.key and redis.call('HGET', holders, extras.key) == id
+  if not extras or not extras.key then return false end
+  return redis.call('HGET', holders, extras.key) == id or place == leased and is_key_free(extras.key, id, keys)
 end
 
 local function word_of(member)
@@ -69,7 +73,7 @@ local function word_of(member)
   -- What Redis stopped half-way has no place: it is what is dead.
   local place, score = place_of(places, own, record, header_end)
   local when = (place == dead or place == refused) and score or -1
-  return table.concat({words[place or dead], header_end, when, is_named(id, record, header_end) and 1 or 0}, ':')
+  return table.concat({words[place or dead], header_end, when, is_named(id, record, header_end, place) and 1 or 0}, ':')
 end
 
 for at = 2, #ARGV do text[#text + 1] = bytes < max_bytes and word_of(ARGV[at]) or 'again' end

@@ -80,11 +80,13 @@ local changed, here, earliest = seven_bytes(call.now_us), {}, math.huge
 local function met(id, created)
   local own = redis.call('HGET', records, id)
   local header_end = header_end_of(own)
-  if own then return header_end and sub(own, header_end + 20, header_end + 35) == created and 'here' or 'taken' end
+  if header_end and sub(own, header_end + 20, header_end + 35) == created then return 'here' end
   local stone = find_tombstone(tombstones, tombstones_old, id)
   -- What is still to come was told by a clock that is ahead of this one: it tells nothing of what was first.
   local created_ms = math.floor(tonumber(created) / 1000)
-  return stone and (tonumber(sub(stone, 2)) >= created_ms or created_ms > now) and 'left' or nil
+  -- Also where its id has an entry again: it may have scheduled itself anew when it ran.
+  if stone and (tonumber(sub(stone, 2)) >= created_ms or created_ms > now) then return 'left' end
+  return own and 'taken' or nil
 end
 
 -- The id of another entry that waits under a key; or nil.
