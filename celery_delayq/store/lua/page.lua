@@ -115,7 +115,7 @@ table.sort(rows, function(one, other)
 end)
 
 -- Mostly nothing went wrong, and no row need be asked.
-local has_claims, has_errors = redis.call('HLEN', claims) > 0, redis.call('HLEN', errors) > 0
+local has_claims = redis.call('HLEN', claims) > 0
 local found, known, failed, brought, bytes, taken = {}, {}, {}, {}, 0, 0
 for _, row in ipairs(rows) do
   if taken >= limit or bytes >= max_bytes then break end
@@ -124,11 +124,10 @@ for _, row in ipairs(rows) do
   local record = redis.call('HGET', records, id)
   local header_end = header_end_of(record)
   found[#found + 1], found[#found + 2] = row.member, header_end and record or ''
-  local attempts, failure = 0, false
-  -- Of what is in `due`, nothing is told: see find.
-  if has_claims and not row.is_new then attempts = parse_claim(redis.call('HGET', claims, id)).attempts end
-  if has_errors and not row.is_new then failure = redis.call('HGET', errors, id) end
-  if failure then failed[#failed + 1], failed[#failed + 2] = id, failure end
+  -- Of what is in `due`, nothing is told: see find. What was never sent has no claim, and no error.
+  local claim = has_claims and not row.is_new and redis.call('HGET', claims, id)
+  if claim or row.next_try then failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', errors, id) or '' end
+  local attempts = claim and parse_claim(claim).attempts or 0
   -- Not as a whole number: behind a rounded score the next page might begin with this row again.
   known[#known + 1] = table.concat({row.text, header_end or 0, row.state, attempts, row.next_try or -1}, ' ')
   local shared = header_end and bring(templates, template_of(record, header_end), brought)
