@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from shlex import quote
 from typing import Any
 
 import click
@@ -11,8 +12,8 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..integration.delayq import DelayQ
 from ..logs import plain
-from ..store import lane_in_words
-from .common import Typed, delayq_of, examples
+from ..store import Pause, lane_in_words
+from .common import Said, Typed, delayq_of, examples
 
 MOST = 10_000  # tasks in the store that are looked through for a name
 
@@ -83,5 +84,22 @@ def resume(
     with Typed():
         was_paused = delayq_of(ctx).resume(queue=queue, task=task, rate=rate)
     if not was_paused:
-        raise click.ClickException(plain(f"{lane_in_words(queue, task)} is not paused"))
+        raise click.ClickException(plain(_not_paused(ctx, queue, task)))
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is resumed"))
+
+
+def _not_paused(ctx: click.Context, queue: str | None, task: str | None) -> str:
+    """Why there is nothing to resume; what is paused, where everything was meant."""
+    if queue is not None or task is not None:
+        return f"{lane_in_words(queue, task)} is not paused"
+    with Said():
+        pauses = [one for one in delayq_of(ctx).pauses() if not one.resumed]
+    if not pauses:
+        return "nothing is paused"
+    paused = ", ".join(f"{one.what} (resume {_option(one)})" for one in pauses)
+    return f"there is no pause of everything; paused: {paused}"
+
+
+def _option(pause: Pause) -> str:
+    kind, name = ("--task", pause.task) if pause.queue is None else ("--queue", pause.queue)
+    return f"{kind} {quote(name or '')}"

@@ -68,3 +68,19 @@ def test_a_project_that_cannot_be_imported_is_paused_all_the_same(app, run):
     app.conf.include = ["delayq_no_such_module"]
     result = run("pause", "--task", "late.one")
     assert (result.output, result.exit_code) == ("task late.one is paused\n", 0)
+
+
+def test_resuming_everything_names_what_is_paused_in_its_place(app, said, refused):
+    assert refused("resume") == ["Error: nothing is paused"]
+    app.delayq.pause(queue="my mail")
+    app.delayq.pause(task="shop.remind")
+
+    assert refused("resume") == [
+        "Error: there is no pause of everything; paused: task shop.remind "
+        "(resume --task shop.remind), queue my mail (resume --queue 'my mail')"
+    ]
+    assert refused("resume", "--queue", "other") == ["Error: queue other is not paused"]
+    said("resume", "--queue", "my mail")
+    said("resume", "--task", "shop.remind")
+    app.delayq.pause()
+    assert said("resume") == ["everything is resumed"]
