@@ -75,10 +75,11 @@ def test_resuming_everything_names_what_is_paused_in_its_place(app, said, refuse
     app.delayq.pause(queue="my mail")
     app.delayq.pause(task="shop.remind")
 
-    assert refused("resume") == [
+    [sentence] = refused("resume")
+    assert sentence == (
         "Error: there is no pause of everything; paused: task shop.remind "
         "(resume --task shop.remind), queue my mail (resume --queue 'my mail')"
-    ]
+    )
     assert refused("resume", "--queue", "other") == ["Error: queue other is not paused"]
     said("resume", "--queue", "my mail")
     said("resume", "--task", "shop.remind")
