@@ -102,6 +102,7 @@ class Meant:
         tell: Callable[[int], object] | None = None,
         rest: str = UNTOUCHED,
         beside: Callable[[], str] = str,
+        none: Callable[[Any], object] | None = None,
     ) -> None:
         """Take a step, say what came of it, and end with 1 where something was not done.
 
@@ -114,10 +115,11 @@ class Meant:
             tell: What is told how many of a selection are done, where no terminal shows it.
             rest: What is said of those of a selection that Ctrl-C leaves out.
             beside: What is said behind each single task that it was done to.
+            none: What is called where a selection has none to ask about; told their count.
         """
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
         if self._picking:
-            is_done = self._change_selection(word, done, many, tell, rest)
+            is_done = self._change_selection(word, done, many, tell=tell, rest=rest, none=none)
         elif self._is_read:
             is_done = self._change_read(word, done, one, sentences)
         else:
@@ -132,8 +134,10 @@ class Meant:
         word: str,
         done: str,
         many: Callable[..., Count],
+        *,
         tell: Callable[[int], object] | None,
         rest: str,
+        none: Callable[[Any], object] | None,
     ) -> bool:
         with Typed():
             selection = self.delayq.select(**self._picking)
@@ -142,6 +146,10 @@ class Meant:
             if self._dry_run:
                 self.say(f"{counted(would)} would be {done}")
                 return True
+            if would is not None and not would:
+                if none is not None:
+                    none(would)
+                return self._told(done, would)
             if would is not None:
                 confirm(f"{word} {counted(would)}?")
             steps = Steps(self.ctx, lambda count: f"{counted(count)} {done}", rest)

@@ -40,6 +40,10 @@ def test_it_asks_before_and_does_nothing_without_a_yes(stranger, app, run):
     assert app.delayq.counts().scheduled == 0
 
 
+def test_of_none_it_does_not_ask(app, said):
+    assert said("adopt") == ["0 messages adopted"]
+
+
 def test_a_broker_without_lists_is_a_sentence(delayq_app, url, refused):
     app = delayq_app("amqp://localhost:1//", delayq_url=url)
 

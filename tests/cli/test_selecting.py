@@ -45,6 +45,32 @@ def test_without_a_terminal_nothing_is_changed_without_yes(app, tasks, refused):
     assert waiting(app) == "abc"
 
 
+@pytest.mark.parametrize(
+    ("line", "done"),
+    [
+        (["cancel", "--before-due", "2026-01-01"], "cancelled"),
+        (["reschedule", "--tag", "none", "+1h"], "rescheduled"),
+        (["run-now", "--tag", "none"], "due now"),
+        (["retry", "--dead"], "due now"),
+        (["remove", "--dead"], "removed"),
+        (["release", "--queue", "none"], "released"),
+    ],
+)
+def test_of_none_it_does_not_ask(app, tasks, said, line, done):
+    assert said(*line)[-1] == f"0 tasks {done}"
+    assert waiting(app) == "abc"
+
+
+def test_of_none_but_what_is_being_published_the_status_is_1(app, refused):
+    app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
+    claim(app.delayq)
+
+    assert refused("cancel", "--all") == [
+        "0 tasks cancelled",
+        "1 being published this moment; try again shortly",
+    ]
+
+
 @pytest.mark.parametrize(("answer", "left"), [(True, "c"), (False, "abc")])
 def test_on_a_terminal_it_asks(app, tasks, run, monkeypatch, answer, left):  # noqa: PLR0917
     def confirm(question, abort):
