@@ -20,6 +20,7 @@ from .interrupting import UNTOUCHED, Steps
 from .picking import named_in, picked, picks
 from .progress import progress_of
 from .stdin import STDIN, ids_read
+from .unknown import say_unknown
 from .zones import zoned
 
 _GROUP = "Selection"
@@ -145,6 +146,7 @@ class Meant:
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:
                 self.say(f"{counted(would)} would be {done}")
+                self._hint(would)
                 return True
             if would is not None and not would:
                 if none is not None:
@@ -191,8 +193,15 @@ class Meant:
         self.say(f"{counted(count)} {done}")
         return is_done
 
+    def _hint(self, count: Count | None) -> None:
+        """Of none, that a name may be misspelt."""
+        if not count:
+            names = {name: self._picking.get(name) for name in ("queue", "task")}
+            say_unknown(self.ctx, **names)
+
     def _told(self, done: str, count: Count) -> bool:
         self.say(f"{counted(count)} {done}")
+        self._hint(count)
         if count.outstanding:
             self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
         if count.uncertain:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.cli import pausing
+from celery_delayq.cli import unknown
 from tests.app.support import FAR
 from tests.cli.conftest import MODULE
 
@@ -33,7 +33,7 @@ def test_one_that_something_waits_under_has_no_note(app, run, what, name):
 
 
 def test_a_large_store_is_not_looked_through_for_a_note(app, run, monkeypatch):
-    monkeypatch.setattr(pausing, "MOST", 1)
+    monkeypatch.setattr(unknown, "MOST", 1)
     app.send_task("t", task_id="other", delayq_at=FAR)
     assert run("pause", "--queue", "mial").stderr == NO_QUEUE
 
