@@ -35,7 +35,7 @@ _IDS = click.argument(
 )  # fmt: skip
 _OPTIONS = (
     ("--all", "Everything."),
-    ("--dry-run", "Only say how many it would be."),
+    ("--dry-run", "Only say how many it would be; of a selection, not of ids or keys."),
     ("--yes", "Do not ask."),
 )
 
@@ -81,7 +81,9 @@ class Meant:
             named = "Name tasks by id or --key, or select" if by_id else "Select"
             raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
         if is_named and self._dry_run:
-            raise click.UsageError("--dry-run is for a selection.", ctx)
+            raise click.UsageError(
+                "--dry-run counts a selection, as by --tag; it takes no ids or keys.", ctx
+            )
         if self._is_read and not self._yes:
             raise click.UsageError("Ids come from standard input: pass --yes.", ctx)
         with Said():

@@ -48,4 +48,4 @@ def test_a_broker_without_lists_is_a_sentence(delayq_app, url, refused):
     app = delayq_app("amqp://localhost:1//", delayq_url=url)
 
     [sentence] = refused("adopt", "--yes", app=app)
-    assert "broker_url is 'amqp'; expected a Redis" in sentence
+    assert "the transport of broker_url is 'amqp'; expected a Redis" in sentence
