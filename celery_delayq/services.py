@@ -160,7 +160,7 @@ class Services:
         """
         endpoint = self.broker.endpoint
         if endpoint is None:
-            raise InvalidSetting("broker_url", self.broker.transport, _REDIS_ONLY)
+            raise InvalidSetting("the transport of broker_url", self.broker.transport, _REDIS_ONLY)
         return Lists(PooledConnection(endpoint, self.settings.timeout), self.broker.unacked)
 
     def scratch_keys(self) -> ScratchKeys:

@@ -42,6 +42,9 @@ def adopt(
             if dry_run:
                 click.echo(f"{_messages(count)} would be adopted")
                 return
+            if not count:
+                click.echo(f"{_messages(count)} adopted")
+                return
             click.confirm(f"adopt {_messages(count)}?", abort=True)
         steps = Steps(ctx, lambda count: f"{_messages(count)} adopted")
         with steps, progress_of(ctx, "adopt", count) as progress:

@@ -18,6 +18,9 @@ from .when import Given, When, earlier, misplaced
 from .zones import with_zone, zone_of
 
 _NOT_DEAD = "task {} is not dead; nothing was changed"
+_NOT_DUE = "task {} is not due at the time of --if-due; nothing was changed"
+_NO_MOVE = "task {{}} would not move {0}, as --only has it; nothing was changed"
+_EITHER = "task {{}} is not due as --if-due has it, or would not move {0}; nothing was changed"
 
 
 @click.command(
@@ -102,8 +105,16 @@ def reschedule(meant: Meant, when: Given, only: str | None, if_due: Given | None
         "rescheduled",
         one,
         lambda selection, **more: selection.reschedule(**times, **asked, **more),
+        unchanged=_unchanged(only, if_due),
         beside=lambda: f" to {with_zone(due, zone_of(meant.ctx))}" if due else "",
     )
+
+
+def _unchanged(only: str | None, if_due: Given | None) -> str:
+    """What is said of a task that the conditions of a move leave as it is."""
+    if only is None:
+        return _NOT_DUE
+    return (_NO_MOVE if if_due is None else _EITHER).format(only)
 
 
 @click.command("run-now", cls=CeleryCommand, epilog=examples("run-now order-42"))

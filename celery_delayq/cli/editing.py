@@ -14,11 +14,13 @@ from ..clock import from_ms, to_ms
 from ..errors import InvalidOption
 from ..logs import plain
 from ..operations.editing import KEPT, Edit
-from .common import Argument, Said, Typed, delayq_of, examples
+from ..store import Outcome
+from .common import REFUSED, Argument, Said, Typed, delayq_of, examples
 from .selecting import change_one
 from .when import Given, When
 from .zones import zoned
 
+_OTHER_REVISION = "task {} has another revision than --if-revision by now; nothing was changed"
 _CHANGES = ("args", "kwargs", "priority", "expires")
 
 
@@ -71,9 +73,10 @@ def edit(
         }
         Edit(**changes)
     with Said():
+        sentences = {**REFUSED, Outcome.UNCHANGED: _OTHER_REVISION}
         step = partial(delayq_of(ctx).edit, **changes, if_revision=if_revision)
         try:
-            done = change_one(ctx, "edited", step, named)
+            done = change_one(ctx, "edited", step, named, sentences)
         except TypeError as error:  # what does not fit the task
             raise click.ClickException(plain(error)) from error
     if not done:

@@ -205,10 +205,13 @@ def _row(task: ScheduledTask, zone: tzinfo) -> tuple[str, ...]:
 def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
     """Show one scheduled task."""
     with Said():
-        task = delayq_of(ctx).get(id)
+        delayq = delayq_of(ctx)
+        task = delayq.get(id)
+        has_left = task is None and delayq.handed_over(id) is not None
         zone = zone_of(ctx)
     if task is None:
-        raise click.ClickException(plain(REFUSED[Outcome.NOT_FOUND].format(id)))
+        why = Outcome.HANDED_OVER if has_left else Outcome.NOT_FOUND
+        raise click.ClickException(plain(REFUSED[why].format(id)))
     if as_json:
         ctx.obj.echo(json_of(task))
         return

@@ -30,8 +30,9 @@ _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
     """Show what happened last, the newest first.
 
-    Of tasks and queues it keeps hashes: QUEUE is empty of a queue that is none of the app's, is not
-    paused, and that none of the tasks which are due next is of; TASK of one that the app lacks.
+    A line has no name of its task or queue, only a hash of it. TASK is empty where this app has no
+    task of that hash. QUEUE is empty where neither this app nor a pause has a queue of that hash,
+    and none of the tasks that are due next goes to one.
     """
     delayq = delayq_of(ctx)
     with Said():

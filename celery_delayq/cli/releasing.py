@@ -45,6 +45,7 @@ def release(meant: Meant, canvas: bool, **_: Any) -> None:
         releasing.step,
         tell=releasing.tell,
         rest=f"{UNTOUCHED}; {_GOES}",
+        none=releasing.hand_over,
     )
 
 
@@ -72,7 +73,7 @@ class _Releasing:
             count = selection.release(canvas=self._canvas, dry_run=True)
         else:
             count = selection.release(canvas=self._canvas, progress=progress)
-            self._hand_over(count)
+            self.hand_over(count)
         if not self._is_warned:
             self._warn(count)
         self._is_warned = True
@@ -85,8 +86,11 @@ class _Releasing:
             self._told_at = now
             self._meant.say(f"{counted(count)} released so far")
 
-    def _hand_over(self, count: Released) -> None:
-        """At once, as it may be that no scanner is alive; it does no harm where one is."""
+    def hand_over(self, count: Released) -> None:
+        """Send what was released, now or before.
+
+        At once, as it may be that no scanner is alive; it does no harm where one is.
+        """
         try:
             self._meant.delayq.hand_over()
         except DelayQError as error:

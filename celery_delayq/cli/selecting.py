@@ -20,6 +20,7 @@ from .interrupting import UNTOUCHED, Steps
 from .picking import named_in, picked, picks
 from .progress import progress_of
 from .stdin import STDIN, ids_read
+from .unknown import say_unknown
 from .zones import zoned
 
 _GROUP = "Selection"
@@ -34,7 +35,7 @@ _IDS = click.argument(
 )  # fmt: skip
 _OPTIONS = (
     ("--all", "Everything."),
-    ("--dry-run", "Only say how many it would be."),
+    ("--dry-run", "Only say how many it would be; of a selection, not of ids or keys."),
     ("--yes", "Do not ask."),
 )
 
@@ -80,7 +81,9 @@ class Meant:
             named = "Name tasks by id or --key, or select" if by_id else "Select"
             raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
         if is_named and self._dry_run:
-            raise click.UsageError("--dry-run is for a selection.", ctx)
+            raise click.UsageError(
+                "--dry-run counts a selection, as by --tag; it takes no ids or keys.", ctx
+            )
         if self._is_read and not self._yes:
             raise click.UsageError("Ids come from standard input: pass --yes.", ctx)
         with Said():
@@ -102,6 +105,7 @@ class Meant:
         tell: Callable[[int], object] | None = None,
         rest: str = UNTOUCHED,
         beside: Callable[[], str] = str,
+        none: Callable[[Any], object] | None = None,
     ) -> None:
         """Take a step, say what came of it, and end with 1 where something was not done.
 
@@ -114,10 +118,11 @@ class Meant:
             tell: What is told how many of a selection are done, where no terminal shows it.
             rest: What is said of those of a selection that Ctrl-C leaves out.
             beside: What is said behind each single task that it was done to.
+            none: What is called where a selection has none to ask about; told their count.
         """
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
         if self._picking:
-            is_done = self._change_selection(word, done, many, tell, rest)
+            is_done = self._change_selection(word, done, many, tell=tell, rest=rest, none=none)
         elif self._is_read:
             is_done = self._change_read(word, done, one, sentences)
         else:
@@ -132,8 +137,10 @@ class Meant:
         word: str,
         done: str,
         many: Callable[..., Count],
+        *,
         tell: Callable[[int], object] | None,
         rest: str,
+        none: Callable[[Any], object] | None,
     ) -> bool:
         with Typed():
             selection = self.delayq.select(**self._picking)
@@ -141,7 +148,12 @@ class Meant:
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:
                 self.say(f"{counted(would)} would be {done}")
+                self._hint(would)
                 return True
+            if would is not None and not would:
+                if none is not None:
+                    none(would)
+                return self._told(done, would)
             if would is not None:
                 confirm(f"{word} {counted(would)}?")
             steps = Steps(self.ctx, lambda count: f"{counted(count)} {done}", rest)
@@ -183,8 +195,15 @@ class Meant:
         self.say(f"{counted(count)} {done}")
         return is_done
 
+    def _hint(self, count: Count | None) -> None:
+        """Of none, that a name may be misspelt."""
+        if not count:
+            names = {name: self._picking.get(name) for name in ("queue", "task")}
+            say_unknown(self.ctx, **names)
+
     def _told(self, done: str, count: Count) -> bool:
         self.say(f"{counted(count)} {done}")
+        self._hint(count)
         if count.outstanding:
             self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
         if count.uncertain:

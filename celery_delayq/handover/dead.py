@@ -35,6 +35,9 @@ def report(hooks: Hooks, seen: Seen) -> None:
         hooks.left(DIRECT, seen.late)
     for reason, count in seen.refused:
         hooks.refused(DIRECT, count)
-        logger.warning("%d tasks were refused by their list, and wait: %s", count, reason)
+        what = "1 task was refused by its list, and waits"
+        if count > 1:
+            what = f"{count} tasks were refused by their list, and wait"
+        logger.warning("%s: %s", what, reason)
     tell(hooks, seen.dead)
     tell_skipped(hooks, seen.skipped)

@@ -31,7 +31,7 @@ def scheduled(services: Services, hostname: str) -> list[dict[str, Any]]:
     """
     shown, size = [], 0
     for entry in islice(services.entries.waiting(0, MAX_DUE_MS + 1), SHOWN):
-        task = ScheduledTask.of(entry, services.app)
+        task = ScheduledTask.of(entry, services.app, queue="")  # which a worker does not show
         request = {**_request(task), **_delivery(entry, task), "hostname": hostname}
         shown.append({"eta": task.due.isoformat(), "priority": PRIORITY, "request": request})
         size += len(entry.message)

@@ -1,4 +1,6 @@
-"""How many tasks wait, queue by queue. The store knows queues by hashes of their names only.
+"""Queues by name: how many tasks of each wait, and of which one a task is.
+
+The store knows queues by hashes of their names only.
 
 hash --> a name that has it: of the app's queues, of what is paused, of where a task goes to
 """
@@ -8,12 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from ..message.outgoing import queues_of_list
 from ..message.route import Route
 from ..services import Services
-from ..store import Pause, Tally, label_of
+from ..store import Entry, Pause, Tally, label_of
 
 MOST = 10_000  # waiting tasks that are looked at
 FOR_NAMES = 500  # of them, where only names are wanted: one call
@@ -68,6 +72,42 @@ def names_of(services: Services, labels: set[bytes]) -> dict[bytes, str]:
                 # Where it goes to may not tell what it was sent with.
                 known.setdefault(label_of(name), name)
     return known
+
+
+class QueueNames:
+    """Names the queues of one entry after another, as :func:`queue_counts` does.
+
+    The store is asked once at most: for pauses, where neither where an entry goes to nor the app
+    tells the name.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._known: dict[bytes, str] = {}
+
+    def of(self, entry: Entry) -> str:
+        """The queue of an entry; empty where its record cannot be read."""
+        record = entry.record
+        if not record.text:
+            return ""
+        _, label = record.labels
+        if label not in self._known:
+            kind = "L" if record.is_for_list else "R"
+            self._known[label] = self._found(Tally(label, 0, 0, kind, record.destination))
+        return self._known[label]
+
+    def _found(self, tally: Tally) -> str:
+        # A name that has the hash is the name, whoever knows it: the cheapest are asked first.
+        names = _names_in(tally, self._services.broker.options)
+        known = chain(names, self._services.app.amqp.queues, self._paused())
+        return next((name for name in known if label_of(name) == tally.label), names[0])
+
+    def _paused(self) -> Iterator[str]:
+        yield from self._pauses
+
+    @cached_property
+    def _pauses(self) -> list[str]:
+        return [one.queue for one in self._services.entries.pauses() if one.queue]
 
 
 def _by_label(services: Services, pauses: Iterable[Pause]) -> dict[bytes, str]:

@@ -12,6 +12,7 @@ from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..services import Services
 from ..store import Counts, State
+from .queues import QueueNames
 from .targets import Named, who_is
 from .task import ScheduledTask
 
@@ -21,7 +22,9 @@ def find(
 ) -> ScheduledTask | None:
     """One task, or ``None`` if it is not in the store."""
     entry = services.entries.find(who_is(services, task_id, key))
-    return None if entry is None else ScheduledTask.of(entry, services.app)
+    if entry is None:
+        return None
+    return ScheduledTask.of(entry, services.app, QueueNames(services).of(entry))
 
 
 def waiting(
@@ -40,7 +43,9 @@ def waiting(
     # More than islice can count to is more than there can be.
     size = maxsize if limit is None else min(limit, maxsize)
     entries = services.entries.waiting(earliest_ms, end_ms, cursor=cursor, size=max(1, size))
-    return islice((ScheduledTask.of(entry, services.app) for entry in entries), size)
+    queues = QueueNames(services)
+    tasks = (ScheduledTask.of(entry, services.app, queues.of(entry)) for entry in entries)
+    return islice(tasks, size)
 
 
 def check_limit(limit: int | None, things: str) -> None:

@@ -27,6 +27,7 @@ from ..store import (
 from .changing import Direction, conditions
 from .count import Count, Tally
 from .cursor import Cursor
+from .queues import QueueNames
 from .releasing import STEP, Release, Released, ReleaseTally, refuse_canvases
 from .task import ScheduledTask
 
@@ -65,11 +66,11 @@ class Selection:
 
     def __iter__(self) -> Iterator[ScheduledTask]:
         """The tasks, read page by page."""
-        self._at = self._begun
+        self._at, queues = self._begun, QueueNames(self._services)
         for shard, entries, page in self._pages():
             for member, entry in entries.chosen(self._chosen, page):
                 self._at = self._begun.behind(shard, Place.of(member))
-                yield ScheduledTask.of(entry, self._services.app)
+                yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
             self._at = self._begun.behind(shard, Place.of(page[-1]))
 
     def count(self, *, progress: Progress | None = None) -> Count:

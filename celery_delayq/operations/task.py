@@ -28,7 +28,9 @@ class ScheduledTask:
     Attributes:
         task: The task's name; of a canvas what it is, and its first task: ``chain(shop.add, ...)``.
             Empty of a pickle of protocol 1, which has it inside.
-        queue: The queue that it was sent with, or the routing key.
+        queue: The queue that selections and pauses mean by it: the one that it was sent with, or
+            the routing key, where no queue was known. Where nothing tells its name, where it goes
+            to.
         key: Its unique key, or empty.
         tags: Its tags.
         reason: Why it is dead, or why its message cannot be read.
@@ -62,16 +64,22 @@ class ScheduledTask:
     _app: Celery | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, entry: Entry, app: Celery) -> ScheduledTask:
-        """Read an entry. Where its message is none of Celery's, its ``reason`` says so."""
+    def of(cls, entry: Entry, app: Celery, queue: str) -> ScheduledTask:
+        """Read an entry. Where its message is none of Celery's, its ``reason`` says so.
+
+        Args:
+            entry: The entry.
+            app: The app that reads it.
+            queue: The name of its queue, of which an entry has a hash only.
+        """
         reason = entry.reason if entry.state is State.DEAD else ""
-        task, queue, envelope = "", "", {}
+        task, envelope = "", {}
         try:
             envelope = loads(entry.message)
             task = envelope["headers"].get("task", "")
-            queue = envelope["properties"]["delivery_info"]["routing_key"]
+            _ = envelope["properties"]["delivery_info"]["routing_key"]  # all of kombu's have one
         except Exception as error:  # what is not JSON fails in many ways, RecursionError among them
-            task, queue, envelope = "", "", {}
+            task, envelope = "", {}
             why = f"its message cannot be read: {error!r}"
             reason = f"{reason}; {why}" if reason else why
         made = cls(

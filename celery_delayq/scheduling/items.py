@@ -11,6 +11,7 @@ from ..errors import InvalidOption
 from .options import NAMES, Conflict, Late, Tags
 
 _EXPECTED = "(args, kwargs), and behind them, or by their names, what of an Item it has of its own"
+_LEAST = 2  # fields of a plain tuple
 _PLAIN = 4  # fields before those that are options
 _NOTHING = (None,) * len(NAMES)
 
@@ -32,7 +33,7 @@ class Item(NamedTuple):
     """
 
     args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    kwargs: Mapping[str, Any] = {}
     time: Union[TimeInput, timedelta] | None = None
     task_id: str | None = None
     key: str | None = None
@@ -58,9 +59,12 @@ def item_of(given: Any) -> Item:
         InvalidOption: it is none.
     """
     try:
-        item = Item(*given)
+        fields = tuple(given)
+        item = Item(*fields)
     except TypeError:
         raise InvalidOption("item", given, _EXPECTED) from None
-    if not isinstance(item.args, (list, tuple)) or not isinstance(item.kwargs, Mapping):
+    # One field might be the arguments themselves.
+    is_whole = len(fields) >= _LEAST and isinstance(item.args, (list, tuple))
+    if not is_whole or not isinstance(item.kwargs, Mapping):
         raise InvalidOption("item", given, _EXPECTED)
     return item

@@ -251,8 +251,8 @@ def test_a_broker_without_lists_is_an_error_that_says_what_else(delayq_app, url)
         adopt_lists(app.delayq.services)
 
     assert str(caught.value) == (
-        "broker_url is 'amqp'; expected a Redis, which has lists; elsewhere workers adopt, by "
-        "delayq_adopt_after"
+        "the transport of broker_url is 'amqp'; expected a Redis, which has lists; elsewhere "
+        "workers adopt, by delayq_adopt_after"
     )
 
 

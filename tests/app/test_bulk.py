@@ -308,3 +308,16 @@ def test_eager_tasks_need_no_settings_of_a_store(delayq_app):
     app = delayq_app("amqp://127.0.0.1:1//", task_always_eager=True)
 
     assert app.delayq.schedule_many(plain_task(app), numbered(3), at=FAR).scheduled == 3
+
+
+def test_an_item_needs_no_keyword_arguments(add, delayq):
+    bulk = delayq.schedule_many(add.s(), [Item((1,), tags=["x"]), Item((2,))], at=FAR)
+
+    assert [delayq.get(task_id).args for task_id in bulk.ids] == [(1,), (2,)]
+    assert [delayq.get(task_id).kwargs for task_id in bulk.ids] == [{}, {}]
+    assert [delayq.get(task_id).tags for task_id in bulk.ids] == [("x",), ()]
+
+
+def test_a_plain_tuple_of_one_is_no_item(add, delayq):
+    with pytest.raises(InvalidOption, match=r"expected \(args, kwargs\)"):
+        delayq.schedule_many(add.s(), [([1],)], at=FAR)

@@ -54,10 +54,10 @@ def test_a_captured_countdown_goes_where_the_task_would_have_gone_at_once(
     assert "celery_delayed" not in json.dumps(route_of(redis, captured.id))
 
 
-def test_the_queue_that_is_read_is_the_routing_key_the_task_had(quorum_app):
+def test_the_queue_that_is_read_is_the_one_the_task_would_have_gone_to(quorum_app):
     captured = quorum_app.send_task("t", countdown=3600)
 
-    assert quorum_app.delayq.get(captured.id).queue == "order.new"
+    assert quorum_app.delayq.get(captured.id).queue == "orders"
 
 
 OTHER = Exchange("other", type="topic")

@@ -74,7 +74,7 @@ def test_a_body_that_has_no_arguments_has_none(delayq, put, text):
 
     task = delayq.get("b")
 
-    assert (task.queue, task.args, task.kwargs, task.argsrepr) == ("q", None, None, None)
+    assert (task.queue, task.args, task.kwargs, task.argsrepr) == ("celery", None, None, None)
     assert [one.id for one in delayq.tasks()] == ["a", "b", "c"]
 
 

@@ -40,8 +40,12 @@ def test_it_asks_before_and_does_nothing_without_a_yes(stranger, app, run):
     assert app.delayq.counts().scheduled == 0
 
 
+def test_of_none_it_does_not_ask(app, said):
+    assert said("adopt") == ["0 messages adopted"]
+
+
 def test_a_broker_without_lists_is_a_sentence(delayq_app, url, refused):
     app = delayq_app("amqp://localhost:1//", delayq_url=url)
 
     [sentence] = refused("adopt", "--yes", app=app)
-    assert "broker_url is 'amqp'; expected a Redis" in sentence
+    assert "the transport of broker_url is 'amqp'; expected a Redis" in sentence

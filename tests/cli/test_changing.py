@@ -274,12 +274,34 @@ def test_reschedule_takes_a_span_from_the_due_time(one, app, said, when, delay):
 
 
 def test_the_condition_on_the_due_time_is_a_time_as_any(one, app, said, refused):
-    unmoved = "task one is not as it was said to be; nothing was changed"
+    unmoved = "task one is not due at the time of --if-due; nothing was changed"
     assert refused("reschedule", "one", "by:+1", "--if-due", "+1h")[-1] == unmoved
     for if_due in (str(FAR), "2100-01-01T00:00:01"):
         [line] = said("reschedule", "one", "by:+1", "--if-due", if_due)
         assert line.startswith("task one rescheduled to ")
     assert app.delayq.get("one").due.timestamp() == FAR + 2
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            ["by:-1h", "--only", "later"],
+            "task one would not move later, as --only has it; nothing was changed",
+        ),
+        (
+            [str(FAR), "--only", "earlier"],
+            "task one would not move earlier, as --only has it; nothing was changed",
+        ),
+        (
+            ["by:-1h", "--only", "later", "--if-due", str(FAR)],
+            "task one is not due as --if-due has it, or would not move later; nothing was changed",
+        ),
+    ],
+)
+def test_the_condition_that_does_not_hold_is_named(one, app, refused, line, sentence):
+    assert refused("reschedule", "one", *line) == [sentence]
+    assert app.delayq.get("one").due.timestamp() == FAR
 
 
 def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):

@@ -77,7 +77,9 @@ def test_only_the_revision_that_show_showed_is_edited(one, said, run):
     result = run("edit", "one", "--args", "[6]", "--if-revision", revision)
 
     assert result.exit_code == 1
-    assert result.output == "task one is not as it was said to be; nothing was changed\n"
+    assert result.output == (
+        "task one has another revision than --if-revision by now; nothing was changed\n"
+    )
 
 
 def test_what_has_left_is_one_line_and_status_1(app, run):

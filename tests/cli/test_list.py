@@ -202,6 +202,18 @@ def test_show_says_key_and_tags(app, said):
     assert (one["key"], one["tags"]) == ("k", ["x", "y"])
 
 
+def test_show_says_of_what_has_left_that_it_was_handed_over_as_cancel_does(app, refused):
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    app.delayq.hand_over()
+
+    [shown] = refused("show", "a")
+    [cancelled] = refused("cancel", "a")
+
+    assert shown == "Error: task a has been handed over to its queue already"
+    assert shown == f"Error: {cancelled}"
+    assert refused("show", "nobody") == ["Error: task nobody is not scheduled"]
+
+
 def test_show_says_why_an_entry_cannot_be_read(app, redis, refused):
     app.send_task("t", task_id="a", delayq_at=FAR)
     redis.hset(keys_of("a")["records"], "a", "9")

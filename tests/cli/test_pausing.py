@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.cli import pausing
+from celery_delayq.cli import unknown
 from tests.app.support import FAR
 from tests.cli.conftest import MODULE
 
@@ -33,7 +33,7 @@ def test_one_that_something_waits_under_has_no_note(app, run, what, name):
 
 
 def test_a_large_store_is_not_looked_through_for_a_note(app, run, monkeypatch):
-    monkeypatch.setattr(pausing, "MOST", 1)
+    monkeypatch.setattr(unknown, "MOST", 1)
     app.send_task("t", task_id="other", delayq_at=FAR)
     assert run("pause", "--queue", "mial").stderr == NO_QUEUE
 
@@ -68,3 +68,20 @@ def test_a_project_that_cannot_be_imported_is_paused_all_the_same(app, run):
     app.conf.include = ["delayq_no_such_module"]
     result = run("pause", "--task", "late.one")
     assert (result.output, result.exit_code) == ("task late.one is paused\n", 0)
+
+
+def test_resuming_everything_names_what_is_paused_in_its_place(app, said, refused):
+    assert refused("resume") == ["Error: nothing is paused"]
+    app.delayq.pause(queue="my mail")
+    app.delayq.pause(task="shop.remind")
+
+    [sentence] = refused("resume")
+    assert sentence == (
+        "Error: there is no pause of everything; paused: task shop.remind "
+        "(resume --task shop.remind), queue my mail (resume --queue 'my mail')"
+    )
+    assert refused("resume", "--queue", "other") == ["Error: queue other is not paused"]
+    said("resume", "--queue", "my mail")
+    said("resume", "--task", "shop.remind")
+    app.delayq.pause()
+    assert said("resume") == ["everything is resumed"]

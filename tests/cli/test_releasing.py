@@ -120,3 +120,13 @@ def test_it_says_how_far_it_has_come(app, said, monkeypatch, tasks):
 def test_it_takes_a_selection(app, tasks, run, redis, line):
     assert run("release", *line, "--yes").exit_code == 2
     assert sent(redis) == []
+
+
+def test_what_was_released_before_is_sent_where_there_is_no_more_to_ask_about(app, redis, said):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    app.delayq.select(all=True).release()
+    assert redis.llen("celery") == 0
+
+    assert said("release", "--all")[-1] == "0 tasks released"
+
+    assert redis.llen("celery") == 1

@@ -45,6 +45,51 @@ def test_without_a_terminal_nothing_is_changed_without_yes(app, tasks, refused):
     assert waiting(app) == "abc"
 
 
+@pytest.mark.parametrize(
+    ("line", "done"),
+    [
+        (["cancel", "--before-due", "2026-01-01"], "cancelled"),
+        (["reschedule", "--tag", "none", "+1h"], "rescheduled"),
+        (["run-now", "--tag", "none"], "due now"),
+        (["retry", "--dead"], "due now"),
+        (["remove", "--dead"], "removed"),
+        (["release", "--queue", "none"], "released"),
+    ],
+)
+def test_of_none_it_does_not_ask(app, tasks, said, line, done):
+    assert said(*line)[0] == f"0 tasks {done}"
+    assert waiting(app) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        (["--queue", "mial"], "this app knows no such queue, and nothing waits for it"),
+        (["--task", "remind"], "this app knows no such task, and none waits"),
+    ],
+)
+def test_of_none_under_a_name_that_nobody_knows_that_is_said(app, tasks, run, name, note):
+    for answer in ("--dry-run", "--yes"):
+        result = run("cancel", *name, answer)
+        assert result.stdout.startswith("0 tasks ")
+        assert (result.stderr, result.exit_code) == (f"{note}\n", 0)
+
+
+def test_of_a_name_that_is_known_nothing_is_said(app, tasks, printed, run):
+    assert run("cancel", "--queue", "celery", "--tag", "none", "--dry-run").stderr == ""
+    assert run("cancel", "--task", "t", "--dead", "--dry-run").stderr == ""
+
+
+def test_of_none_but_what_is_being_published_the_status_is_1(app, refused):
+    app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
+    claim(app.delayq)
+
+    assert refused("cancel", "--all") == [
+        "0 tasks cancelled",
+        "1 being published this moment; try again shortly",
+    ]
+
+
 @pytest.mark.parametrize(("answer", "left"), [(True, "c"), (False, "abc")])
 def test_on_a_terminal_it_asks(app, tasks, run, monkeypatch, answer, left):  # noqa: PLR0917
     def confirm(question, abort):
@@ -64,7 +109,7 @@ def test_on_a_terminal_it_asks(app, tasks, run, monkeypatch, answer, left):  # n
     ("line", "said_so"),
     [
         (["cancel", "--all"], "3 tasks would be cancelled"),
-        (["cancel", "--tag", "x", "--queue", "none"], "0 tasks would be cancelled"),
+        (["cancel", "--tag", "x", "--state", "dead"], "0 tasks would be cancelled"),
         (["reschedule", "--task", "t", "+5m"], "3 tasks would be rescheduled"),
         (["reschedule", "--task", "t", "--only", "later", "+5m"], "0 tasks would be rescheduled"),
         (["run-now", "--state", "scheduled"], "3 tasks would be due now"),

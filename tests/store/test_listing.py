@@ -103,6 +103,28 @@ def test_an_entry_tells_its_state_and_what_went_wrong(store):
     assert (parked.state, parked.next_try_ms) == (State.PAUSED, None)
 
 
+@pytest.mark.parametrize("paused", [False, True], ids=["waits", "parked"])
+def test_what_went_wrong_is_told_of_one_that_waits_once_more_after_its_next_try(store, paused):
+    put(store, "a", relayed=True)
+    put(store, "b", relayed=True)
+    engine = store.engine()
+    claimed = engine.claim(1)[0]
+    engine.nack("refused", claimed, wait=1, reason="NO")
+    store.set_ms(NOW_MS + 1001)
+    engine.hand_over()
+    again = [one for one in engine.claim(10)[0] if one.task_id == "a"]
+    engine.nack("unknown", again)
+    if paused:
+        store.entries.pause(lane_for(queue="celery"), "celery")
+        engine.claim(10)
+
+    [entry] = [one for one in page(store) if one.task_id == "a"]
+
+    assert (entry.attempts, entry.reason, entry.next_try_ms) == (2, "NO", None)
+    assert entry.state is (State.PAUSED if paused else State.SCHEDULED)
+    assert replace(entry, cursor="") == store.entries.find("a")
+
+
 def test_bounds_hold_beside_a_cursor(store):
     for step in range(9):
         put(store, f"a{step}", FAR_MS + step)

@@ -20,7 +20,7 @@ ARGV[6]  most       of what was refused, look at no more than at the so many tha
 Returns  {what `store` is in meta or '', 1 if that was all, else 0, {member, record or '' if it cannot be read, ...},
          a text of what else is known of each: due time in ms, as Redis prints it, header_end, S (scheduled) or
          P (paused), attempts and next try in ms or -1, blanks between; {id, what went wrong with it last, ...} of
-         those that were refused; {name, template, ...} they share}
+         those with which something did; {name, template, ...} they share}
 Cost     O(log(N)^2 + M) and O(L log N), L lanes with something parked, and O(R), what was refused, at most `most`
 Keeps    changes nothing; all places are looked at in this one step, and each entry's place among the others is told
          by due time and number alone: so what comes, goes, or moves between places makes it neither skip nor repeat
@@ -40,10 +40,13 @@ local function add(member, score, text, state)
   return rows[#rows]
 end
 
-local function look_at(index)
+local function look_at(index, is_new)
   local low = rank_behind(index, after, order)
   local found = limit > 0 and redis.call('ZRANGE', index, low, low + limit - 1, 'WITHSCORES') or {}
-  for at = 1, #found, 2 do add(found[at], tonumber(found[at + 1]), found[at + 1], 'S') end
+  for at = 1, #found, 2 do
+    local row = add(found[at], tonumber(found[at + 1]), found[at + 1], 'S')
+    if row then row.is_new = is_new end
+  end
 end
 
 local function look_at_parked(found)
@@ -96,8 +99,8 @@ local function look_at_refused()
 end
 
 if behind < 2^53 and before > 0 then
-  look_at(due)
-  look_at(relay)
+  look_at(due, true)
+  look_at(relay, false)
   if redis.call('ZCARD', refused) > 0 then look_at_refused() end
   local lane = limit > 0 and redis.call('ZCARD', parked) > 0 and lane_behind()
   while lane do
@@ -111,6 +114,8 @@ table.sort(rows, function(one, other)
   return one.number < other.number
 end)
 
+-- Mostly nothing went wrong, and no row need be asked.
+local has_claims = redis.call('HLEN', claims) > 0
 local found, known, failed, brought, bytes, taken = {}, {}, {}, {}, 0, 0
 for _, row in ipairs(rows) do
   if taken >= limit or bytes >= max_bytes then break end
@@ -119,11 +124,10 @@ for _, row in ipairs(rows) do
   local record = redis.call('HGET', records, id)
   local header_end = header_end_of(record)
   found[#found + 1], found[#found + 2] = row.member, header_end and record or ''
-  local attempts = 0
-  if row.next_try then
-    attempts = parse_claim(redis.call('HGET', claims, id)).attempts
-    failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', errors, id) or ''
-  end
+  -- Of what is in `due`, nothing is told: see find. What was never sent has no claim, and no error.
+  local claim = has_claims and not row.is_new and redis.call('HGET', claims, id)
+  if claim or row.next_try then failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', errors, id) or '' end
+  local attempts = claim and parse_claim(claim).attempts or 0
   -- Not as a whole number: behind a rounded score the next page might begin with this row again.
   known[#known + 1] = table.concat({row.text, header_end or 0, row.state, attempts, row.next_try or -1}, ' ')
   local shared = header_end and bring(templates, template_of(record, header_end), brought)

@@ -1,0 +1,47 @@
+"""A queue or a task that nobody knows: its name may be misspelt, though only others may know it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import click
+
+from ..integration.delayq import DelayQ
+from .common import delayq_of
+
+MOST = 10_000  # tasks in the store that are looked through for a name
+
+
+def say_unknown(ctx: click.Context, *, queue: str | None = None, task: str | None = None) -> None:
+    """Say of either name, on the stream of errors, that this app does not know it.
+
+    What was asked for is done, whatever fails here.
+    """
+    for named in ({"queue": queue, "task": None}, {"queue": None, "task": task}):
+        with suppress(Exception):
+            note = _note(ctx, **named)
+            if note is not None:
+                ctx.obj.error(note)
+
+
+def _note(ctx: click.Context, queue: str | None, task: str | None) -> str | None:
+    """What to say of a name that may be misspelt, though it may be that only others know it."""
+    app = ctx.obj.app
+    if task is None:
+        known, note = (
+            app.amqp.queues,
+            "this app knows no such queue, and nothing waits for it",
+        )
+    else:
+        app.loader.import_default_modules()  # as a worker does
+        known, note = app.tasks, "this app knows no such task, and none waits"
+    name, delayq = queue or task, delayq_of(ctx)
+    if name is None or name in known or not _is_small(delayq):
+        return None
+    waits = any(True for _ in delayq.select(queue=queue, task=task))
+    return None if waits else note
+
+
+def _is_small(delayq: DelayQ) -> bool:
+    counts = delayq.counts()
+    return counts.scheduled + counts.paused + counts.in_flight + counts.dead <= MOST

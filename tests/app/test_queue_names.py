@@ -1,0 +1,84 @@
+"""The queue that a task shows is the one that selections, pauses, `status` and a dump mean."""
+
+import pytest
+from kombu import Exchange, Queue
+
+from tests.app.support import FAR
+
+VIDEO = Queue("video", Exchange("media", type="topic"), routing_key="media.video.#")
+WAYS = {
+    "queue": ({"queue": "mail", "priority": 9}, "mail"),
+    "queue of a topic exchange": ({"queue": "video"}, "video"),
+    "and a key of the call": ({"queue": "video", "routing_key": "media.video.hd"}, "video"),
+    "exchange and key": ({"exchange": "none of the app's", "routing_key": "x"}, "celery"),
+    # Where it goes to does not tell what it was sent with.
+    "queue, and another list": ({"queue": "video", "exchange": "", "routing_key": "x"}, "video"),
+}
+
+
+def queues(delayq):
+    """By every way of reading: what it says of the only task that there is."""
+    [listed] = delayq.tasks()
+    [selected] = delayq.select(all=True)
+    [counted] = delayq.status().queues
+    [_, dumped, _] = delayq.dump()
+    told = [listed.queue, selected.queue, delayq.get(listed.id).queue, counted.queue]
+    return {*told, dumped.get("queue", "")}
+
+
+@pytest.mark.parametrize(("sent", "queue"), WAYS.values(), ids=WAYS.keys())
+def test_whatever_reads_it_names_the_same_queue(delayq_app, url, sent, queue):
+    app = delayq_app(url, task_queues=[Queue("celery"), VIDEO])
+    app.send_task("t", delayq_at=FAR, **sent)
+
+    assert queues(app.delayq) == {queue}
+    assert app.delayq.select(queue=queue).count() == 1
+
+
+@pytest.mark.parametrize("name", ["mail", "video"])
+def test_an_app_that_does_not_know_the_queue_is_told_by_where_the_task_goes(delayq_app, url, name):
+    app = delayq_app(url, task_queues=[Queue("mail"), VIDEO])
+    app.send_task("t", queue=name, delayq_at=FAR)
+
+    assert queues(delayq_app(url).delayq) == {name}
+
+
+def test_history_names_the_same_queue(delayq_app, url):
+    app = delayq_app(url, task_queues=[VIDEO], delayq_history=10)
+    app.send_task("t", queue="video", delayq_at=FAR)
+
+    [event] = app.delayq.history()
+
+    assert {event.queue} == queues(app.delayq)
+
+
+def test_of_a_name_that_nobody_knows_it_is_where_the_task_goes_as_status_says(delayq_app, url):
+    app = delayq_app(url, task_queues=[VIDEO])
+    app.send_task("t", queue="video", exchange="", routing_key="x", delayq_at=FAR)
+    [task] = (other := delayq_app(url).delayq).tasks()
+
+    assert [one.queue for one in other.status().queues] == [task.queue] == ["x"]
+
+
+def test_the_name_of_what_is_paused_is_known_and_asked_for_once(delayq_app, url):
+    app = delayq_app(url, task_queues=[VIDEO])
+    for number in range(50):
+        app.send_task("t", queue="video", exchange="", routing_key="x", delayq_at=FAR + number)
+    app.delayq.pause(queue="video")
+    other = delayq_app(url).delayq
+    asked = []
+    pauses = other.services.entries.pauses
+    other.services.entries.pauses = lambda: asked.append(1) or pauses()
+
+    assert {task.queue for task in other.tasks()} == {"video"}
+    assert asked == [1]
+
+
+def test_a_name_that_the_app_knows_costs_no_look_at_the_store(app, delayq):
+    task_id = app.send_task("t", queue="mail", delayq_at=FAR).id
+    asked = []
+    delayq.services.entries.pauses = lambda: asked.append(1)
+
+    assert [task.queue for task in delayq.tasks()] == ["mail"]
+    assert delayq.get(task_id).queue == "mail"
+    assert asked == []

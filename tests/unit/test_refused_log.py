@@ -1,0 +1,25 @@
+"""What the log says of tasks that their list refused."""
+
+import logging
+
+import pytest
+
+from celery_delayq.handover.dead import report
+from celery_delayq.hooks import Hooks
+from celery_delayq.store.values import Seen
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "1 task was refused by its list, and waits: WRONGTYPE"),
+        (2, "2 tasks were refused by their list, and wait: WRONGTYPE"),
+    ],
+)
+def test_one_and_many_are_told_in_their_own_words(caplog, count, said):
+    seen = Seen(0, 0, None, None, None, None, False, [], 0.0, refused=[("WRONGTYPE", count)])
+
+    with caplog.at_level(logging.WARNING):
+        report(Hooks(), seen)
+
+    assert caplog.messages == [said]
