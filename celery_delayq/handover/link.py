@@ -14,7 +14,8 @@ from kombu import Connection
 from .. import clock
 from ..errors import BrokerDown
 from ..logs import logger_of
-from ..message.broker import SENTINEL, credentials_of
+from ..message.broker import SENTINEL
+from ..message.options import credentials_of
 from ..servers import ASKED_ONCE
 from ..store import LeasedEntry
 from .confirms import publisher_for
