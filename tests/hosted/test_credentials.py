@@ -159,6 +159,22 @@ def test_what_a_broker_s_provider_says_is_not_behind_its_error(server):
     nothing_secret_behind(caught.value)
 
 
+def test_a_provider_that_no_thread_can_ask_is_named(delayq, provider, monkeypatch):
+    def start(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(StoreUnavailable) as caught:
+            delayq.get("a")
+    assert str(caught.value) == (
+        "read failed: the credential provider tests.hosted.providers.Told was not asked, as no "
+        "thread can be started: RuntimeError"
+    )
+    assert not provider.asked
+    assert delayq.get("a") is None
+
+
 @pytest.mark.parametrize("told", [(), ("a", "b", "c"), (1, 2)])
 def test_a_provider_that_tells_no_login_is_named(delayq, provider, told):
     provider.login = told
