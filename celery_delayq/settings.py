@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import InvalidSetting, UnknownSetting
@@ -260,8 +260,8 @@ SETTINGS: tuple[Setting, ...] = (
 class Settings:
     """The settings of one app, checked."""
 
-    url: str | None
-    transport_options: Mapping[str, Any] | None
+    url: str | None = field(repr=False)
+    transport_options: Mapping[str, Any] | None = field(repr=False)
     prefix: str
     batch_size: int
     lease: float

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from kombu import Connection
 from kombu.transport import redis as kombu_redis
-from kombu.utils.imports import symbol_by_name
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
-from ..servers import ASK, Credentials, Endpoint, SentinelGroup, Server
+from ..servers import ASK, TLS, Endpoint, SentinelGroup, Server
 from ..settings import without_secrets
+from .options import check_words_of_store, login_of, others_of, seconds_of, tls_of
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
@@ -22,13 +21,21 @@ VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's, where nothing is said
 SENTINEL = "sentinel"
 SENTINEL_PORT = 26379
 _WANTED = "a redis://, rediss:// or sentinel:// URL"
-_PROVIDER = "a redis.CredentialProvider, its class, or the dotted name of that"
 _MASTER = "the name of a master that the sentinels know, such as 'mymaster'"
-_REQUIREMENTS = {
-    name: requirement
-    for requirement in ssl.VerifyMode
-    for name in (requirement, requirement.name, requirement.name.removeprefix("CERT_").lower())
-}
+_PORTS = "URLs whose ports are numbers from 0 to 65535"
+_NO_BLANK = "URLs parted by ';' alone: of one behind a blank, kombu reads no host"
+_NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transport_options"
+
+
+class Names(NamedTuple):
+    """The settings that say where a Redis is: its URL, its options, what is said of TLS."""
+
+    url: str
+    options: str
+    tls: str
+
+
+_BROKER = Names("broker_url", "broker_transport_options", "broker_use_ssl")
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Broker:
     """
 
     endpoint: Server | None
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(repr=False)
     failover: bool
     kind: str
     hosts: str
@@ -67,9 +74,15 @@ class Broker:
 
     @classmethod
     def of(cls, connection: Connection) -> Broker:
+        """The broker that a connection leads to.
+
+        Raises:
+            InvalidSetting: kombu would ask other sentinels than those that are meant, or none.
+        """
         options = connection.transport_options or {}
+        hosts = _hosts(connection)
         try:
-            endpoint = _server(connection, options, "broker_transport_options")
+            endpoint = _server(connection, options, _BROKER)
         except InvalidSetting:
             raise
         except ValueError:
@@ -80,7 +93,7 @@ class Broker:
             options,
             failover=_has_others(connection),
             kind=_kind(connection, endpoint, options),
-            hosts=_hosts(connection),
+            hosts=hosts,
             # kombu has loaded the class to read the URL.
             transport=connection.get_transport_cls().driver_type,
         )
@@ -98,22 +111,30 @@ def store_endpoint(
         names: The settings' of *url* and *options*.
 
     Raises:
-        InvalidSetting: neither is a Redis, or a part of what it takes is missing.
+        InvalidSetting: neither is a Redis, a part of what it takes is missing, or nothing reads
+            a part of what is said.
     """
+    options = options or {}
     if url is None:
         if broker.endpoint is None:
             why = "a redis:// URL, because the broker is not a Redis"
             raise InvalidSetting(names[0], None, why)
+        if options:
+            raise InvalidSetting(names[1], type(options).__name__, _NO_OPTIONS.format(names[0]))
         return broker.endpoint
-    options = options or {}
+    check_words_of_store(options, names[1])
+    each = [one.strip() for one in url.split(";")]
+    tls = options.get("ssl", False)
     try:
-        connection = Connection(url, ssl=options.get("ssl", False))
-        server = _server(connection, options, names[1])
+        connection = Connection(";".join(filter(None, each)), ssl=tls)
+        is_of_url = connection._initial_params["ssl"] is not tls
+        of_tls = names[0] if is_of_url else f"{names[1]}['ssl']"
+        server = _server(connection, options, Names(*names, of_tls))
     except InvalidSetting:
         raise
     except (KeyError, TypeError, ValueError):
         server = None  # also where a word for TLS is one that kombu does not know
-    if server is None or _has_others(connection):
+    if server is None or _has_others(connection) or not all(map(_is_sentinel, connection.alt)):
         raise InvalidSetting(names[0], without_secrets(url), _WANTED)
     return server
 
@@ -129,95 +150,116 @@ def _kind(connection: Connection, endpoint: Server | None, options: Mapping[str,
 
 def _hosts(connection: Connection) -> str:
     # Without the logins of their URLs.
-    urls = connection.alt or [connection.as_uri()]
+    urls = _urls(connection) or [connection.as_uri()]
     port = connection.get_transport_cls().default_port
-    parts = map(url_to_parts, urls)
-    return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
+    shown = ""
+    try:
+        parts = [url_to_parts(url) for url in urls]
+        shown = ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
+    except ValueError:
+        pass
+    if not shown:  # raised here, where nothing holds that error, which has a part of the URL
+        raise InvalidSetting(_BROKER.url, without_secrets(";".join(urls)), _PORTS)
+    return shown
 
 
 def _urls(connection: Connection) -> list[str]:
-    return list(connection.alt or ())
+    """The alternatives that kombu turns to, or asks, if there are some."""
+    urls = [url for url in connection.alt or () if url.strip()]
+    # Of a group it asks those of that scheme alone; others that have one are another broker's.
+    is_group = connection.transport_cls == SENTINEL
+    return [url for url in urls if "://" in url] if is_group else urls
 
 
 def _has_others(connection: Connection) -> bool:
-    urls = _urls(connection)
-    is_group = connection.transport_cls == SENTINEL
-    return len(urls) > 1 and not (is_group and all(map(_is_sentinel, urls)))
+    if connection.transport_cls == SENTINEL:
+        return not all(map(_is_sentinel, _urls(connection)))
+    # An empty one as well: kombu turns to this machine then.
+    return len(connection.alt or ()) > 1
 
 
 def _is_sentinel(url: str) -> bool:
-    return url.startswith(f"{SENTINEL}://")
+    return bool(url_to_parts(url).scheme == SENTINEL)
 
 
-def _server(connection: Connection, options: Mapping[str, Any], name: str) -> Server | None:
+def _server(connection: Connection, options: Mapping[str, Any], names: Names) -> Server | None:
     """The Redis that a connection of kombu's leads to, if it is one.
 
     Raises:
-        InvalidSetting: its options, of that name, leave out what it takes.
+        InvalidSetting: its options leave out what it takes, or say what cannot be.
     """
     if connection.transport_cls == SENTINEL:
-        return _group(connection, options, name)
+        return _group(connection, options, names)
     is_redis = connection.transport_cls in _REDIS
-    return _endpoint(connection, options, name) if is_redis else None
+    return _endpoint(connection, options, names) if is_redis else None
 
 
-def _endpoint(connection: Connection, options: Mapping[str, Any], name: str) -> Endpoint:
+def _endpoint(connection: Connection, options: Mapping[str, Any], names: Names) -> Endpoint:
     host = connection.hostname or "localhost"
     if host.startswith(_SOCKET):
         parts = url_to_parts(host)
         database = parts.query.get("virtual_host", "0")
         provider = parts.query.get("credential_provider") or _provider(connection, options)
-        login = _login(parts.username, parts.password, provider, name)
+        login = login_of(parts.username, parts.password, provider, names.options)
         return Endpoint(path="/" + parts.path.lstrip("/"), db=_database(database), **login)
     provider = _provider(connection, options)
-    login = _login(connection.userid, connection.password, provider, name)
+    login = login_of(connection.userid, connection.password, provider, names.options)
     return Endpoint(
         host=host,
         port=connection.port or 6379,
         db=_database(connection.virtual_host),
-        tls=_tls(connection),
+        tls=_tls(connection, names.tls),
         **login,
     )
 
 
-def _group(connection: Connection, options: Mapping[str, Any], name: str) -> SentinelGroup:
+def _group(connection: Connection, options: Mapping[str, Any], names: Names) -> SentinelGroup:
     """The master that sentinels name.
 
     As with kombu, its database, its login and its TLS are what the first URL and the options of
     the connection say; of the other URLs only host and port count. What sentinels want is in
     ``sentinel_kwargs``.
     """
+    name = names.options
     master = options.get("master_name")
     if not master or not isinstance(master, str):
         raise InvalidSetting(f"{name}['master_name']", master, _MASTER)
     asking = options.get("sentinel_kwargs") or {}
+    of_asking = f"{name}['sentinel_kwargs']"
     if not isinstance(asking, Mapping):
-        raise InvalidSetting(f"{name}['sentinel_kwargs']", type(asking).__name__, "a mapping")
-    parts = [url_to_parts(url) for url in _urls(connection)]
-    places = [(one.hostname, one.port) for one in parts] or [(connection.hostname, connection.port)]
-    login = _login(
-        asking.get("username"),
-        asking.get("password"),
-        asking.get("credential_provider"),
-        f"{name}['sentinel_kwargs']",
-    )
-    tls = _tls_options(asking) if asking.get("ssl") else None
+        raise InvalidSetting(of_asking, type(asking).__name__, "a mapping")
+    provider = asking.get("credential_provider")
+    login = login_of(asking.get("username"), asking.get("password"), provider, of_asking)
+    about_tls = {word: said for word, said in asking.items() if str(word).startswith(TLS)}
+    tls = tls_of(about_tls, of_asking) if asking.get("ssl") else None
     sentinels = [
         Endpoint(host=host or "localhost", port=port or SENTINEL_PORT, tls=tls, **login)
-        for host, port in dict.fromkeys(places)
+        for host, port in _places(connection, names.url)
     ]
-    limits = [asking.get("socket_timeout"), asking.get("socket_connect_timeout")]
+    words = ("socket_timeout", "socket_connect_timeout")
+    limits = [seconds_of(asking, word, of_asking) for word in words]
+    provider = _provider(connection, options)
     return SentinelGroup(
         master,
         tuple(sentinels),
         Endpoint(
             db=_database(connection.virtual_host),
-            tls=_tls(connection),
-            **_login(connection.userid, connection.password, _provider(connection, options), name),
+            tls=_tls(connection, names.tls),
+            **login_of(connection.userid, connection.password, provider, name),
         ),
-        ask=min((float(one) for one in limits if one), default=ASK),
-        others=int(options.get("min_other_sentinels") or 0),
+        ask=min((one for one in limits if one), default=ASK),
+        others=others_of(options, name),
     )
+
+
+def _places(connection: Connection, name: str) -> Iterable[tuple[str | None, int | None]]:
+    """Host and port of each sentinel, once; *name* is the setting's."""
+    urls = _urls(connection)
+    if any(url[0].isspace() for url in urls):
+        raise InvalidSetting(name, without_secrets(";".join(urls)), _NO_BLANK)
+    parts = [url_to_parts(url) for url in urls if _is_sentinel(url)]
+    places = [(one.hostname, one.port) for one in parts] or [(connection.hostname, connection.port)]
+    return dict.fromkeys(places)
 
 
 def _provider(connection: Connection, options: Mapping[str, Any]) -> Any:
@@ -225,58 +267,13 @@ def _provider(connection: Connection, options: Mapping[str, Any]) -> Any:
     return getattr(connection, "credential_provider", None) or options.get("credential_provider")
 
 
-def _login(username: str | None, password: str | None, provider: Any, name: str) -> dict[str, Any]:
-    if provider is not None:
-        return {"credentials": credentials_of(provider, f"{name}['credential_provider']")}
-    return {"username": username, "password": password}
-
-
-def credentials_of(provider: Any, name: str) -> Credentials:
-    """What asks a provider: an instance, its class, or the class's dotted name, as kombu takes it.
-
-    Args:
-        name: The setting's.
-
-    Raises:
-        InvalidSetting: it is none, or cannot be made.
-    """
-    said = provider if isinstance(provider, str) else f"of type {type(provider).__name__}"
-    made, failure = None, ""
-    try:
-        found = symbol_by_name(provider) if isinstance(provider, str) else provider
-        made = found() if isinstance(found, type) else found
-    except Exception as error:
-        failure = f"; making it raised {type(error).__name__}"
-    if failure:  # raised here, where nothing holds that error: its text may be secret
-        raise InvalidSetting(name, said, _PROVIDER + failure)
-    if not callable(getattr(made, "get_credentials", None)):
-        raise InvalidSetting(name, said, _PROVIDER)
-    return Credentials(made)
-
-
-def _tls(connection: Connection) -> dict[str, Any] | None:
-    """What redis-py shall do about TLS; certificates and names are checked unless the app says no.
-
-    Raises:
-        InvalidSetting: the app says something that is neither.
-    """
+def _tls(connection: Connection, name: str) -> dict[str, Any] | None:
+    """What redis-py shall do about TLS; *name* is the setting's."""
     if not connection.ssl and connection.transport_cls != "rediss":
         return None
     # kombu takes silence for "check no certificate". What the app said is what it was made with.
     said = connection._initial_params["ssl"]
-    return _tls_options(said if isinstance(said, Mapping) else {})
-
-
-def _tls_options(said: Mapping[str, Any]) -> dict[str, Any]:
-    options = {name: value for name, value in said.items() if name.startswith("ssl_")}
-    word = options.get("ssl_cert_reqs", "required")
-    requirement = ssl.CERT_NONE if word is None else _REQUIREMENTS.get(word)
-    if requirement is None:
-        raise InvalidSetting("ssl_cert_reqs", word, "none, optional or required")
-    names = str(options.get("ssl_check_hostname", True)).lower() != "false"
-    options["ssl_cert_reqs"] = requirement
-    options["ssl_check_hostname"] = names and requirement is not ssl.CERT_NONE
-    return options
+    return tls_of(said if isinstance(said, Mapping) else {}, name)
 
 
 def _database(path: str | int | None) -> int:

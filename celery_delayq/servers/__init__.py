@@ -15,10 +15,12 @@ from .credentials import Credentials
 from .endpoint import Endpoint, Server
 from .refusals import Refusal, is_replica, lacks_replicas, refusal_of
 from .sentinels import ASK, ASKED_ONCE, SentinelGroup
+from .words import TLS, words_of_clients, words_of_connections
 
 __all__ = [
     "ASK",
     "ASKED_ONCE",
+    "TLS",
     "Connection",
     "Credentials",
     "Endpoint",
@@ -32,4 +34,6 @@ __all__ = [
     "packed",
     "refusal_of",
     "translated",
+    "words_of_clients",
+    "words_of_connections",
 ]

@@ -42,12 +42,13 @@ class Credentials:
         """What the provider tells now, or is about to tell somebody else.
 
         Raises:
-            redis.exceptions.AuthenticationError: it failed, or did not answer within *seconds*.
+            redis.exceptions.AuthenticationError: it failed, did not answer within *seconds*, or
+                could not be asked.
         """
         question = self._question
         # Of one that hangs there is one thread, however often it is asked.
         if question is None or question.is_over or question.process != os.getpid():
-            question = self._question = _Question(self._provider)
+            question = self._asked()
         if not question.done.wait(seconds):
             raise self._failed(f"did not answer within {seconds:.1f} s")
         if question.failure:
@@ -55,6 +56,16 @@ class Credentials:
         if not _is_login(question.told):
             raise self._failed("returned neither (username, password) nor (password,)")
         return tuple(question.told)
+
+    def _asked(self) -> _Question:
+        failure = ""
+        try:
+            self._question = question = _Question(self._provider)
+        except RuntimeError as error:
+            failure = type(error).__name__
+        if failure:
+            raise self._failed(f"was not asked, as no thread can be started: {failure}")
+        return question
 
     def _failed(self, why: str) -> redis.AuthenticationError:
         return redis.AuthenticationError(f"the credential provider {self.name} {why}")

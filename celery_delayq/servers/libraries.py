@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from ..libraries import Leaning, has, mentions, takes
+import inspect
+from typing import Any
+
+from ..libraries import Expectation, Leaning, has, mentions, takes
+
+
+def _declares(*names: str) -> Expectation:
+    """Takes these, each by its own name."""
+
+    def wrong(found: Any) -> str:
+        declared = inspect.signature(found).parameters
+        missing = [name for name in names if name not in declared]
+        return f"does not declare {', '.join(missing)}" if missing else ""
+
+    return wrong
+
 
 LEANS_ON = (
     Leaning(
@@ -28,6 +43,16 @@ LEANS_ON = (
         "redis.connection:AbstractConnection.__init__",
         "a call bounds its socket's time, and a scanner waits for one beside its timer",
         mentions("_sock"),
+    ),
+    Leaning(
+        "redis:SSLConnection.__init__",
+        "a wrong word for TLS is refused by its name",
+        _declares("ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname"),
+    ),
+    Leaning(
+        "redis:Redis.__init__",
+        "a wrong word for sentinels is refused by its name",
+        _declares("username", "password", "credential_provider", "socket_timeout", "ssl_ca_certs"),
     ),
     Leaning(
         "redis:exceptions",

@@ -180,6 +180,19 @@ def test_what_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
     assert caught.value.name == "delayq_url"
 
 
+def test_options_without_a_url_of_the_store_s_own_are_refused(make_app):
+    options = {"delayq_transport_options": {"sentinel_kwargs": {"password": "secret"}}}
+    delayq = DelayQ(make_app("redis://h", **options))
+
+    with pytest.raises(InvalidSetting) as caught:
+        delayq.services.check()
+
+    assert str(caught.value) == (
+        "delayq_transport_options is 'dict'; expected None, as delayq_url is None: how the broker "
+        "is found is in broker_transport_options"
+    )
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
@@ -250,7 +263,7 @@ def test_a_read_url_of_its_own_does_not_matter(delayq_app, redis_server, redis):
     ],
 )
 def test_where_another_may_take_over_a_scanner_looks_every_second(make_app, broker, url, longest):
-    options = {"broker_transport_options": NAMED, "delayq_transport_options": NAMED}
+    options = {"broker_transport_options": NAMED, "delayq_transport_options": url and NAMED}
     scanner = DelayQ(make_app(broker, delayq_url=url, **options)).scanner()
 
     pauses = [[one.next() for _ in range(9)] for one in (scanner._backoff, scanner._relay_backoff)]

@@ -13,6 +13,7 @@ from celery_delayq.handover.link import Link
 from tests.faults.conftest import make_delayq
 from tests.hosted.providers import FILE, FromFile, Told
 from tests.hosted.servers import all_but
+from tests.support.sentinels import NAME, SentinelServer
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
@@ -158,6 +159,22 @@ def test_what_a_broker_s_provider_says_is_not_behind_its_error(server):
     nothing_secret_behind(caught.value)
 
 
+def test_a_provider_that_no_thread_can_ask_is_named(delayq, provider, monkeypatch):
+    def start(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(StoreUnavailable) as caught:
+            delayq.get("a")
+    assert str(caught.value) == (
+        "read failed: the credential provider tests.hosted.providers.Told was not asked, as no "
+        "thread can be started: RuntimeError"
+    )
+    assert not provider.asked
+    assert delayq.get("a") is None
+
+
 @pytest.mark.parametrize("told", [(), ("a", "b", "c"), (1, 2)])
 def test_a_provider_that_tells_no_login_is_named(delayq, provider, told):
     provider.login = told
@@ -235,6 +252,51 @@ def test_a_broker_that_hangs_at_its_provider_is_down_in_time(make_delayq, server
     gate.set()
     link.prepare()
     link.close()
+
+
+@pytest.fixture
+def sentinel(server):
+    """A sentinel that watches the server, and asks for the new password."""
+    sentinel = SentinelServer(server.binary, password=NEW[1])
+    sentinel.write([f"sentinel monitor {NAME} 127.0.0.1 {server.port} 1"])
+    with sentinel:
+        yield sentinel
+
+
+def sentinel_link(sentinel, provider):
+    asked = {"credential_provider": provider}
+    options = {"master_name": NAME, "sentinel_kwargs": asked}
+    url = f"sentinel://127.0.0.1:{sentinel.port}/0"
+    return Link(lambda: kombu.Connection(url, transport_options=options), timeout=1)
+
+
+def test_what_a_provider_for_sentinels_says_is_not_behind_the_broker_s_error(sentinel):
+    provider = Told("any")
+    provider.error = ValueError("s3cret")
+    with pytest.raises(BrokerDown) as caught:
+        sentinel_link(sentinel, provider).prepare()
+    assert provider.asked
+    nothing_secret_behind(caught.value)
+
+
+def test_a_provider_for_sentinels_that_hangs_is_down_in_time(sentinel, monkeypatch):
+    monkeypatch.setattr("celery_delayq.handover.link.CONNECT_TIMEOUT", 0.3)
+    provider = Told("any")
+    gate = provider.hang()
+    link = sentinel_link(sentinel, provider)
+    began = time.monotonic()
+    with pytest.raises(BrokerDown):
+        link.prepare()
+    assert time.monotonic() - began < 5
+    gate.set()
+
+
+def test_sentinels_are_asked_with_what_their_provider_tells(sentinel, place):
+    place.write_text(json.dumps(NEW[1:]), encoding="utf-8")
+    for provider in (Told(NEW[1]), FromFile, FROM_FILE):
+        link = sentinel_link(sentinel, provider)
+        link.prepare()
+        link.close()
 
 
 def as_store(url):

@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 from celery import Celery
@@ -54,6 +55,16 @@ def test_nobody_waits_for_replicas_unless_the_test_says_so(shop, caplog):
     assert caplog.messages == []
     with isolated(shop.app, delayq_wait_replicas=(1, 30)):
         assert shop.remind.delay_for(60, 1).replicas == 0
+
+
+def test_the_redis_of_a_test_is_not_told_the_store_s_login(shop):
+    shop.app.conf.delayq_url = "redis://h"
+    provider = SimpleNamespace(asked=[])
+    provider.get_credentials = lambda: provider.asked.append("asked") or ("user", "s3cret")
+    shop.app.conf.delayq_transport_options = {"credential_provider": provider}
+    with isolated(shop.app):
+        assert shop.remind.delay_for(60, 1).id
+    assert provider.asked == []
 
 
 def test_afterwards_all_is_as_before(shop):

@@ -1,7 +1,10 @@
 """What is read of a broker on Redis Sentinel: as kombu reads it, which workers connect by."""
 
+from types import SimpleNamespace
+
 import pytest
 from kombu import Connection
+from kombu.transport import redis as kombu_redis
 
 from celery_delayq.errors import InvalidSetting
 from celery_delayq.handover.link import bounded, connect
@@ -39,6 +42,97 @@ def test_it_is_no_list_of_brokers_and_is_known_by_its_master_wherever_the_sentin
 
 def test_sentinels_with_another_broker_behind_them_are_a_list_of_brokers():
     assert broker("sentinel://a;redis://b").failover
+
+
+@pytest.mark.parametrize(
+    ("url", "places"),
+    [
+        ("sentinel://a:1/0;", ["a:1"]),
+        ("sentinel://a:1/0;;sentinel://b", ["a:1", "b:26379"]),
+        ("sentinel://a:1/0 ;sentinel://b:2/0 ; ", ["a:1", "b:2"]),
+        ("sentinel://a:1;b:2/0", ["a:1"]),
+        ("SENTINEL://a;Sentinel://b", ["a:26379", "b:26379"]),
+    ],
+)
+def test_the_sentinels_are_those_that_kombu_would_ask(url, places):
+    found = broker(url)
+
+    assert [one.where for one in found.endpoint.sentinels] == places == asked_by_kombu(url)
+    assert not found.failover
+    assert found.hosts == ", ".join(places)
+
+
+def test_another_broker_behind_sentinels_is_asked_for_no_master():
+    url = "sentinel://a:1;redis://b:2"
+    found = broker(url)
+
+    assert [one.where for one in found.endpoint.sentinels] == ["a:1"] == asked_by_kombu(url)
+    assert (found.failover, found.hosts) == (True, "a:1, b:2")
+
+
+def asked_by_kombu(url):
+    asked = []
+
+    def sentinel(places, **_options):
+        asked.extend(f"{host}:{port}" for host, port in places)
+        return SimpleNamespace(master_for=lambda *_, **__: SimpleNamespace(connection_pool=None))
+
+    client = Connection(url, transport_options=OPTIONS)
+    channel = SimpleNamespace(
+        connection=SimpleNamespace(client=client, default_port=26379),
+        _connparams=lambda _asynchronous: {"host": "unread", "port": 0},
+        **OPTIONS,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kombu_redis.sentinel, "Sentinel", sentinel)
+        kombu_redis.SentinelChannel._sentinel_managed_pool(channel)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "expected"),
+    [
+        (
+            "sentinel://:secret@a; sentinel://:secret@b",
+            "sentinel://b",
+            "URLs parted by ';' alone: of one behind a blank, kombu reads no host",
+        ),
+        (
+            "sentinel://:secret@a;sentinel://:sec/ret@b:1",
+            "sentinel://a;sentinel://b:1",
+            "URLs whose ports are numbers from 0 to 65535",
+        ),
+        (
+            "amqp://:secret@a;amqp://:secret@b:x",
+            "amqp://b:x",
+            "URLs whose ports are numbers from 0 to 65535",
+        ),
+    ],
+)
+def test_a_url_of_which_kombu_reads_no_place_is_refused(url, shown, expected):
+    with pytest.raises(InvalidSetting) as caught:
+        broker(url)
+    assert str(caught.value) == f"broker_url is {shown!r}; expected {expected}"
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "url", [f"{URLS};", f" {URLS}", "sentinel://user:pass@a/3; ; sentinel://b:1 "]
+)
+def test_blanks_and_nothing_between_the_urls_of_a_store_do_not_matter(url):
+    found = store_endpoint(url, OPTIONS, broker("memory://"), NAMES)
+    assert found == broker().endpoint
+
+
+def test_a_redis_url_s_last_semicolon_is_no_other_store():
+    found = store_endpoint("redis://a; ", None, broker("memory://"), NAMES)
+    assert found == Endpoint("a")
+    assert broker("redis://a;", {}).failover  # of a broker, kombu turns to this machine then
+
+
+def test_its_options_are_not_shown():
+    asked = {"password": "s3cret"}
+    assert "s3cret" not in repr(broker(options={**OPTIONS, "sentinel_kwargs": asked}))
 
 
 def test_what_sentinels_want_is_in_options_of_their_own():

@@ -143,3 +143,11 @@ def test_what_is_no_mapping_of_options_is_not_shown(value):
     assert str(caught.value) == (
         f"delayq_transport_options is {type(value).__name__!r}; expected a mapping, or None"
     )
+
+
+def test_what_may_hold_a_password_is_not_shown():
+    options = {"sentinel_kwargs": {"password": "secret"}}
+    settings = Settings.load(
+        {"delayq_url": "redis://:secret@h", "delayq_transport_options": options}
+    )
+    assert "secret" not in repr(settings)

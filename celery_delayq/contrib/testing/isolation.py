@@ -46,7 +46,7 @@ def isolated(
             deleted. By default what the environment's ``DELAYQ_TEST_REDIS`` names, or else
             fakeredis, inside this process.
         **settings: Settings of the app that are to be others meanwhile. Unless they say so, no
-            call waits for replicas.
+            call waits for replicas, and the store's Redis is told no login but its URL's.
 
     Raises:
         NoDelayQ: the app has none.
@@ -61,6 +61,7 @@ def isolated(
     prefix = stores.new_prefix()
     settings = {
         "delayq_wait_replicas": None,  # there are none
+        "delayq_transport_options": None,  # they are for another Redis
         **settings,
         **({} if broker is None else broker_settings(broker, prefix)),
         **({} if backend is None else {"result_backend": _quick(backend)}),

@@ -1,0 +1,138 @@
+"""What options say of a Redis: refused by its name where it cannot be, and never shown."""
+
+import pytest
+from kombu import Connection
+
+from celery_delayq.errors import InvalidSetting, UnknownSetting
+from celery_delayq.message.broker import Broker, store_endpoint
+
+OURS, KOMBU_S = "delayq_transport_options", "broker_transport_options"
+URL = "sentinel://a:1"
+NAMED = {"master_name": "mymaster"}
+
+
+def store(url, options):
+    memory = Broker.of(Connection("memory://"))
+    return store_endpoint(url, options, memory, ("delayq_url", OURS))
+
+
+def broker(url, options, **said):
+    return Broker.of(Connection(url, transport_options=options, **said)).endpoint
+
+
+def of_sentinels(said, **options):
+    """Both as a store's and as a broker's, each with the name of its setting."""
+    options = {**NAMED, "sentinel_kwargs": said, **options}
+    return [(store, OURS, options), (broker, KOMBU_S, options)]
+
+
+SSL, ASKING = "['ssl']", "['sentinel_kwargs']"
+
+
+@pytest.mark.parametrize(
+    ("options", "of", "word", "nearest"),
+    [
+        ({"sentinel_kwarg": {"password": "s3cret"}}, "", "sentinel_kwarg", "sentinel_kwargs"),
+        ({"credentials_provider": "s3cret"}, "", "credentials_provider", "credential_provider"),
+        ({"ssl": {"ssl_ca_cert": "s3cret"}}, SSL, "ssl_ca_cert", "ssl_ca_certs"),
+        ({"ssl": {"ca_certs": "s3cret"}}, SSL, "ca_certs", "ssl_ca_certs"),
+        ({"sentinel_kwargs": {"pasword": "s3cret"}}, ASKING, "pasword", "password"),
+        (
+            {"sentinel_kwargs": {"ssl": True, "ssl_ca_cert": "s3cret"}},
+            ASKING,
+            "ssl_ca_cert",
+            "ssl_ca_certs",
+        ),
+    ],
+)
+@pytest.mark.parametrize("url", ["redis://h", URL])
+def test_a_word_that_nothing_reads_is_refused_with_the_nearest(url, options, of, word, nearest):
+    with pytest.raises(UnknownSetting) as caught:
+        store(url, {**NAMED, **options})
+    assert str(caught.value) == (
+        f"there is no setting {OURS}{of}[{word!r}]; did you mean {OURS}{of}[{nearest!r}]?"
+    )
+
+
+def test_a_wrong_word_for_tls_in_a_url_is_refused():
+    with pytest.raises(UnknownSetting) as caught:
+        store("rediss://h/0?ssl_ca_cert=s3cret", None)
+    assert str(caught.value) == (
+        "there is no setting delayq_url['ssl_ca_cert']; did you mean delayq_url['ssl_ca_certs']?"
+    )
+
+
+def test_a_broker_s_wrong_words_for_tls_are_refused_and_other_options_are_kombu_s():
+    with pytest.raises(UnknownSetting, match=r"no setting broker_use_ssl\['ssl_ca_cert'\]"):
+        broker("redis://h", {}, ssl={"ssl_ca_cert": "/ca"})
+    asked = {"ssl": True, "ssl_ca_cert": "/ca"}
+    with pytest.raises(UnknownSetting, match=r"options\['sentinel_kwargs'\]\['ssl_ca_cert'\]"):
+        broker(URL, {**NAMED, "sentinel_kwargs": asked})
+
+    broker(URL, {**NAMED, "sentinel_kwarg": 1, "sentinel_kwargs": {"lib_name": "x", "y": 1}})
+    # What is about no TLS, and redis-py knows, kombu hands to it.
+    assert "socket_timeout" not in broker("redis://h", {}, ssl={"socket_timeout": 1}).tls
+
+
+@pytest.mark.parametrize("url", ["redis://h", URL])
+def test_what_tls_s_options_can_be(url):
+    assert store(url, {**NAMED, "ssl": {"ssl_ca_certs": "/ca", "ssl_cert_reqs": None}})
+    assert store(url, {**NAMED, "ssl": True})
+    assert store(url, {**NAMED, "ssl": None})
+    with pytest.raises(InvalidSetting) as caught:
+        store(url, {**NAMED, "ssl": "s3cret"})
+    assert str(caught.value) == (
+        f"{OURS}['ssl'] is 'str'; expected true or false, or a mapping of redis-py's words for "
+        "TLS, such as ssl_ca_certs"
+    )
+
+
+@pytest.mark.parametrize("value", ["maybe", [], {}, 7])
+def test_what_is_to_be_done_about_certificates_is_named_with_its_setting(value):
+    said = {"ssl_cert_reqs": value}
+    for name, made in {
+        f"{OURS}['ssl']": lambda: store("redis://h", {"ssl": said}),
+        f"{OURS}['sentinel_kwargs']": lambda: store(
+            URL, {**NAMED, "sentinel_kwargs": {"ssl": True, **said}}
+        ),
+        "broker_use_ssl": lambda: broker("redis://h", {}, ssl=said),
+    }.items():
+        with pytest.raises(InvalidSetting) as caught:
+            made()
+        assert str(caught.value) == (
+            f"{name}['ssl_cert_reqs'] is {value!r}; expected none, optional or required"
+        )
+
+
+@pytest.mark.parametrize("value", [[1], {}, "abc", "", -1, 0, "0", float("nan"), "inf", True])
+@pytest.mark.parametrize("word", ["socket_timeout", "socket_connect_timeout"])
+def test_what_is_no_time_for_sentinels_is_named(word, value):
+    for made, name, options in of_sentinels({word: value}):
+        with pytest.raises(InvalidSetting) as caught:
+            made(URL, options)
+        assert str(caught.value) == (
+            f"{name}['sentinel_kwargs'][{word!r}] is {value!r}; expected a number of seconds "
+            "above 0"
+        )
+
+
+@pytest.mark.parametrize("value", [[1], {}, "x", -1, 1.5, "1.5", float("inf"), True])
+def test_what_is_no_number_of_other_sentinels_is_named(value):
+    for made, name, options in of_sentinels({}, min_other_sentinels=value):
+        with pytest.raises(InvalidSetting) as caught:
+            made(URL, options)
+        assert str(caught.value) == (
+            f"{name}['min_other_sentinels'] is {value!r}; expected a whole number of sentinels, "
+            "0 or more"
+        )
+
+
+def test_numbers_may_be_texts_or_not_be_said():
+    for made, _, options in of_sentinels(
+        {"socket_timeout": "0.25", "socket_connect_timeout": 3}, min_other_sentinels="2"
+    ):
+        found = made(URL, options)
+        assert (found.ask, found.others) == (0.25, 2)
+    for made, _, options in of_sentinels({"socket_timeout": None}, min_other_sentinels=None):
+        found = made(URL, options)
+        assert (found.ask, found.others) == (0.5, 0)
