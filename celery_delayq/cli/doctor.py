@@ -50,7 +50,7 @@ def doctor(ctx: click.Context, /, rates: bool, tasks: int, as_json: bool, **_: A
 
     A line for each thing that has to be right: ok; a warning, where tasks may be lost or late one
     day; or an error, where something does not work, or will lose tasks. Below stands what to do.
-    Exit status 1 if there is an error. It is some dozen commands, safe at any time.
+    Exit status 1 if there is an error. It is some hundred commands, safe at any time.
 
     With --rates it measures. For some seconds Redis is as busy as one process can make it, and
     others feel that. It works on keys of its own, {PREFIX:doctor-...}, where PREFIX is

@@ -40,12 +40,18 @@ class Patient:
                 "store", ERROR,
                 f"the store {self.services.endpoint.url} cannot be reached, so nothing can be "
                 f"scheduled or handed over: {plain(error.why)}",
-                "see whether it runs, and whether the URL in delayq_url or broker_url, its "
-                "password and its certificate are right",
+                f"see whether it runs, and whether the URL in delayq_url or broker_url, its "
+                f"password and its certificate are right{self._and_of_groups}",
             )  # fmt: skip
         except StoreError:
             return None  # it is there; the rights tell of what is missing
         return None
+
+    @property
+    def _and_of_groups(self) -> str:
+        return (
+            "; so with master_name and sentinel_kwargs" if self.services.endpoint.may_move else ""
+        )
 
     def close(self) -> None:
         self.connection.close()
