@@ -48,7 +48,7 @@ class Interruption:
 
     def _call(self, frame, event, _):
         path = frame.f_code.co_filename
-        if "/celery_delayq/store/" in path:
+        if "/celery_delayq/store/" in path or "/celery_delayq/servers/" in path:
             trace = self._ours
         elif "/redis/" in path:
             trace = self._theirs
