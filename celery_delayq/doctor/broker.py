@@ -47,7 +47,8 @@ def broker(patient: Patient) -> Iterator[Line]:
     """Whether it is reached and takes a message; its queues, where it tells of them."""
     services = patient.services
     if services.store_is_broker:
-        if "rights" not in patient.wrong:  # they would say what keeps it from the queues
+        # Either of these lines would say what keeps it from the queues.
+        if not {"store", "rights"} & patient.wrong:
             yield Line("broker", OK, "the store's own Redis: a script moves a task into its queue")
         return
     where = f"{services.broker.kind} on {services.broker.hosts}"

@@ -9,6 +9,7 @@ from kombu.transport import TRANSPORT_ALIASES
 
 from celery_delayq.cli import doctor as command
 from celery_delayq.cli.screen import text_of
+from celery_delayq.doctor.broker import broker
 from celery_delayq.doctor.examine import AT_THE_STORE, examine
 from celery_delayq.doctor.patient import Patient
 from celery_delayq.errors import StoreUnavailable
@@ -260,3 +261,12 @@ def test_a_store_that_dies_meanwhile_is_asked_nothing_more(start_redis, delayq_a
     [line] = examine(app.delayq.services)
 
     assert (line.name, line.level) == ("store", "error")
+
+
+@pytest.mark.parametrize("line", ["store", "rights"])
+def test_a_store_that_fails_on_the_way_is_not_called_a_broker_that_is_well(app, line):
+    patient = Patient(app.delayq.services)
+    assert [one.level for one in broker(patient)] == ["ok"]
+    patient.wrong.add(line)
+    assert list(broker(patient)) == []
+    patient.close()
