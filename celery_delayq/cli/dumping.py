@@ -11,13 +11,13 @@ import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..errors import DelayQError, InvalidDump
+from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..operations.dumping import wait_for_leases
 from ..operations.lines import DUMP, END, UNREADABLE, text_of
 from ..operations.loading import Loaded
 from ..operations.loading import steps as load_steps
 from ..services import Services
-from ..store import Counts
 from .common import Said, delayq_of, examples
 from .interrupting import Steps
 from .progress import progress_of
@@ -61,9 +61,9 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
             for line in told:
                 unreadable += line["kind"] == UNREADABLE
                 paused = paused or line.get("paused", False)
-                if line["kind"] == END and paused:
-                    wrong = _wrong_count(line["tasks"] + line["unreadable"], delayq.counts())
                 yield [(text_of(line), "")]
+                if line["kind"] == END and paused:
+                    wrong = _wrong_count(line["tasks"] + line["unreadable"], delayq)
 
         Screen(ctx).show(lines())
     if wrong:
@@ -72,11 +72,15 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
         ctx.obj.error(f"{counted(unreadable)} cannot be read, and dumped as stored; see check")
 
 
-def _wrong_count(dumped: int, counts: Counts) -> str:
+def _wrong_count(dumped: int, delayq: DelayQ) -> str:
     """What there is to say where a paused store does not hold what was dumped; nothing if it does.
 
     A dump reads the records, and the counts are those of the indexes that scanners look at.
     """
+    try:
+        counts = delayq.counts()
+    except DelayQError as error:
+        return f"whether the store counts {counted(dumped)} could not be asked: {plain(error)}"
     kept = counts.scheduled + counts.paused + counts.in_flight + counts.dead
     if dumped == kept:
         return ""

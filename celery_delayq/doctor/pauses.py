@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timezone
+from shlex import quote
 
 from ..logs import plain
 from ..servers.risks import OK, WARNING, Line
@@ -14,13 +15,15 @@ from .patient import Patient
 def pauses(patient: Patient) -> Iterator[Line]:
     """What is paused since when; a warning where something of it is due."""
     entries = patient.services.entries
-    held = [one for one in entries.pauses() if not one.resumed]
+    found = entries.pauses()
+    held = [one for one in found if not one.resumed]
     if not held:
         yield Line("pauses", OK, "nothing is paused")
         return
     said = "; ".join(map(_said, held))
-    due = entries.counts().paused
-    if due:
+    # What comes back is counted as paused as well, until it has gone.
+    due = entries.counts().paused - sum(one.parked for one in found if one.resumed)
+    if due > 0:
         advice = f"if that is over: {', '.join(map(_resume, held))}"
         yield Line("pauses", WARNING, f"{said}: {due:,} due and not handed over", advice)
     else:
@@ -35,5 +38,5 @@ def _said(pause: Pause) -> str:
 def _resume(pause: Pause) -> str:
     for option, name in (("--queue", pause.queue), ("--task", pause.task)):
         if name is not None:
-            return f"celery -A proj delayq resume {option} {plain(name)}"
+            return f"celery -A proj delayq resume {option} {quote(plain(name))}"
     return "celery -A proj delayq resume"

@@ -39,6 +39,8 @@ def check_words_of_store(options: Mapping[str, Any], name: str) -> None:
     said = options.get("ssl")
     if not (said is None or isinstance(said, (bool, Mapping))):
         raise InvalidSetting(f"{name}['ssl']", type(said).__name__, _SSL)
+    if isinstance(said, Mapping):
+        _refuse_unknown(said, words_of_connections(), f"{name}['ssl']")
     asking = options.get("sentinel_kwargs")
     if isinstance(asking, Mapping):
         _refuse_unknown(asking, words_of_clients(), f"{name}['sentinel_kwargs']")
@@ -92,12 +94,10 @@ def tls_of(said: Mapping[str, Any], name: str) -> dict[str, Any]:
         UnknownSetting: redis-py has no such word.
         InvalidSetting: what it says of certificates is none of what can be said.
     """
-    known = words_of_connections()
-    unknown = next((word for word in said if word not in known), None)
-    if unknown is not None:
-        words = [word for word in known if word.startswith(TLS)]
-        _refuse_unknown({unknown: None}, words, name)
     options = {word: value for word, value in said.items() if word.startswith(TLS)}
+    _refuse_unknown(
+        options, [word for word in words_of_connections() if word.startswith(TLS)], name
+    )
     word = options.get("ssl_cert_reqs", "required")
     is_word = isinstance(word, (str, int))
     requirement = ssl.CERT_NONE if word is None else _REQUIREMENTS.get(word) if is_word else None

@@ -222,8 +222,8 @@ class _Loading:
             excused_ms = max(line.get("excused_ms", 0), self._now())
             record = self._record_of({**line, "excused_ms": excused_ms})
         if record.size > settings.max_message:
-            # Tags and key were not measured when it was scheduled, nor was all of what was captured
-            # or released: what a store took is not refused here.
+            # Tags and key were not measured when it was scheduled, nor the headers of what a worker
+            # adopted: what is measured everywhere is its body.
             size = least_size(line["message"])
             if size > settings.max_message:
                 raise MessageTooLarge(line["id"], size, settings.max_message)

@@ -78,7 +78,9 @@ class Found:
             if later.at >= at and later.address not in (None, address):
                 return False
         # What is heard at this very moment is later as well, and counts.
-        self._named = Word(address, at)
+        before, self._named = self._named, Word(address, at)
+        if before.at > at and before.address is not None:  # named to another thread meanwhile
+            self._named = before
         return True
 
     def forget(self, address: Address) -> None:

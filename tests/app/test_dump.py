@@ -6,6 +6,7 @@ import json
 import pytest
 
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
+from celery_delayq.message.dumped import least_size
 from celery_delayq.store.dumps import Dumps
 from celery_delayq.store.keys import Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, lists
@@ -404,6 +405,14 @@ def test_what_one_store_took_another_with_the_same_limit_takes(delayq_app, url):
     loaded = two.delayq.load(through_text(one.delayq))
 
     assert (loaded.loaded, loaded.refused) == (number, [])
+
+
+def test_what_counts_of_a_message_is_its_body_as_it_was_sent():
+    """As a worker counts it that adopts a message; what is no text stands in base64."""
+    body = base64.b64encode(b"x" * 9000).decode()
+    message = {"body": body, "headers": {}, "properties": {"body_encoding": "base64"}}
+    assert least_size(message) == 9000
+    assert least_size({**message, "properties": {}}) == 12_000
 
 
 def test_many_large_ones_go_in_small_slices(one, two, monkeypatch):

@@ -124,12 +124,30 @@ def test_a_number_that_is_raised_meanwhile_is_left(app, redis):
     assert redis.hget(meta, "seq") == b"10"
 
 
+def spoil_number(redis, task_id, number):
+    [records] = redis.keys("*:records")
+    record = redis.hget(records, task_id)
+    member = redis.zrange(redis.keys("*:due")[0], 0, 0)[0]
+    redis.hset(records, task_id, record.replace(member[:6], number, 1))
+
+
+def test_numbers_do_not_go_on_above_one_at_their_end(app, redis):
+    put(app, OLD[:1])
+    spoil_number(redis, OLD[0], b"\xff" * 6)
+
+    for _ in range(2):
+        for finding in [*app.delayq.check()]:
+            assert finding.kind != "number_too_low"
+            app.delayq.repair(finding)
+
+    put(app, NEW)
+    put(app, ["last"])
+    assert [one for one in dumped(app) if one != OLD[0]] == [*NEW, "last"]
+
+
 def test_that_of_a_spoilt_record_is_not_above_it(app, redis):
     put(app, OLD[:1])
-    [records] = redis.keys("*:records")
-    record = redis.hget(records, OLD[0])
-    member = redis.zrange(redis.keys("*:due")[0], 0, 0)[0]
-    redis.hset(records, OLD[0], record.replace(member[:6], b"\x7f" * 6, 1))
+    spoil_number(redis, OLD[0], b"\x7f" * 6)
 
     for _ in range(2):
         for finding in [*app.delayq.check()]:

@@ -174,4 +174,5 @@ def test_a_word_for_the_check_that_does_not_exist_is_a_sentence(make_app, word):
     with pytest.raises(InvalidSetting) as caught:
         DelayQ(app).services.check()
 
-    assert str(caught.value) == f"ssl_cert_reqs is {word!r}; expected none, optional or required"
+    said = f"broker_use_ssl['ssl_cert_reqs'] is {word!r}; expected none, optional or required"
+    assert str(caught.value) == said

@@ -432,6 +432,23 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
     assert line.advice == "if that is over: celery -A proj delayq resume"
 
 
+def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
+    app.send_task("t", queue="mail", delayq_at=LONG_AGO)
+    app.delayq.pause(queue="mail")
+    app.delayq.hand_over()
+    app.delayq.resume(queue="mail", rate=0.01)
+    app.delayq.pause(queue="the reports")
+
+    [line] = look(pauses, app)
+
+    assert app.delayq.counts().paused == 1
+    assert line.level == "ok"
+    app.send_task("t", queue="the reports", delayq_at=LONG_AGO)
+    [line] = look(pauses, app)
+    assert line.found.endswith(": 1 due and not handed over")
+    assert line.advice.endswith("resume --queue 'the reports'")
+
+
 def test_a_store_of_another_layout_is_an_error(app, redis, look):
     redis.hset("{delayq:0}:meta", mapping={"schema": "999", "shards": "1"})
 

@@ -8,6 +8,7 @@ import pytest
 from celery.bin.celery import celery
 from click.testing import CliRunner
 
+from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
@@ -86,6 +87,22 @@ def test_of_a_paused_store_it_says_where_the_counts_differ(app, run, redis):
         "publishes, or check finds what does not fit\n"
     )
     assert (result.exit_code, json.loads(result.stdout.splitlines()[-1])["tasks"]) == (0, 3)
+
+
+def test_a_count_that_fails_takes_nothing_off_the_dump(app, run, monkeypatch):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    app.delayq.pause()
+
+    def away(*_):
+        raise StoreUnavailable("counts", "gone")
+
+    monkeypatch.setattr(type(app.delayq), "counts", away)
+    result = run("dump")
+
+    assert json.loads(result.stdout.splitlines()[-1])["kind"] == "end"
+    assert result.stderr == (
+        "whether the store counts 1 task could not be asked: counts failed: gone\n"
+    )
 
 
 def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url, monkeypatch):

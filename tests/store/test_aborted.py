@@ -523,6 +523,10 @@ def wrong_number(ready):
     raw.zadd(keys["due"], {b"\xff" * 6 + b"list": 1})
 
 
+def spoilt_number(ready):
+    ready.store.raw.hset(ready.store.keys["meta"], "seq", "zzz")
+
+
 def parked_for_ever(ready):
     ready.store.schedule("graced", extras=Extras(grace_ms=FAR_MS))
     parked(ready)
@@ -679,6 +683,7 @@ CASES = [
     Case("repair", "orphans", _repair, orphans),
     Case("repair", "two places", _repair, two_places),
     Case("repair", "wrong number", _repair, wrong_number),
+    Case("repair", "spoilt number", _repair, spoilt_number),
     Case("repair", "parked for ever", _repair, parked_for_ever),
     Case("repair", "stale", _repair, long_after),
     Case("recount", "miscounted", _repair, miscounted),

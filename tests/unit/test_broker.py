@@ -208,3 +208,10 @@ def test_a_failed_connect_leaves_it_with_the_login_of_the_first_sentinel(monkeyp
 
     assert tried == ["pass"]
     assert (connection.password, connection.hostname) == ("pass", "a")
+
+
+@pytest.mark.parametrize("said", [{"ssl": True}, {"max_connections": 20}])
+def test_a_word_that_is_for_a_pool_is_left_to_kombu(said):
+    ssl = {"ssl_ca_certs": "/ca", **said}
+    assert broker("rediss://a/0", {}, ssl=ssl).endpoint.tls["ssl_ca_certs"] == "/ca"
+    assert broker(ssl=ssl).endpoint.server.tls["ssl_ca_certs"] == "/ca"

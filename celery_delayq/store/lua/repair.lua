@@ -186,7 +186,7 @@ function mends.message_not_owed(_, id)
   end
 end
 
--- Above all that were given, as where `seq` is lost; and above that of the record, which may be spoilt.
+-- Above all that were given, as where `seq` is lost; and not below that of the record which shows that it is too low.
 function mends.number_too_low(part, field)
   local record = part == 'records' and redis.call('HGET', records, field)
   local serial = record and serial_of(member_of(record, header_end_of(record), field)) or 0

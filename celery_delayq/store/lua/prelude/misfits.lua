@@ -7,7 +7,10 @@ look    what one step has in common: keys, places, now, late (how long after its
         last insertion number, or nil), and two functions: report, given a kind and an id, and share, given what is
         known of templates
 ]]
-local misfits = {BEHIND_LANE = 16} -- where a member begins in that of `parked`
+local misfits = {
+  BEHIND_LANE = 16, -- where a member begins in that of `parked`
+  LAST = 2^47 - 2^40, -- insertion numbers have 47 bits
+}
 
 function misfits.look(keys, late, report, share)
   return {
@@ -78,8 +81,10 @@ function misfits.record(id, record, look)
   local header_end = header_end_of(record)
   if not header_end then return look.report('unreadable_record', id) end
   local member = member_of(record, header_end, id)
-  -- A number is taken before a record is written, so none is later than the last.
-  if look.seq and serial_of(member) > look.seq then look.report('number_too_low', 'seq') end
+  -- A number is taken before a record is written, so none is later than the last. Above one near their end, which only
+  -- a spoilt record has, numbers could not go on for long.
+  local number = serial_of(member)
+  if look.seq and number > look.seq and number < misfits.LAST then look.report('number_too_low', 'seq') end
   local place = place_of(look.places, member, record, header_end)
   if not place then look.report('record_without_place', id) end
   local extras = extras_of(record, header_end)
