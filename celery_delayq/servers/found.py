@@ -81,6 +81,7 @@ class Found:
         before, self._named = self._named, Word(address, at)
         if before.at > at and before.address is not None:  # named to another thread meanwhile
             self._named = before
+            return before.address == address
         return True
 
     def forget(self, address: Address) -> None:

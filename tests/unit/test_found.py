@@ -1,0 +1,41 @@
+"""Which of two words on a group's master counts, whatever the order in which threads write them."""
+
+import pytest
+
+from celery_delayq.servers.found import Found, Word
+
+OLD, NEW = ("old", 1), ("new", 2)
+
+
+def racing(meanwhile):
+    """Another thread is named *meanwhile* between the look of one that learns, and its word."""
+
+    class Racing(Found):
+        _looks = 0
+
+        @property
+        def _named(self):
+            self._looks += 1
+            return Word() if self._looks == 1 else self._word
+
+        @_named.setter
+        def _named(self, word):
+            self._word = word
+
+    found = Racing()
+    found._named = meanwhile
+    return found
+
+
+@pytest.mark.parametrize(("meanwhile", "is_learnt"), [(NEW, False), (OLD, True)])
+def test_a_later_word_of_another_thread_stays(meanwhile, is_learnt):
+    found = racing(Word(meanwhile, 6.0))
+    assert found.learn(OLD, 5.0) is is_learnt
+    assert found.address == meanwhile
+
+
+@pytest.mark.parametrize("meanwhile", [Word(NEW, 4.0), Word(None, 6.0)])
+def test_an_earlier_one_or_none_does_not(meanwhile):
+    found = racing(meanwhile)
+    assert found.learn(OLD, 5.0)
+    assert found.address == OLD
