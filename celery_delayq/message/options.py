@@ -95,9 +95,8 @@ def tls_of(said: Mapping[str, Any], name: str) -> dict[str, Any]:
         InvalidSetting: what it says of certificates is none of what can be said.
     """
     options = {word: value for word, value in said.items() if word.startswith(TLS)}
-    _refuse_unknown(
-        options, [word for word in words_of_connections() if word.startswith(TLS)], name
-    )
+    known = [word for word in words_of_connections() if word.startswith(TLS)]
+    _refuse_unknown(options, known, name)
     word = options.get("ssl_cert_reqs", "required")
     is_word = isinstance(word, (str, int))
     requirement = ssl.CERT_NONE if word is None else _REQUIREMENTS.get(word) if is_word else None
