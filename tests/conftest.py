@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from tests.support import parallel
 from tests.support.apps import celery_state_kept, new_app
+from tests.support.durations import Recorder
 from tests.support.garbage import no_collector
 from tests.support.missing import missing
 from tests.support.rabbit_server import RabbitServer
@@ -33,6 +34,8 @@ def pytest_configure(config):
     folder = tempfile.TemporaryDirectory(prefix="delayq-groups-")
     config.add_cleanup(folder.cleanup)
     config.stash[GROUPS] = Path(folder.name, "groups.json")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
 
 
 def pytest_generate_tests(metafunc):
