@@ -6,7 +6,7 @@ here it reads a key. So time is an argument, to the microsecond, and everything 
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import fakeredis
@@ -206,12 +206,18 @@ class Store:
 
     def places(self, task_id: str) -> list[str]:
         """Every index that an id is in."""
-        return [
-            name
-            for name in INDEXES
-            for member in self.raw.zrange(self.keys[name], 0, -1)
-            if _id_of(name, member) == task_id.encode()
-        ]
+        return self.all_places()[task_id]
+
+    def all_places(self) -> dict[str, list[str]]:
+        """The indexes that each id is in, for all ids at once; none for an id that is in none."""
+        with self.raw.pipeline(transaction=False) as reads:
+            for name in INDEXES:
+                reads.zrange(self.keys[name], 0, -1)
+            found = defaultdict(list)
+            for name, members in zip(INDEXES, reads.execute(), strict=True):
+                for member in members:
+                    found[_id_of(name, member).decode(errors="replace")].append(name)
+        return found
 
     def score(self, name: str, task_id: str) -> int | None:
         for member, score in self.raw.zrange(self.keys[name], 0, -1, withscores=True):

@@ -55,7 +55,7 @@ local function at_write(site, how, command, ...)
     error('stopped')
   end
   local answer = redis[how](command, ...)
-  redis.call('RPUSH', '{trace}', site .. ' ' .. command)
+  redis.call('RPUSH', '{trace}', site .. ' ' .. how .. ' ' .. command)
   if writes == {nth} then error('stopped') end
   return answer
 end
@@ -710,8 +710,10 @@ def ids_of(store):
     return {_text(one) for one in store.raw.hkeys(store.keys["records"])}
 
 
-def is_kept(store, task_id):
-    return store.record(task_id) is not None and store.places(task_id) != []
+def kept_of(store):
+    """The ids that have a record and a place."""
+    places = store.all_places()
+    return {one for one in ids_of(store) if places[one]}
 
 
 def no_count_is_too_low(store):
@@ -729,7 +731,7 @@ def take_again(ready, case):
     try:
         return case.take(ready)
     except DelayQError as error:
-        if isinstance(error, AlreadyScheduled) and is_kept(ready.store, error.task_id):
+        if isinstance(error, AlreadyScheduled) and error.task_id in kept_of(ready.store):
             return None
         raise AssertionError(f"cannot be taken again: {error}") from error
 
@@ -761,7 +763,7 @@ def stop_at(store, case, nth, side):
     """Take the step until its *nth* write; returns what is there, if that failed, and the trace."""
     ready = prepared(store, case)
     before = ids_of(store)
-    store.homeless = {one for one in before if not store.places(one)}
+    store.homeless = before - kept_of(store)
     for scripts in (ready.store.scripts, ready.engine._scripts):
         scripts.stop(case.script, nth, side)
     failed = False
@@ -787,14 +789,25 @@ def trace_of(store, case):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.script}-{case.name}")
 def test_stopped_at_any_write_it_loses_nothing_and_can_be_taken_again(store, case):
     trace = trace_of(store, case)
-    commands = [command for _, command in trace]
-    for nth in range(1, len(trace) + 1):
-        for side in ("before", "after"):
-            try:
-                one_stop(store, case, nth, side, commands)
-            except AssertionError as error:
-                where = " ".join(commands[: nth - 1]) + f" | {side} {commands[nth - 1]}"
-                raise AssertionError(f"{where}: {error}") from error
+    commands = [command for _, _, command in trace]
+    for nth, side in stops(trace):
+        try:
+            one_stop(store, case, nth, side, commands)
+        except AssertionError as error:
+            where = " ".join(commands[: nth - 1]) + f" | {side} {commands[nth - 1]}"
+            raise AssertionError(f"{where}: {error}") from error
+
+
+def stops(trace):
+    """Before each write. To stop behind one leaves the same as to stop before the next.
+
+    Only behind the last there is no next, and before a ``pcall`` a script goes on.
+    """
+    next_ones = [*(how for _, how, _ in trace[1:]), "none"]
+    for nth, next_one in enumerate(next_ones, start=1):
+        yield nth, "before"
+        if next_one != "call":
+            yield nth, "after"
 
 
 def one_stop(store, case, nth, side, commands):
@@ -804,16 +817,16 @@ def one_stop(store, case, nth, side, commands):
     # Redis has no command that pushes and deletes. What follows a push, to the removal of its
     # records, was tried on the same keys before it, so nothing can keep it from that.
     pushed = {_text(one) for one in store.arrived()}
-    both = {one for one in before & pushed if is_kept(store, one)}
+    both = before & pushed & kept_of(store)
     just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 3 : nth]
     assert not both or just_pushed, f"in the list, and here: {both}"
     if both:
         store.raw.hdel(store.keys["records"], *both)
-    gone = {one for one in before - pushed - store.homeless if not is_kept(store, one)}
+    kept = kept_of(store)
+    gone = before - pushed - store.homeless - kept
     ends = set(case.ends.split())
     assert gone <= ends, f"lost {gone}"
-    for task_id in ids_of(store) - store.homeless:
-        assert store.places(task_id), f"{task_id} has no place"
+    assert ids_of(store) - store.homeless <= kept, "an id has no place"
     assert store.homeless <= ids_of(store)
     assert case.script == "recount" or no_count_is_too_low(store), "a count is too low"
     unreadable = {one for one in before if (store.record(one) or b"1")[:1] != b"1"}
@@ -826,8 +839,8 @@ def one_stop(store, case, nth, side, commands):
     dead = {member[6:].decode() for member in store.raw.zrange(store.keys["dead"], 0, -1)}
     wanted = (before | new) - unreadable - ends
     # What its list refuses waits, longer each time.
-    kept = (dead | {"foreign"}) & ids_of(store)
-    assert wanted <= {*delivered, *kept}, "lost"
+    refused = (dead | {"foreign"}) & ids_of(store)
+    assert wanted <= {*delivered, *refused}, "lost"
     assert max(delivered.values(), default=0) <= 1, f"doubled: {delivered}"
     kinds = left_over(store)
     allowed = {"count_too_high", "template_without_count", "claim_without_record"}
@@ -847,7 +860,7 @@ def one_stop(store, case, nth, side, commands):
 def test_every_write_in_its_text_is_tried(store, script):
     _, sites = sites_of(load()[script].text, store.scripts.writes)
     tried = {
-        int(site) for case in CASES if case.script == script for site, _ in trace_of(store, case)
+        int(site) for case in CASES if case.script == script for site, *_ in trace_of(store, case)
     }
     missed = [command for site, command in enumerate(sites) if site not in tried]
     if WRITES_HISTORY not in load()[script].text:
