@@ -42,12 +42,18 @@ def pytest_generate_tests(metafunc):
     if "each_redis" in metafunc.fixturenames:
         # None keeps the test in the list on a machine without the server, so that CI fails there.
         servers = [*redis_binaries(), *((name, None) for name in absent())]
+        if "servers" not in metafunc.config.option.markexpr:
+            servers = servers[:1]
         metafunc.parametrize(
             "each_redis", servers, ids=[name for name, _ in servers], indirect=True
         )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if "each_redis" in item.fixturenames:
+            item.add_marker("servers")
     parallel.sort(items)
 
 
