@@ -1,4 +1,4 @@
-"""``./tests/run thorough``: what takes too long, or draws anew, for each change; then one page of it.
+"""``./tests/run thorough``: what takes too long, or draws anew, for a change; then one page.
 
 Run it before an issue is called done. Each trial is a command of ``./tests/run`` and goes on if
 another one failed; what each printed is kept beside the page.

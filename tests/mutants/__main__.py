@@ -1,4 +1,4 @@
-"""Draw a sample by a seed, run the tests that should notice against each, and report the survivors."""
+"""Draw a sample by a seed, run the tests that should notice each, and report the survivors."""
 
 import argparse
 import contextlib

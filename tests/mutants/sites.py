@@ -25,7 +25,7 @@ SWAPS = {
 }
 PYTHON_SWAPS = {**SWAPS, "==": "!=", "!=": "==", "is": "is not"}
 LUA_SWAPS = {**SWAPS, "==": "~=", "~=": "=="}
-# A Lua file in pieces; comments and strings come first, so that nothing inside them is taken for code.
+# A Lua file in pieces; comments and strings come first: nothing inside them is code.
 LUA_TOKEN = re.compile(
     r"--\[\[.*?\]\]|--[^\n]*|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[A-Za-z_]\w*|\d+(?:\.\d+)?|[<>=~]=|\.\.|\S",
     re.DOTALL,

@@ -1,9 +1,12 @@
-"""Every script's header, held against its body: the header is what callers are served by."""
+"""A linter of the Lua scripts: ``python -m tests.lint_lua``.
+
+Above all it holds each script's header against its body: the header is what callers are served by.
+A check is a function of a file's name that asserts.
+"""
 
 import re
+import sys
 from importlib import resources
-
-import pytest
 
 from celery_delayq.store.keys import KEYS
 from celery_delayq.store.scripts import load, prelude
@@ -18,8 +21,6 @@ FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",), "STRING": ("GET", "SET
 LINE = re.compile(r"^(KEYS|ARGV)\[(\d+)(\.\.\.)?\]\s+(\w+)(.*)$", re.MULTILINE)
 POSITION = re.compile(r"\b(KEYS|ARGV)\[(\d+)\]")
 CALL = re.compile(r"redis\.p?call\('(\w+)',\s*(\w+)")
-
-each_script = pytest.mark.parametrize("name", SCRIPTS)
 
 
 def header(name):
@@ -83,27 +84,23 @@ def split(names):
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-@each_script
-def test_a_header_says_what_the_script_does_under_its_own_name(name):
+def check_a_header_says_what_the_script_does_under_its_own_name(name):
     first = SOURCES[name].splitlines()[0]
     assert re.fullmatch(rf"--\[\[ {name.removesuffix('.lua')}: .+\.", first)
 
 
-@each_script
-@pytest.mark.parametrize("section", ["Returns", "Cost", "Keeps"])
-def test_a_header_has_every_section(name, section):
-    assert re.search(rf"^{section} +\S", header(name), re.MULTILINE)
+def check_a_header_has_every_section(name):
+    for section in ("Returns", "Cost", "Keeps"):
+        assert re.search(rf"^{section} +\S", header(name), re.MULTILINE), section
 
 
-@each_script
-@pytest.mark.parametrize("kind", ["KEYS", "ARGV"])
-def test_positions_are_numbered_from_one_without_a_gap(name, kind):
-    numbers = [int(at) for which, at, *_ in LINE.findall(header(name)) if which == kind]
-    assert numbers == list(range(1, len(numbers) + 1))
+def check_positions_are_numbered_from_one_without_a_gap(name):
+    for kind in ("KEYS", "ARGV"):
+        numbers = [int(at) for which, at, *_ in LINE.findall(header(name)) if which == kind]
+        assert numbers == list(range(1, len(numbers) + 1)), kind
 
 
-@each_script
-def test_each_argument_becomes_the_local_that_the_header_names(name):
+def check_each_argument_becomes_the_local_that_the_header_names(name):
     pairs, _ = opening(name)
     taken = {}
     for local, value in pairs:
@@ -113,8 +110,7 @@ def test_each_argument_becomes_the_local_that_the_header_names(name):
     assert taken == {place: word for place, word in declared(name).items() if place[0] == "ARGV"}
 
 
-@each_script
-def test_the_keys_are_the_locals_that_the_header_names(name):
+def check_the_keys_are_the_locals_that_the_header_names(name):
     loaded = load()[name.removesuffix(".lua")].text
     for (kind, at), word in declared(name).items():
         if kind == "KEYS" and re.search(rf"\b{word}\b", without_strings(code(name))):
@@ -122,8 +118,7 @@ def test_the_keys_are_the_locals_that_the_header_names(name):
     assert not re.search(r"\bKEYS\b", code(name))
 
 
-@each_script
-def test_behind_the_opening_no_position_is_named_again(name):
+def check_behind_the_opening_no_position_is_named_again(name):
     body = opening(name)[1]
     assert not POSITION.search(body)
     assert "KEYS" not in body
@@ -133,8 +128,7 @@ def test_behind_the_opening_no_position_is_named_again(name):
     assert ("ARGV" in body) == bool(rest(name))
 
 
-@each_script
-def test_every_declared_name_is_used(name):
+def check_every_declared_name_is_used(name):
     body = without_strings(opening(name)[1])
     words = set(re.findall(r"\w+", body))
     # The steps of the prelude take keys out of one table.
@@ -143,35 +137,30 @@ def test_every_declared_name_is_used(name):
     assert [word for word in declared(name).values() if word not in words] == []
 
 
-@each_script
-def test_keys_have_the_name_and_type_of_the_layout(name):
+def check_keys_have_the_name_and_type_of_the_layout(name):
     for kind, _, _, word, says in LINE.findall(header(name)):
         if kind == "KEYS":
             assert says.split()[0] == KEYS[word].split()[0], word
 
 
-@each_script
-def test_a_key_meets_only_commands_of_its_type(name):
+def check_a_key_meets_only_commands_of_its_type(name):
     types = {word: says.split()[0] for kind, _, _, word, says in LINE.findall(header(name))}
     for command, key in CALL.findall(code(name)):
         if command not in {"RENAME", "DEL", "UNLINK"} and types.get(key) in FAMILY:
             assert command.startswith(FAMILY[types[key]]), f"{command} {key}"
 
 
-@each_script
-def test_every_argument_has_its_range_or_meaning(name):
+def check_every_argument_has_its_range_or_meaning(name):
     for kind, _, _, word, says in LINE.findall(header(name)):
         assert says.strip(), f"{kind} {word}"
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_no_global_variable_is_set(name):
+def check_no_global_variable_is_set(name):
     assert globals_set(prelude() + SOURCES[name]) == set()
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def check_the_check_for_globals_finds_them():
+    for text, found in (
         ("local a = 1\na = 2", set()),
         ("b = 1", {"b"}),
         ("if a == b then c = 1 end", {"c"}),
@@ -181,24 +170,43 @@ def test_no_global_variable_is_set(name):
         ("for at = 1, 2 do at = 3 end", set()),
         ("local t = {\n  a = 1,\n  b = {c = 2},\n}", set()),
         ("local t = 'x = 1' -- y = 1", set()),
-    ],
-)
-def test_the_check_for_globals_finds_them(text, found):
-    assert globals_set(text) == found
+    ):
+        assert globals_set(text) == found, text
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_no_script_decodes_a_body(name):
+def check_no_script_decodes_a_body(name):
     assert not re.search(r"\b(cjson|cmsgpack|struct|loadstring)\b", code(name))
 
 
-@each_script
-def test_time_is_asked_for_in_one_place_only(name):
+def check_time_is_asked_for_in_one_place_only(name):
     assert "'TIME'" not in code(name)
     assert prelude().count("'TIME'") == 1
 
 
-def test_entries_leave_in_one_place():
+def check_entries_leave_in_one_place():
     removals = r"'HDEL', (?:keys\.)?records\b"
     assert not [name for name in SCRIPTS if re.search(removals, code(name))]
     assert len(re.findall(removals, without_comments(prelude()))) == 1
+
+
+OF_A_FILE = [one for name, one in globals().items() if name.startswith("check_")]
+OF_ALL = [check_the_check_for_globals_finds_them, check_entries_leave_in_one_place]
+
+
+def problems():
+    """What is wrong, a line each."""
+    files = [
+        (name, check, (name,)) for name in SCRIPTS for check in OF_A_FILE if check not in OF_ALL
+    ]
+    for name, check, arguments in [*files, *(("all scripts", check, ()) for check in OF_ALL)]:
+        try:
+            check(*arguments)
+        except (AssertionError, ValueError, KeyError) as error:
+            claim = check.__name__.removeprefix("check_").replace("_", " ")
+            yield f"{name}: {claim}: {error}"
+
+
+if __name__ == "__main__":
+    found = list(problems())
+    print(*found, f"{len(SCRIPTS)} scripts, {len(found)} problems", sep="\n")
+    sys.exit(bool(found))
