@@ -50,10 +50,14 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     for item in items:
         if "each_redis" in item.fixturenames:
             item.add_marker("servers")
+    if "thorough" not in config.option.markexpr and not parallel.is_one_file(config):
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     parallel.sort(items)
 
 

@@ -15,7 +15,7 @@ FOLDER = Path(".pytest_cache", "thorough")
 # What each trial is called, and its command; MINUTES stands for what --minutes says.
 TRIALS = {
     "simulator, fresh seeds": "simulate --minutes MINUTES",
-    "safeguards taken out": "tests/simulator/test_sabotage.py",
+    "tests marked thorough": "-m thorough",
     "soak": "soak --minutes MINUTES",
     "faults": "faults",
     "failovers of Sentinel": "failovers --runs 6",

@@ -35,8 +35,11 @@ FIRST = (
 
 def processes(config: pytest.Config) -> int:
     """How many of them; none but pytest's own for one file, which is over before others are up."""
-    single = len(config.args) == 1 and ".py" in config.args[0]
-    return 0 if single else PROCESSES
+    return 0 if is_one_file(config) else PROCESSES
+
+
+def is_one_file(config: pytest.Config) -> bool:
+    return len(config.args) == 1 and ".py" in config.args[0]
 
 
 def sort(items: list[pytest.Item]) -> None:
