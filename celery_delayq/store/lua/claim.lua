@@ -29,6 +29,7 @@ ARGV[3]  limit      most entries to claim, 1..1000
 ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
 ARGV[5]  catch_up   how many overdue entries may leave a second; 0: as many as there are
 ARGV[6]  owes       1: REVOKED is to be stored for what is too late to leave; or 0
+ARGV[7]  last_ms    when the caller took its last batch, ms; 0: it has taken none
 
 Returns  {now in us, {member, record, ...}, a text of what else is known of each: header_end, attempts made,
          refusals and uncertain 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} dead,
@@ -38,6 +39,7 @@ Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]
 local asker, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, catch_up, owes = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+local last_ms = tonumber(ARGV[7])
 local places = {due, relay, leased, dead, refused, parked = parked}
 
 local now_us = clock_us()
@@ -47,7 +49,7 @@ check_types({relay, leased, dead}, {records, templates, claims, errors, tombston
 allow_when_full(errors)
 
 local pace = pace_of(catch_up, now_us, meta)
-local members, fresh = (pace and paced_members or due_members)(relay, now, limit, pace)
+local members, fresh = (pace and paced_members or due_members)(relay, now, limit, pace, last_ms)
 local has_pauses = redis.call('HLEN', paused) > 0
 local claimed, known, brought, killed = {}, {}, {}, {}
 local lanes, parking, skips = {}, {}, new_skips()

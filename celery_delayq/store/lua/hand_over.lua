@@ -36,6 +36,7 @@ ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
 ARGV[9]  catch_up      how many overdue entries may leave a second; 0: as many as there are
 ARGV[10] owes          1: REVOKED is to be stored for what is too late to leave; or 0
 ARGV[11] tells         what the caller wants of what is handed over: 1 ids, 2 times, 3 both; or 0
+ARGV[12] last_ms       when the caller took its last step, ms; 0: it has taken none
 
 Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
          is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
@@ -51,6 +52,7 @@ local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
 local catch_up, owes, tells = tonumber(ARGV[9]), ARGV[10] == '1', tonumber(ARGV[11])
+local last_ms = tonumber(ARGV[12])
 local tells_ids, tells_times = tells % 2 == 1, tells >= 2
 
 local now_us = clock_us()
@@ -70,7 +72,7 @@ if has_pauses then returning, bytes = come_back(now_us, max_bytes, keys) end
 if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes, keys) end
 
 local pace = pace_of(catch_up, now_us, meta)
-local members, fresh = (pace and paced_members or due_members)(due, now, limit, pace)
+local members, fresh = (pace and paced_members or due_members)(due, now, limit, pace, last_ms)
 local lists, cache, killed, turned_down, parking, skips = {}, {}, {}, {}, {}, new_skips()
 local taken, spent = 0, 0
 
