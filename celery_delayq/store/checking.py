@@ -23,8 +23,9 @@ from typing import Any
 
 from .misfits import ONCE, Finding
 from .scripts import Scripts
+from .selecting import FIRST, next_count
 
-COUNT = 20  # fields of a slice: records may be large
+MOST = 200  # fields of a slice: some 3 ms
 LATE_MS = 60_000  # after which a lease that ended should have been taken back
 
 _INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags", "outbox")
@@ -161,13 +162,15 @@ class Uses:
 
 def _slices(scripts: Scripts, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
     cursor: Any = 0
+    count = FIRST
     while True:
-        cursor, found, last, now_us, shared = scripts.call(
-            "check", part=part, cursor=cursor, count=COUNT, late=LATE_MS
+        cursor, found, last, now_us, shared, size = scripts.call(
+            "check", part=part, cursor=cursor, count=count, late=LATE_MS
         )
         yield _threes(found), number(last), now_us, _threes(shared)
         if int(cursor) == 0:
             return
+        count = next_count(count, size, MOST)
 
 
 def _threes(flat: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:

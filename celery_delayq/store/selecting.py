@@ -208,8 +208,7 @@ class Sieve:
                 filter=chosen.text,
             )
             yield members
-            wanted = min(2 * count, count * PASS_BYTES // max(size, 1))
-            count = max(1, min(PAGE, wanted))
+            count = next_count(count, size, PAGE)
 
     def _step(self, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
         name, _, cursor, size, found = self._sift(way, **asked)
@@ -240,6 +239,11 @@ class Sieve:
                     read = next(rows) if reads else (b"", b"", b"0 -1 -1")
                     yield _met(member, word, now_us, read, templates)
             left = left[len(words) - words.count("again") :]
+
+
+def next_count(count: int, size: int, most: int) -> int:
+    """How many entries the next step looks at, where *count* of them had *size* bytes."""
+    return max(1, min(most, 2 * count, count * PASS_BYTES // max(size, 1)))
 
 
 def _sorting(member: bytes) -> bytes:
