@@ -69,7 +69,7 @@ class Services:
     @cached_property
     def broker(self) -> Broker:
         """What the app's broker is; nothing is connected."""
-        return Broker.of(self.app.connection_for_write())
+        return Broker.of(self.app.connection_for_write, self.app.conf.broker_write_url)
 
     @property
     def endpoint(self) -> Server:

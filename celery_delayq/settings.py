@@ -98,7 +98,7 @@ SETTINGS: tuple[Setting, ...] = (
         "url",
         None,
         "URL",
-        "a redis://, rediss:// or sentinel:// URL",
+        "a redis://, rediss://, redis+socket:// or sentinel:// URL",
         "The Redis in which scheduled tasks wait; by default the broker, when that is a Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
         without_secrets,

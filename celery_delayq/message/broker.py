@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,9 +20,13 @@ _SOCKET = "socket://"
 VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's, where nothing is said
 SENTINEL = "sentinel"
 SENTINEL_PORT = 26379
-_WANTED = "a redis://, rediss:// or sentinel:// URL"
+_WANTED = "a redis://, rediss://, redis+socket:// or sentinel:// URL"
+_TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
+_DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"
+_QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
+_REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"
+_READABLE = "a URL that kombu can read; a port is a number from 0 to 65535"
 _MASTER = "the name of a master that the sentinels know, such as 'mymaster'"
-_PORTS = "URLs whose ports are numbers from 0 to 65535"
 _NO_BLANK = "URLs parted by ';' alone: of one behind a blank, kombu reads no host"
 _NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transport_options"
 
@@ -73,21 +77,21 @@ class Broker:
         return f"{prefix}{unacked}", f"{prefix}{index}"
 
     @classmethod
-    def of(cls, connection: Connection) -> Broker:
+    def of(cls, connect: Callable[[], Connection], url: Any) -> Broker:
         """The broker that a connection leads to.
 
+        Args:
+            connect: Makes a connection that is not open.
+            url: What it is made of, as an error shall say.
+
         Raises:
-            InvalidSetting: kombu would ask other sentinels than those that are meant, or none.
+            InvalidSetting: kombu cannot read it, or would ask other sentinels than those that are
+                meant, or none.
         """
+        connection = _read(connect, url, _BROKER.url, _TRANSPORT)
         options = connection.transport_options or {}
         hosts = _hosts(connection)
-        try:
-            endpoint = _server(connection, options, _BROKER)
-        except InvalidSetting:
-            raise
-        except ValueError:
-            # kombu will say so when it connects; here it is not a Redis that tasks could wait in.
-            endpoint = None
+        endpoint = _server(connection, options, _BROKER, url)
         return cls(
             endpoint,
             options,
@@ -125,18 +129,45 @@ def store_endpoint(
     check_words_of_store(options, names[1])
     each = [one.strip() for one in url.split(";")]
     tls = options.get("ssl", False)
-    try:
-        connection = Connection(";".join(filter(None, each)), ssl=tls)
-        is_of_url = connection._initial_params["ssl"] is not tls
-        of_tls = names[0] if is_of_url else f"{names[1]}['ssl']"
-        server = _server(connection, options, Names(*names, of_tls))
-    except InvalidSetting:
-        raise
-    except (KeyError, TypeError, ValueError):
-        server = None  # also where a word for TLS is one that kombu does not know
+    connection = _read(
+        lambda: Connection(";".join(filter(None, each)), ssl=tls), url, names[0], _WANTED
+    )
+    is_of_url = connection._initial_params["ssl"] is not tls
+    of_tls = names[0] if is_of_url else f"{names[1]}['ssl']"
+    server = _server(connection, options, Names(*names, of_tls), url)
     if server is None or _has_others(connection) or not all(map(_is_sentinel, connection.alt)):
         raise InvalidSetting(names[0], without_secrets(url), _WANTED)
     return server
+
+
+def _read(connect: Callable[[], Connection], url: Any, name: str, transport: str) -> Connection:
+    """The connection that kombu makes of a URL.
+
+    Args:
+        connect: Makes it.
+        url: What it is made of.
+        name: The setting's.
+        transport: What is expected where kombu does not know the transport.
+
+    Raises:
+        InvalidSetting: kombu cannot read it.
+    """
+    try:
+        connection = connect()
+        for other in _urls(connection):
+            url_to_parts(other)
+    except KeyError as error:
+        # The other word that kombu looks up is ssl_cert_reqs.
+        is_transport = str(error.args[0]).startswith("No such transport")
+        expected = transport if is_transport else _REQUIREMENT
+    except TypeError:
+        expected = _QUERY
+    except ValueError:
+        expected = _READABLE
+    else:
+        return connection
+    # Raised here, where nothing holds that error, which has a part of the URL.
+    raise InvalidSetting(name, without_secrets(url), expected)
 
 
 def _kind(connection: Connection, endpoint: Server | None, options: Mapping[str, Any]) -> str:
@@ -152,15 +183,8 @@ def _hosts(connection: Connection) -> str:
     # Without the logins of their URLs.
     urls = _urls(connection) or [connection.as_uri()]
     port = connection.get_transport_cls().default_port
-    shown = ""
-    try:
-        parts = [url_to_parts(url) for url in urls]
-        shown = ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
-    except ValueError:
-        pass
-    if not shown:  # raised here, where nothing holds that error, which has a part of the URL
-        raise InvalidSetting(_BROKER.url, without_secrets(";".join(urls)), _PORTS)
-    return shown
+    parts = [url_to_parts(url) for url in urls]
+    return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
 
 
 def _urls(connection: Connection) -> list[str]:
@@ -182,16 +206,25 @@ def _is_sentinel(url: str) -> bool:
     return bool(url_to_parts(url).scheme == SENTINEL)
 
 
-def _server(connection: Connection, options: Mapping[str, Any], names: Names) -> Server | None:
+def _server(
+    connection: Connection, options: Mapping[str, Any], names: Names, url: Any
+) -> Server | None:
     """The Redis that a connection of kombu's leads to, if it is one.
 
     Raises:
-        InvalidSetting: its options leave out what it takes, or say what cannot be.
+        InvalidSetting: its options leave out what it takes, or say what cannot be; or the *url*
+            names no database.
     """
-    if connection.transport_cls == SENTINEL:
-        return _group(connection, options, names)
-    is_redis = connection.transport_cls in _REDIS
-    return _endpoint(connection, options, names) if is_redis else None
+    try:
+        if connection.transport_cls == SENTINEL:
+            return _group(connection, options, names)
+        is_redis = connection.transport_cls in _REDIS
+        return _endpoint(connection, options, names) if is_redis else None
+    except InvalidSetting:
+        raise
+    except ValueError:
+        pass  # of _database; it has a part of the URL
+    raise InvalidSetting(names.url, without_secrets(url), _DATABASE)
 
 
 def _endpoint(connection: Connection, options: Mapping[str, Any], names: Names) -> Endpoint:

@@ -9,7 +9,7 @@ from tests.app.support import FAR
 from tests.support.shards import keys_of
 
 EXPECTED = {
-    "delayq_url": "a redis://, rediss:// or sentinel:// URL",
+    "delayq_url": "a redis://, rediss://, redis+socket:// or sentinel:// URL",
     "delayq_transport_options": "a mapping, or None",
     "delayq_prefix": "1 to 64 letters, digits, dots, dashes or underscores",
     "delayq_batch_size": "a whole number of tasks from 1 to 1000",
