@@ -128,13 +128,14 @@ def test_where_not_all_is_looked_at_nothing_is_told_by_queue():
 
 
 def test_a_name_that_no_label_can_be_spoils_no_scrape(collector, monkeypatch, delayq, registry):
-    queues = [("\ud800", 1, 0), ("", 2, 0), ('"\n\\', 3, 0)]
+    queues = [("\ud800", 1, 0), ("", 2, 0), ('"\n\x1b[2J\r\x85', 3, 0), ("größe \\", 4, 0)]
     monkeypatch.setattr(delayq, "status", lambda: status_of(queues))
 
     assert Scrape.of(registry).by_label("queue_waiting_tasks") == {
-        "?": 1,
+        "\\ud800": 1,
         "unreadable": 2,
-        '"\n\\': 3,
+        '"\\n\\x1b[2J\\r\\x85': 3,
+        "größe \\": 4,
     }
 
 
