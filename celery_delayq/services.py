@@ -9,6 +9,7 @@ This is what is handed down, in place of the app's ``DelayQ``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import timezone, tzinfo
 from functools import cached_property
@@ -38,6 +39,9 @@ from .store import (
 
 _REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adopt_after"
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
+# Seconds in which the store's Redis has to answer each step of connecting. Where packets vanish, a
+# scanner notices that they arrive again so much later at most, after its pause.
+REACH = 2.0
 _KEYS = [setting.key for setting in SETTINGS]
 
 ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
@@ -97,7 +101,9 @@ class Services:
 
     def connect(self) -> Connection:
         """A connection to the store's Redis that nobody else uses; opened when first needed."""
-        return PooledConnection(self.endpoint)
+        # The search for a group's master has steps and an end of its own.
+        reach = math.inf if self.endpoint.may_move else REACH
+        return PooledConnection(self.endpoint, reach=reach)
 
     @property
     def scripts(self) -> Sequence[Scripts]:

@@ -20,7 +20,9 @@ from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..servers import Server
 from ..services import Services
+from ..settings import written
 from .backoff import ELECTION, Backoff
+from .contact import Contact
 from .dead import report
 from .link import Link
 from .outbox import Mark, Outbox
@@ -45,7 +47,16 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
         hooks=services.hooks,
         outbox=None if mark is None else Outbox(services.engines(), mark),
         start=Start.of(services, [relay.engine for relay in relays]),
-        backoffs=(_backoff(services.endpoint), _backoff(services.broker.endpoint)),
+        contacts=_contacts(services),
+    )
+
+
+def _contacts(services: Services) -> tuple[Contact, Contact]:
+    endpoint, broker, conf = services.endpoint, services.broker, services.app.conf
+    key = "broker_url" if services.settings.url is None else "delayq_url"
+    return (
+        Contact(f"store {endpoint.url}", written(conf, key), _backoff(endpoint)),
+        Contact(f"broker {broker.url}", written(conf, "broker_url"), _backoff(broker.endpoint)),
     )
 
 

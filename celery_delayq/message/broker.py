@@ -49,6 +49,7 @@ class Broker:
         kind: Its transport, virtual host and prefix of keys: what no two brokers of one store may
             differ in.
         hosts: Where it is.
+        url: The same as a URL, or several, without users' names and passwords.
         transport: What kombu calls such a broker: ``amqp``, ``redis``. Tracers show it.
     """
 
@@ -57,6 +58,7 @@ class Broker:
     failover: bool
     kind: str
     hosts: str
+    url: str
     transport: str
 
     @property
@@ -94,6 +96,7 @@ class Broker:
             failover=_has_others(connection),
             kind=_kind(connection, endpoint, options),
             hosts=hosts,
+            url=_url(connection, endpoint),
             # kombu has loaded the class to read the URL.
             transport=connection.get_transport_cls().driver_type,
         )
@@ -161,6 +164,13 @@ def _hosts(connection: Connection) -> str:
     if not shown:  # raised here, where nothing holds that error, which has a part of the URL
         raise InvalidSetting(_BROKER.url, without_secrets(";".join(urls)), _PORTS)
     return shown
+
+
+def _url(connection: Connection, endpoint: Server | None) -> str:
+    if endpoint is not None and not _has_others(connection):
+        return endpoint.url
+    urls = _urls(connection) or [connection.as_uri()]
+    return ";".join(str(without_secrets(url.strip())) for url in urls)
 
 
 def _urls(connection: Connection) -> list[str]:

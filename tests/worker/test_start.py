@@ -76,7 +76,7 @@ def test_a_store_that_is_silent_does_not_keep_a_worker_from_starting(make_projec
         proxy.stall()
         worker = start_worker(TASKS, "-P", "solo", env=project.env)
         project.wait_runs(project.tasks["note"].apply_async())
-        worker.wait_log(rf"the store redis://127.0.0.1:{proxy.port}/0 is away, so what is due wait")
+        worker.wait_log(rf"cannot reach the store redis://127.0.0.1:{proxy.port}/0 of delayq_url ")
         assert not any("started: " in line for line in worker.lines)
         proxy.resume()
         worker.wait_log(STARTED, timeout=40)
