@@ -20,6 +20,7 @@ from celery.utils import time
 
 from .errors import InvalidSetting
 from .hooks import Hooks
+from .logs import logger_of
 from .message.broker import Broker, store_endpoint
 from .servers import Connection, PooledConnection, Server
 from .settings import SETTINGS, Settings, written
@@ -36,6 +37,8 @@ from .store import (
     Wakeup,
     new_name,
 )
+
+logger = logger_of(__name__)
 
 _REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adopt_after"
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
@@ -172,6 +175,13 @@ class Services:
     def scratch_keys(self) -> ScratchKeys:
         """Keys to measure with, in the store's Redis."""
         return ScratchKeys(self.connect(), self.settings.prefix)
+
+    def import_tasks(self) -> None:
+        """Know tasks as a worker does: import the modules that it imports, as far as that works."""
+        try:
+            self.app.loader.import_default_modules()
+        except Exception as error:
+            logger.warning("not all tasks of this app are known: %s", repr(error))
 
     def check(self) -> None:
         """Read the whole configuration.
