@@ -88,6 +88,17 @@ class Services:
         return self._configured().endpoint
 
     @property
+    def named_store(self) -> tuple[str, str]:
+        """The store as the log has it: its URL without what is secret, and that URL's setting."""
+        key = "broker_url" if self.settings.url is None else "delayq_url"
+        return f"store {self.endpoint.url}", written(self.app.conf, key)
+
+    @property
+    def named_broker(self) -> tuple[str, str]:
+        """The broker in the same way."""
+        return f"broker {self.broker.url}", written(self.app.conf, "broker_url")
+
+    @property
     def store_is_broker(self) -> bool:
         """Whether a script can push a message straight into the broker's lists."""
         return self._configured().store_is_broker

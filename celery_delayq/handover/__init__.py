@@ -20,7 +20,6 @@ from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..servers import Server
 from ..services import Services
-from ..settings import written
 from .backoff import ELECTION, Backoff
 from .contact import Contact
 from .dead import report
@@ -52,11 +51,9 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
 
 
 def _contacts(services: Services) -> tuple[Contact, Contact]:
-    endpoint, broker, conf = services.endpoint, services.broker, services.app.conf
-    key = "broker_url" if services.settings.url is None else "delayq_url"
     return (
-        Contact(f"store {endpoint.url}", written(conf, key), _backoff(endpoint)),
-        Contact(f"broker {broker.url}", written(conf, "broker_url"), _backoff(broker.endpoint)),
+        Contact(*services.named_store, _backoff(services.endpoint)),
+        Contact(*services.named_broker, _backoff(services.broker.endpoint)),
     )
 
 

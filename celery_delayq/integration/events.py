@@ -29,6 +29,7 @@ from ..logs import logger_of
 from ..message.body import body_of
 from ..message.route import Route
 from ..store import NewEntry
+from .registry import services_of
 
 logger = logger_of(__name__)
 
@@ -131,7 +132,13 @@ class Line:
         pause = self._backoff.next()
         self._again = clock.monotonic() + pause
         if not self._is_away:
-            logger.warning("events of scheduled tasks are not sent until it works again: %r", error)
+            what, setting = services_of(self._app).named_broker
+            logger.warning(
+                "events of scheduled tasks are not sent until the %s of %s is back: %s",
+                what,
+                setting,
+                repr(error),
+            )
         self._is_away = True
 
     def _close(self) -> None:
