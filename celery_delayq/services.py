@@ -9,6 +9,7 @@ This is what is handed down, in place of the app's ``DelayQ``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import timezone, tzinfo
 from functools import cached_property
@@ -19,6 +20,7 @@ from celery.utils import time
 
 from .errors import InvalidSetting
 from .hooks import Hooks
+from .logs import logger_of
 from .message.broker import Broker, store_endpoint
 from .servers import Connection, PooledConnection, Server
 from .settings import SETTINGS, Settings, written
@@ -36,8 +38,13 @@ from .store import (
     new_name,
 )
 
+logger = logger_of(__name__)
+
 _REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adopt_after"
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
+# Seconds in which the store's Redis has to answer each step of connecting. Where packets vanish, a
+# scanner notices that they arrive again so much later at most, after its pause.
+REACH = 2.0
 _KEYS = [setting.key for setting in SETTINGS]
 
 ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
@@ -81,6 +88,17 @@ class Services:
         return self._configured().endpoint
 
     @property
+    def named_store(self) -> tuple[str, str]:
+        """The store as the log has it: its URL without what is secret, and that URL's setting."""
+        key = "broker_url" if self.settings.url is None else "delayq_url"
+        return f"store {self.endpoint.url}", written(self.app.conf, key)
+
+    @property
+    def named_broker(self) -> tuple[str, str]:
+        """The broker in the same way."""
+        return f"broker {self.broker.url}", written(self.app.conf, "broker_url")
+
+    @property
     def store_is_broker(self) -> bool:
         """Whether a script can push a message straight into the broker's lists."""
         return self._configured().store_is_broker
@@ -97,7 +115,9 @@ class Services:
 
     def connect(self) -> Connection:
         """A connection to the store's Redis that nobody else uses; opened when first needed."""
-        return PooledConnection(self.endpoint)
+        # The search for a group's master has steps and an end of its own.
+        reach = math.inf if self.endpoint.may_move else REACH
+        return PooledConnection(self.endpoint, reach=reach)
 
     @property
     def scripts(self) -> Sequence[Scripts]:
@@ -166,6 +186,13 @@ class Services:
     def scratch_keys(self) -> ScratchKeys:
         """Keys to measure with, in the store's Redis."""
         return ScratchKeys(self.connect(), self.settings.prefix)
+
+    def import_tasks(self) -> None:
+        """Know tasks as a worker does: import the modules that it imports, as far as that works."""
+        try:
+            self.app.loader.import_default_modules()
+        except Exception as error:
+            logger.warning("not all tasks of this app are known: %s", repr(error))
 
     def check(self) -> None:
         """Read the whole configuration.

@@ -53,6 +53,7 @@ class Broker:
         kind: Its transport, virtual host and prefix of keys: what no two brokers of one store may
             differ in.
         hosts: Where it is.
+        url: The same as a URL, or several, without users' names and passwords.
         transport: What kombu calls such a broker: ``amqp``, ``redis``. Tracers show it.
     """
 
@@ -61,6 +62,7 @@ class Broker:
     failover: bool
     kind: str
     hosts: str
+    url: str
     transport: str
 
     @property
@@ -98,6 +100,7 @@ class Broker:
             failover=_has_others(connection),
             kind=_kind(connection, endpoint, options),
             hosts=hosts,
+            url=_url(connection, endpoint),
             # kombu has loaded the class to read the URL.
             transport=connection.get_transport_cls().driver_type,
         )
@@ -185,6 +188,13 @@ def _hosts(connection: Connection) -> str:
     port = connection.get_transport_cls().default_port
     parts = [url_to_parts(url) for url in urls]
     return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
+
+
+def _url(connection: Connection, endpoint: Server | None) -> str:
+    if endpoint is not None and not _has_others(connection):
+        return endpoint.url
+    urls = _urls(connection) or [connection.as_uri()]
+    return ";".join(str(without_secrets(url.strip())) for url in urls)
 
 
 def _urls(connection: Connection) -> list[str]:

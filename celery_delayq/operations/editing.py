@@ -148,6 +148,8 @@ def _checked(services: Services, draft: Draft, args: Any, kwargs: Any) -> tuple[
     Raises:
         TypeError: they do not fit the task, where this process knows it.
     """
+    if draft.task not in services.app.tasks:
+        services.import_tasks()
     task = services.app.tasks.get(draft.task)
     # A task that is a class without a function has none.
     fits = getattr(task, "__header__", None)

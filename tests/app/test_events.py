@@ -259,6 +259,8 @@ def test_a_broker_that_is_away_fails_no_call_and_holds_up_one(behind, proxy, fau
     behind.send_task("t", delayq_at=FAR)
     warned = [one for one in caplog.records if one.name == events.logger.name]
     assert [one.levelname for one in warned] == ["WARNING"]
+    where = f"the broker redis://127.0.0.1:{proxy.port}/0 of broker_url"
+    assert f"events of scheduled tasks are not sent until {where} is back: " in caplog.text
 
 
 def lines_of(app):

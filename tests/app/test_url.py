@@ -314,16 +314,16 @@ def test_a_read_url_of_its_own_does_not_matter(delayq_app, redis_server, redis):
     ("broker", "url", "longest"),
     [
         ("sentinel://h", None, (1, 1)),
-        ("sentinel://h", "redis://h", (30, 1)),
-        ("redis://h", "sentinel://h", (1, 30)),
-        ("redis://h", None, (30, 30)),
+        ("sentinel://h", "redis://h", (3, 1)),
+        ("redis://h", "sentinel://h", (1, 3)),
+        ("redis://h", None, (3, 3)),
     ],
 )
 def test_where_another_may_take_over_a_scanner_looks_every_second(make_app, broker, url, longest):
     options = {"broker_transport_options": NAMED, "delayq_transport_options": url and NAMED}
     scanner = DelayQ(make_app(broker, delayq_url=url, **options)).scanner()
 
-    pauses = [[one.next() for _ in range(9)] for one in (scanner._backoff, scanner._relay_backoff)]
+    pauses = [[one.backoff.next() for _ in range(9)] for one in (scanner._store, scanner._broker)]
     scanner._wakeup.close()
 
     for each, most in zip(pauses, longest, strict=True):

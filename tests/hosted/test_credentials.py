@@ -111,7 +111,7 @@ def test_a_scanner_tries_until_it_is_let_in_and_nothing_is_lost(delayq, server, 
     rotate(server, NEW)  # and the provider still tells the old one
     with pytest.raises(StoreUnavailable) as caught:
         delayq.get("1")
-    eventually(lambda: any("next try in" in one for one in caplog.messages))
+    eventually(lambda: any("retrying in" in one for one in caplog.messages))
     provider.login = NEW
 
     for number in range(20):
@@ -327,7 +327,7 @@ def test_a_worker_lives_through_a_rotation(make_project, start_worker, server, p
 
     rotate(server, NEW)
     before = len(worker.lines)
-    worker.wait_log("next try in", since=before)
+    worker.wait_log("retrying in", since=before)
     place.write_text(json.dumps(NEW), encoding="utf-8")
 
     results = [note.delay_for(0.1) for _ in range(5)]

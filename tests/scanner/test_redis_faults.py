@@ -1,5 +1,8 @@
 """What can happen to the Redis under a scanner; it recovers by itself, and nothing is lost."""
 
+import logging
+import re
+
 import pytest
 
 from celery_delayq.servers import endpoint
@@ -61,6 +64,20 @@ def test_a_crash_is_survived(durable):
     assert durable.delayq.get(results[1].id).due == results[1].due
 
 
+def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(durable, caplog):
+    caplog.set_level(logging.INFO)
+    url = durable.server.url()
+    result = durable.task.delay_for(0.5)
+    durable.start_asleep()
+    durable.server.kill()
+    eventually(lambda: caplog.text.count("retrying in") >= 4, 30)
+    assert caplog.text.count(f"lost the store {url} of broker_url (") == 1
+    durable.server.start()
+    assert durable.next_arrival(30)[0] == result.id
+    told = eventually(lambda: re.findall(r"store (\S+) is back after \d+ s(.*)", caplog.text))
+    assert told == [(url, "; 1 overdue")]
+
+
 def test_every_connection_killed_is_survived(house):
     made = house(delayq_safety_interval=0.5)
     made.start_asleep()
@@ -89,6 +106,20 @@ def test_a_half_open_link_is_survived(behind, proxy):
     proxy.deaden()
     assert behind.next_arrival()[0] == result.id
     assert proxy.accepted > before
+
+
+def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
+    house, proxy, monkeypatch
+):
+    """The subscription died with it: only a new one hears of a task that is due before all else."""
+    monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
+    made = house(f"redis://127.0.0.1:{proxy.port}/0", delayq_safety_interval=60)
+    result = made.task.delay_for(0.3)
+    made.start_asleep()
+    proxy.deaden()
+    assert made.next_arrival()[0] == result.id
+    soon = house().task.delay_for(0.1)  # by a link of its own
+    assert made.next_arrival()[0] == soon.id
 
 
 def test_a_link_that_stalls_is_survived(behind, proxy):
