@@ -78,7 +78,8 @@ KINDS = {
         "a template that no count keeps", "the template is removed, if still nothing shares it"
     ),
     "count_too_low": Kind(
-        "a template counts too few records, so it may go before the last of them",
+        "a template counts too few records, so it may go before the last of them, or its count is "
+        "no number, so nothing that shares it can be scheduled",
         "the count is raised by what it is too low",
     ),
     "count_too_high": Kind(
