@@ -49,7 +49,12 @@ KINDS = {
     ),
     "unreadable_record": Kind("a record that this version cannot read"),
     "template_gone": Kind(
-        "a record shares a template that is gone, so it will be dead when it is due"
+        "a record shares a template that is gone, so it will be dead when it is due, unless a "
+        "process that schedules its task sends it again"
+    ),
+    "template_damaged": Kind(
+        "a record shares a template that is not what it was, so it will be dead when it is due, "
+        "unless a process that schedules its task sends it again"
     ),
     "lease_without_claim": Kind(
         "a lease without a claim; scanners take it back", "it waits again, marked"

@@ -56,6 +56,7 @@ def test_it_is_said_of_each_kind_what_repair_does_or_that_it_is_only_told():
     assert {one for one, kind in KINDS.items() if not kind.repair} == {
         "unreadable_record",
         "template_gone",
+        "template_damaged",
     }
 
 
