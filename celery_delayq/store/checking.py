@@ -16,6 +16,7 @@ answers, marks of messages) has no other side, and goes with its generation.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -177,12 +178,13 @@ def _threes(flat: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
     return list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
+# What HINCRBY takes, and has room to go on from.
+_COUNT = re.compile(rb"0|(?=.{1,15}\Z)-?[1-9][0-9]*")
+
+
 def number(text: bytes) -> int:
-    """A count as it stands in the store; 0 where it is none."""
-    try:
-        return int(text)
-    except ValueError:
-        return 0
+    """A count as it stands in the store; 0 where it is none to Redis, as ``01``."""
+    return int(text) if _COUNT.fullmatch(text) else 0
 
 
 def _finding(kind: str, task_id: bytes, part: str, field: bytes) -> Finding:

@@ -81,7 +81,7 @@ local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) >
 check_types({due, relay}, {templates, template_uses})
 if is_owing then check_types({}, {outbox_messages}) end
 
--- Whether all templates that are shared are here, or come along.
+-- Whether all templates that are shared are here, whole, or come along.
 local here = {} -- name of a template -> true
 local brought = {} -- templates that came along, be their entry refused or not
 local has_extras = false
@@ -89,7 +89,7 @@ for at = FIRST, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
   if name and template ~= '' then brought[name] = template end
   if name and not here[name] then
-    here[name] = redis.call('HEXISTS', templates, name) == 1
+    here[name] = text_of(templates, name) ~= nil
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
   if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end

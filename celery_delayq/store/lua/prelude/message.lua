@@ -1,6 +1,5 @@
 --[[ Messages, put together from a record and the template that it shares. ]]
 local LAST = 253402214400000 -- an expiry is no later: 9999-12-31 in UTC, a day that each zone can name
-local HEX = string.rep('%02x', 12)
 local USUAL = '\nnull\nnull\n' -- its own root, no parent, no expiry: most records begin so where they differ
 local MISFIT = 'record does not fit its template'
 
@@ -18,15 +17,23 @@ local function split_lines(text)
   return lines
 end
 
--- The same of a template, kept in `cache` for the length of a script; or nil, and what is wrong with it.
-local function lines_of(templates, name, cache)
-  if cache[name] then return cache[name] end
+-- The text of a template; or nil, and what is wrong with it.
+local function text_of(templates, name)
   local text = redis.call('HGET', templates, name)
   if not text then return nil, 'template is gone' end
   -- fakeredis has no sha1hex.
-  if redis.sha1hex and string.format(HEX, string.byte(name, 1, 12)) ~= sub(redis.sha1hex(text), 1, 24) then
+  local hash = redis.sha1hex and sub(redis.sha1hex(text), 1, 2 * #name)
+  if hash and hash ~= string.format(string.rep('%02x', #name), string.byte(name, 1, #name)) then
     return nil, 'template is damaged'
   end
+  return text
+end
+
+-- The lines of a template, kept in `cache` for the length of a script; or nil, and what is wrong with it.
+local function lines_of(templates, name, cache)
+  if cache[name] then return cache[name] end
+  local text, why = text_of(templates, name)
+  if not text then return nil, why end
   cache[name] = split_lines(text)
   if not cache[name] then return nil, MISFIT end
   return cache[name]

@@ -4,8 +4,8 @@ part    a key of the store, by its name
 field   one of its fields or members, as it is there
 kind    what does not fit, in one word: see store/misfits.py
 look    what one step has in common: keys, places, now, late (how long after its end a lease may stay, ms), seq (the
-        last insertion number, or nil), bytes (of records, read so far), and two functions: report, given a kind and an
-        id, and share, given what is known of templates
+        last insertion number, or nil), bytes (of records, read so far), templates (name -> what is wrong with it, or
+        false), and two functions: report, given a kind and an id, and share, given what is known of templates
 ]]
 local misfits = {
   BEHIND_LANE = 16, -- where a member begins in that of `parked`
@@ -16,7 +16,7 @@ function misfits.look(keys, late, report, share)
   return {
     keys = keys, places = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked},
     now = math.floor(clock_us() / 1000), late = late, seq = last_number(redis.call('HGET', keys.meta, 'seq')),
-    bytes = 0, report = report, share = share,
+    bytes = 0, report = report, share = share, templates = {},
   }
 end
 
@@ -78,6 +78,15 @@ function misfits.tag(there, look)
   look.report('tag_without_entry', id)
 end
 
+-- What is wrong with a template that a record shares, or false.
+function misfits.template(name, look)
+  if look.templates[name] == nil then
+    local text, why = text_of(look.keys.templates, name)
+    look.templates[name] = not text and 'template_' .. string.match(why, '%l+$')
+  end
+  return look.templates[name]
+end
+
 function misfits.record(id, record, look)
   local keys = look.keys
   local header_end = header_end_of(record)
@@ -102,7 +111,8 @@ function misfits.record(id, record, look)
   local name = template_of(record, header_end)
   if not name then return end
   look.share(name, member, sub(record, header_end + 36, header_end + 42))
-  if redis.call('HEXISTS', keys.templates, name) == 0 then look.report('template_gone', id) end
+  local wrong = misfits.template(name, look)
+  if wrong then look.report(wrong, id) end
 end
 
 -- What a field of `part` is reported of is what `check` looks for there.

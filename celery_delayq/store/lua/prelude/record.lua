@@ -17,7 +17,8 @@ record   1 byte    format version, '1'; a script leaves a record of another form
          44..49    task: the first 6 bytes of the SHA-1 of its name
          50..55    queue that it was sent with: the same of its name
          56        I: the message follows, as JSON up to the due time at its end
-                   T: it shares a template: 12 bytes that name it, then what differs, in 6 lines
+                   T: it shares a template: 12 bytes that name it, then what differs, in 6 lines; behind the
+                   kwargs for logs, in the fifth, the headers that may differ with each call
 template the message's JSON, in 10 lines: between two of them belongs what differs; see message_of
          Its name is the first 12 bytes of its text's SHA-1: one that was spoilt is not pushed.
 
