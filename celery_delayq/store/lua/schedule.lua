@@ -184,11 +184,16 @@ local function schedule(at)
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, text, order .. id)
   if extras then index_extras(extras, id, order .. id, holders, tags) end
+  -- A copy of the earlier entry may be in a queue. Of the task that runs, it is the caller.
+  if own then own.lasts = not superseded and own.claim and own.claim.uncertain end
   -- Whoever holds the lease of the earlier entry must not acknowledge this one.
-  if own and own.place == leased then end_claim(claims, id, own.claim) end
+  if own and (own.lasts or own.place == leased) then
+    own.claim.refusals = 0
+    end_claim(claims, id, own.claim)
+  end
   redis.call('HSET', records, id, record_of(destination, order, text, created, changed, body))
   if leftovers then
-    redis.call('HDEL', claims, id)
+    if not (own and own.lasts) then redis.call('HDEL', claims, id) end
     redis.call('HDEL', errors, id)
     redis.call('ZREM', dead, RECORDLESS .. id)
   end
