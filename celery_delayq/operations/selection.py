@@ -84,7 +84,8 @@ class Selection:
 
         Args:
             dry_run: Only count; then no result is ``uncertain`` but of those whose lease is over.
-            progress: Called after each step with the count so far.
+            progress: Called after each step with the count so far; :attr:`cursor` stands behind
+                what that counts, and can be stored.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses a step. The error's ``so_far`` is the
@@ -108,6 +109,9 @@ class Selection:
         progress: Progress | None = None,
     ) -> Count:
         """Give them another due time; see :meth:`DelayQ.reschedule`, and :meth:`cancel`.
+
+        If the process is killed after a step and before *progress*, who goes on from the stored
+        cursor repeats that step: with *by* it moves those tasks twice, with *at* or *if_due* not.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05. Where *by* leads there, the error's
@@ -166,8 +170,8 @@ class Selection:
                 for first in range(0, len(page), STEP):
                     some = page[first : first + STEP]
                     releases.step(entries, some, tally)
-                    _report(progress, tally)
                     self._at = self._begun.behind(shard, Place.of(some[-1]))
+                    _report(progress, tally)
         return tally.count
 
     def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
@@ -231,10 +235,13 @@ class Selection:
             for shard, entries, page in self._pages():
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
+                    done = 0
                     for changes in steps(entries, [target_of_member(one) for one in some]):
+                        # Before anybody is told, or raises: who goes on from here does it once.
+                        done += len(changes)
+                        self._at = self._begun.behind(shard, Place.of(some[done - 1]))
                         self._note(tally, changes)
                         _report(progress, tally)
-                    self._at = self._begun.behind(shard, Place.of(some[-1]))
         return tally.count
 
     def _note(self, tally: Tally, changes: Sequence[Change]) -> None:

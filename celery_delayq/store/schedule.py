@@ -115,8 +115,11 @@ def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> byt
     if new[0].delivery is None:
         return b""
     found = [one.delivery for one in new if one.delivery is not None]
-    times = (0 if one.since is None else time_of(one.since) for one in found)
-    marks = (one.mark + since.to_bytes(7, "big") for one, since in zip(found, times, strict=True))
+    times = (0 if one.received is None else time_of(one.received) for one in found)
+    marks = (
+        b"%s%d%s" % (one.mark, one.again, time.to_bytes(7, "big"))
+        for one, time in zip(found, times, strict=True)
+    )
     return b"%d %d " % (found[0].keep_ms, found[0].most) + b"".join(marks)
 
 

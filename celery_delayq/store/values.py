@@ -63,13 +63,16 @@ class Delivery:
     """A message that a broker delivered, and that becomes an entry.
 
     ``mark``: 16 bytes that name it, however often it is delivered.
-    ``since``: it was one before, if its mark was set since that moment of the monotonic clock;
-    ``None``: whenever that was set.
+    ``again``: any mark says that it became an entry before; else only one that is younger than
+    its receipt.
+    ``received``: when that was, by the monotonic clock; ``None``: it runs, and asks for this now.
+    If it was let through to run since then, it does not become an entry.
     ``keep_ms``, ``most``: for how long its mark is known, and among how many.
     """
 
     mark: bytes
-    since: float | None
+    again: bool
+    received: float | None
     keep_ms: int
     most: int
 

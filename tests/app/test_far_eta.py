@@ -3,6 +3,7 @@
 import logging
 import time
 from datetime import datetime, timedelta, timezone
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -264,6 +265,43 @@ def test_one_that_is_delivered_again_is_done(consumer, redis, monkeypatch, since
 
     assert consumer.ran == []
     assert adopting.delayq.counts().scheduled == (since == "waits")
+
+
+def test_what_a_worker_had_under_way_when_it_died_is_not_stored_once_another_runs_the_message(
+    consumer, redis, monkeypatch
+):
+    adopting, eta = consumer.app, datetime.now(timezone.utc) + timedelta(seconds=80)
+    consumer.stranger.send_task("t", task_id="a", eta=eta)
+    _, raw = only_message(redis)
+    connection = adopting.delayq.services.scripts[0].connection
+    plain, is_sent, may_arrive, arrived = connection.execute, Event(), Event(), Event()
+
+    def held(step, command, until=None):
+        if step != "schedule":
+            return plain(step, command, until)
+        is_sent.set()
+        may_arrive.wait(10)
+        try:
+            return plain(step, command, until)
+        finally:
+            arrived.set()
+
+    monkeypatch.setattr(connection, "execute", held)
+    consumer.receive()
+    assert is_sent.wait(10)
+    consumer.step.stop(consumer)
+    later = clock.utc_now() + timedelta(seconds=30)
+    monkeypatch.setattr(clock, "utc_now", lambda: later)
+    redis.lpush("celery", raw)
+    other = Consumer(adopting)
+    other.receive(again=True)
+    assert len(other.ran) == 1
+
+    may_arrive.set()
+
+    assert arrived.wait(10)
+    assert adopting.delayq.counts().scheduled == 0
+    other.step.stop(other)
 
 
 @pytest.mark.parametrize("eta", [FAR, NEAR])

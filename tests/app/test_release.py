@@ -390,6 +390,21 @@ def test_a_cursor_goes_on_behind_what_was_released(add, delayq, redis):
     assert delayq.select(tag="t", cursor=first.cursor).release() == 6
 
 
+def test_the_cursor_in_progress_stands_behind_what_it_counts(add, delayq, redis, monkeypatch):
+    monkeypatch.setattr("celery_delayq.operations.selection.STEP", 7)
+    for number in range(20):
+        add.apply_async(task_id=f"{number:02}", delayq_at=FAR, delayq_tags=["t"])
+    selection, left = delayq.select(tag="t"), []
+
+    def progress(count):
+        rest = delayq.select(tag="t", cursor=selection.cursor)
+        left.append((int(count), len(list(rest))))
+
+    selection.release(progress=progress)
+
+    assert left == [(7, 13), (14, 6), (20, 0)]
+
+
 @pytest.mark.parametrize("change", ["reschedule", "edit", "cancel", "anew", "dies"])
 def test_what_is_changed_after_it_was_read_is_read_anew(add, delayq, redis, monkeypatch, change):
     add.apply_async((1,), task_id="a", delayq_at=FAR)

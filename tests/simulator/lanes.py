@@ -4,10 +4,7 @@ from typing import Any
 
 from tests.simulator.books import Answer, Call, Life, lane_of
 from tests.simulator.network import Request
-from tests.simulator.server import Sight, View
-from tests.store.support import LABELS
-
-LANES = {"*": b"*" * 7, "q": b"q" + LABELS[7:13], "t": b"t" + LABELS[1:7]}
+from tests.simulator.sight import Sight, View
 
 
 class Lanes:

@@ -71,12 +71,12 @@ def request(store: Store, script: str, **arguments: Any) -> Request:
 
 
 def schedule(
-    store: Store, *ids: str, when=None, to="celery", share=False, supersede=False
+    store: Store, *ids: str, when=None, to="celery", share=False, supersede=False, conflict=""
 ) -> Request:
     """Of one entry for each id, due at the same time; *to* a list, or ``None``: through a relay."""
     destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
     when = when or When("at", FAR_MS)
-    new = [NewEntry(one, when, new_record(one, destination, share=share)) for one in ids]
+    new = [NewEntry(one, when, new_record(one, destination, share=share), conflict) for one in ids]
     return request(
         store,
         "schedule",

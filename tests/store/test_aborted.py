@@ -581,6 +581,7 @@ CASES = [
     Case("schedule", "replacing", _replace, ends="list"),
     Case("schedule", "giving way", _keep),
     Case("schedule", "over a lapsed lease", _replace_leased, ends="claimed"),
+    Case("schedule", "over an uncertain one", _replace_leased, uncertain, ends="claimed"),
     Case(
         "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"
     ),

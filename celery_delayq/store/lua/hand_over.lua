@@ -132,8 +132,10 @@ end
 -- Whether an entry is too late to leave; then it is skipped.
 local function is_skipped(member, record, message)
   local ms = too_late_by(record, header_end, now)
-  if ms then note_skip(skips, member, record, header_end, message, ms, 'c', now_us, keys) end
-  return ms
+  if not ms then return false end
+  local how = parse_claim(redis.call('HGET', claims, id_of(member))).uncertain and 'u' or 'c'
+  note_skip(skips, member, record, header_end, message, ms, how, now_us, keys)
+  return true
 end
 
 -- Deal with an entry; whether it goes to its list.

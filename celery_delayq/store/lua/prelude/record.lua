@@ -28,6 +28,7 @@ local FORMAT = '1'
 local NO_RECORD = 'no record' -- why what Redis has deleted is dead
 local RECORDLESS = string.rep('\0', 6) -- begins its member among the dead, as its number is known to nobody
 local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '[0-O]' .. string.rep('.', 12) .. '[IT]$'
+local AHEAD = 250000 -- us by which a request, or a change, may have been made later than Redis's clock shows
 local EXTRAS = 8 -- what the flags of a record with extras are no multiple of
 local TIMES = '^%d+()' -- where digits end: both times are all digits, as a rule, and the next byte is none
 local RELEASED = 16 -- flag
@@ -161,10 +162,11 @@ local function changed_of(record, header_end)
   return number_in(record, header_end + 36, header_end + 42)
 end
 
--- The same, in its 7 bytes, of a change that is made now. Later than the one before, also where the clock
--- was set back: it tells each state of an entry from all others.
+-- The same, in its 7 bytes, of a change that is made now. Later than the one before, which tells each state of an
+-- entry from all others; but where the clock was set back, it is now: else this change would tell nothing either.
 local function changed_next(record, header_end, now_us)
-  return seven_bytes(math.max(now_us, changed_of(record, header_end) + 1))
+  local before = changed_of(record, header_end)
+  return seven_bytes(before > now_us + AHEAD and now_us or math.max(now_us, before + 1))
 end
 
 local function with_due(record, header_end, text, now_us)
