@@ -3,6 +3,7 @@
 DelayQError
 ├── NoDelayQ
 ├── NotScheduled
+├── CallRejected
 ├── InvalidDueTime            (ValueError)
 │   └── NotADueTime           (TypeError as well)
 ├── InvalidOption             (ValueError)
@@ -85,6 +86,20 @@ class NotScheduled(DelayQError):
 
     def sentence(self) -> str:
         return f"task {self.task_id!r} was sent, not scheduled: its apply_async drops options"
+
+
+class CallRejected(DelayQError):
+    """An item of a bulk that the task's own ``apply_async`` did not let through."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
+
+    def sentence(self) -> str:
+        return (
+            f"the call was rejected: the apply_async of task {self.task!r} sent nothing and "
+            "returned no id"
+        )
 
 
 class InvalidDueTime(DelayQError, ValueError):

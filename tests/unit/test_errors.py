@@ -15,6 +15,7 @@ from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,
     BrokerDown,
+    CallRejected,
     CannotIsolate,
     DelayQError,
     EndlessTasks,
@@ -161,6 +162,11 @@ SENTENCES = [
     (
         NotScheduled("a"),
         "task 'a' was sent, not scheduled: its apply_async drops options",
+        (DelayQError,),
+    ),
+    (
+        CallRejected("t"),
+        "the call was rejected: the apply_async of task 't' sent nothing and returned no id",
         (DelayQError,),
     ),
     (
