@@ -165,7 +165,7 @@ def _also_kept(request: Context) -> dict[str, Any]:
 def _take_back_state(task: Task, request: Context) -> None:
     """Let the backend forget the state of this run: results ask the store then.
 
-    Celery stored that it was started or is a retry; the task itself may have stored any other state.
+    Celery stored that it was started or is a retry; the task may have stored a state of its own.
     """
     said = vars(request).get("ignore_result")  # as Celery reads it
     if task.ignore_result if said is None else said:
