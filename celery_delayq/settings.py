@@ -99,7 +99,7 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "URL",
         "a redis://, rediss://, redis+socket:// or sentinel:// URL",
-        "The Redis in which scheduled tasks wait; by default the broker, when that is a Redis.",
+        "The Redis in which scheduled tasks wait; by default the broker, when that is one Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
         without_secrets,
     ),

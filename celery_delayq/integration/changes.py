@@ -69,7 +69,8 @@ class Changes:
 
         Returns:
             ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: *only* or *if_due* does
-            not hold.
+            not hold. A task that is moved past its own absolute ``expires`` is moved; a warning in
+            the log says that no worker will run it.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.

@@ -28,6 +28,7 @@ _REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"
 _READABLE = "a URL that kombu can read; a port is a number from 0 to 65535"
 _MASTER = "the name of a master that the sentinels know, such as 'mymaster'"
 _NO_BLANK = "URLs parted by ';' alone: of one behind a blank, kombu reads no host"
+_SEVERAL = "a redis:// URL, because broker_url lists several brokers, and tasks wait in one Redis"
 _NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transport_options"
 
 
@@ -118,11 +119,14 @@ def store_endpoint(
         names: The settings' of *url* and *options*.
 
     Raises:
-        InvalidSetting: neither is a Redis, a part of what it takes is missing, or nothing reads
+        InvalidSetting: neither is one Redis, a part of what it takes is missing, or nothing reads
             a part of what is said.
     """
     options = options or {}
     if url is None:
+        if broker.failover:
+            # Plain tasks go to the next one where the first is away; what waits there cannot.
+            raise InvalidSetting(names[0], None, _SEVERAL)
         if broker.endpoint is None:
             why = "a redis:// URL, because the broker is not a Redis"
             raise InvalidSetting(names[0], None, why)

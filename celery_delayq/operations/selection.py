@@ -24,7 +24,7 @@ from ..store import (
     Place,
     target_of_member,
 )
-from .changing import Direction, conditions
+from .changing import Direction, conditions, tell_of_expiry
 from .count import Count, Tally
 from .cursor import Cursor
 from .queues import QueueNames
@@ -250,6 +250,10 @@ class Selection:
             tally.changed(change.outcome)
             if change.due_ms is not None:
                 hooks.rescheduled(change.task_id, change.due_ms)
+        moved = [
+            (one.task_id, one.due_ms, one.expires) for one in changes if one.due_ms is not None
+        ]
+        tell_of_expiry(self._services, moved)
         removed = [one.cancelled for one in changes if one.cancelled is not None]
         if removed:
             hooks.cancelled(removed)

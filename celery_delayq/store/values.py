@@ -114,12 +114,14 @@ class Change:
     ``outcome``: ``None`` where a selection does not mean it any more, or there is an ``error``.
     ``task_id``: empty where a key was given, and nothing was done.
     ``due_ms``: its new due time, where it was moved.
+    ``expires``: when it expires, as its message says it, where it was moved and that did not.
     ``cancelled``: what there is to tell; only where it was removed.
     """
 
     outcome: Outcome | None
     task_id: str
     due_ms: int | None = None
+    expires: str = ""
     cancelled: Cancelled | None = None
     error: DelayQError | None = None
 

@@ -111,7 +111,7 @@ def test_what_is_no_time_is_refused_and_named(add, redis, when):
     with pytest.raises((TypeError, ValueError)) as caught:
         add.delay_until(when, 1)
 
-    assert repr(when) in str(caught.value)
+    assert str(InvalidDueTime(when, "")).partition(" is not")[0] in str(caught.value)
     assert redis.keys() == []
 
 
@@ -120,7 +120,7 @@ def test_what_is_no_delay_is_refused_and_named(add, redis, delay):
     with pytest.raises((TypeError, ValueError)) as caught:
         add.delay_for(delay, 1)
 
-    assert repr(delay) in str(caught.value)
+    assert str(InvalidDueTime(delay, "")).partition(" is not")[0] in str(caught.value)
     assert not redis.exists("{delayq:0}:records", "{delayq:0}:due", "{delayq:0}:templates")
 
 

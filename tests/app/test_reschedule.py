@@ -149,3 +149,14 @@ def test_what_is_dead_is_scheduled_again(app, delayq, redis):
     assert delayq.hand_over() == 1
     assert list(lists(redis)) == [b"mail"]
     assert delayq.counts().dead == 0
+
+
+def test_a_span_that_leads_past_the_end_of_time_is_told_in_words(app):
+    app.send_task("t", task_id="a", delayq_at="2255-06-01")
+
+    with pytest.raises(InvalidDueTime) as caught:
+        app.delayq.reschedule("a", by=timedelta(days=30, hours=2))
+
+    assert str(caught.value) == (
+        "30 days 2 hours is not a due time; expected what ends before 2255-06-05"
+    )

@@ -289,8 +289,35 @@ def test_the_error_about_a_url_does_not_show_what_is_secret(make_app, url, shown
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
+def test_a_list_of_brokers_for_failover_is_no_store_and_the_error_names_the_setting(
+    delayq_app, redis_server, redis
+):
+    app = delayq_app(f"redis://127.0.0.1:1/0;{redis_server.url()}")
+
+    app.send_task("plain")  # by the second, as the first is away
+    with pytest.raises(InvalidSetting) as caught:
+        app.send_task("t", delayq_after=60)
+
+    assert str(caught.value) == (
+        "delayq_url is None; expected a redis:// URL, because broker_url lists several brokers, "
+        "and tasks wait in one Redis"
+    )
+    assert redis.llen("celery") == 1
+
+
+def test_to_a_list_of_brokers_tasks_go_by_the_one_that_is_up(delayq_app, redis_server, redis):
+    # Not the first URL of the test before: kombu's pools are known by that one alone.
+    url = f"redis://127.0.0.1:2/0;{redis_server.url(1)}"
+    app = delayq_app(url, delayq_url=redis_server.url())
+
+    app.send_task("plain")
+    store_of(app).hand_over()
+
+    assert redis_server.client(db=1).llen("celery") == 2
+
+
 def test_a_list_of_brokers_for_failover_is_relayed_to(delayq_app, redis_server, redis):
-    app = delayq_app(f"{redis_server.url()};redis://127.0.0.1:1/0")
+    app = delayq_app(f"{redis_server.url()};redis://127.0.0.1:1/0", delayq_url=redis_server.url())
 
     store_of(app)
 

@@ -1,6 +1,9 @@
 """`delayq show`, `cancel` and `reschedule`: what they say, and the status they end with."""
 
 import json
+import os
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -359,3 +362,27 @@ def test_a_time_in_the_wrong_place_is_told_where_it_belongs(one, app, misused, w
 )
 def test_what_is_wrong_otherwise_gets_no_such_hint(misused, words, said):
     assert said in misused("reschedule", *words)
+
+
+def test_a_real_command_says_that_a_task_is_moved_past_its_expiry(app, url, tmp_path):
+    app.send_task("t", task_id="a", delayq_at=FAR, expires="2100-01-02T00:00:00+00:00")
+    (tmp_path / "shop.py").write_text(
+        f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
+        f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
+        encoding="utf-8",
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "shop", "delayq", "reschedule", "a", "by:+2d"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout) == (
+        0,
+        "task a rescheduled to 2100-01-03 00:00:00 UTC\n",
+    )
+    assert done.stderr == (
+        "task a: due at 2100-01-03T00:00:00+00:00, but expires at 2100-01-02T00:00:00+00:00: "
+        "no worker will run it\n"
+    )

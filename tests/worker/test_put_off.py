@@ -133,7 +133,7 @@ def test_a_base_can_put_its_tasks_off(project):
     assert result.get(timeout=20) == [1, 0]
 
 
-@pytest.mark.parametrize("name", ["later", "later_tracked"])
+@pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
 def test_its_state_says_that_it_is_scheduled(crew, name):
     result = crew.tasks[name].delay(LONG)
     entry = waiting(crew, result)
@@ -151,7 +151,7 @@ def test_so_it_does_after_a_retry_which_stays_counted(crew):
     assert result.get(timeout=20) == 1
 
 
-@pytest.mark.parametrize("name", ["later", "later_tracked"])
+@pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
 def test_one_that_is_cancelled_right_away_stays_revoked(project, name):
     result = project.tasks[name].delay(LONG)
     waiting(project, result)

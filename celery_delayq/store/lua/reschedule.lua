@@ -35,7 +35,7 @@ ARGV[11...] targets  who is meant, 1 to 1000: see prelude/entry.lua
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
          with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
-         the due time, and the id, if a key was given | too_late (past `latest`) | unchanged (`only` or `if_due` does
+         the due time, the id, if a key was given, and when it expires, if that stays what it is | too_late (past `latest`) | unchanged (`only` or `if_due` does
          not hold, or it is not dead) | in_flight | handed_over (or it was released, and is about to be) | not_found |
          unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
@@ -115,7 +115,8 @@ for at, one in ipairs(looked) do
     put_back(index, text, entry.place, entry.member, claims, entry.claim, entry.there)
     if entry.failed then redis.call('HDEL', errors, entry.id) end
     earliest = math.min(earliest, when)
-    word = word .. ':' .. text .. named_in(targets[at], entry.id)
+    local named, expiry = named_in(targets[at], entry.id), fixed_expiry(entry.record, entry.header_end)
+    word = word .. ':' .. text .. (expiry and (named == '' and ':' or named) .. quoted(expiry) or named)
   elseif not one.entry and is_gone(word) then
     fence(call, one.name, fences)
   end

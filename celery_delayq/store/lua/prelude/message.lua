@@ -99,6 +99,21 @@ local function message_of(record, header_end, id, line)
     .. line[9] .. sub(record, kwargs + 1, body - 1) .. line[10] .. due .. '}}'
 end
 
+-- When a record's message expires, as it says it; or nil: never, or so long after it is due. In the text of a message
+-- Celery's own two headers stand side by side, and in a text of somebody's no quote stands without a backslash.
+local function fixed_expiry(record, header_end)
+  local at
+  if template_of(record, header_end) then
+    if sub(record, header_end + 69, header_end + 79) == USUAL then return nil end
+    at = string.find(record, '\n', header_end + 69, true)
+    at = at and string.find(record, '\n', at + 1, true)
+    at = at and sub(record, at + 1, at + 1) == '"' and at + 1
+  else
+    at = select(2, string.find(record, '"eta": null, "expires": "', header_end + 57, true))
+  end
+  return at and string.match(record, '^[^"]*', at + 1)
+end
+
 -- Add the template that a record shares to those sent along, {name, text, ...}, each once. Returns how
 -- many bytes that took, or false if it is gone.
 local function bring(templates, name, brought)
