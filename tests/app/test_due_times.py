@@ -10,6 +10,7 @@ from celery_delayq import InvalidDueTime
 from tests.app.support import FAR, LONG_AGO, lists, redis_ms, to_ms
 
 UTC = timezone.utc
+A_MILLISECOND = timedelta(milliseconds=1)
 WHEN = datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)
 
 
@@ -46,7 +47,8 @@ def test_an_absolute_time_and_the_equal_delay_give_the_same_entry(add, delayq, r
     absolute, relative = add.delay_until(now + 600, 1), add.delay_for(600, 1)
 
     one, other = delayq.get(absolute.id), delayq.get(relative.id)
-    assert abs(one.due - other.due) < timedelta(seconds=1)
+    assert one.due.timestamp() == pytest.approx(now + 600, abs=0.001)
+    assert timedelta(0) <= other.due - other.created - timedelta(minutes=10) <= A_MILLISECOND
     assert (one.task, one.args, one.queue) == (other.task, other.args, other.queue)
 
 

@@ -160,9 +160,9 @@ def test_cancel_with_revoke_tells_the_workers_of_what_has_left(app, redis, run):
 
     with redis.pubsub() as workers:
         workers.psubscribe("*celery.pidbox*")
-        assert workers.get_message(timeout=5)["type"] == "psubscribe"
+        assert workers.get_message(timeout=30)["type"] == "psubscribe"
         run("cancel", "--revoke", "one")
-        assert workers.get_message(timeout=5)["type"] == "pmessage"
+        assert workers.get_message(timeout=30)["type"] == "pmessage"
 
 
 @pytest.mark.parametrize(
