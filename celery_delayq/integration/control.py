@@ -14,7 +14,7 @@ from kombu.utils.functional import maybe_list
 
 from ..errors import DelayQError, InvalidOption, StoreError
 from ..logs import logger_of
-from ..operations.changing import TOLD, cancel
+from ..operations.changing import TOLD, cancel, let_it_end
 from ..services import Services
 from ..store import Outcome
 from . import inspecting, stamped
@@ -169,6 +169,8 @@ def _cancel(services: Services, task_id: Any, *, lately: bool = False) -> tuple[
     asked = [_was_cancelled(services, one, lately) for one in ids]
     left = [one for one, cancelled in zip(ids, asked, strict=True) if not cancelled]
     told_ms = now(services) if left and None not in asked else None
+    if told_ms is not None:
+        let_it_end()
     told = {} if told_ms is None else {TOLD: told_ms}
     return left if several or not left else task_id, told
 

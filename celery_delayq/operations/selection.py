@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..clock import DelayInput, TimeInput, When, one_of
+from ..clock import DelayInput, TimeInput, When, due_in_ms, one_of
 from ..errors import DelayQError, InvalidDueTime
 from ..revoked import has_backend
 from ..services import Services
@@ -274,8 +274,10 @@ def _moves(met: Met, when: When, asked: dict[str, Any]) -> bool:
     """Whether an entry would be moved, as ``reschedule.lua`` decides it."""
     if asked["if_due_ms"] not in (None, met.due_ms):
         return False
-    from_ms = {"at": 0, "after": -(-met.now_us // 1000), "by": met.due_ms}
-    new_ms = max(0, from_ms[when.mode] + when.ms)
+    if when.mode == "by":
+        new_ms = max(0, met.due_ms + when.ms)
+    else:
+        new_ms = due_in_ms(when.us + (met.now_us if when.mode == "after" else 0), met.now_us)
     if asked["only"] == "earlier":
         return new_ms < met.due_ms
     return asked["only"] != "later" or new_ms > met.due_ms

@@ -96,7 +96,7 @@ class Changes:
         """
         asked = {
             "mode": mode or when.mode,
-            "ms": when.ms,
+            "us": when.us,
             "latest": MAX_DUE_MS,
             "only": only,
             "if_due": "" if if_due_ms is None else if_due_ms,

@@ -106,7 +106,7 @@ def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
         if name is not None:
             sent.add(name)
         when, body = one.when, record.labels + record.body
-        flat += (one.task_id, when.mode, when.ms, record.destination, body, template, one.conflict)
+        flat += (one.task_id, when.mode, when.us, record.destination, body, template, one.conflict)
     return flat
 
 

@@ -204,7 +204,7 @@ def test_it_is_never_longer_while_eight_processes_write(delayq, redis, url):
             writers[0].wait(0.002)
     assert [one.returncode for one in writers] == [0] * WRITERS
 
-    assert max(lengths) == LENGTH
+    assert max(lengths, default=0) <= LENGTH
     assert {redis.llen(key) for key in each("history")} == {LENGTH}
     events = delayq.history()
     assert len(events) == LENGTH

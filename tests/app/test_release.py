@@ -451,7 +451,7 @@ def test_beside_others_that_schedule_and_cancel_each_is_dealt_with_once(add, del
     begun, cancelled, new = threading.Event(), [], []
 
     def others():
-        begun.wait(20)
+        begun.wait(30)
         for number in range(399, 0, -3):
             delayq.reschedule(f"{number:03}", by=1)
             if number % 2:

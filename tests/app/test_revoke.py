@@ -26,13 +26,13 @@ def told(app, redis):
     """What workers are told, in order: call it after the calls in question."""
     workers = redis.pubsub()
     workers.psubscribe("*celery.pidbox*")
-    assert workers.get_message(timeout=5)["type"] == "psubscribe"
+    assert workers.get_message(timeout=30)["type"] == "psubscribe"
 
     def told():
         app.control.broadcast("ping")  # the end of what there is to read
         heard = []
         while not heard or heard[-1][0] != "ping":
-            body = json.loads(workers.get_message(timeout=5)["data"])["body"]
+            body = json.loads(workers.get_message(timeout=30)["data"])["body"]
             command = json.loads(base64.b64decode(body))
             heard.append((command["method"], command["arguments"]))
         return heard[:-1]
@@ -121,11 +121,11 @@ def test_a_task_under_a_lease_is_revoked_at_the_workers(delayq_app, url, redis):
     claim(app.delayq)
     workers = redis.pubsub()
     workers.psubscribe("*celery.pidbox*")
-    workers.get_message(timeout=5)
+    workers.get_message(timeout=30)
 
     app.control.revoke("a")
 
-    assert workers.get_message(timeout=5)["type"] == "pmessage"
+    assert workers.get_message(timeout=30)["type"] == "pmessage"
     workers.close()
 
 

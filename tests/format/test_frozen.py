@@ -68,7 +68,7 @@ def drain(delayq):
         counts = delayq.counts()
         return not (counts.overdue - counts.refused or counts.in_flight)
 
-    eventually(is_done, 20)
+    eventually(is_done)
 
 
 def queues(redis):

@@ -95,6 +95,6 @@ def cancel(store: Store, task_id: str) -> Request:
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
-    asked = {"mode": mode, "ms": ms, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
+    asked = {"mode": mode, "us": ms * 1000, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
     asked |= {"filter": "", "max_bytes": MAX_BYTES}
     return request(store, "reschedule", **asked, targets=[target_of(task_id)])

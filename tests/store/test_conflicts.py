@@ -206,6 +206,17 @@ def test_max_wait_may_have_passed_already(store):
     assert store.engine().hand_over().handed_over == 1
 
 
+def test_max_wait_that_has_just_passed_is_due_at_once(store):
+    store.set_us(NOW_MS * 1000 + 100)
+    schedule(store, "a", FAR_MS)
+    store.set_us(NOW_MS * 1000 + 1200)
+
+    answer = schedule(store, "b", FAR_MS, "debounce 1")
+
+    assert answer.due_ms == NOW_MS + 1
+    assert store.engine().hand_over().handed_over == 1
+
+
 def test_another_policy_begins_a_row_anew(store):
     schedule(store, "a", conflict="debounce 1000")
     store.set_ms(NOW_MS + 500)

@@ -333,9 +333,9 @@ def test_resume_tells_a_scanner(store):
     store.engine().hand_over(asleep=10)
     with store.raw.pubsub() as heard:
         heard.psubscribe("*")
-        heard.get_message(timeout=1)
+        heard.get_message(timeout=30)
         store.entries.resume(MAIL)
-        assert heard.get_message(timeout=1)["channel"].startswith(store.keys["wake"].encode())
+        assert heard.get_message(timeout=30)["channel"].startswith(store.keys["wake"].encode())
 
 
 # Requests that come late, or twice.

@@ -192,9 +192,9 @@ def test_a_scanner_is_told_of_what_waits_again(store):
     store.engine().hand_over(asleep=5.0)
     with store.raw.pubsub() as ears:
         ears.psubscribe("*wake*")
-        assert ears.get_message(timeout=5)["type"] == "psubscribe"
+        assert ears.get_message(timeout=30)["type"] == "psubscribe"
         assert repair(store) == {("record_without_place", "a"): "back"}
-        assert ears.get_message(timeout=5)["type"] == "pmessage"
+        assert ears.get_message(timeout=30)["type"] == "pmessage"
 
 
 def test_what_a_list_should_have_had_by_now_goes_once(store):

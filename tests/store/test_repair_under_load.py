@@ -57,7 +57,7 @@ class FaultyScripts(Scripts):
     """Scripts of which some stop before one of their writes."""
 
     writes: frozenset[str] = frozenset()
-    dice = random.Random()
+    dice = random.Random(0)
     chance = 0.0
 
     def _call(self, name, until, arguments):

@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.clock import MAX_DUE_MS, When, after, by
 from celery_delayq.errors import InvalidDueTime
 from celery_delayq.store import Outcome, State
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME
 
 both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
@@ -60,6 +60,30 @@ def test_a_time_is_absolute_or_from_now_or_from_the_present_due_time(store, put,
     assert store.entries.reschedule("a", when) == (Outcome.DONE, expected)
     assert store.entries.find("a").due_ms == expected
     store.check()
+
+
+@both_kinds
+@pytest.mark.parametrize(("when", "due_ms"), DUE_AT_ONCE, ids=str)
+def test_what_is_moved_to_at_once_leaves_in_the_millisecond_that_has_begun(
+    store, put, when, due_ms
+):
+    getattr(store, put)("a", FAR_MS)
+    store.set_us(HALF_PAST_US)
+
+    assert store.entries.reschedule("a", when) == (Outcome.DONE, due_ms)
+
+    assert take(store, put) == ["a"]
+
+
+@pytest.mark.parametrize(("when", "due_ms"), STILL_TO_COME, ids=str)
+def test_what_is_moved_to_a_time_to_come_is_due_in_the_millisecond_after(store, when, due_ms):
+    store.schedule("a", FAR_MS)
+    store.set_us(HALF_PAST_US)
+
+    assert store.entries.reschedule("a", when) == (Outcome.DONE, due_ms)
+
+    store.set_us(due_ms * 1000 - 1)
+    assert take(store, "schedule") == []
 
 
 def test_relative_steps_add_up(store):

@@ -26,7 +26,7 @@ def test_what_is_paused_does_not_run_until_it_is_resumed(paused):
 
     assert paused.delayq.resume(queue=paused.queue)
 
-    assert [result.get(timeout=20) for result in held] == [[0], [1], [2]]
+    assert [result.get(timeout=30) for result in held] == [[0], [1], [2]]
 
 
 def test_a_task_that_is_paused_by_name_holds_up_no_other(crew):
@@ -50,5 +50,5 @@ def test_what_is_too_late_does_not_run_and_its_caller_is_told(crew):
         crew.delayq.resume(queue=crew.queue)
 
     with pytest.raises(TaskRevokedError, match="skipped: 0 s late"):
-        held.get(timeout=20)
+        held.get(timeout=30)
     assert crew.runs(held) == []

@@ -23,9 +23,9 @@ KEYS[19]  meta            HASH  timeout -> longest call, ms; turned -> when the 
 ARGV[1]   operation  names the call
 ARGV[2]   issued     when this request was made, us by Redis's clock
 ARGV[3]   deadline   when the call ends, us by Redis's clock
-ARGV[4]   mode       at | after | by: what `ms` counts from (by: the present due time); now: at once, and through a
+ARGV[4]   mode       at | after | by: what `us` counts from (by: the present due time); now: at once, and through a
                      pause; retry: at once, and only what is dead
-ARGV[5]   ms         unix time, or milliseconds, negative allowed with `by`; 0 with `now` and `retry`
+ARGV[5]   us         unix time, or microseconds, negative allowed with `by`; 0 with `now` and `retry`
 ARGV[6]   latest     greatest due time allowed, unix ms
 ARGV[7]   only       earlier | later: no other move; or empty
 ARGV[8]   if_due     the due time that it has to have until now, ms; or empty
@@ -42,7 +42,7 @@ Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
 ]]
 local operation, issued, deadline, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local ms, latest, only, if_due = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
+local us, latest, only, if_due = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local filter, max_bytes = filter_of(ARGV[9]), tonumber(ARGV[10])
 local targets = {}
 for at = 11, #ARGV do targets[#targets + 1] = ARGV[at] end
@@ -56,15 +56,15 @@ local promise = promise_of(timer)
 
 -- When an entry is to be due, or nil: it stays as it is.
 local function new_due(entry)
-  local before, when = due_of(entry.record, entry.header_end), ms
+  local before, when = due_of(entry.record, entry.header_end), nil
   if if_due and before ~= if_due then return nil end
   if mode == 'retry' and state_of(entry.place, keys) ~= 'DEAD' then return nil end
-  if mode == 'after' then
-    when = math.ceil(call.now_us / 1000) + ms
-  elseif mode == 'by' then
-    when = math.max(0, before + ms)
+  if mode == 'by' then
+    when = math.max(0, before + math.ceil(us / 1000))
   elseif mode == 'now' or mode == 'retry' then
     when = math.floor(call.now_us / 1000)
+  else
+    when = due_in_ms(mode == 'after' and call.now_us + us or us, call.now_us)
   end
   if (only == 'earlier' and when >= before) or (only == 'later' and when <= before) then return nil end
   return when

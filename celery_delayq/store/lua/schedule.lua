@@ -41,8 +41,8 @@ ARGV[8]  deliveries   empty; or, where the entries were messages that a broker d
                       and when it was received (us, 7 bytes), or 0: its task runs, and asks for this now
 ARGV[9...] entries    of each entry, one after the other:
          id           the task's id
-         mode         at | after: what `ms` counts from
-         ms           unix time, or milliseconds from now, >= 0
+         mode         at | after: what `us` counts from
+         us           unix time, or microseconds from now, >= 0
          destination  the record's header, from its second byte
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this
@@ -103,7 +103,7 @@ if has_extras then
 end
 
 local places = {due, relay, leased, dead, refused, parked = parked}
-local now, rounded_up = math.floor(call.now_us / 1000), math.ceil(call.now_us / 1000)
+local now = math.floor(call.now_us / 1000)
 local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local step = {
   call = call, issued = issued, now = now, created = created_now, keys = keys, places = places, owes = owes,
@@ -147,12 +147,12 @@ local function delivered(at)
 end
 
 local function schedule(at)
-  local id, mode, ms, destination, body, conflict =
+  local id, mode, us, destination, body, conflict =
     ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 6]
   if step.bytes >= max_bytes then return AGAIN end
   local mark, refused_as = delivered(at)
   if refused_as then return refused_as end
-  local when = mode == 'after' and rounded_up + ms or tonumber(ms)
+  local when = due_in_ms(mode == 'after' and call.now_us + us or tonumber(us), call.now_us)
   if when > latest then return LATE end
 
   local extras = extras_of_body(body)

@@ -94,7 +94,7 @@ local function settle(step, ways, own, new, when, conflict)
     end
   end
   if policy == 'debounce' and max_wait ~= '' then
-    when = math.min(when, math.ceil(tonumber(created) / 1000) + tonumber(max_wait))
+    when = math.min(when, due_in_ms(tonumber(created) + tonumber(max_wait) * 1000, step.call.now_us))
   end
   return nil, when, created
 end

@@ -40,6 +40,13 @@ local function clock_us()
   return time[1] * 1000000 + time[2]
 end
 
+-- The millisecond in which a time in us is due: one to come is rounded up, so that nothing is early; one that has passed
+-- is due in the millisecond that has begun, so that the very next look finds it.
+local function due_in_ms(us, now_us)
+  local ms = math.ceil(us / 1000)
+  return us > now_us and ms or math.min(ms, math.floor(now_us / 1000))
+end
+
 -- The longest that a call may last, in ms, by what `meta` says; nil where that says nothing sensible.
 local function timeout_of(text)
   local ms = tonumber(text or '')
