@@ -210,8 +210,8 @@ SABOTAGES = (
     ),
     _paused(
         "a pause is not looked at",
-        "cache[lane] = pause and pause.state == 'p' or false",
-        "cache[lane] = false",
+        "if pause.state == 'p' then return pause.lane end",
+        "",
         "paused",
     ),
     replace(
@@ -232,15 +232,21 @@ SABOTAGES = (
     ),
     _paused(
         "what runs now is paused as well",
-        "if string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then return nil end",
-        "",
+        "if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then",
+        "if not lanes.any then",
         "paused",
     ),
     _paused(
         "nothing is too late",
-        "if grace and now > math.max(due, tonumber(excused)) + tonumber(grace) then",
+        "if from and lanes.now > from + grace then",
         "if false then",
         "skipped",
+    ),
+    _paused(
+        "what was paused is late for it",
+        "if pause.late == '0' and (is_open or pause.state == 'b') then",
+        "if false then",
+        "lost",
     ),
     _paused(
         "nobody revokes what was skipped",

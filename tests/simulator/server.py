@@ -38,6 +38,7 @@ class View:
     last_ms: float  # until when it may leave
     edited: str  # the name of the call that did so last
     is_released: bool
+    since_ms: int  # that its lateness counts from
 
     @property
     def version(self) -> Version:
@@ -219,12 +220,12 @@ class Server:
     def _view(self, task_id: str, record: bytes) -> View:
         entry = self._entries.find(task_id)
         extras, flags = entry.extras, _flags(record)
-        last_ms = math.inf
+        since_ms, last_ms = max(entry.due_ms, extras.excused_ms), math.inf
         if extras.grace_ms is not None:
-            last_ms = max(entry.due_ms, extras.excused_ms) + extras.grace_ms
+            last_ms = since_ms + extras.grace_ms
         return View(
             *(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms),
-            *(bool(flags & RUN_NOW), last_ms, edited_in(record), bool(flags & RELEASED)),
+            *(bool(flags & RUN_NOW), last_ms, edited_in(record), bool(flags & RELEASED), since_ms),
         )
 
 

@@ -107,7 +107,9 @@ end
 -- The pauses that may hold an entry up; none holds up one that was told to run now.
 local function pauses_of(lanes, record, header_end)
   local found = {}
-  if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then return found end
+  if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then
+    return found
+  end
   for _, lane in ipairs(lanes_of(record, header_end)) do
     local pause = pause_of(lanes, lane)
     if pause then
