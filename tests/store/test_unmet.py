@@ -34,7 +34,7 @@ def put_many(store, count, **options):
 
 
 def look(engine):
-    """What a scanner does, until there is nothing to do now: ids that left, and what was skipped."""
+    """What a scanner does until there is no more: ids that left, and what was skipped."""
     went, skipped = [], []
     while True:
         seen = engine.hand_over(tells=1)
