@@ -27,13 +27,13 @@ end
 local function full_lane(pauses, record, header_end)
   for _, pause in ipairs(pauses) do
     local has_turn = pause.left >= 1 and due_of(record, header_end) <= pause.at
-    if pause.rate > 0 and not has_turn and comes_back(pause, record, header_end) then return pause.lane end
+    if pause.rate > 0 and not has_turn and returns_with(pause, record, header_end) then return pause.lane end
   end
 end
 
 local function take_turns(pauses, record, header_end)
   for _, pause in ipairs(pauses) do
-    if pause.rate > 0 and comes_back(pause, record, header_end) then
+    if pause.rate > 0 and returns_with(pause, record, header_end) then
       pause.left, pause.is_changed = pause.left - 1, true
     end
   end

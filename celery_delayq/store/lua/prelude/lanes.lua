@@ -128,7 +128,7 @@ local function paused_lane(pauses)
 end
 
 -- Whether an entry comes back with a lane: it was here when that was resumed, and was due by then.
-local function comes_back(pause, record, header_end)
+local function returns_with(pause, record, header_end)
   return pause.state == 'b' and due_of(record, header_end) * 1000 <= pause.until_us
     and math.floor(number_in(record, header_end + 1, header_end + 6) / 2) <= pause.last
 end
@@ -136,7 +136,7 @@ end
 -- The first lane, of some pauses, that an entry which is due belongs to: it is paused, or comes back; or nil.
 local function lane_for(pauses, record, header_end)
   for _, pause in ipairs(pauses) do
-    if pause.state == 'p' or comes_back(pause, record, header_end) then return pause.lane end
+    if pause.state == 'p' or returns_with(pause, record, header_end) then return pause.lane end
   end
 end
 
@@ -144,7 +144,7 @@ end
 -- back as fast as it goes holds nothing back. `there`: what stands in `parked`, if it does.
 local function is_held(lanes, record, header_end, there)
   for _, pause in ipairs(pauses_of(lanes, record, header_end)) do
-    if pause.state == 'p' or pause.rate > 0 and comes_back(pause, record, header_end) then return true end
+    if pause.state == 'p' or pause.rate > 0 and returns_with(pause, record, header_end) then return true end
   end
   -- Somebody else changed what is known of the lane: until that is resumed, nobody takes it out.
   return there ~= nil and not pause_of(lanes, sub(there, 1, 7))
