@@ -24,6 +24,12 @@ def time_in(score: float | bytes | str) -> int | None:
     return int(min(ms, LAST_MS)) if ms >= 0 else None
 
 
+def letters_in(word: bytes | str) -> str:
+    """By what an entry is paused, as a script told: first letters of lanes, or nothing."""
+    text = word.decode(errors="replace") if isinstance(word, bytes) else word
+    return "" if text == "-" else text
+
+
 class State(str, Enum):
     """Where an entry stands."""
 
@@ -40,6 +46,7 @@ class Entry:
     ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
     ``attempts``: how often it was sent, or may have been.
     ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
+    ``paused_by``: what of it is paused, be it due or not: ``*`` (all), ``q`` (its queue), ``t``.
     ``cursor``: where it stands in a listing, if it was read in one.
     """
 
@@ -54,6 +61,7 @@ class Entry:
     attempts: int = 0
     next_try_ms: int | None = None
     since_ms: int | None = None
+    paused_by: str = ""
     record: Record = field(default=NO_RECORD, repr=False, compare=False)
     cursor: str = field(default="", compare=False)
 

@@ -219,6 +219,20 @@ def test_a_grace_does_not_end_what_was_held_back_by_a_pause(add, delayq, redis):
     assert timedelta(minutes=59) < left <= timedelta(hours=1, seconds=1)
 
 
+@pytest.mark.parametrize("is_back", [False, True], ids=["paused", "resumed"])
+def test_nor_what_no_scanner_has_met_since(add, delayq, redis, is_back):
+    due = datetime.now(timezone.utc) - timedelta(minutes=30)
+    add.apply_async(task_id="a", delayq_at=due, delayq_late="skip", delayq_grace=3600)
+    delayq.pause()
+    if is_back:
+        delayq.resume()
+    delayq.select(all=True).release()
+    delayq.hand_over()
+    [message] = messages(redis)
+    left = datetime.fromisoformat(message["headers"]["expires"]) - datetime.now(timezone.utc)
+    assert timedelta(minutes=59) < left <= timedelta(hours=1, seconds=1)
+
+
 def test_what_is_refused_by_its_list_leaves_later(add, delayq, redis):
     add.apply_async(task_id="a", delayq_at=LONG_AGO)
     redis.set("celery", "no list")

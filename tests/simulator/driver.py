@@ -547,12 +547,12 @@ class Inside:
     def _view(self, task_id: str, record: bytes) -> View:
         entry = self._store.entries.find(task_id)
         extras, flags = entry.extras, _flags(record)
-        last_ms = math.inf
+        since_ms, last_ms = max(entry.due_ms, extras.excused_ms), math.inf
         if extras.grace_ms is not None:
-            last_ms = max(entry.due_ms, extras.excused_ms) + extras.grace_ms
+            last_ms = since_ms + extras.grace_ms
         return View(
             *(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms),
-            *(bool(flags & RUN_NOW), last_ms, edited_in(record), bool(flags & RELEASED)),
+            *(bool(flags & RUN_NOW), last_ms, edited_in(record), bool(flags & RELEASED), since_ms),
         )
 
 
@@ -733,8 +733,8 @@ CUTS = {
         "local function release(entry, body)\n  redis.call('HDEL', holders, 'k')\n",
     ),
     "a pause is not looked at": Cut(
-        "cache[lane] = pause and pause.state == 'p' or false",
-        "cache[lane] = false",
+        "if pause.state == 'p' then return pause.lane end",
+        "",
     ),
     "a pause or a resume may come late": Cut(
         "if is_fenced(call, fenced_as, issued, fences, fences_old) then return stale(call) end",
@@ -745,11 +745,15 @@ CUTS = {
         "keys.relay or keys.relay, 'XX', 0, member)",
     ),
     "what runs now is paused as well": Cut(
-        "if string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then return nil end",
-        "",
+        "if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then",
+        "if not lanes.any then",
     ),
     "nothing is too late": Cut(
-        "if grace and now > math.max(due, tonumber(excused)) + tonumber(grace) then",
+        "if from and lanes.now > from + grace then",
+        "if false then",
+    ),
+    "what was paused is late for it": Cut(
+        "if pause.late == '0' and (is_open or pause.state == 'b') then",
         "if false then",
     ),
     "nobody revokes what was skipped": Cut(

@@ -54,7 +54,7 @@ class Judge:
             if before.raw.get(task_id) != after.raw.get(task_id):
                 self._changed(request, task_id, before, after, now_ms)
         self._keys.ran(request, before, after)
-        self._lanes.ran(request, before, after)
+        self._lanes.ran(request, before, after, now_ms)
 
     def _looked(self, call: Call, sight: Sight) -> None:
         """What a request of a call finds of what it is about."""
@@ -110,7 +110,7 @@ class Judge:
         if self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))
-        elif request.call is None and now_ms > old.last_ms and task_id in after.owed:
+        elif request.call is None and self._lanes.is_late(old, now_ms) and task_id in after.owed:
             life.changed_by, life.sure, life.is_cancelled = request.where, False, True
             self.skipped.add(task_id)
         elif request.call and request.call.kind in ("cancel", "clear"):

@@ -190,6 +190,10 @@ SABOTAGES = (
         "skipped",
     ),
     _paused(
+        "what was paused is late for it",
+        "lost",
+    ),
+    _paused(
         "nobody revokes what was skipped",
         "lost",
     ),

@@ -28,6 +28,7 @@ class View:
     last_ms: float  # until when it may leave
     edited: str  # the name of the call that did so last
     is_released: bool
+    since_ms: int  # that its lateness counts from
 
     @property
     def version(self) -> Version:

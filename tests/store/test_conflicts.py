@@ -24,7 +24,7 @@ def refused(store):
 
 def parked(store):
     store.schedule("old", DUE_MS, extras=KEY, share=True)
-    store.raw.hset(store.keys["paused"], EVERYTHING, "p:0:1:0.000000:0:")
+    store.raw.hset(store.keys["paused"], EVERYTHING, "p:0:1:0.000000:0:0:0:0:0::")
     store.engine().hand_over()
 
 

@@ -154,7 +154,7 @@ def test_whatever_the_name_and_the_labels_a_record_is_read(store, name, labels):
     store.put("a", replace(record, labels=b"0" + labels, body=body), FAR_MS)
     state, _, text, header_end, *_ = store.scripts.call("find", target=b"ia")
     found = Record(text, header_end)
-    assert (state, found.due_ms, found.name) == (b"scheduled", FAR_MS, name)
+    assert (state, found.due_ms, found.name) == (b"SCHEDULED", FAR_MS, name)
     store.check()
 
 

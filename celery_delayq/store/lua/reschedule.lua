@@ -6,19 +6,20 @@ KEYS[3]   leased          ZSET  member -> lease deadline, ms
 KEYS[4]   dead            ZSET  member -> since when, ms
 KEYS[5]   refused         ZSET  member -> next try, ms
 KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records         HASH  id -> record
-KEYS[8]   holders         HASH  key -> id of the entry that has it
-KEYS[9]   claims          HASH  id -> claim
-KEYS[10]  errors          HASH  id -> what went wrong with it last
-KEYS[11]  tombstones      HASH  id -> tombstone of what left
-KEYS[12]  tombstones_old  HASH  the same, older
-KEYS[13]  wake            CHANNEL  where scanners are told to look
-KEYS[14]  timer           STRING  which scanner is up next, and when
-KEYS[15]  answers         HASH  operation -> answer
-KEYS[16]  answers_old     HASH  the same, older
-KEYS[17]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[18]  fences_old      HASH  the same, older
-KEYS[19]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[7]   paused          HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records         HASH  id -> record
+KEYS[9]   holders         HASH  key -> id of the entry that has it
+KEYS[10]  claims          HASH  id -> claim
+KEYS[11]  errors          HASH  id -> what went wrong with it last
+KEYS[12]  tombstones      HASH  id -> tombstone of what left
+KEYS[13]  tombstones_old  HASH  the same, older
+KEYS[14]  wake            CHANNEL  where scanners are told to look
+KEYS[15]  timer           STRING  which scanner is up next, and when
+KEYS[16]  answers         HASH  operation -> answer
+KEYS[17]  answers_old     HASH  the same, older
+KEYS[18]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[19]  fences_old      HASH  the same, older
+KEYS[20]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
 
 ARGV[1]   operation  names the call
 ARGV[2]   issued     when this request was made, us by Redis's clock
@@ -58,7 +59,7 @@ local promise = promise_of(timer)
 local function new_due(entry)
   local before, when = due_of(entry.record, entry.header_end), nil
   if if_due and before ~= if_due then return nil end
-  if mode == 'retry' and state_of(entry.place, keys) ~= 'DEAD' then return nil end
+  if mode == 'retry' and not is_dead(entry.place, keys) then return nil end
   if mode == 'by' then
     when = math.max(0, before + math.ceil(us / 1000))
   elseif mode == 'now' or mode == 'retry' then
