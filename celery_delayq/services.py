@@ -223,8 +223,10 @@ class Services:
         made = self._made
         if made is None or made.is_outdated():
             fresh = _Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
+            # Nothing is kept, whichever setting it was: which of them is bound in what would have
+            # to be written down here, and one that was forgotten would never count.
             if made is not None:
-                fresh.take_over(made)
+                made.close()
             self._made = made = fresh
         return made
 
@@ -254,17 +256,6 @@ class _Configured:
 
     def _changed(self) -> list[Any]:
         return [*map(self._conf.changes.get, _KEYS)]
-
-    def take_over(self, earlier: _Configured) -> None:
-        """Go on with the store of earlier settings, or close it where it is not the same."""
-        mine, theirs = self.settings, earlier.settings
-        store = ("url", "transport_options", "prefix", "timeout", "shards")
-        same = (*store, "history", "history_repeats")
-        if all(getattr(mine, name) == getattr(theirs, name) for name in same):
-            made = ("endpoint", "store_is_broker", "membership", "scripts", "entries")
-            vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
-        else:
-            earlier.close()
 
     @cached_property
     def endpoint(self) -> Server:

@@ -21,12 +21,15 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.json import JSONEncoder
 
+from ..errors import InvalidOption
 from ..store.record import NewRecord, Template, labels_for, whole
 from .headers import CAPTURE_HEADER, DUE_HEADER, EXPIRES_HEADER, ONCE_HEADER
 
 # What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
 # encoding a header.
 dumps = JSONEncoder().encode
+
+_QUEUE = "text, or a Queue whose name is"
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,21 @@ class InterceptingProducer:
         )
         # declare=[]: nothing can be declared here; whoever hands the message over does that.
         message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
+        _check_names(name, routing_key)
         self._take(OutgoingMessage(message, name, routing_key, entities, body, encode))
+
+
+def _check_names(exchange: Any, routing_key: Any) -> None:
+    """Refuse what is no text, which no broker takes; nor does kombu, as it declares a queue.
+
+    Raises:
+        InvalidOption: one of the two.
+    """
+    # Without an exchange, the routing key is the name of the queue.
+    name, expected = ("routing_key", "text") if exchange else ("queue", _QUEUE)
+    for option, value, wanted in (("exchange", exchange, "text"), (name, routing_key, expected)):
+        if value is not None and not isinstance(value, str):
+            raise InvalidOption(option, value, wanted)
 
 
 def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
