@@ -188,9 +188,9 @@ def test_a_cancel_whose_answer_stays_lost_raises_when_the_call_ends(swallowing, 
 
     began = time.monotonic()
     with pytest.raises(StoreUnavailable) as caught:
-        through(swallowing(b"the-id", times=99), delayq_timeout=0.5).delayq.cancel("the-id")
+        through(swallowing(b"the-id", times=99), delayq_timeout=2).delayq.cancel("the-id")
 
-    assert time.monotonic() - began >= 0.5
+    assert time.monotonic() - began >= 2
     assert caught.value.may_have_run
     assert plain.delayq.cancel("the-id") is Outcome.NOT_FOUND
 
@@ -254,15 +254,16 @@ def test_a_redis_that_hangs_up_is_asked_again_until_the_time_is_over(
 ):
     url = f"redis://127.0.0.1:{hanging_up.port}/0"
     app = delayq_app(url, delayq_timeout=0.3, task_publish_retry_policy=FOREVER)
-    now, slept = time.monotonic(), []
-    monkeypatch.setattr(clock, "monotonic", lambda: now + sum(slept))
+    slept = []
+    monkeypatch.setattr(clock, "monotonic", lambda: 1000 + sum(slept))
     monkeypatch.setattr(clock, "sleep", slept.append)
 
     with pytest.raises(OperationalError):
         app.send_task("t", delayq_after=60)
 
     assert set(slept) == {0.01}
-    assert hanging_up.connections == len(slept) + 1 == 30
+    assert hanging_up.connections == len(slept) + 1
+    assert sum(slept) == pytest.approx(0.3, abs=0.011)
 
 
 def test_a_pause_that_is_longer_than_what_is_left_is_not_begun(delayq_app, hanging_up, within):

@@ -40,10 +40,25 @@ def seconds_of_batch(house):
     return time.monotonic() - started
 
 
-def test_a_publish_is_bounded_and_marked(hung, proxy):
+@pytest.fixture
+def once_held(proxy, monkeypatch):
+    """The relay's time passes from when the proxy holds what it sent, and not before."""
+    before, since = proxy.held, []
+
+    def monotonic():
+        if proxy.held > before and not since:
+            since.append(time.monotonic())
+        return time.monotonic() - since[0] if since else 0.0
+
+    return lambda: monkeypatch.setattr(clock, "monotonic", monotonic)
+
+
+def test_a_publish_is_bounded_and_marked(hung, proxy, once_held, monkeypatch):
     hung.due_now(task_id="a")
     proxy.stall()
+    once_held()
     assert seconds_of_batch(hung) < PATIENCE
+    monkeypatch.undo()
     assert hung.counts() == (1, 0, 0)
     proxy.resume()
     hung.relay_once()
@@ -52,10 +67,12 @@ def test_a_publish_is_bounded_and_marked(hung, proxy):
     assert hung.counts() == (0, 0, 0)
 
 
-def test_cancelling_one_that_may_have_arrived_is_uncertain(hung, proxy):
+def test_cancelling_one_that_may_have_arrived_is_uncertain(hung, proxy, once_held, monkeypatch):
     hung.due_now(task_id="a")
     proxy.stall()
+    once_held()
     seconds_of_batch(hung)
+    monkeypatch.undo()
     assert hung.delayq.cancel("a") is Outcome.UNCERTAIN
     assert hung.counts() == (0, 0, 0)
 
