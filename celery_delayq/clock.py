@@ -1,8 +1,9 @@
 """Times as people give them, and as the store keeps them.
 
 People give aware or naive datetimes, Unix seconds, ISO 8601 text, timedeltas, seconds. The
-store keeps whole milliseconds since 1970 in UTC, rounded **up**: a task may be a fraction of a
-millisecond late, never early.
+store keeps whole milliseconds since 1970 in UTC. A time to come is rounded **up**: a task may be a
+fraction of a millisecond late, never early. A time that has passed by Redis's clock is due in the
+millisecond that has begun; see ``due_in_ms`` in the scripts, which are given microseconds.
 
 A naive datetime is wall time in the app's time zone, with its ``fold`` as given.
 
@@ -30,6 +31,7 @@ __all__ = [
     "after",
     "at",
     "by",
+    "due_in_ms",
     "from_ms",
     "monotonic",
     "one_of",
@@ -45,7 +47,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # Microseconds up to here are exact in a double, which is what a sorted set's score is: 2255-06-05.
 MAX_DUE_MS = 2**53 // 1000
-_MILLISECOND = timedelta(milliseconds=1)
 _MICROSECOND = timedelta(microseconds=1)
 
 _TIME = "an aware datetime, Unix time in seconds, or ISO 8601 text, before 2255-06-05"
@@ -68,12 +69,19 @@ _LONGEST = 1_000_000_000
 class When:
     """A due time: ``at`` an instant, ``after`` now, or ``by`` so much from the present due time.
 
-    The last two are resolved by the store, against Redis's clock.
+    The last two are resolved by the store, against Redis's clock. ``ms`` is rounded up, by
+    ``rounded_us``.
     """
 
     mode: Literal["at", "after", "by"]
     ms: int
     given: Any = field(default=None, compare=False)
+    rounded_us: int = field(default=0, compare=False)
+
+    @property
+    def us(self) -> int:
+        """The same, to the microsecond."""
+        return self.ms * 1000 - self.rounded_us
 
 
 def at(value: TimeInput, zone: tzinfo) -> When:
@@ -91,7 +99,7 @@ def at(value: TimeInput, zone: tzinfo) -> When:
     """
     if _is_number(value) and 0 < value < _EARLIEST:
         raise InvalidDueTime(value, _TIME + _NOT_A_TIME)
-    return When("at", max(0, _not_too_late(to_ms(value, zone), value, _TIME)), value)
+    return _when("at", max(0, _to_us(value, zone)), value, _TIME)
 
 
 def after(value: DelayInput) -> When:
@@ -104,12 +112,12 @@ def after(value: DelayInput) -> When:
     """
     if _is_number(value) and _LONGEST < value <= MAX_DUE_MS / 1000:
         raise InvalidDueTime(value, _DELAY + _NOT_A_DELAY)
-    return When("after", max(0, _delay_ms(value)), value)
+    return _when("after", max(0, _delay_us(value)), value, _DELAY)
 
 
 def by(value: DelayInput) -> When:
     """A due time relative to the present one; negative is earlier. Raises as :func:`after`."""
-    return When("by", max(-MAX_DUE_MS, _delay_ms(value)), value)
+    return _when("by", max(-MAX_DUE_MS * 1000, _delay_us(value)), value, _DELAY)
 
 
 def one_of(zone: tzinfo, **times: Any) -> When:
@@ -154,20 +162,29 @@ def utc_now() -> datetime:
 
 def to_ms(value: TimeInput, zone: tzinfo) -> int:
     """Milliseconds since 1970, rounded up; see :func:`at` for what *value* may be."""
-    if isinstance(value, str):
-        value = _parsed(value)
-    if isinstance(value, datetime):
-        return _ceil_ms(_since_epoch(value, zone))
-    if isinstance(value, timedelta):
-        raise NotADueTime(value, _TIME + _NOT_A_TIME)
-    if isinstance(value, date):
-        raise NotADueTime(value, _TIME + _A_DAY)
-    return _seconds_to_ms(value, _TIME)
+    return _ceil_ms(_to_us(value, zone))
 
 
 def from_ms(ms: int) -> datetime:
     """The aware datetime, in UTC, of *ms* milliseconds since 1970."""
     return EPOCH + timedelta(milliseconds=ms)
+
+
+def due_in_ms(us: int, now_us: int) -> int:
+    """The millisecond in which that time is due, as ``due_in_ms`` of the scripts has it."""
+    return _ceil_ms(us) if us > now_us else min(_ceil_ms(us), now_us // 1000)
+
+
+def _to_us(value: TimeInput, zone: tzinfo) -> int:
+    if isinstance(value, str):
+        value = _parsed(value)
+    if isinstance(value, datetime):
+        return _whole_us(_since_epoch(value, zone))
+    if isinstance(value, timedelta):
+        raise NotADueTime(value, _TIME + _NOT_A_TIME)
+    if isinstance(value, date):
+        raise NotADueTime(value, _TIME + _A_DAY)
+    return _seconds_to_us(value, _TIME)
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -198,21 +215,22 @@ def _since_epoch(value: datetime, zone: tzinfo) -> timedelta:
         raise InvalidDueTime(value, _TIME) from error
 
 
-def _delay_ms(value: DelayInput) -> int:
+def _delay_us(value: DelayInput) -> int:
     if isinstance(value, datetime) or (isinstance(value, str) and not _SPAN.match(value)):
         raise NotADueTime(value, _DELAY + _NOT_A_DELAY)
-    ms = _ceil_ms(value) if isinstance(value, timedelta) else _seconds_to_ms(value, _DELAY)
-    return _not_too_late(ms, value, _DELAY)
+    return _whole_us(value) if isinstance(value, timedelta) else _seconds_to_us(value, _DELAY)
 
 
-def _ceil_ms(span: timedelta) -> int:
+def _whole_us(span: timedelta) -> int:
     # A plain one, of which a subclass (pendulum's Duration) cannot change the sums.
-    span = timedelta.__add__(span, timedelta(0))
-    whole, rest = divmod(span, _MILLISECOND)
-    return whole + bool(rest)
+    return timedelta.__add__(span, timedelta(0)) // _MICROSECOND
 
 
-def _seconds_to_ms(value: object, expected: str) -> int:
+def _ceil_ms(us: int) -> int:
+    return -(-us // 1000)
+
+
+def _seconds_to_us(value: object, expected: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         hint = _ARGUMENTS if isinstance(value, (list, tuple, dict)) else ""
         raise NotADueTime(value, expected + hint)
@@ -221,13 +239,14 @@ def _seconds_to_ms(value: object, expected: str) -> int:
         hint = _MILLISECONDS if _EARLIEST * 1000 < value <= MAX_DUE_MS else ""
         raise InvalidDueTime(value, expected + hint)
     if value < -MAX_DUE_MS / 1000:
-        return -MAX_DUE_MS
+        return -MAX_DUE_MS * 1000
     # Through a timedelta, which rounds to microseconds as datetime.fromtimestamp does: a double has
     # no exact thousandths, and rounding up its binary value makes 1700000000.001 two milliseconds.
-    return _ceil_ms(timedelta(seconds=float(value)))
+    return _whole_us(timedelta(seconds=float(value)))
 
 
-def _not_too_late(ms: int, value: object, expected: str) -> int:
+def _when(mode: Literal["at", "after", "by"], us: int, value: object, expected: str) -> When:
+    ms = _ceil_ms(us)
     if ms > MAX_DUE_MS:
         raise InvalidDueTime(value, expected)
-    return ms
+    return When(mode, ms, value, ms * 1000 - us)

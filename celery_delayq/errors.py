@@ -3,6 +3,7 @@
 DelayQError
 ├── NoDelayQ
 ├── NotScheduled
+├── CallRejected
 ├── InvalidDueTime            (ValueError)
 │   └── NotADueTime           (TypeError as well)
 ├── InvalidOption             (ValueError)
@@ -30,7 +31,8 @@ DelayQError
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date, datetime, timedelta
+from typing import Any, cast
 
 from kombu.exceptions import OperationalError
 
@@ -61,8 +63,31 @@ class DelayQError(Exception):
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    # Several times that exclude one another come by their names.
+    named = value.items() if type(value) is dict else ()
+    inside = ", ".join(f"{name!r}: {_told(one)}" for name, one in named)
+    text = f"{{{inside}}}" if inside else _told(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
+
+
+def _told(value: object) -> str:
+    """A time as people write it; anything else as Python does. A class of its own knows best."""
+    if type(value) in (datetime, date):
+        return cast(date, value).isoformat()
+    return _span(value) if type(value) is timedelta else repr(value)
+
+
+def _span(value: timedelta) -> str:
+    """A span in words, such as ``1 day 2 hours``."""
+    left, parts = abs(value), []
+    for unit in ("day", "hour", "minute"):
+        count, left = divmod(left, timedelta(**{f"{unit}s": 1}))
+        if count:
+            parts.append(f"{count} {unit}" + "s" * (count > 1))
+    if left or not parts:
+        text = f"{left.total_seconds():f}".rstrip("0").rstrip(".")
+        parts.append(f"{text} second" + "s" * (text != "1"))
+    return "minus " * (value < timedelta(0)) + " ".join(parts)
 
 
 class NoDelayQ(DelayQError):
@@ -85,6 +110,20 @@ class NotScheduled(DelayQError):
 
     def sentence(self) -> str:
         return f"task {self.task_id!r} was sent, not scheduled: its apply_async drops options"
+
+
+class CallRejected(DelayQError):
+    """An item of a bulk that the task's own ``apply_async`` did not let through."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
+
+    def sentence(self) -> str:
+        return (
+            f"the call was rejected: the apply_async of task {self.task!r} sent nothing and "
+            "returned no id"
+        )
 
 
 class InvalidDueTime(DelayQError, ValueError):

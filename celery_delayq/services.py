@@ -9,6 +9,7 @@ This is what is handed down, in place of the app's ``DelayQ``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import timezone, tzinfo
 from functools import cached_property
@@ -19,6 +20,7 @@ from celery.utils import time
 
 from .errors import InvalidSetting
 from .hooks import Hooks
+from .logs import logger_of
 from .message.broker import Broker, store_endpoint
 from .servers import Connection, PooledConnection, Server
 from .settings import SETTINGS, Settings, written
@@ -36,8 +38,13 @@ from .store import (
     new_name,
 )
 
+logger = logger_of(__name__)
+
 _REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adopt_after"
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
+# Seconds in which the store's Redis has to answer each step of connecting. Where packets vanish, a
+# scanner notices that they arrive again so much later at most, after its pause.
+REACH = 2.0
 _KEYS = [setting.key for setting in SETTINGS]
 
 ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
@@ -69,7 +76,7 @@ class Services:
     @cached_property
     def broker(self) -> Broker:
         """What the app's broker is; nothing is connected."""
-        return Broker.of(self.app.connection_for_write())
+        return Broker.of(self.app.connection_for_write, self.app.conf.broker_write_url)
 
     @property
     def endpoint(self) -> Server:
@@ -79,6 +86,17 @@ class Services:
             InvalidSetting: there is no Redis to keep tasks in.
         """
         return self._configured().endpoint
+
+    @property
+    def named_store(self) -> tuple[str, str]:
+        """The store as the log has it: its URL without what is secret, and that URL's setting."""
+        key = "broker_url" if self.settings.url is None else "delayq_url"
+        return f"store {self.endpoint.url}", written(self.app.conf, key)
+
+    @property
+    def named_broker(self) -> tuple[str, str]:
+        """The broker in the same way."""
+        return f"broker {self.broker.url}", written(self.app.conf, "broker_url")
 
     @property
     def store_is_broker(self) -> bool:
@@ -97,7 +115,9 @@ class Services:
 
     def connect(self) -> Connection:
         """A connection to the store's Redis that nobody else uses; opened when first needed."""
-        return PooledConnection(self.endpoint)
+        # The search for a group's master has steps and an end of its own.
+        reach = math.inf if self.endpoint.may_move else REACH
+        return PooledConnection(self.endpoint, reach=reach)
 
     @property
     def scripts(self) -> Sequence[Scripts]:
@@ -167,6 +187,13 @@ class Services:
         """Keys to measure with, in the store's Redis."""
         return ScratchKeys(self.connect(), self.settings.prefix)
 
+    def import_tasks(self) -> None:
+        """Know tasks as a worker does: import the modules that it imports, as far as that works."""
+        try:
+            self.app.loader.import_default_modules()
+        except Exception as error:
+            logger.warning("not all tasks of this app are known: %s", repr(error))
+
     def check(self) -> None:
         """Read the whole configuration.
 
@@ -196,8 +223,10 @@ class Services:
         made = self._made
         if made is None or made.is_outdated():
             fresh = _Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
+            # Nothing is kept, whichever setting it was: which of them is bound in what would have
+            # to be written down here, and one that was forgotten would never count.
             if made is not None:
-                fresh.take_over(made)
+                made.close()
             self._made = made = fresh
         return made
 
@@ -227,17 +256,6 @@ class _Configured:
 
     def _changed(self) -> list[Any]:
         return [*map(self._conf.changes.get, _KEYS)]
-
-    def take_over(self, earlier: _Configured) -> None:
-        """Go on with the store of earlier settings, or close it where it is not the same."""
-        mine, theirs = self.settings, earlier.settings
-        store = ("url", "transport_options", "prefix", "timeout", "shards")
-        same = (*store, "history", "history_repeats")
-        if all(getattr(mine, name) == getattr(theirs, name) for name in same):
-            made = ("endpoint", "store_is_broker", "membership", "scripts", "entries")
-            vars(self).update({name: vars(earlier)[name] for name in made if name in vars(earlier)})
-        else:
-            earlier.close()
 
     @cached_property
     def endpoint(self) -> Server:

@@ -2,15 +2,13 @@
 
 import contextlib
 import gc
-import os
 import signal
 import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-from tests.support import parallel
+from tests.support import parallel, same_draws
 from tests.support.apps import celery_state_kept, new_app
 from tests.support.durations import Recorder
 from tests.support.garbage import no_collector
@@ -20,9 +18,7 @@ from tests.support.redis_programs import absent, redis_binaries
 from tests.support.redis_server import RedisServer
 from tests.support.worker import WorkerProcess
 
-settings.register_profile("dev", deadline=None, max_examples=50, stateful_step_count=30)
-settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+same_draws.load_profile()
 
 # Where the processes of a parallel run write which tests belong together.
 GROUPS = pytest.StashKey[Path]()

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand, CeleryOption
 
-from ..errors import DelayQError, InvalidDump
+from ..errors import DelayQError
 from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..operations.dumping import wait_for_leases
@@ -24,7 +24,6 @@ from .progress import progress_of
 from .screen import Line, Screen
 from .selecting import counted
 
-LONGER, BESIDE = 6, 1_000_000  # by how much a line may be longer than the message it has
 _AGAIN = "the same command goes on"
 _NOT_ASKED = "whether their ids and keys are taken here was not looked up"
 _MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
@@ -166,14 +165,12 @@ class _Loading:
 
     def take(self, services: Services, options: dict[str, bool]) -> None:
         """Load what standard input has."""
-        # A byte of a message has six characters in JSON at most.
-        longest = LONGER * services.settings.max_message + BESIDE
         steps = Steps(self._ctx, lambda count: f"{counted(count)} {self._done}", _AGAIN)
         services.entries.look()
         with steps, progress_of(self._ctx, "load") as steps.shown:
             try:
                 moving = partial(self._warn, _LEAVING)
-                for part in load_steps(services, _lines(longest), moving, **options):
+                for part in load_steps(services, sys.stdin.buffer, moving, **options):
                     self._add(part)
                     steps.taken(self._count.loaded)
             except DelayQError:
@@ -206,17 +203,3 @@ class _Loading:
 
     def _warn(self, line: str) -> None:
         self._ctx.obj.error(line)
-
-
-def _lines(longest: int) -> Iterator[bytes]:
-    """The lines of standard input.
-
-    Raises:
-        InvalidDump: one is longer than any that is loaded.
-    """
-    number = 0
-    while line := sys.stdin.buffer.readline(longest):
-        number += 1
-        if len(line) == longest and not line.endswith(b"\n"):
-            raise InvalidDump(number, f"it has more than {longest} bytes; see delayq_max_message")
-        yield line

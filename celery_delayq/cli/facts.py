@@ -38,6 +38,7 @@ def facts_of(task: ScheduledTask) -> dict[str, Any]:
         "attempts": task.attempts,
         "next_try": task.next_try,
         "dead_since": task.dead_since,
+        "paused_by": list(task.paused_by),
         "cursor": task.cursor,
     }
     return {**facts, **{name: value for name, value in more.items() if value}}

@@ -190,9 +190,13 @@ def _row(task: ScheduledTask, zone: tzinfo) -> tuple[str, ...]:
     # Of what cannot be read, no time is known.
     time = "-" if task.created == EPOCH else stamp(task.due, zone)
     state = task.state.value.lower()
+    if task.paused_by and task.state is State.SCHEDULED:
+        state = f"{state}, {', '.join(task.paused_by)} paused"
     if task.next_try:
         state = f"{state}, next try {stamp(task.next_try, zone)}"
-    return (plain(task.id), time, plain(task.queue), plain(task.task), state, plain(task.error))
+    return (
+        plain(task.id), time, plain(task.queue), plain(task.task), plain(state), plain(task.error)
+    )  # fmt: skip
 
 
 @click.command(

@@ -130,7 +130,6 @@ def _pause(pause: Pause, zone: tzinfo) -> str:
     rate = "" if pause.rate is None else f" at {pause.rate:g} a second"
     since = f"is paused since {with_offset(pause.since.replace(microsecond=0), zone)}"
     state = f"comes back{rate}" if pause.resumed else since
-    # None of them may be parked yet that are due: nobody scans.
     parked = f"; {pause.parked} due" if pause.parked else ""
     return f"{pause.what} {state}{parked}"
 

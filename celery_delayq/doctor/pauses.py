@@ -21,8 +21,9 @@ def pauses(patient: Patient) -> Iterator[Line]:
         yield Line("pauses", OK, "nothing is paused")
         return
     said = "; ".join(map(_said, held))
-    # What comes back is counted as paused as well, until it has gone.
-    due = entries.counts().paused - sum(one.parked for one in found if one.resumed)
+    # What comes back at a rate is counted as paused as well, until it has gone.
+    back = sum(one.parked for one in found if one.resumed and one.rate is not None)
+    due = entries.counts().paused - back
     if due > 0:
         advice = f"if that is over: {', '.join(map(_resume, held))}"
         yield Line("pauses", WARNING, f"{said}: {due:,} due and not handed over", advice)

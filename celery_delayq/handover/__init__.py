@@ -21,6 +21,7 @@ from ..hooks import Hooks
 from ..servers import Server
 from ..services import Services
 from .backoff import ELECTION, Backoff
+from .contact import Contact
 from .dead import report
 from .link import Link
 from .outbox import Mark, Outbox
@@ -45,7 +46,14 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
         hooks=services.hooks,
         outbox=None if mark is None else Outbox(services.engines(), mark),
         start=Start.of(services, [relay.engine for relay in relays]),
-        backoffs=(_backoff(services.endpoint), _backoff(services.broker.endpoint)),
+        contacts=_contacts(services),
+    )
+
+
+def _contacts(services: Services) -> tuple[Contact, Contact]:
+    return (
+        Contact(*services.named_store, _backoff(services.endpoint)),
+        Contact(*services.named_broker, _backoff(services.broker.endpoint)),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-LONGEST_BACKOFF = 30.0  # seconds between tries to reach a Redis or a broker that is away
+LONGEST_BACKOFF = 3.0  # seconds between tries to reach a Redis or a broker that is away
 ELECTION = 1.0  # the same, where another may take over at any moment
+QUIET = 15.0  # seconds between two lines of the log about the same outage
 
 
 class Backoff:
@@ -21,20 +22,27 @@ class Backoff:
         self._longest = longest
         self._failures = 0
         self._silent_until = 0.0
+        self._about: object = None
 
     def next(self) -> float:
         pause = min(self._longest, self._first * 2.0**self._failures)
         self._failures = min(self._failures + 1, 10)
         return pause * random.uniform(0.5, 1.0)
 
-    def is_news(self, now: float) -> bool:
+    def is_news(self, now: float, about: object = None) -> bool:
         """Whether a failure is worth a line in the log.
 
-        Where pauses stay short, every failure would be one: lines become as rare as pauses would.
+        Pauses stay short, so every failure would be a line. Of the same trouble, lines become as
+        rare as pauses that went on doubling.
+
+        Args:
+            now: The time, by the monotonic clock.
+            about: The trouble; another one than the last is always news.
         """
-        if now < self._silent_until:
+        if now < self._silent_until and about == self._about:
             return False
-        self._silent_until = now + min(LONGEST_BACKOFF, self._first * 2.0**self._failures) / 2
+        self._about = about
+        self._silent_until = now + min(QUIET, self._first * 2.0**self._failures / 2)
         return True
 
     def reset(self) -> None:

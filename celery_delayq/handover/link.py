@@ -23,7 +23,8 @@ from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 
 logger = logger_of(__name__)
 
-CONNECT_TIMEOUT = 5.0  # seconds
+CONNECT_TIMEOUT = 5.0  # seconds for all of it, and for a provider of credentials
+REACH = 2.0  # seconds in which the broker has to answer each step of connecting, at most
 IDLE = 10.0  # seconds after which a connection is not trusted to be alive any more
 FIRST_WINDOW, WINDOW = 100, 1000  # messages on the way at once: at first, at most
 SLOW = 1.0  # seconds for a window after which the next one is half as large
@@ -31,9 +32,10 @@ SLOW = 1.0  # seconds for a window after which the next one is half as large
 
 def bounded(connection: Connection, timeout: float, connect_timeout: float) -> Connection:
     """*connection*, not open yet, with time limits, in seconds, for all that it waits for."""
-    copy = connection.clone(connect_timeout=connect_timeout, heartbeat=0)
+    reach = min(REACH, connect_timeout)
+    copy = connection.clone(connect_timeout=reach, heartbeat=0)
     sockets = {"read_timeout": timeout, "write_timeout": timeout}
-    redis = {"socket_timeout": timeout, "socket_connect_timeout": connect_timeout}
+    redis = {"socket_timeout": timeout, "socket_connect_timeout": reach}
     options = {
         # Whoever wants confirms awaits them himself, many at a time.
         "amqp": {"confirm_publish": False, **sockets},

@@ -21,7 +21,7 @@ from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..logs import logger_of
 from ..store import Engine, Seen, Wakeup
-from .backoff import Backoff
+from .contact import Contact
 from .dead import report
 from .outbox import Outbox
 from .relay import Relay
@@ -52,7 +52,7 @@ class Scanner:
         hooks: Who is told of what becomes of tasks.
         outbox: Stores ``REVOKED`` beside it.
         start: Says what it found when it has looked for the first time.
-        backoffs: Pauses between tries to reach the store, and between tries to reach the broker.
+        contacts: With the store and with the broker.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Scanner:
         hooks: Hooks,
         outbox: Outbox | None = None,
         start: Start | None = None,
-        backoffs: tuple[Backoff, Backoff] | None = None,
+        contacts: tuple[Contact, Contact] | None = None,
     ) -> None:
         self._shards = [_Shard(relay) for relay in relays]
         self._turns = list(self._shards)
@@ -78,7 +78,10 @@ class Scanner:
         self._outbox = outbox
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._backoff, self._relay_backoff = backoffs or (Backoff(), Backoff())
+        self._store, self._broker = contacts or (
+            Contact("store", "delayq_url"),
+            Contact("broker", "broker_url"),
+        )
         self._relay_again = 0.0
         self._reachable = True
         self._looked = threading.Event()
@@ -120,11 +123,10 @@ class Scanner:
                 if self._wakeup.listen():
                     self._look_at(range(len(self._shards)))
                 self._look_at(self._wakeup.wait(self._pass()))
-                self._backoff.reset()
+                self._store.backoff.reset()
                 self._reachable = True
             except Exception as error:
-                is_news, seconds = self._backoff.is_news(clock.monotonic()), self._backoff.next()
-                self._say(error, seconds, is_news=is_news)
+                seconds = self._failed(error)
                 # Whoever waits for the first look may end the process: the log has the reason now.
                 self._looked.set()
                 self._rest(seconds)
@@ -137,22 +139,24 @@ class Scanner:
             logger.error("a pause failed; the scanner goes on", exc_info=error)
             self._stopping.wait(seconds)
 
-    def _say(self, error: Exception, seconds: float, *, is_news: bool) -> None:
+    def _failed(self, error: Exception) -> float:
+        """Say why a pass failed; returns for how many seconds to wait before the next one."""
         if isinstance(error, StoreUnavailable):
             self._reachable = False
-            if self._start is not None:
-                self._start.away(error)
-            level = logging.WARNING if is_news else logging.DEBUG
-            logger.log(level, "%s; next try in %.1f s", error, seconds)
-        elif isinstance(error, StoreDiffers):
-            logger.error("%s", error)
-            if not self._looked.is_set():
-                self._differs = error
+            return self._store.lost(error.why)
+        if isinstance(error, StoreDiffers) and not self._looked.is_set():
+            self._differs = error
+        backoff = self._store.backoff
+        is_news, seconds = backoff.is_news(clock.monotonic(), type(error)), backoff.next()
+        level = logging.ERROR if is_news else logging.DEBUG
+        if isinstance(error, StoreDiffers):
+            logger.log(level, "%s", error)
         elif isinstance(error, StoreError):
             # Redis refused, and said why: who reads the log needs no traceback of it.
-            logger.error("%s; next try in %.1f s", error, seconds)
+            logger.log(level, "%s; retrying in %.1f s", error, seconds)
         else:
-            logger.error("a pass failed; the scanner goes on", exc_info=error)
+            logger.log(level, "a pass failed; the scanner goes on", exc_info=error)
+        return seconds
 
     def _look_first(self) -> None:
         if self._start is not None:
@@ -186,7 +190,9 @@ class Scanner:
         # With jitter, or all scanners of a deployment look at the same moment.
         asleep = self._safety_interval * random.uniform(0.8, 1.0)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
+        overdue = self._overdue(self._store)
         seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in, tells=self._hooks.wants)
+        self._store.back(overdue)
         report(self._hooks, seen)
         self._look_for_owed(len(seen.skipped))
         more = seen.is_past(seen.due) or seen.is_past(seen.back)
@@ -194,6 +200,10 @@ class Scanner:
         more = self._relay_due(shard, seen) or more
         if not more:
             shard.up_at = clock.monotonic() + self._idle_for(seen, asleep)
+
+    def _overdue(self, contact: Contact) -> int | None:
+        """How many tasks are overdue, to be said if contact comes back now."""
+        return self._start.overdue() if self._start is not None and contact.is_lost else None
 
     def _look_for_owed(self, skipped: int) -> None:
         if skipped and self._outbox is not None:
@@ -215,20 +225,19 @@ class Scanner:
         """Whether it relayed, or tried to: meanwhile another was to be up, so it looks again."""
         if not seen.is_past(seen.relay) or clock.monotonic() < self._relay_again:
             return False
+        overdue = self._overdue(self._broker)
         try:
             self._look_for_owed(shard.relay.batch(self._stopping.is_set).skipped)
         except BrokerDown as error:
             self._hooks.broker_down()
             # One that takes some, and then loses a reply, is up: its pauses must not grow.
             if error.sent:
-                self._relay_backoff.reset()
-            is_news = self._relay_backoff.is_news(clock.monotonic())
-            pause = self._relay_backoff.next()
-            self._relay_again = clock.monotonic() + pause
-            level = logging.WARNING if is_news else logging.DEBUG
-            logger.log(level, "%s; next try in %.1f s", error, pause)
+                self._broker.backoff.reset()
+                self._broker.back(overdue)
+            self._relay_again = clock.monotonic() + self._broker.lost(error.why)
             return True
-        self._relay_backoff.reset()
+        self._broker.backoff.reset()
+        self._broker.back(overdue)
         return True
 
     def _idle_for(self, seen: Seen, asleep: float) -> float:

@@ -1,4 +1,7 @@
-"""What a scanner says at its first look: one line on its store, and a warning for each danger."""
+"""What a scanner says at its first look: one line on its store, and a warning for each danger.
+
+And how much is overdue when the store, or the broker, is back.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,6 @@ class Start:
         self._prefix = prefix
         self._way = way
         self._is_said = False
-        self._is_away = False
 
     @classmethod
     def of(cls, services: Services, engines: Sequence[Engine]) -> Start:
@@ -41,7 +43,7 @@ class Start:
         """Join the store and say it, unless that is done.
 
         Raises:
-            StoreUnavailable: the store is away; it is said when it is back.
+            StoreUnavailable: the store is away; this is said when it is back.
             StoreDiffers: this process would use the store in another way than the others.
         """
         if self._is_said:
@@ -58,11 +60,18 @@ class Start:
             for line in self._engines[0].risks():
                 logger.warning("%s; %s", line.found, line.advice)
 
-    def away(self, error: StoreUnavailable) -> None:
-        """Say once that the store is away, if that is so from the beginning."""
-        if not self._is_said and not self._is_away:
-            self._is_away = True
-            logger.warning("the store %s is away, so what is due waits: %s", self._store, error)
+    def overdue(self) -> int | None:
+        """How many tasks are overdue; ``None`` where a right to count them is missing.
+
+        Raises:
+            StoreUnavailable: the store is away.
+        """
+        try:
+            return sum_of([engine.counts() for engine in self._engines]).overdue
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            return None
 
     def _waiting(self) -> str:
         try:

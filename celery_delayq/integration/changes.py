@@ -69,7 +69,8 @@ class Changes:
 
         Returns:
             ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: *only* or *if_due* does
-            not hold.
+            not hold. A task that is moved past its own absolute ``expires`` is moved; a warning in
+            the log says that no worker will run it.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05.
@@ -226,7 +227,8 @@ class Changes:
         where the store is not paused, until 10,000 tasks have left it.
 
         Args:
-            lines: What :meth:`dump` gave, or the same as lines of JSON. Consumed in slices of 100.
+            lines: What :meth:`dump` gave, or the same as lines of JSON, or an open file of them.
+                Consumed in slices of 100.
             skip_existing: Leave out what has the id, or the key, of another task that waits here.
             paused: Pause all, before anything else.
             dry_run: Only look at the lines, and say how many tasks can be read: not whether their

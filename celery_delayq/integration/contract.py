@@ -149,7 +149,10 @@ _OWN = (
     Leaning(
         "celery.worker.control:Panel.data",
         "workers cancel what waits, and show it",
-        has("revoke", "revoke_by_stamped_headers", "scheduled", "dump_schedule"),
+        has(
+            *("revoke", "terminate", "revoke_by_stamped_headers"),
+            *("query_task", "scheduled", "dump_schedule"),
+        ),
     ),
     Leaning(
         "celery.worker.control:revoke",
@@ -188,6 +191,12 @@ _OWN = (
     Leaning(
         "celery.app.control:Inspect._request", "workers are asked for their store", takes("command")
     ),
+    Leaning(
+        "celery.worker.control:terminate",
+        "workers cancel what waits",
+        takes("state", "signal", "id"),
+    ),
+    Leaning("celery.worker.control:query_task", "workers show what waits", takes("state", "ids")),
     Leaning("celery.worker.control:scheduled", "workers show what waits", takes("state")),
     Leaning(
         "celery.worker.consumer.consumer:Consumer.update_strategies",

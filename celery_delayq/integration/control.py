@@ -1,4 +1,7 @@
-"""A worker's remote control, and the app's, reach the store: ``revoke``, ``inspect scheduled``."""
+"""A worker's remote control, and the app's, reach the store.
+
+``revoke`` and ``terminate`` cancel what waits; ``inspect scheduled`` and ``query_task`` show it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from kombu.utils.functional import maybe_list
 
 from ..errors import DelayQError, InvalidOption, StoreError
 from ..logs import logger_of
-from ..operations.changing import TOLD, cancel
+from ..operations.changing import TOLD, cancel, let_it_end
 from ..services import Services
 from ..store import Outcome
 from . import inspecting, stamped
@@ -63,7 +66,7 @@ Command = Callable[..., Any]
 
 
 def wrap_panel() -> None:
-    """Let a worker's commands ``revoke`` and ``scheduled`` ask the store as well; wraps once."""
+    """Let those of a worker's commands that are about tasks ask the store as well; wraps once."""
     # Here, not above: only a worker has these modules loaded already.
     from celery.worker.control import Panel
 
@@ -91,6 +94,16 @@ def _cancelling(plain: Command) -> Any:
     return revoke
 
 
+def _terminating(plain: Command) -> Any:
+    def terminate(state: Any, signal: Any, task_id: Any, *args: Any, **options: Any) -> Any:
+        def of_the_rest(state: Any, left: Any, *args: Any, **options: Any) -> Any:
+            return plain(state, signal, left, *args, **options)
+
+        return _cancelling(of_the_rest)(state, task_id, *args, **options)
+
+    return terminate
+
+
 def _cancelling_stamped(plain: Command) -> Any:
     def revoke_by_stamped_headers(state: Any, headers: Any, *args: Any, **options: Any) -> Any:
         services, told = find(state.app), options.pop(TOLD, None)
@@ -109,20 +122,37 @@ def _listing(plain: Command) -> Any:
         try:
             stored = inspecting.scheduled(services, state.hostname) if services else []
         except DelayQError as error:
-            logger.warning("what waits in the store is not shown: %s", error)
+            logger.warning(_NOT_SHOWN, error)
             stored = []
         return [*its_own, *stored]
 
     return scheduled
 
 
-# The last of them is the former name of the second.
+def _finding(plain: Command) -> Any:
+    def query_task(state: Any, ids: Any, *args: Any, **options: Any) -> Any:
+        its_own, services = plain(state, ids, *args, **options), find(state.app)
+        others = [one for one in maybe_list(ids) or () if one not in its_own]
+        try:
+            stored = inspecting.queried(services, others, state.hostname) if services else {}
+        except DelayQError as error:
+            logger.warning(_NOT_SHOWN, error)
+            stored = {}
+        return {**its_own, **stored}
+
+    return query_task
+
+
+# The last of them is the former name of the one before.
 _WRAPS = {
     "revoke": _cancelling,
+    "terminate": _terminating,
     "revoke_by_stamped_headers": _cancelling_stamped,
+    "query_task": _finding,
     "scheduled": _listing,
     "dump_schedule": _listing,
 }
+_NOT_SHOWN = "what waits in the store is not shown: %s"
 
 
 Told = dict[str, int]
@@ -139,6 +169,8 @@ def _cancel(services: Services, task_id: Any, *, lately: bool = False) -> tuple[
     asked = [_was_cancelled(services, one, lately) for one in ids]
     left = [one for one, cancelled in zip(ids, asked, strict=True) if not cancelled]
     told_ms = now(services) if left and None not in asked else None
+    if told_ms is not None:
+        let_it_end()
     told = {} if told_ms is None else {TOLD: told_ms}
     return left if several or not left else task_id, told
 

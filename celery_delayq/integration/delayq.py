@@ -157,10 +157,10 @@ class DelayQ(Changes, Reads):
 
         Returns:
             The ids in the order of the items, and which items were refused and why: one that is
-            bad does not spoil the others. ``existed`` has the places of those in whose stead an
-            earlier task was kept; that one's ids are theirs. It is true where none was refused, and
-            its ``raise_for_refused()`` raises where some were. (With ``task_always_eager`` each
-            task has run.)
+            bad, or that the task's own ``apply_async`` rejects, does not spoil the others.
+            ``existed`` has the places of those in whose stead an earlier task was kept; that one's
+            ids are theirs. It is true where none was refused, and its ``raise_for_refused()``
+            raises where some were. (With ``task_always_eager`` each task has run.)
 
         Raises:
             InvalidOption: the times do not fit the items, or are missing; the signature is a

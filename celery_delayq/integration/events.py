@@ -29,11 +29,13 @@ from ..logs import logger_of
 from ..message.body import body_of
 from ..message.route import Route
 from ..store import NewEntry
+from .registry import services_of
 
 logger = logger_of(__name__)
 
 TIMEOUT = 1.0  # seconds that the broker may take to connect, or for a list of events
-AGAIN = 5.0  # seconds after which it is tried again at first, where it did not take them
+# Seconds after which it is tried again, where it did not take them: at first, at most.
+AGAIN, LONGEST = 5.0, 30.0
 LIST = 100  # events that go in one message
 SETTING = "task_send_sent_event"
 SENT, REVOKED = "task-sent", "task-revoked"
@@ -90,7 +92,7 @@ class Line:
         self._dispatchers: dict[str, Any] = {}
         self._used = 0.0
         self._again = 0.0
-        self._backoff = Backoff(AGAIN)
+        self._backoff = Backoff(AGAIN, LONGEST)
         self._is_away = False
 
     def send(self, kind: str, events: Sequence[Fields]) -> None:
@@ -130,7 +132,13 @@ class Line:
         pause = self._backoff.next()
         self._again = clock.monotonic() + pause
         if not self._is_away:
-            logger.warning("events of scheduled tasks are not sent until it works again: %r", error)
+            what, setting = services_of(self._app).named_broker
+            logger.warning(
+                "events of scheduled tasks are not sent until the %s of %s is back: %s",
+                what,
+                setting,
+                repr(error),
+            )
         self._is_away = True
 
     def _close(self) -> None:

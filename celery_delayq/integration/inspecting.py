@@ -1,20 +1,23 @@
 """What waits in the store, in the form in which a worker shows what it waits for itself.
 
 ``celery inspect scheduled``, ``app.control.inspect().scheduled()`` and Flower's page of a worker
-read it. What waits belongs to no worker, so each that is asked shows the same tasks.
+read it, and ``inspect query_task`` that of single tasks. What waits belongs to no worker, so each
+that is asked shows the same tasks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
 from kombu.utils.json import loads
 
 from ..clock import MAX_DUE_MS
+from ..errors import InvalidOption
 from ..operations.task import ScheduledTask
 from ..services import Services
-from ..store import Entry
+from ..store import Entry, checked_id
 
 SHOWN = 100  # tasks, the next ones that are due: an answer is one message
 SHOWN_BYTES = 4_000_000  # of messages; a worker does nothing else while it reads them
@@ -31,8 +34,8 @@ def scheduled(services: Services, hostname: str) -> list[dict[str, Any]]:
     """
     shown, size = [], 0
     for entry in islice(services.entries.waiting(0, MAX_DUE_MS + 1), SHOWN):
-        task = ScheduledTask.of(entry, services.app, queue="")  # which a worker does not show
-        request = {**_request(task), **_delivery(entry, task), "hostname": hostname}
+        task = _task(services, entry)
+        request = _request(entry, task, hostname)
         shown.append({"eta": task.due.isoformat(), "priority": PRIORITY, "request": request})
         size += len(entry.message)
         if size > SHOWN_BYTES:
@@ -40,7 +43,31 @@ def scheduled(services: Services, hostname: str) -> list[dict[str, Any]]:
     return shown
 
 
-def _request(task: ScheduledTask) -> dict[str, Any]:
+def queried(
+    services: Services, task_ids: Iterable[str], hostname: str
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Of those of these tasks that the store has: the state, and the task as :func:`scheduled`.
+
+    Raises:
+        DelayQError: the store cannot be read.
+    """
+    found = {}
+    for task_id in task_ids:
+        try:
+            entry = services.entries.find(checked_id(task_id))
+        except InvalidOption:
+            continue  # no task here can have such an id
+        if entry is not None:
+            task = _task(services, entry)
+            found[task_id] = (task.state.value.lower(), _request(entry, task, hostname))
+    return found
+
+
+def _task(services: Services, entry: Entry) -> ScheduledTask:
+    return ScheduledTask.of(entry, services.app, queue="")  # which a worker does not show
+
+
+def _request(entry: Entry, task: ScheduledTask, hostname: str) -> dict[str, Any]:
     return {
         "id": task.id,
         "name": task.task,
@@ -50,6 +77,8 @@ def _request(task: ScheduledTask) -> dict[str, Any]:
         "time_start": None,
         "acknowledged": False,
         "worker_pid": None,
+        **_delivery(entry, task),
+        "hostname": hostname,
     }
 
 

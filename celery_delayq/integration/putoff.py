@@ -163,12 +163,15 @@ def _also_kept(request: Context) -> dict[str, Any]:
 
 
 def _take_back_state(task: Task, request: Context) -> None:
-    """Let the backend forget that it was started, or is a retry: results ask the store then."""
-    if request.ignore_result or task.ignore_result:
+    """Let the backend forget the state of this run: results ask the store then.
+
+    Celery stored that it was started or is a retry; the task may have stored a state of its own.
+    """
+    said = vars(request).get("ignore_result")  # as Celery reads it
+    if task.ignore_result if said is None else said:
         return
-    if task.track_started or request.retries:
-        # Before it is scheduled, as REVOKED may be stored from then on.
-        try:
-            task.backend.store_result(request.id, None, states.PENDING, request=request)
-        except Exception:
-            logger.warning("task %s: its state is not up to date", request.id, exc_info=True)
+    # Before it is scheduled, as REVOKED may be stored from then on.
+    try:
+        task.backend.store_result(request.id, None, states.PENDING, request=request)
+    except Exception:
+        logger.warning("task %s: its state is not up to date", request.id, exc_info=True)

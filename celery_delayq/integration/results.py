@@ -277,8 +277,9 @@ def held(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
 
 def has_run(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any]:
     """*result* of what should have waited until *due_ms*, and ran at once."""
-    if not isinstance(result, (EagerResult, GroupResult)):
-        made: ScheduledResult[Any] = result  # of an apply_async of the user's own
+    if not isinstance(result, (EagerResult, GroupResult)) or result.id is None:
+        # Of an apply_async of the user's own: of an earlier call, or of one that it rejected.
+        made: ScheduledResult[Any] = result
         return made
     kind = EagerScheduledGroupResult if isinstance(result, GroupResult) else EagerScheduledResult
     return _with_face(result, kind, services, due_ms)

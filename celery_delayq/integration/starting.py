@@ -70,4 +70,6 @@ def _agree(services: Services) -> None:
     except StoreDiffers:
         raise
     except StoreError as error:
-        logger.warning("%s", error)  # what is sent later may find it well
+        logger.warning(
+            "%s (the %s of %s)", error, *services.named_store
+        )  # what is sent later may find it well

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,10 +20,15 @@ _SOCKET = "socket://"
 VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's, where nothing is said
 SENTINEL = "sentinel"
 SENTINEL_PORT = 26379
-_WANTED = "a redis://, rediss:// or sentinel:// URL"
+_WANTED = "a redis://, rediss://, redis+socket:// or sentinel:// URL"
+_TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
+_DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"
+_QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
+_REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"
+_READABLE = "a URL that kombu can read; a port is a number from 0 to 65535"
 _MASTER = "the name of a master that the sentinels know, such as 'mymaster'"
-_PORTS = "URLs whose ports are numbers from 0 to 65535"
 _NO_BLANK = "URLs parted by ';' alone: of one behind a blank, kombu reads no host"
+_SEVERAL = "a redis:// URL, because broker_url lists several brokers, and tasks wait in one Redis"
 _NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transport_options"
 
 
@@ -49,6 +54,7 @@ class Broker:
         kind: Its transport, virtual host and prefix of keys: what no two brokers of one store may
             differ in.
         hosts: Where it is.
+        url: The same as a URL, or several, without users' names and passwords.
         transport: What kombu calls such a broker: ``amqp``, ``redis``. Tracers show it.
     """
 
@@ -57,6 +63,7 @@ class Broker:
     failover: bool
     kind: str
     hosts: str
+    url: str
     transport: str
 
     @property
@@ -73,27 +80,28 @@ class Broker:
         return f"{prefix}{unacked}", f"{prefix}{index}"
 
     @classmethod
-    def of(cls, connection: Connection) -> Broker:
+    def of(cls, connect: Callable[[], Connection], url: Any) -> Broker:
         """The broker that a connection leads to.
 
+        Args:
+            connect: Makes a connection that is not open.
+            url: What it is made of, as an error shall say.
+
         Raises:
-            InvalidSetting: kombu would ask other sentinels than those that are meant, or none.
+            InvalidSetting: kombu cannot read it, or would ask other sentinels than those that are
+                meant, or none.
         """
+        connection = _read(connect, url, _BROKER.url, _TRANSPORT)
         options = connection.transport_options or {}
         hosts = _hosts(connection)
-        try:
-            endpoint = _server(connection, options, _BROKER)
-        except InvalidSetting:
-            raise
-        except ValueError:
-            # kombu will say so when it connects; here it is not a Redis that tasks could wait in.
-            endpoint = None
+        endpoint = _server(connection, options, _BROKER, url)
         return cls(
             endpoint,
             options,
             failover=_has_others(connection),
             kind=_kind(connection, endpoint, options),
             hosts=hosts,
+            url=_url(connection, endpoint),
             # kombu has loaded the class to read the URL.
             transport=connection.get_transport_cls().driver_type,
         )
@@ -111,11 +119,14 @@ def store_endpoint(
         names: The settings' of *url* and *options*.
 
     Raises:
-        InvalidSetting: neither is a Redis, a part of what it takes is missing, or nothing reads
+        InvalidSetting: neither is one Redis, a part of what it takes is missing, or nothing reads
             a part of what is said.
     """
     options = options or {}
     if url is None:
+        if broker.failover:
+            # Plain tasks go to the next one where the first is away; what waits there cannot.
+            raise InvalidSetting(names[0], None, _SEVERAL)
         if broker.endpoint is None:
             why = "a redis:// URL, because the broker is not a Redis"
             raise InvalidSetting(names[0], None, why)
@@ -125,18 +136,45 @@ def store_endpoint(
     check_words_of_store(options, names[1])
     each = [one.strip() for one in url.split(";")]
     tls = options.get("ssl", False)
-    try:
-        connection = Connection(";".join(filter(None, each)), ssl=tls)
-        is_of_url = connection._initial_params["ssl"] is not tls
-        of_tls = names[0] if is_of_url else f"{names[1]}['ssl']"
-        server = _server(connection, options, Names(*names, of_tls))
-    except InvalidSetting:
-        raise
-    except (KeyError, TypeError, ValueError):
-        server = None  # also where a word for TLS is one that kombu does not know
+    connection = _read(
+        lambda: Connection(";".join(filter(None, each)), ssl=tls), url, names[0], _WANTED
+    )
+    is_of_url = connection._initial_params["ssl"] is not tls
+    of_tls = names[0] if is_of_url else f"{names[1]}['ssl']"
+    server = _server(connection, options, Names(*names, of_tls), url)
     if server is None or _has_others(connection) or not all(map(_is_sentinel, connection.alt)):
         raise InvalidSetting(names[0], without_secrets(url), _WANTED)
     return server
+
+
+def _read(connect: Callable[[], Connection], url: Any, name: str, transport: str) -> Connection:
+    """The connection that kombu makes of a URL.
+
+    Args:
+        connect: Makes it.
+        url: What it is made of.
+        name: The setting's.
+        transport: What is expected where kombu does not know the transport.
+
+    Raises:
+        InvalidSetting: kombu cannot read it.
+    """
+    try:
+        connection = connect()
+        for other in _urls(connection):
+            url_to_parts(other)
+    except KeyError as error:
+        # The other word that kombu looks up is ssl_cert_reqs.
+        is_transport = str(error.args[0]).startswith("No such transport")
+        expected = transport if is_transport else _REQUIREMENT
+    except TypeError:
+        expected = _QUERY
+    except ValueError:
+        expected = _READABLE
+    else:
+        return connection
+    # Raised here, where nothing holds that error, which has a part of the URL.
+    raise InvalidSetting(name, without_secrets(url), expected)
 
 
 def _kind(connection: Connection, endpoint: Server | None, options: Mapping[str, Any]) -> str:
@@ -152,15 +190,15 @@ def _hosts(connection: Connection) -> str:
     # Without the logins of their URLs.
     urls = _urls(connection) or [connection.as_uri()]
     port = connection.get_transport_cls().default_port
-    shown = ""
-    try:
-        parts = [url_to_parts(url) for url in urls]
-        shown = ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
-    except ValueError:
-        pass
-    if not shown:  # raised here, where nothing holds that error, which has a part of the URL
-        raise InvalidSetting(_BROKER.url, without_secrets(";".join(urls)), _PORTS)
-    return shown
+    parts = [url_to_parts(url) for url in urls]
+    return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
+
+
+def _url(connection: Connection, endpoint: Server | None) -> str:
+    if endpoint is not None and not _has_others(connection):
+        return endpoint.url
+    urls = _urls(connection) or [connection.as_uri()]
+    return ";".join(str(without_secrets(url.strip())) for url in urls)
 
 
 def _urls(connection: Connection) -> list[str]:
@@ -182,16 +220,25 @@ def _is_sentinel(url: str) -> bool:
     return bool(url_to_parts(url).scheme == SENTINEL)
 
 
-def _server(connection: Connection, options: Mapping[str, Any], names: Names) -> Server | None:
+def _server(
+    connection: Connection, options: Mapping[str, Any], names: Names, url: Any
+) -> Server | None:
     """The Redis that a connection of kombu's leads to, if it is one.
 
     Raises:
-        InvalidSetting: its options leave out what it takes, or say what cannot be.
+        InvalidSetting: its options leave out what it takes, or say what cannot be; or the *url*
+            names no database.
     """
-    if connection.transport_cls == SENTINEL:
-        return _group(connection, options, names)
-    is_redis = connection.transport_cls in _REDIS
-    return _endpoint(connection, options, names) if is_redis else None
+    try:
+        if connection.transport_cls == SENTINEL:
+            return _group(connection, options, names)
+        is_redis = connection.transport_cls in _REDIS
+        return _endpoint(connection, options, names) if is_redis else None
+    except InvalidSetting:
+        raise
+    except ValueError:
+        pass  # of _database; it has a part of the URL
+    raise InvalidSetting(names.url, without_secrets(url), _DATABASE)
 
 
 def _endpoint(connection: Connection, options: Mapping[str, Any], names: Names) -> Endpoint:

@@ -43,7 +43,8 @@ def noting(router: Any) -> Any:
 def undo(options: dict[str, Any], amqp: Any) -> None:
     """Give *options* back their exchange and routing key; leave others as they are."""
     exchange = options.get("exchange")
-    digits = _DIGITS.match(options.get("routing_key") or "")
+    routing_key: Any = options.get("routing_key")
+    digits = _DIGITS.match(routing_key) if isinstance(routing_key, str) else None
     if not digits or not _PREFIXED.fullmatch(getattr(exchange, "name", exchange) or ""):
         return
     routed, where = _noted.get() or ({}, {})
@@ -54,7 +55,7 @@ def undo(options: dict[str, Any], amqp: Any) -> None:
         options.update(where)
         return
     # Another router's. A queue that is bound with this key leads to the same exchange, or a like.
-    routing_key = options["routing_key"][digits.end() :]
+    routing_key = routing_key[digits.end() :]
     options["routing_key"] = routing_key
     options["exchange"] = None
     matching = [queue for queue in amqp.queues.values() if queue.routing_key == routing_key]

@@ -21,12 +21,15 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.json import JSONEncoder
 
+from ..errors import InvalidOption
 from ..store.record import NewRecord, Template, labels_for, whole
-from .headers import DUE_HEADER, EXPIRES_HEADER
+from .headers import CAPTURE_HEADER, DUE_HEADER, EXPIRES_HEADER, ONCE_HEADER
 
 # What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
 # encoding a header.
 dumps = JSONEncoder().encode
+
+_QUEUE = "text, or a Queue whose name is"
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,12 @@ def record_of(
 
 # What differs between two calls of one task, and what of it a task's id stands for.
 DIFFERING = ("id", "root_id", "parent_id", "expires", "argsrepr", "kwargsrepr")
+# Headers of Celery's, kombu's and this package's that are mostly the same in all calls of a task.
+ALIKE = {
+    "lang", "task", "shadow", "eta", "retries", "timelimit", "origin", "ignore_result",
+    "replaced_task_nesting", "stamped_headers", "stamps", "compression",
+    ONCE_HEADER, CAPTURE_HEADER,
+}  # fmt: skip
 LARGE = 2000  # bytes of body, or of template, from which sharing is not worth its while
 
 
@@ -112,7 +121,8 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
 
     The lines meet, in this order: id, id and operation (a delivery tag that no other message
     has), body, id, root id, parent id, expiry, args and kwargs for logs, due time. An expiry that
-    counts from the due time is written as its milliseconds, with a sign.
+    counts from the due time is written as its milliseconds, with a sign. The headers that may
+    differ with each call, such as its trace, stand behind the kwargs.
     """
     headers, properties = dict(message["headers"]), dict(message["properties"])
     task_id = properties.pop("correlation_id", None)
@@ -126,12 +136,14 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     properties.pop("expiration", None)
     if own_id != task_id or not has_plain_id(task_id):
         return [], []
+    alike = {name: one for name, one in headers.items() if one is None or name in ALIKE}
+    others = {name: one for name, one in headers.items() if name not in alike}
     first = {part: message[part] for part in ("content-encoding", "content-type")}
     lines = [
         f'{{{_members(first)}"properties": {{{_members(properties)}"correlation_id": "',
         '", "delivery_tag": "',
         '"}, "body": ',
-        f', "headers": {{{_members(headers)}"id": "',
+        f', "headers": {{{_members(alike)}"id": "',
         '", "root_id": ',
         ', "parent_id": ',
         ', "expires": ',
@@ -145,7 +157,8 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
         return [], []
     root_text = "" if root == task_id else dumps(root)
     expires_text = dumps(expires) if expires_ms is None else f"{expires_ms:+d}"
-    texts = (dumps(value) for value in (args, kwargs, message["body"]))
+    behind = f", {dumps(others)[1:-1]}" if others else ""
+    texts = (dumps(args), dumps(kwargs) + behind, dumps(message["body"]))
     return lines, [root_text, dumps(parent), expires_text, *texts]
 
 
@@ -211,7 +224,21 @@ class InterceptingProducer:
         )
         # declare=[]: nothing can be declared here; whoever hands the message over does that.
         message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
+        _check_names(name, routing_key)
         self._take(OutgoingMessage(message, name, routing_key, entities, body, encode))
+
+
+def _check_names(exchange: Any, routing_key: Any) -> None:
+    """Refuse what is no text, which no broker takes; nor does kombu, as it declares a queue.
+
+    Raises:
+        InvalidOption: one of the two.
+    """
+    # Without an exchange, the routing key is the name of the queue.
+    name, expected = ("routing_key", "text") if exchange else ("queue", _QUEUE)
+    for option, value, wanted in (("exchange", exchange, "text"), (name, routing_key, expected)):
+        if value is not None and not isinstance(value, str):
+            raise InvalidOption(option, value, wanted)
 
 
 def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:

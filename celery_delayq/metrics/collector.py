@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from .. import __version__, clock
 from ..errors import StoreError
 from ..integration.delayq import DelayQ
-from ..logs import logger_of
+from ..logs import logger_of, plain
 from ..operations.queues import QueueCounts
 from ..operations.status import Status
 from .names import READ, Metric
@@ -125,8 +125,8 @@ def _by_queue(queues: Sequence[QueueCounts], what: str) -> Samples:
     ranked = sorted(queues, key=lambda one: (-one.waiting, one.queue))
     samples: Samples = {}
     for place, one in enumerate(ranked):
-        # What cannot be UTF-8 would end the whole scrape.
-        own = one.queue.encode(errors="replace").decode() or UNREADABLE
+        # What cannot be UTF-8 would end the whole scrape, and a label is shown on terminals.
+        own = plain(one.queue) or UNREADABLE
         name = own if place < MOST_QUEUES else OTHER
         samples[name] = samples.get(name, 0.0) + getattr(one, what)
     return samples

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import weakref
+from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
@@ -18,11 +20,15 @@ from .totals import watch
 
 logger = logger_of(__name__)
 
+AGAIN = 5.0  # seconds at most after which a port that was taken is tried again
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # a folder in which processes count together
 
 
 class Serving:
     """Counts what this process does, from now on; once started, serves that and the store's gauges.
+
+    A port that another process has is tried again with each heartbeat, and taken over when that
+    process has ended.
 
     It serves all that the process has in prometheus-client's default registry; or, where
     ``PROMETHEUS_MULTIPROC_DIR`` is set, all that is counted in that folder by any process.
@@ -38,33 +44,67 @@ class Serving:
         self._collector = Collector(delayq)
         self._registry: CollectorRegistry = REGISTRY
         self._server: tuple[WSGIServer, Thread] | None = None
+        self._again = min(AGAIN, delayq.services.settings.safety_interval)
+        self._is_over = Event()
+        self._trying = Thread(target=self._try_on, name="delayq-metrics", daemon=True)
         if SHARED in os.environ:
             if not Path(os.environ[SHARED]).is_dir():
                 raise InvalidSetting(SHARED, os.environ[SHARED], "the path of a folder")
             self._registry = CollectorRegistry()
             MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
         watch(delayq)
+        _MADE.add(self)
 
     def start(self) -> None:
-        """Serve, in a thread; where that cannot be, because the port is taken, say so."""
+        """Serve, in a thread; if the port is taken, say so, and go on trying in a thread."""
         try:
             self._registry.register(self._collector)
         except ValueError:
             logger.debug("the app has registered a collector of its own")
         try:
-            self._server = start_http_server(self._port, self._host, self._registry)
+            self._serve()
         except OSError as error:
+            facts = self._host, self._port, error, self._again
             logger.warning(
-                "metrics are not served on %s, port %d: %s", self._host, self._port, error
+                "metrics are not served on %s, port %d: %s; trying again every %.1f s", *facts
             )
-            return
+            self._trying.start()
+
+    def _try_on(self) -> None:
+        while self._server is None and not self._is_over.wait(self._again):
+            with suppress(OSError):
+                self._serve()
+
+    def _serve(self) -> None:
+        self._server = start_http_server(self._port, self._host, self._registry)
         logger.info("metrics are served on http://%s:%d/metrics", self._host, self._port)
 
     def stop(self) -> None:
-        """End the server, if there is one."""
+        """End the server, if there is one, and the tries to start it."""
+        self._is_over.set()
+        if self._trying.is_alive():
+            self._trying.join()
         served, self._server = self._server, None
         if served is not None:
             server, thread = served
             server.shutdown()
             server.server_close()
             thread.join()
+
+    def let_go(self) -> None:
+        """In a forked child: close its copy of the socket, which would keep the port."""
+        if self._server is not None:
+            self._server[0].socket.close()
+
+
+_MADE: weakref.WeakSet[Serving] = weakref.WeakSet()
+
+
+def _let_go_all() -> None:
+    for serving in list(_MADE):
+        serving.let_go()
+
+
+# A child may outlive a worker that was killed.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_all)

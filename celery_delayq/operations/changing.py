@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Literal
 
 from .. import clock
-from ..clock import TimeInput, When
-from ..errors import InvalidOption, StoreError
+from ..clock import TimeInput, When, from_ms
+from ..errors import InvalidDueTime, InvalidOption, StoreError
+from ..logs import logger_of
 from ..revoked import has_backend, tell
 from ..services import Services
 from ..store import NOW, Outcome
 from .targets import Named, id_of, who_is
+
+logger = logger_of(__name__)
+
+_LAPSED = "task %s: due at %s, but expires at %s: no worker will run it%s"
 
 #: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
 TOLD = "delayq_told"
@@ -63,7 +69,16 @@ def _tell_workers(services: Services, task_id: str) -> None:
     with suppress(StoreError):
         # Another task may be scheduled under the id before they hear of it.
         arguments[TOLD] = services.entries.counts().now_ms
+        let_it_end()
     services.app.control.broadcast("revoke", arguments=arguments)
+
+
+def let_it_end() -> None:
+    """Wait until the millisecond of a revoke is over: what is scheduled from then on is due later.
+
+    By its due time a worker tells it from what was revoked.
+    """
+    clock.sleep(0.002)  # more than one, by whichever clock
 
 
 def reschedule(
@@ -99,9 +114,32 @@ def _move(
     outcome, change = services.entries.move(who_is(services, task_id, key), when, **how)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)
+        tell_of_expiry(services, [(change.task_id, change.due_ms, change.expires)])
     else:
         services.hooks.missed("reschedule", outcome)
     return outcome, change.due_ms
+
+
+def tell_of_expiry(services: Services, tasks: Iterable[tuple[str, int, str]]) -> None:
+    """Log which of some tasks expire before they are due, as workers will drop them.
+
+    Args:
+        services: Of their app.
+        tasks: Of each its id, its due time in ms, and when it expires, as its message says it.
+    """
+    lapsed = [one for one in tasks if _expires_first(services, *one[1:])]
+    if lapsed:
+        (task_id, due_ms, expires), more = lapsed[0], len(lapsed) - 1
+        expiry = from_ms(clock.to_ms(expires, services.timezone)).isoformat()
+        rest = f"; so it is with {more} more" if more else ""
+        logger.warning(_LAPSED, task_id, from_ms(due_ms).isoformat(), expiry, rest)
+
+
+def _expires_first(services: Services, due_ms: int, expires: str) -> bool:
+    try:
+        return bool(expires) and clock.to_ms(expires, services.timezone) <= due_ms
+    except InvalidDueTime:
+        return False  # what no worker can read either
 
 
 def conditions(

@@ -20,6 +20,7 @@ from ..message.draft import Draft
 from ..services import Services
 from ..store import Entry, Outcome
 from ..store.record import LAST_MS, NewRecord
+from .changing import tell_of_expiry
 from .targets import Named, who_is
 
 
@@ -97,17 +98,19 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
             # What has left, or comes this moment, the step itself tells; it has seen nothing.
             outcome = services.entries.edit(who, None, NewRecord(b"", b"", b""))
         else:
-            new = _edited(services, entry, changes)
+            new, expires = _edited(services, entry, changes)
             outcome = services.entries.edit(who, entry.record, new)
         if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
+            tell_of_expiry(services, [(entry.task_id, entry.due_ms, expires)])
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:
             raise StoreUnavailable("edit", "others change the same task all the while", False)
 
 
-def _edited(services: Services, entry: Entry, changes: Edit) -> NewRecord:
+def _edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, str]:
+    """What is written anew of it; and when it expires, where the edit says that."""
     draft = _draft_of(services, entry, changes)
     if changes.has_arguments:
         _set_arguments(services, draft, changes)
@@ -119,7 +122,7 @@ def _edited(services: Services, entry: Entry, changes: Edit) -> NewRecord:
     most = services.settings.max_message
     if new.size > most:
         raise MessageTooLarge(entry.task_id, new.size, most)
-    return new
+    return new, "" if changes.expires is KEPT else draft.expires or ""
 
 
 def _draft_of(services: Services, entry: Entry, changes: Edit) -> Draft:
@@ -148,6 +151,8 @@ def _checked(services: Services, draft: Draft, args: Any, kwargs: Any) -> tuple[
     Raises:
         TypeError: they do not fit the task, where this process knows it.
     """
+    if draft.task not in services.app.tasks:
+        services.import_tasks()
     task = services.app.tasks.get(draft.task)
     # A task that is a class without a function has none.
     fits = getattr(task, "__header__", None)

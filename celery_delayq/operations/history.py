@@ -43,7 +43,11 @@ def history(services: Services, *, limit: int | None = None) -> list[Event]:
     check_limit(limit, "events")
     most = LONGEST_HISTORY if limit is None else min(limit, LONGEST_HISTORY)
     events = services.entries.history(most) if most else []
+    labels = {one.labels[0] for one in events if one.labels}
     tasks = _by_label(services.app.tasks)
+    if not labels <= tasks.keys():
+        services.import_tasks()
+        tasks = _by_label(services.app.tasks)
     queues = names_of(services, {one.labels[1] for one in events if one.labels})
     return [_event(one, tasks, queues) for one in events]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import IOBase
 from typing import Any, NamedTuple
 
 from ..clock import MAX_DUE_MS
@@ -158,9 +159,10 @@ def text_of(line: Mapping[str, Any]) -> str:
 
 
 Line = dict[str, Any]
+Given = str | bytes | Mapping[str, Any]
 
 
-def read(lines: Iterable[str | bytes | Mapping[str, Any]]) -> Iterator[tuple[int, Line]]:
+def read(lines: Iterable[Given]) -> Iterator[tuple[int, Line]]:
     """The lines of a dump, checked one by one while one iterates, with their numbers.
 
     Raises:
@@ -184,12 +186,29 @@ def read(lines: Iterable[str | bytes | Mapping[str, Any]]) -> Iterator[tuple[int
         raise InvalidDump(number + 1)
 
 
-def _parsed(number: int, given: str | bytes | Mapping[str, Any]) -> Line:
+def bounded(lines: Iterable[Given], longest: int) -> Iterator[Given]:
+    """The same lines; of a file, none is read that has more than *longest* characters.
+
+    Raises:
+        InvalidDump: one has.
+    """
+    if not isinstance(lines, IOBase):
+        yield from lines
+        return
+    number = 0
+    while line := lines.readline(longest):
+        number += 1
+        if len(line) == longest and line[-1:] not in ("\n", b"\n"):
+            raise InvalidDump(number, f"it has more than {longest} bytes; see delayq_max_message")
+        yield line
+
+
+def _parsed(number: int, given: Given) -> Line:
     if isinstance(given, Mapping):
         return dict(given)
     try:
         line = json.loads(given)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         line = None
     if not isinstance(line, dict):
         raise InvalidDump(number, "it is no JSON object: it was cut or damaged")

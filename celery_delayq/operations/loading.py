@@ -20,11 +20,13 @@ from ..message.dumped import Target, least_size
 from ..services import Services
 from ..store import OldEntry, lane_for
 from ..store.record import NewRecord, lanes_of
-from .lines import DUMP, PAUSE, TASK, UNREADABLE, read
+from .lines import DUMP, PAUSE, TASK, UNREADABLE, Given, bounded, read
 from .pausing import is_all_paused
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
 SLICE_BYTES = 500_000  # of them, about
+# By how much a line may be longer than its message, of which JSON has six characters a byte.
+LONGER, BESIDE = 6, 1_000_000
 _ID_TAKEN = "another task has its id here"
 _KEY_TAKEN = "task {!r} has its unique key here"
 _KEYS = "it has a unique key, and a key needs one shard: delayq_shards is {}"
@@ -67,7 +69,7 @@ class Loaded:
         return not self.refused and not self.unreadable
 
 
-Lines = Iterable["str | bytes | Mapping[str, Any]"]
+Lines = Iterable[Given]
 
 
 def load(
@@ -106,8 +108,9 @@ def steps(
     """
     loading = _Loading(services, skip_existing, paused, dry_run)
     loading.moving = moving
+    longest = LONGER * services.settings.max_message + BESIDE
     try:
-        for number, line in read(lines):
+        for number, line in read(bounded(lines, longest)):
             loading.take(number, line)
             if loading.is_full:
                 yield loading.write()

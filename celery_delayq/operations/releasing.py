@@ -146,8 +146,7 @@ class Release:
         grace_ms = entry.extras.grace_ms
         if grace_ms is not None:
             # Celery knows no grace; but what has expired it does not run either.
-            start_ms = met.now_us // 1000 if met.state == "PAUSED" else entry.extras.excused_ms
-            last_ms = max(entry.due_ms, start_ms) + grace_ms
+            last_ms = max(entry.due_ms, met.late_from_ms or 0) + grace_ms
             said = draft.expires
             if said is None or clock.at(said, self._services.timezone).ms > last_ms:
                 draft.set_expiry(from_ms(last_ms))

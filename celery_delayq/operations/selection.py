@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..clock import DelayInput, TimeInput, When, one_of
+from ..clock import DelayInput, TimeInput, When, due_in_ms, one_of
 from ..errors import DelayQError, InvalidDueTime
 from ..revoked import has_backend
 from ..services import Services
@@ -24,7 +24,7 @@ from ..store import (
     Place,
     target_of_member,
 )
-from .changing import Direction, conditions
+from .changing import Direction, conditions, tell_of_expiry
 from .count import Count, Tally
 from .cursor import Cursor
 from .queues import QueueNames
@@ -84,7 +84,8 @@ class Selection:
 
         Args:
             dry_run: Only count; then no result is ``uncertain`` but of those whose lease is over.
-            progress: Called after each step with the count so far.
+            progress: Called after each step with the count so far; :attr:`cursor` stands behind
+                what that counts, and can be stored.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses a step. The error's ``so_far`` is the
@@ -108,6 +109,9 @@ class Selection:
         progress: Progress | None = None,
     ) -> Count:
         """Give them another due time; see :meth:`DelayQ.reschedule`, and :meth:`cancel`.
+
+        If the process is killed after a step and before *progress*, who goes on from the stored
+        cursor repeats that step: with *by* it moves those tasks twice, with *at* or *if_due* not.
 
         Raises:
             InvalidDueTime: not a time, or past 2255-06-05. Where *by* leads there, the error's
@@ -166,8 +170,8 @@ class Selection:
                 for first in range(0, len(page), STEP):
                     some = page[first : first + STEP]
                     releases.step(entries, some, tally)
-                    _report(progress, tally)
                     self._at = self._begun.behind(shard, Place.of(some[-1]))
+                    _report(progress, tally)
         return tally.count
 
     def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
@@ -231,10 +235,13 @@ class Selection:
             for shard, entries, page in self._pages():
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
+                    done = 0
                     for changes in steps(entries, [target_of_member(one) for one in some]):
+                        # Before anybody is told, or raises: who goes on from here does it once.
+                        done += len(changes)
+                        self._at = self._begun.behind(shard, Place.of(some[done - 1]))
                         self._note(tally, changes)
                         _report(progress, tally)
-                    self._at = self._begun.behind(shard, Place.of(some[-1]))
         return tally.count
 
     def _note(self, tally: Tally, changes: Sequence[Change]) -> None:
@@ -243,6 +250,10 @@ class Selection:
             tally.changed(change.outcome)
             if change.due_ms is not None:
                 hooks.rescheduled(change.task_id, change.due_ms)
+        moved = [
+            (one.task_id, one.due_ms, one.expires) for one in changes if one.due_ms is not None
+        ]
+        tell_of_expiry(self._services, moved)
         removed = [one.cancelled for one in changes if one.cancelled is not None]
         if removed:
             hooks.cancelled(removed)
@@ -263,8 +274,10 @@ def _moves(met: Met, when: When, asked: dict[str, Any]) -> bool:
     """Whether an entry would be moved, as ``reschedule.lua`` decides it."""
     if asked["if_due_ms"] not in (None, met.due_ms):
         return False
-    from_ms = {"at": 0, "after": -(-met.now_us // 1000), "by": met.due_ms}
-    new_ms = max(0, from_ms[when.mode] + when.ms)
+    if when.mode == "by":
+        new_ms = max(0, met.due_ms + when.ms)
+    else:
+        new_ms = due_in_ms(when.us + (met.now_us if when.mode == "after" else 0), met.now_us)
     if asked["only"] == "earlier":
         return new_ms < met.due_ms
     return asked["only"] != "later" or new_ms > met.due_ms

@@ -16,7 +16,7 @@ from ..clock import from_ms
 from ..message.body import body_of, data_of
 from ..message.canvas import LAUNCH
 from ..message.shown import is_celery_s, shown
-from ..store import Entry, State
+from ..store import Entry, State, lane_in_words
 
 MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
 
@@ -38,6 +38,8 @@ class ScheduledTask:
         error: What went wrong with it last, of one that was refused, or is dead.
         next_try: When one that was refused is tried again.
         dead_since: Since when it is dead.
+        paused_by: What of it is paused, be it due or not: ``everything``, ``queue mail``, ``task
+            shop.remind``.
         changed: When it was changed last, by scheduling it or since.
         revision: The same in us. No two states of an entry have the same one, so that ``edit`` can
             tell by it what its caller has seen.
@@ -59,6 +61,7 @@ class ScheduledTask:
     revision: int = 0
     key: str = ""
     tags: tuple[str, ...] = ()
+    paused_by: tuple[str, ...] = ()
     cursor: str = field(default="", compare=False)
     _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _app: Celery | None = field(default=None, repr=False, compare=False)
@@ -103,9 +106,19 @@ class ScheduledTask:
             _app=app,
         )
         if made.is_canvas:
-            return replace(made, task=made.argsrepr or task)
-        # Protocol 1 keeps the task's name with its arguments.
-        return made if task or not envelope else replace(made, task=made._data["task"])
+            made = replace(made, task=made.argsrepr or task)
+        elif not task and envelope:
+            # Protocol 1 keeps the task's name with its arguments.
+            made = replace(made, task=made._data["task"])
+        return (
+            replace(made, paused_by=made._paused_by(entry.paused_by)) if entry.paused_by else made
+        )
+
+    def _paused_by(self, letters: str) -> tuple[str, ...]:
+        """What of it is paused, in words."""
+        task = LAUNCH if self.is_canvas else self.task
+        lanes = {"*": (None, None), "q": (self.queue, None), "t": (None, task)}
+        return tuple(lane_in_words(*lanes[letter]) for letter in letters)
 
     @property
     def is_canvas(self) -> bool:

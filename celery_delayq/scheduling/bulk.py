@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Union
 
 from celery.canvas import Signature
 from celery.exceptions import NotRegistered, QueueNotFound, SoftTimeLimitExceeded
@@ -14,6 +14,7 @@ from kombu.exceptions import OperationalError, SerializerNotInstalled
 
 from ..clock import DelayInput, TimeInput, When
 from ..errors import (
+    CallRejected,
     DelayQError,
     InvalidOption,
     ItemsRefused,
@@ -40,6 +41,9 @@ logger = logger_of(__name__)
 SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
 
+# Of an item its entry, what was there in its stead, the id of a task that has run, or why neither.
+ItemOutcome = Union[NewEntry, Receipt, str, Exception]
+
 # What an item may bring; anything else that is wrong with an option is the call's fault.
 _BROUGHT = {"task_id", *NAMES}
 
@@ -49,8 +53,9 @@ class Bulk:
 
     Attributes:
         ids: Task ids; ``None`` in the place of an item that was refused.
-        existed: Places of items that were not scheduled, as an earlier task was kept: their ids
-            are those of that task.
+        existed: Places of items that were not scheduled, as an earlier task was kept, or the
+            task's own ``apply_async`` returned an earlier call's result: their ids are those of
+            that task.
         refused: Place of an item -> why it was not scheduled.
         replicas: How many replicas of the store's Redis have all of it, as far as
             ``delayq_wait_replicas`` waited for that: of the slices, the fewest. ``None``: it did
@@ -122,7 +127,7 @@ class Loader:
         self._task = _task_of(signature)
         self._progress = progress
         self._preparation: Preparation | None = None
-        self._slice: list[NewEntry | str | Exception] = []
+        self._slice: list[ItemOutcome] = []
         self._bytes = 0
         self._largest = 0
         self._policy: Mapping[str, Any] = {}
@@ -168,7 +173,7 @@ class Loader:
                 type(error).__name__,  # its text may have the item's arguments
             )
 
-    def _outcome(self, item: Any, when: When | None) -> NewEntry | str | Exception:
+    def _outcome(self, item: Any, when: When | None) -> ItemOutcome:
         """Of one item its entry, the id of a task that has run or was there, or why neither."""
         try:
             return self._new(*self._read(item, when))
@@ -177,7 +182,7 @@ class Loader:
         except Exception as error:
             return _bare(error)
 
-    def _add(self, outcome: NewEntry | str | Exception) -> None:
+    def _add(self, outcome: ItemOutcome) -> None:
         size = len(outcome.record.body) if isinstance(outcome, NewEntry) else 0
         if self._bytes + size > SLICE_BYTES:
             self._flush()
@@ -243,7 +248,7 @@ class Loader:
         self._has_own_ids = True
         return item, when, checked_id(item.task_id)
 
-    def _new(self, item: Item, when: When, task_id: str) -> NewEntry | str:
+    def _new(self, item: Item, when: When, task_id: str) -> NewEntry | Receipt | str:
         return self._filled_in(item, when, task_id) or self._by_celery(item, when, task_id)
 
     def _filled_in(self, item: Item, when: When, task_id: str) -> NewEntry | None:
@@ -260,22 +265,30 @@ class Loader:
         own = item.options
         return terms_of({**self._options, **own}, self._task) if own else self._terms
 
-    def _by_celery(self, item: Item, when: When, task_id: str) -> NewEntry | str:
+    def _by_celery(self, item: Item, when: When, task_id: str) -> NewEntry | Receipt | str:
         got: list[Ready] = []
         options = {OPTION: Request(when, got.append), "add_to_parent": False, **item.options}
         with watching() as sent:
             result = self._signature.apply_async(item.args, item.kwargs, task_id=task_id, **options)
         if not got:
-            if not isinstance(result, EagerResult):
-                refuse_sent(result, sent)
-            known: str = result.id  # it has run, or was called before
-            return known
+            return self._not_made(result, sent)
         (ready,) = got
         self._policy = ready.policy
         if self._preparation:
             self._preparation.learn(ready)
             self._largest = self._services.settings.max_message
         return ready.new
+
+    def _not_made(self, result: Any, sent: list[str]) -> Receipt | str:
+        """What became of an item of which ``apply_async`` has made no entry."""
+        has_run = isinstance(result, EagerResult) or self._services.app.conf.task_always_eager
+        if not has_run:
+            refuse_sent(result, sent)
+        known: str | None = getattr(result, "id", None)
+        if known is None:
+            raise CallRejected(str(self._signature.get("task")))
+        # When the earlier call's task is due, nobody asks a bulk.
+        return known if has_run else Receipt(known, 0, existed=True)
 
 
 def _id_of(outcome: Receipt | str | Exception) -> str | None:

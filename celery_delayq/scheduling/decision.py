@@ -22,8 +22,9 @@ from ..store import checked_id
 from ..store.record import LAST_MS
 from .request import Request, has_time, requested
 
-# Places among the positional arguments of AMQP.as_task_v1 and _v2.
-COUNTDOWN_AT, ETA_AT, EXPIRES_AT = 4, 5, 8
+# Places among the arguments of AMQP.as_task_v1 and _v2. Celery fills them; a program may name them.
+EXPIRES_AT = 8
+_PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES_AT}
 
 # Undocumented, and the contract says so where it is gone; an import of it would say less.
 _TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
@@ -48,13 +49,14 @@ def decided(
         InvalidOption, InvalidDueTime: what asks for it cannot be honoured.
     """
     envelope = envelope_of(message)
-    request = requested(services, options, envelope.get("eta"), args[1])
+    given = {**options, **{name: args[at] for name, at in _PLACES.items() if at < len(args)}}
+    request = requested(services, options, envelope.get("eta"), given["name"])
     if request is not None:
-        checked_id(args[0])
+        checked_id(given["task_id"])
         # A retry has one by itself: its task's default delay.
         if has_time(options) and not envelope.get("retries"):
-            _refuse_second_time(args, options)
-        expires = args[EXPIRES_AT] if len(args) > EXPIRES_AT else options.get("expires")
+            _refuse_second_time(given)
+        expires = given.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
             envelope["expires"] = expiry_after(request.expected_due(), expires).isoformat()
             # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
@@ -66,10 +68,10 @@ def decided(
     return made
 
 
-def _refuse_second_time(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+def _refuse_second_time(given: Mapping[str, Any]) -> None:
     """Raise InvalidOption where a call has a time of Celery's as well, which would not count."""
-    for place, name in ((COUNTDOWN_AT, "countdown"), (ETA_AT, "eta")):
-        value = args[place] if len(args) > place else options.get(name)
+    for name in ("countdown", "eta"):
+        value = given.get(name)
         if value is not None:
             raise InvalidOption(name, value, "none beside the time that the task is scheduled for")
 

@@ -43,6 +43,7 @@ class PreparedMessage:
     labels: bytes
     template: Template
     fixed: tuple[str, str, str]
+    headers: str
     embed: Any
     encode: Callable[[Any], str]
     describe: tuple[Callable[[Any], str], Callable[[Any], str]]
@@ -53,12 +54,13 @@ class PreparedMessage:
         lines, differing = message.shareable()
         if not lines:
             return None
-        root, parent, expires, *_ = differing
+        root, parent, expires, _, kwargs, _ = differing
         return cls(
             destination,
             message.labels,
             Template.of(lines),
             (root, parent, expires),
+            kwargs.removeprefix(dumps(message.headers["kwargsrepr"])),
             message.payload[2],
             message.encode,
             _describers(app),
@@ -97,8 +99,8 @@ class PreparedMessage:
         if len(body) > LARGE:
             return None
         of_args, of_kwargs = self.describe
-        texts = (of_args(args), of_kwargs(kwargs) if kwargs else "{}", body)
-        differing = (*self.fixed, *map(dumps, texts))
+        shown = dumps(of_kwargs(kwargs) if kwargs else "{}") + self.headers
+        differing = (*self.fixed, dumps(of_args(args)), shown, dumps(body))
         return self.template.new_record(self.destination, self.labels, differing)
 
 

@@ -70,7 +70,7 @@ class Sender:
         except InvalidSetting:  # nothing can be scheduled, but a plain call may go
             return False
 
-    def __call__(self, producer: Any, name: str, message: Any, **options: Any) -> Any:
+    def __call__(self, producer: Any, name: str, message: Any, *where: Any, **options: Any) -> Any:
         try:
             request = message.request
         except AttributeError:
@@ -86,10 +86,12 @@ class Sender:
             note_sent(message.properties["correlation_id"])
             if self._is_for_amqp:
                 give_identity(message.properties)
-            return self._send(producer, name, message, **theirs)
-        return self._schedule(request, name, message, theirs)
+            return self._send(producer, name, message, *where, **theirs)
+        return self._schedule(request, name, message, where, theirs)
 
-    def _schedule(self, request: Request, name: str, message: Any, options: dict[str, Any]) -> None:
+    def _schedule(
+        self, request: Request, name: str, message: Any, where: Any, options: dict[str, Any]
+    ) -> None:
         # The receiving worker would hold a message with an eta once more, in its memory.
         envelope_of(message)["eta"] = None
         message = message._replace(sent_event=None)
@@ -103,7 +105,7 @@ class Sender:
         most = None if request.captured else self.services.settings.max_message
         producer = self.intercepting(request, task_id, policy if retry else ONCE, most)
         # Retrying is this sender's: there is no broker connection here that Celery could revive.
-        self._send(producer, name, message, retry=False, **options)
+        self._send(producer, name, message, *where, retry=False, **options)
 
     def intercepting(
         self, request: Request, task_id: str, policy: Mapping[str, Any], most: int | None

@@ -72,4 +72,5 @@ def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
     first, last = own_time(earliest, zone), own_time(latest, zone)
     if first.mode != last.mode or first.ms > last.ms:
         raise InvalidOption("spread", spread, _SPREAD)
-    return (When(first.mode, random.randint(first.ms, last.ms), spread) for _ in repeat(None))
+    drawn = (random.randint(first.ms, last.ms) for _ in repeat(None))
+    return (When(first.mode, ms, spread, first.rounded_us) for ms in drawn)

@@ -9,6 +9,7 @@ to another's command, wherever a call is interrupted.
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from collections.abc import Iterable, Iterator
@@ -91,18 +92,22 @@ class PooledConnection:
         server: Where it is.
         timeout: Seconds that a call takes at most: waiting for a free connection, connecting,
             sending and reading.
+        reach: Seconds that each step of connecting takes at most, where that is less.
     """
 
-    def __init__(self, server: Server, timeout: float | None = None) -> None:
+    def __init__(
+        self, server: Server, timeout: float | None = None, reach: float = math.inf
+    ) -> None:
         self._server = server
         self._timeout = timeout
+        self._reach = reach
         self._pool: Pool | None = None
         _OPEN.add(self)
 
     @property
     def pool(self) -> Pool:
         if self._pool is None:
-            self._pool = Pool(self._server)
+            self._pool = Pool(self._server, reach=self._reach)
         return self._pool
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
@@ -168,7 +173,7 @@ class PooledConnection:
             return error
 
     def dedicated(self) -> Any:
-        connection = self._server.connection(defaults.TIMEOUT)
+        connection = self._server.connection(min(self._reach, defaults.TIMEOUT))
         try:
             connection.connect()
         except BaseException:

@@ -13,6 +13,7 @@ belongs to nobody, and Python closes it; how many there are is how many are aliv
 from __future__ import annotations
 
 import gc
+import math
 import queue
 import weakref
 from collections import deque
@@ -38,11 +39,13 @@ class Pool:
     Args:
         server: Where they lead; another address may take over.
         most: How many connections there may be at a time.
+        reach: Seconds for each step of connecting, at most.
     """
 
-    def __init__(self, server: Server, most: int = MOST) -> None:
+    def __init__(self, server: Server, most: int = MOST, reach: float = math.inf) -> None:
         self._server = server
         self._most = most
+        self._reach = reach
         # The last one that was given back is the first to be taken: the others may rest.
         self._idle: deque[tuple[Any, float]] = deque()
         self._line: deque[queue.SimpleQueue[Any]] = deque()
@@ -120,7 +123,7 @@ class Pool:
             self._forget_lost()
             if len(self._alive) >= self._most:
                 return None
-        connection = self._server.connection(clock.seconds_left(until))
+        connection = self._server.connection(min(self._reach, clock.seconds_left(until)))
         self._alive.add(weakref.ref(connection))
         if len(self._alive) > self._most:
             # Somebody else had the same thought.

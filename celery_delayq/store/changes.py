@@ -96,7 +96,7 @@ class Changes:
         """
         asked = {
             "mode": mode or when.mode,
-            "ms": when.ms,
+            "us": when.us,
             "latest": MAX_DUE_MS,
             "only": only,
             "if_due": "" if if_due_ms is None else if_due_ms,
@@ -168,7 +168,10 @@ def _cancelled(who: Target, word: Sequence[bytes], told: tuple[bytes, bytes] | N
 def _moved(who: Target, word: Sequence[bytes], when: When) -> Change:
     if word == _TOO_LATE:
         return Change(None, _id_of(who), error=too_late(when))
-    return Change(Outcome(_text(word[0])), _id_of(who, *word[2:]), int(word[1]))
+    outcome, due_ms, *others = word
+    task_id, expires = (*others, b"", b"")[:2]
+    named = _id_of(who, *filter(None, [task_id]))
+    return Change(Outcome(_text(outcome)), named, int(due_ms), expires=_text(expires))
 
 
 def _released(who: Target, word: Sequence[bytes]) -> Change:

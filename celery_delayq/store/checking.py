@@ -16,6 +16,7 @@ answers, marks of messages) has no other side, and goes with its generation.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -23,8 +24,9 @@ from typing import Any
 
 from .misfits import ONCE, Finding
 from .scripts import Scripts
+from .selecting import FIRST, next_count
 
-COUNT = 20  # fields of a slice: records may be large
+MOST = 200  # fields of a slice: some 3 ms
 LATE_MS = 60_000  # after which a lease that ended should have been taken back
 
 _INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags", "outbox")
@@ -161,25 +163,28 @@ class Uses:
 
 def _slices(scripts: Scripts, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
     cursor: Any = 0
+    count = FIRST
     while True:
-        cursor, found, last, now_us, shared = scripts.call(
-            "check", part=part, cursor=cursor, count=COUNT, late=LATE_MS
+        cursor, found, last, now_us, shared, size = scripts.call(
+            "check", part=part, cursor=cursor, count=count, late=LATE_MS
         )
         yield _threes(found), number(last), now_us, _threes(shared)
         if int(cursor) == 0:
             return
+        count = next_count(count, size, MOST)
 
 
 def _threes(flat: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
     return list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
+# What HINCRBY takes, and has room to go on from.
+_COUNT = re.compile(rb"0|(?=.{1,15}\Z)-?[1-9][0-9]*")
+
+
 def number(text: bytes) -> int:
-    """A count as it stands in the store; 0 where it is none."""
-    try:
-        return int(text)
-    except ValueError:
-        return 0
+    """A count as it stands in the store; 0 where it is none to Redis, as ``01``."""
+    return int(text) if _COUNT.fullmatch(text) else 0
 
 
 def _finding(kind: str, task_id: bytes, part: str, field: bytes) -> Finding:

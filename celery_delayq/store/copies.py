@@ -8,6 +8,8 @@ And which message became an entry of the store, so that it does so once, however
 
     adopted, put off --------> store     marked, by the script that writes the entry
     the same once more ------> worker    it was taken: nothing is left to do
+    another once more -------> worker    marked: it is let through, and what its first worker has
+                                         still under way does not become an entry any more
 
 A mark is known for as long as a generation lasts, at least: an hour, and a lease or the broker's
 visibility time-out, in which a pause of more than a minute does not count; or a million marks,
@@ -61,14 +63,19 @@ class Copies:
         Args:
             message: Texts that together name it; the task's id is first.
             again: Whether it may have been delivered before, or no other message has that name.
-            received: When it was, by the monotonic clock; now, by default. A broker may have taken
-                it back since, and given it to somebody else.
+            received: When it was, by the monotonic clock: a broker may have taken it back since,
+                and given it to somebody else. By default, if *again*, its task runs, and asks for
+                this; else now.
         """
-        since = None if again else clock.monotonic() if received is None else received
-        return Delivery(_mark(("taken", *message)), since, self._keep_ms, MOST)
+        if received is None and not again:
+            received = clock.monotonic()
+        return Delivery(_mark(("taken", *message)), again, received, self._keep_ms, MOST)
 
     def is_taken(self, message: tuple[str, ...], until: float) -> bool:
-        """Whether a message became an entry when it was delivered before.
+        """Whether a message that came again became an entry before; if not, it is let through.
+
+        What a worker has asked for it until now, one that died, say, makes no entry of it then,
+        however late that comes: it runs.
 
         Raises:
             StoreError: it is not known.

@@ -66,6 +66,7 @@ class Engine:
         self._owes = int(owes)
         self._joined = False
         self._beat_again = 0.0
+        self._handed_over_ms = self._claimed_ms = 0  # when it did so last, by Redis's clock
         self._claims = itertools.count(1)
 
     def join(self) -> None:
@@ -118,11 +119,13 @@ class Engine:
             catch_up=self._catch_up,
             owes=self._owes,
             tells=int(tells),
+            last_ms=self._handed_over_ms,
         )
         if not seen:
             # The store was emptied, or another Redis took over.
             self._joined = False
             return self.hand_over(asleep=asleep, relay_in=relay_in, tells=tells)
+        self._handed_over_ms = now_us // 1000
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
@@ -131,11 +134,11 @@ class Engine:
 
     def claim(self, limit: int) -> Claimed:
         """Deal with up to *limit* due entries: lease them, unless something is in the way."""
-        claimed = Claimed([], [], [], 0)
+        claimed, last_ms = Claimed([], [], [], 0), self._claimed_ms
         while claimed.met < limit:
             wanted = min(CHUNK, limit - claimed.met)
             try:
-                some = self._claim(wanted)
+                some = self._claim(wanted, last_ms)
             except StoreUnavailable:
                 if not claimed.met:
                     raise
@@ -145,7 +148,7 @@ class Engine:
                 break
         return claimed
 
-    def _claim(self, limit: int) -> Claimed:
+    def _claim(self, limit: int, last_ms: int) -> Claimed:
         asker = f"{self.name}:{next(self._claims)}"
         asked = clock.monotonic()
         now_us, flat, known, shared, dead, skipped, parked = self._scripts.call(
@@ -156,7 +159,9 @@ class Engine:
             max_bytes=MAX_BYTES,
             catch_up=self._catch_up,
             owes=self._owes,
+            last_ms=last_ms,
         )
+        self._claimed_ms = now_us // 1000
         ahead = now_us / 1_000_000 - (asked + clock.monotonic()) / 2
         token = f"{asker}:{now_us}"
         templates = dict(zip(shared[::2], shared[1::2], strict=True))

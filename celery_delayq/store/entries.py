@@ -28,7 +28,7 @@ from .replicas import Replicas
 from .schedule import Scheduler
 from .scripts import Scripts
 from .selecting import Chosen, Place, Sieve
-from .values import Cancelled, Change, Entry, NewEntry, Receipt, State, time_in
+from .values import Cancelled, Change, Entry, NewEntry, Receipt, State, letters_in, time_in
 
 NO_RECORD = "no record"  # why a record cannot be read that is not there
 # What `peek.lua` says where it knows more than users are told.
@@ -182,15 +182,20 @@ class Entries:
         found = self._look(who)
         if not found:
             return None
-        state, task_id, whole, header_end, template, reason, attempts, next_try, since = found
+        state, task_id, whole, header_end, template, *known = found
+        reason, attempts, next_try, since, paused_by = known
         return replace(
             entry_of(
-                task_id.decode(errors="replace"), _state(state), Record(whole, header_end), template
+                task_id.decode(errors="replace"),
+                State(state.decode()),
+                Record(whole, header_end),
+                template,
             ),
             reason=reason.decode(errors="replace"),
             attempts=attempts,
             next_try_ms=time_in(next_try),
             since_ms=time_in(since),
+            paused_by=letters_in(paused_by),
         )
 
     def state(self, who: Target) -> State | None:
@@ -200,7 +205,7 @@ class Entries:
             UnreadableRecord: it is of a format that this version does not know.
         """
         found = self._look(who)
-        return _state(found[0]) if found else None
+        return State(found[0].decode()) if found else None
 
     def handed_over_ms(self, who: Target) -> int | None:
         """When an entry was handed over, while its tombstone is kept."""
@@ -278,6 +283,7 @@ class Entries:
                     attempts=seen.attempts,
                     next_try_ms=seen.next_try_ms,
                     since_ms=seen.since_ms,
+                    paused_by=seen.paused_by,
                 ),
             )
 
@@ -313,10 +319,6 @@ def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
     word, _, rest = answer.partition(b" ")
     _refuse_unreadable(who, word, rest)
     return Outcome(word.decode()), rest
-
-
-def _state(word: bytes) -> State:
-    return State(word.decode().upper())
 
 
 def _refuse_unreadable(who: Target, status: bytes = b"", why: Any = b"", *_: Any) -> None:

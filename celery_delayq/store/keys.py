@@ -41,7 +41,7 @@ KEYS: dict[str, str] = {
     "fences_old": "HASH  the generation before",
     "outbox": "ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms",
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
-    "arrived": "HASH  mark -> attempt that was first, or 0; since, last -> when, ms",
+    "arrived": "HASH  mark -> first attempt, or what became of a message; since, last -> when, ms",
     "arrived_old": "HASH  the generation before",
     "history": "LIST  what happened last, the newest first, if that is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import InvalidOption, UnreadableRecord
 from .record import Record
 from .scripts import Scripts
-from .values import Entry, State, time_in
+from .values import Entry, State, letters_in, time_in
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -78,6 +78,7 @@ class Row:
     attempts: int
     next_try_ms: int | None
     reason: str
+    paused_by: str
 
     @property
     def place(self) -> tuple[float, int, int]:
@@ -99,6 +100,7 @@ class Row:
             attempts=self.attempts,
             next_try_ms=self.next_try_ms,
             reason=self.reason,
+            paused_by=self.paused_by,
             cursor=str(self.cursor),
         )
 
@@ -139,7 +141,7 @@ def rows(
         templates, errors = _pairs(shared), _pairs(failed)
         words = iter(known.decode().split())
         for member, text in zip(flat[::2], flat[1::2], strict=True):
-            due, header_end, state, attempts, next_try = (next(words) for _ in range(5))
+            due, header_end, state, attempts, next_try, paused_by = (next(words) for _ in range(6))
             order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
             if text:
                 record = Record(text, int(header_end))
@@ -153,6 +155,7 @@ def rows(
                     int(attempts),
                     time_in(next_try),
                     errors.get(member[6:], b"").decode(errors="replace"),
+                    letters_in(paused_by),
                 )
         if is_last:
             return

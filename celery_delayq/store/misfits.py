@@ -49,7 +49,12 @@ KINDS = {
     ),
     "unreadable_record": Kind("a record that this version cannot read"),
     "template_gone": Kind(
-        "a record shares a template that is gone, so it will be dead when it is due"
+        "a record shares a template that is gone, so it will be dead when it is due, unless a "
+        "process that schedules its task sends it again"
+    ),
+    "template_damaged": Kind(
+        "a record shares a template that is not what it was, so it will be dead when it is due, "
+        "unless a process that schedules its task sends it again"
     ),
     "lease_without_claim": Kind(
         "a lease without a claim; scanners take it back", "it waits again, marked"
@@ -78,7 +83,8 @@ KINDS = {
         "a template that no count keeps", "the template is removed, if still nothing shares it"
     ),
     "count_too_low": Kind(
-        "a template counts too few records, so it may go before the last of them",
+        "a template counts too few records, so it may go before the last of them, or its count is "
+        "no number, so nothing that shares it can be scheduled",
         "the count is raised by what it is too low",
     ),
     "count_too_high": Kind(

@@ -22,8 +22,9 @@ class Counts:
 
     ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
     and wait for their next try, which are overdue. ``paused`` fell due while they were, and are
-    counted as nothing else. Those that no scanner has met yet are looked for among the first 300
-    that are due, and the first 300 that were refused; behind these they count as overdue.
+    counted as nothing else; so is what comes back at a rate, until its turn. Those that no scanner
+    has met yet are looked for among the first 300 that are due, and the first 300 that were
+    refused; behind these they count as overdue.
 
     ``oldest_overdue_ms``: the due time of what is overdue longest, and not paused; ``None`` if
     nothing is. Of more than 300 that were refused, those count that are tried next.
@@ -64,7 +65,8 @@ class Pause:
         task: The name of the task that is paused, or ``None``.
         since: When it was.
         late: Whether it counts as lateness for entries with a late policy.
-        parked: How many entries fell due meanwhile, and are still here.
+        parked: How many entries fell due meanwhile, and are still here; those that no scanner has
+            met yet as far as they are among the first 300 that are due, or were refused.
         resumed: Whether they are coming back.
         rate: How many of them come back a second at most; ``None``: as fast as it goes.
     """
@@ -140,7 +142,9 @@ def pauses_in(scripts: Scripts) -> list[Pause]:
     found: dict[bytes, Pause] = {}
     cursor: Any = 0
     while True:
-        cursor, flat = scripts.call("pauses", cursor=cursor, count=PAGE)
+        cursor, flat = scripts.call(
+            "pauses", cursor=cursor, count=PAGE, most=OVERDUE, max_bytes=OVERDUE_BYTES
+        )
         for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
             found[lane] = _pause(lane, facts)
         if int(cursor) == 0:

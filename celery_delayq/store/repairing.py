@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from .checking import COUNT, COUNTING, LATE_MS, Miscount, Uses
+from .checking import COUNTING, LATE_MS, Miscount, Uses
 from .misfits import COUNTED, Finding, Repaired
 from .scripts import Scripts
 
-CHUNK = COUNT  # findings of one step: each may read a record
+CHUNK = 20  # findings of one step: each may read a record
 TEMPLATES = 500  # of one step of a recount
 
 

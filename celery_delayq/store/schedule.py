@@ -106,7 +106,7 @@ def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
         if name is not None:
             sent.add(name)
         when, body = one.when, record.labels + record.body
-        flat += (one.task_id, when.mode, when.ms, record.destination, body, template, one.conflict)
+        flat += (one.task_id, when.mode, when.us, record.destination, body, template, one.conflict)
     return flat
 
 
@@ -115,8 +115,11 @@ def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> byt
     if new[0].delivery is None:
         return b""
     found = [one.delivery for one in new if one.delivery is not None]
-    times = (0 if one.since is None else time_of(one.since) for one in found)
-    marks = (one.mark + since.to_bytes(7, "big") for one, since in zip(found, times, strict=True))
+    times = (0 if one.received is None else time_of(one.received) for one in found)
+    marks = (
+        b"%s%d%s" % (one.mark, one.again, time.to_bytes(7, "big"))
+        for one, time in zip(found, times, strict=True)
+    )
     return b"%d %d " % (found[0].keep_ms, found[0].most) + b"".join(marks)
 
 

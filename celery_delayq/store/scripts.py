@@ -29,7 +29,7 @@ _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
     "record", "history", "extras", "message", "writing", "marks", "call", "left", "due", "claims",
-    "entry", "late", "lanes", "pace", "conflict", "targets", "misfits",
+    "entry", "lanes", "late", "back", "pace", "conflict", "targets", "misfits",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
 READ = "read"  # so errors call each of these: their own names mean nothing to users

@@ -1,8 +1,9 @@
 """What a selection means: found step by step, in the order of insertion.
 
     by tag        pages of `tags`, which is in that order
-    else          passes over `records` (`leased`, `dead`, `parked`, where the state says so), which
-                  have no order: each gives the first MOST entries behind the one before
+    else          passes over `records` (`leased`, `dead`, or where what is paused may be, where the
+                  state says so), which have no order: each gives the first MOST entries behind the
+                  one before
 
 What is found is asked once more whether it is meant, by the step that deals with it.
 """
@@ -19,7 +20,7 @@ from ..errors import StoreDiffers
 from .member import Member
 from .record import LABEL_BYTES, Record, labels_for
 from .scripts import Scripts
-from .values import State, time_in
+from .values import State, letters_in, time_in
 
 PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
 FIRST = 20  # entries that the first step of a pass looks at: they may be large
@@ -27,6 +28,13 @@ PASS_BYTES = 1_000_000  # that a step of a pass reads, about
 MOST = 100_000  # members that are remembered of a pass
 PEEK, READ = 200, 50  # members that are looked at, or read, in a step: some 2 ms
 PEEK_BYTES = 1_000_000  # of records that are read at a time
+
+# Where a selection of a state looks. What is paused goes from one of its places to the next.
+_WAYS = {
+    State.IN_FLIGHT: ("leased",),
+    State.DEAD: ("dead",),
+    State.PAUSED: ("refused", "due", "relay", "parked"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,12 +76,11 @@ class Chosen:
         return self.state is None
 
     @property
-    def way(self) -> str:
-        """How it is searched for; see ``sift.lua``."""
-        if self.tag or self.whole:
-            return "tag" if self.tag else "all"
-        ways = {State.IN_FLIGHT: "leased", State.DEAD: "dead", State.PAUSED: "parked"}
-        return ways.get(self.state, "records") if self.state else "records"
+    def ways(self) -> tuple[str, ...]:
+        """How it is searched for, one after the other, without a tag; see ``sift.lua``."""
+        if self.whole or self.state is None:
+            return ("all",) if self.whole else ("records",)
+        return _WAYS.get(self.state, ("records",))
 
 
 @dataclass(frozen=True, order=True)
@@ -98,6 +105,7 @@ class Met:
     """What a selection met.
 
     ``state``: as ``peek.lua`` has it; ``record``: empty where it was not asked for, or is gone.
+    ``late_from_ms``: since when its lateness counts, of one with a late policy, if it was read.
     """
 
     member: bytes
@@ -110,6 +118,8 @@ class Met:
     attempts: int = 0
     next_try_ms: int | None = None
     since_ms: int | None = None
+    paused_by: str = ""
+    late_from_ms: int | None = None
 
 
 class Sieve:
@@ -133,7 +143,7 @@ class Sieve:
         Raises:
             StoreDiffers: the store was emptied, and is another one now.
         """
-        if chosen.way == "tag":
+        if chosen.tag:
             return self._tagged(chosen, store, start, behind)
         return self._passes(chosen, store, start, behind)
 
@@ -195,21 +205,21 @@ class Sieve:
         self, chosen: Chosen, store: str, behind: Place, last: Sequence[int]
     ) -> Iterator[list[bytes]]:
         """All that is found on a way without order, up to *last*; some of it comes twice."""
-        cursor, count = b"", FIRST
-        while cursor != b"0":
-            cursor, size, members = self._step(
-                store,
-                chosen.way,
-                cursor=cursor or b"0",
-                count=count,
-                # Those without a number share 0, and are told apart by the caller.
-                after=behind.number - (behind.number == 0),
-                upto=last[0],
-                filter=chosen.text,
-            )
-            yield members
-            wanted = min(2 * count, count * PASS_BYTES // max(size, 1))
-            count = max(1, min(PAGE, wanted))
+        for way in chosen.ways:
+            cursor, count = b"", FIRST
+            while cursor != b"0":
+                cursor, size, members = self._step(
+                    store,
+                    way,
+                    cursor=cursor or b"0",
+                    count=count,
+                    # Those without a number share 0, and are told apart by the caller.
+                    after=behind.number - (behind.number == 0),
+                    upto=last[0],
+                    filter=chosen.text,
+                )
+                yield members
+                count = next_count(count, size, PAGE)
 
     def _step(self, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
         name, _, cursor, size, found = self._sift(way, **asked)
@@ -237,9 +247,14 @@ class Sieve:
             words = text.decode().split()
             for member, word in zip(some, words, strict=True):
                 if word not in ("skipped", "again"):
-                    read = next(rows) if reads else (b"", b"", b"0 -1 -1")
+                    read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1")
                     yield _met(member, word, now_us, read, templates)
             left = left[len(words) - words.count("again") :]
+
+
+def next_count(count: int, size: int, most: int) -> int:
+    """How many entries the next step looks at, where *count* of them had *size* bytes."""
+    return max(1, min(most, 2 * count, count * PASS_BYTES // max(size, 1)))
 
 
 def _sorting(member: bytes) -> bytes:
@@ -260,12 +275,14 @@ def _met(
     templates: dict[bytes, bytes],
 ) -> Met:
     state, *numbers = word.split(":")
-    attempts, next_try, since = read[2].split()
+    attempts, next_try, since, paused_by, late_from = read[2].split()
     known: dict[str, Any] = {
         "error": read[1].decode(errors="replace"),
         "attempts": int(float(attempts)),
         "next_try_ms": time_in(next_try),
         "since_ms": time_in(since),
+        "paused_by": letters_in(paused_by),
+        "late_from_ms": time_in(late_from),
     }
     if not numbers:
         return Met(member, state, 0, now_us, **known)

@@ -24,6 +24,12 @@ def time_in(score: float | bytes | str) -> int | None:
     return int(min(ms, LAST_MS)) if ms >= 0 else None
 
 
+def letters_in(word: bytes | str) -> str:
+    """By what an entry is paused, as a script told: first letters of lanes, or nothing."""
+    text = word.decode(errors="replace") if isinstance(word, bytes) else word
+    return "" if text == "-" else text
+
+
 class State(str, Enum):
     """Where an entry stands."""
 
@@ -40,6 +46,7 @@ class Entry:
     ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
     ``attempts``: how often it was sent, or may have been.
     ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
+    ``paused_by``: what of it is paused, be it due or not: ``*`` (all), ``q`` (its queue), ``t``.
     ``cursor``: where it stands in a listing, if it was read in one.
     """
 
@@ -54,6 +61,7 @@ class Entry:
     attempts: int = 0
     next_try_ms: int | None = None
     since_ms: int | None = None
+    paused_by: str = ""
     record: Record = field(default=NO_RECORD, repr=False, compare=False)
     cursor: str = field(default="", compare=False)
 
@@ -63,13 +71,16 @@ class Delivery:
     """A message that a broker delivered, and that becomes an entry.
 
     ``mark``: 16 bytes that name it, however often it is delivered.
-    ``since``: it was one before, if its mark was set since that moment of the monotonic clock;
-    ``None``: whenever that was set.
+    ``again``: any mark says that it became an entry before; else only one that is younger than
+    its receipt.
+    ``received``: when that was, by the monotonic clock; ``None``: it runs, and asks for this now.
+    If it was let through to run since then, it does not become an entry.
     ``keep_ms``, ``most``: for how long its mark is known, and among how many.
     """
 
     mark: bytes
-    since: float | None
+    again: bool
+    received: float | None
     keep_ms: int
     most: int
 
@@ -111,12 +122,14 @@ class Change:
     ``outcome``: ``None`` where a selection does not mean it any more, or there is an ``error``.
     ``task_id``: empty where a key was given, and nothing was done.
     ``due_ms``: its new due time, where it was moved.
+    ``expires``: when it expires, as its message says it, where it was moved and that did not.
     ``cancelled``: what there is to tell; only where it was removed.
     """
 
     outcome: Outcome | None
     task_id: str
     due_ms: int | None = None
+    expires: str = ""
     cancelled: Cancelled | None = None
     error: DelayQError | None = None
 

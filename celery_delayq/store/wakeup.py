@@ -167,8 +167,13 @@ class Wakeup:
         return told
 
     def rest(self, seconds: float) -> None:
-        """Wait *seconds*, or until another master is heard of, where the last one was away."""
+        """Wait *seconds*, or until another master is heard of, where the last one was away.
+
+        The next :meth:`listen` subscribes anew: where another link failed, this one may be dead as
+        well, and say nothing of it.
+        """
         until = clock.monotonic() + seconds
+        self._disconnect()
         if self._herald is not None:
             self._herald.listen()
         while (left := until - clock.monotonic()) > 0:

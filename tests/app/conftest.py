@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 from celery import Celery
+from celery.signals import import_modules
 
 from celery_delayq import DelayQ, signals
 from celery_delayq.scheduling import bulk
@@ -71,6 +72,28 @@ def app_with_results(delayq_app, redis_server, redis):
 @pytest.fixture
 def delayq(app):
     return app.delayq
+
+
+@pytest.fixture
+def found_by_workers(app):
+    """Put a task of one argument into a module that only workers import, or cannot import."""
+    modules = []
+
+    def put(name, *, error=None, **options):
+        def module(**_):
+            if error is not None:
+                raise error
+
+            @app.task(name=name, **options)
+            def task(x):
+                return x
+
+        modules.append(module)
+        import_modules.connect(module, sender=app, weak=False)
+
+    yield put
+    for module in modules:
+        import_modules.disconnect(module, sender=app)
 
 
 @pytest.fixture

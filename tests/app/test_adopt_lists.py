@@ -46,6 +46,15 @@ def mixed(stranger):
     return ["plain1", "near", "out", "plain2"]
 
 
+def test_what_a_task_says_against_it_counts_where_only_workers_import_the_task(
+    services, stranger, found_by_workers
+):
+    found_by_workers("t", delayq_capture=False)
+    send(stranger, "a", eta=FAR)
+
+    assert adopt_lists(services) == 0
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 200])
 def test_what_is_far_goes_and_the_others_keep_their_order(
     services, mixed, redis, monkeypatch, size

@@ -61,7 +61,7 @@ def test_a_scanner_sets_nothing_aside_and_says_why_in_a_line(
 
     [line] = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert line.name == scanning.__name__
-    assert line.getMessage().startswith(f"hand over failed: {SENTENCE}; next try in ")
+    assert line.getMessage().startswith(f"hand over failed: {SENTENCE}; retrying in ")
     assert line.exc_info is None
     # Neither is anything dead, nor was anything tried and refused.
     assert node_app.delayq.get("a") is not None

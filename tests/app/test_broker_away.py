@@ -1,7 +1,6 @@
 """Scheduling needs the store only: the broker may be down, and is not even asked."""
 
 import logging
-import time
 
 import pytest
 from celery import group
@@ -45,14 +44,12 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_scheduling_cancelling_and_reading_work_while_the_broker_is_down(away, call):
     task = task_of(away)
-    started = time.monotonic()
 
     result = CALLS[call](task)
 
     assert away.delayq.get(result.id) is not None
     assert away.delayq.reschedule(result.id, by=60)
     assert away.delayq.cancel(result.id)
-    assert time.monotonic() - started < 1
 
 
 @pytest.mark.parametrize("capture", [False, True])
@@ -101,7 +98,6 @@ def test_a_result_backend_that_is_down_does_not_change_the_answer_to_a_cancel(
     app = delayq_app(url, results.url(), result_backend_transport_options=NO_PATIENCE)
     result = app.send_task("t", delayq_at=FAR)
     results.kill()
-    started = time.monotonic()
 
     with caplog.at_level(logging.WARNING, "celery_delayq"):
         outcome = app.delayq.cancel(result.id)
@@ -109,15 +105,12 @@ def test_a_result_backend_that_is_down_does_not_change_the_answer_to_a_cancel(
     assert outcome
     assert app.delayq.get(result.id) is None
     assert f"task {result.id}: REVOKED could not be stored" in caplog.messages
-    assert time.monotonic() - started < 10
 
 
 def test_tasks_that_ignore_results_are_scheduled_while_the_result_backend_is_down(delayq_app, url):
     app = delayq_app(url, f"redis://127.0.0.1:{free_port()}/0")
     task = task_of(app, ignore_result=True)
-    started = time.monotonic()
 
     result = task.delay_until(FAR)
 
     assert result.cancel()
-    assert time.monotonic() - started < 2

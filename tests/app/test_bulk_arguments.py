@@ -5,7 +5,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.app.bulk import both_ways, plain_task
@@ -64,7 +64,6 @@ def test_arguments_of_an_item_are_in_its_message_as_in_a_call_s(
     bound=st.tuples(st.lists(VALUES, max_size=2), st.dictionaries(TEXT, VALUES, max_size=2)),
     immutable=st.booleans(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_items_of_any_signature_are_what_they_are_one_by_one(
     app, redis, items, bound, immutable
 ):

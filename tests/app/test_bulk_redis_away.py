@@ -3,11 +3,13 @@
 import pytest
 from kombu.exceptions import OperationalError
 
+from celery_delayq import clock
 from celery_delayq.errors import StoreFull
 from celery_delayq.scheduling import bulk
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.shards import total
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -58,16 +60,23 @@ def test_the_error_of_a_later_slice_has_what_the_earlier_ones_made(through, swal
     assert str(caught.value).startswith("schedule failed: ")
 
 
-def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(through, swallowing, redis):
-    proxy = swallowing(b"second", times=99)
-    app = through(proxy, delayq_timeout=0.5)
-    items, task = [*slices("first", "second", "third")], plain_task(app)
+def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(
+    through, swallowing, redis, monkeypatch
+):
+    proxy = swallowing(b"the-second", times=99)  # in no script
+    app = through(proxy, delayq_timeout=PATIENCE)
+    items, task = [*slices("first", "the-second", "third")], plain_task(app)
+    now = clock.monotonic
 
-    with pytest.raises(OperationalError) as caught:
-        app.delayq.schedule_many(task, items, at=FAR)
+    with monkeypatch.context() as patch:
+        # The call is over once its answer was lost, and not before.
+        patch.setattr(clock, "monotonic", lambda: now() + 3600 * bool(proxy.swallowed))
+        with pytest.raises(OperationalError) as caught:
+            app.delayq.schedule_many(task, items, at=FAR)
     proxy.relent()
     rest = app.delayq.schedule_many(task, items[len(caught.value.so_far.ids) :], at=FAR)
 
+    assert len(caught.value.so_far.ids) == 5
     # The answer was lost, the slice was not; ids of the items' own tell.
     assert [*rest.refused] == [*range(5)]
     assert total(redis.hlen, "records") == 15

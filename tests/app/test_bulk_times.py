@@ -7,6 +7,7 @@ import pytest
 
 from celery_delayq import InvalidDueTime
 from celery_delayq.errors import InvalidOption
+from celery_delayq.scheduling.times import times_for
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, redis_ms
 
@@ -33,14 +34,13 @@ def due_of(remind, delayq):
 
 
 @pytest.fixture
-def ahead_of(due_of, redis):
-    """How far ahead, in whole seconds, the items of a bulk are due."""
+def ahead_of(remind, delayq):
+    """How long after they were scheduled, in whole seconds, the items of a bulk are due."""
 
     def ahead_of(items=ITEMS, **times):
-        before = redis_ms(redis)
-        due = due_of(items, **times)
-        assert all(0 <= (ms - before) % 1000 < 900 for ms in due)
-        return [int((ms - before) // 1000) for ms in due]
+        ids = delayq.schedule_many(remind, items, **times).ids
+        found = [delayq.services.entries.find(task_id) for task_id in ids]
+        return [(one.due_ms - one.created_ms) // 1000 for one in found]
 
     return ahead_of
 
@@ -163,12 +163,19 @@ def test_a_spread_may_be_one_instant(due_of):
     assert due_of(spread=(FAR, FAR)) == [FAR * 1000] * 3
 
 
-def test_a_spread_of_timedeltas_is_from_now(ahead_of, due_of, redis):
+def test_a_spread_of_timedeltas_is_from_now(ahead_of):
     assert ahead_of(spread=(timedelta(hours=1), timedelta(hours=1))) == [3600] * 3
 
-    before = redis_ms(redis)
-    due = due_of([((1,), {})] * 100, spread=(timedelta(0), timedelta(hours=1)))
-    assert before <= min(due) < before + 1_800_000 < max(due) <= redis_ms(redis) + 3_600_001
+    ahead = ahead_of([((1,), {})] * 100, spread=(timedelta(0), timedelta(hours=1)))
+    assert 0 <= min(ahead) < 1800 < max(ahead) <= 3600
+
+
+def test_a_spread_begins_with_its_first_time_to_the_microsecond():
+    """What is due at once by the caller's own clock is not rounded up to a time to come."""
+    soon = NOON + timedelta(microseconds=1)
+    times = times_for([1], timezone.utc, spread=(soon, soon))
+
+    assert next(times).us == NOON_MS * 1000 + 1
 
 
 def test_an_item_s_own_time_goes_before_the_spread(due_of):

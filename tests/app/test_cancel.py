@@ -58,9 +58,9 @@ def test_get_raises_for_whoever_waits_for_a_cancelled_task(app, add):
 
     assert result.state == "REVOKED"
     with pytest.raises(TaskRevokedError):
-        result.get(timeout=5)
+        result.get(timeout=30)
     with pytest.raises(TaskRevokedError):
-        AsyncResult(result.id, app=app).get(timeout=5)
+        AsyncResult(result.id, app=app).get(timeout=30)
 
 
 def test_an_unknown_id_is_not_found_and_nothing_is_stored_for_it(app, delayq):
@@ -150,9 +150,9 @@ def test_revoke_asked_for_tells_the_workers_of_what_has_left(app, add, delayq, r
 
     with redis.pubsub() as workers:
         workers.psubscribe("*celery.pidbox*")
-        assert workers.get_message(timeout=5)["type"] == "psubscribe"
+        assert workers.get_message(timeout=30)["type"] == "psubscribe"
         assert result.cancel(revoke=True) is Outcome.HANDED_OVER
-        said = workers.get_message(timeout=5)
+        said = workers.get_message(timeout=30)
 
     assert method(said) == "revoke"
 
@@ -162,10 +162,10 @@ def test_workers_are_told_nothing_of_what_was_cancelled_in_time(app, add, delayq
 
     with redis.pubsub() as workers:
         workers.psubscribe("*celery.pidbox*")
-        assert workers.get_message(timeout=5)["type"] == "psubscribe"
+        assert workers.get_message(timeout=30)["type"] == "psubscribe"
         assert result.cancel(revoke=True)
         app.control.broadcast("ping")
-        said = workers.get_message(timeout=5)
+        said = workers.get_message(timeout=30)
 
     # Messages arrive in order: had there been a "revoke", it would be the first.
     assert method(said) == "ping"
@@ -181,4 +181,4 @@ def test_with_the_rpc_backend_whoever_waits_learns_of_it(delayq_app, url, canvas
     assert result.cancel() is Outcome.DONE
 
     with pytest.raises(TaskRevokedError):
-        result.get(timeout=5)
+        result.get(timeout=30)

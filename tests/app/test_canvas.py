@@ -124,7 +124,7 @@ def test_cancelling_a_group_revokes_its_parts(app, add):
 
     assert [part.state for part in result] == ["REVOKED", "REVOKED"]
     with pytest.raises(TaskRevokedError):
-        result.get(timeout=5)
+        result.get(timeout=30)
 
 
 def test_cancelling_nested_groups_revokes_every_part(app, add):
@@ -149,7 +149,7 @@ def test_cancelling_a_canvas_makes_its_result_raise(add, what):
 
     assert result.state == "REVOKED"
     with pytest.raises(TaskRevokedError):
-        result.get(timeout=5)
+        result.get(timeout=30)
 
 
 def test_celery_s_revoke_of_a_group_s_result_cancels_it(add, delayq):

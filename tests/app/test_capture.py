@@ -55,7 +55,7 @@ def test_a_countdown_is_scheduled(task, capturing, redis, countdown):
     result = task.apply_async((1,), countdown=countdown)
 
     due = to_ms(capturing.delayq.get(result.id).due)
-    assert 0 <= due - before - countdown * 1000 < 5000
+    assert 0 <= due - before - countdown * 1000 < 60_000
 
 
 def test_a_naive_eta_is_wall_time_in_the_app_s_zone(delayq_app, url):
@@ -137,7 +137,7 @@ def test_a_retry_is_scheduled_under_the_same_id(task, capturing, redis):
     held = capturing.delayq.get("r")
     assert held.args == (1,)
     assert envelope(capturing.delayq, "r").headers["retries"] == 2
-    assert 3590_000 < to_ms(held.due) - redis_ms(redis) <= 3600_001
+    assert 3540_000 < to_ms(held.due) - redis_ms(redis) <= 3600_001
 
 
 def test_a_retry_does_not_pass_on_the_due_time_of_the_first_run(task, capturing):

@@ -96,7 +96,7 @@ def test_an_id_that_celery_gave_out_is_revoked_where_another_is_kept(
 
     assert waiting(delayq) == {holder.id: (1,)}
     with pytest.raises(TaskRevokedError) as caught:
-        result.get(timeout=10)
+        result.get(timeout=30)
     assert str(caught.value) == f"kept {holder.id}"
     assert told(holder.id, add.app)[0] == states.PENDING
     assert revoked == [result.id]

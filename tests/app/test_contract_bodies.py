@@ -10,6 +10,7 @@ from kombu import serialization
 from kombu.serialization import registry
 
 from tests.app.support import LONG_AGO, envelope, templates
+from tests.support.shards import keys_of
 
 KEY = b"key of this test"
 
@@ -123,3 +124,21 @@ def test_what_calls_have_in_common_is_kept_once_and_goes_with_the_last_of_them(a
         delayq.cancel(task_id)
 
     assert templates(redis) == (0, 0)
+
+
+OF_ALL = {
+    "nothing": {},
+    "limits": {"time_limit": 30, "shadow": "another name", "ignore_result": True, "retries": 4},
+    "compressed": {"compression": "zlib"},
+    "stamped": {"stamped_headers": ["who"], "who": "me"},
+    "of this package": {"delayq_once": True, "delayq_capture": True},
+}
+
+
+@pytest.mark.parametrize("name", OF_ALL)
+def test_what_is_alike_in_all_calls_takes_no_room_in_a_record(app, redis, name):
+    for task_id in "ab":
+        app.send_task("add", task_id=task_id, delayq_after=60, **OF_ALL[name])
+
+    differing = redis.hget(keys_of("b")["records"], "b").split(b"\n")
+    assert differing[3:5] == [b'"()"', b'"{}"']

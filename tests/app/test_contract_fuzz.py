@@ -6,7 +6,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from celery_delayq.errors import DelayQError
@@ -105,7 +105,6 @@ def any_calls(draw):
 
 # Of a false one Celery makes one of its own.
 ANY_IDS = st.one_of(IDS, ANY_TEXT, st.integers(), st.binary(), st.uuids()).filter(bool)
-SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @pytest.fixture
@@ -114,7 +113,6 @@ def apps(make_app, delayq_app, url):
 
 
 @given(call=CALLS, ids=st.lists(IDS, min_size=3, max_size=3, unique=True))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_message_is_what_kombu_would_have_pushed(apps, redis_client, call, ids):
     plain, held = apps
     redis_client.flushall()
@@ -170,7 +168,6 @@ def popped(redis):
 
 
 @given(name=ANY_TEXT, call=any_calls(), ids=st.lists(ANY_IDS, min_size=2, max_size=2))
-@settings(suppress_health_check=SLOW)
 def test_whatever_is_accepted_arrives_and_whatever_is_not_is_not_written(
     protocols, redis_client, name, call, ids
 ):
@@ -212,7 +209,6 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @given(items=ITEMS, options=OPTIONS)
-@settings(suppress_health_check=SLOW)
 def test_each_item_of_a_bulk_arrives_or_is_refused_and_not_written(
     protocols, redis_client, items, options
 ):

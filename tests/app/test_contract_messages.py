@@ -7,7 +7,6 @@ only what differs from the others.
 import importlib.util
 import json
 from datetime import datetime, timezone
-from uuid import uuid4
 
 import pytest
 from kombu.compression import _aliases, encoders
@@ -47,7 +46,7 @@ def store(request, redis_server, redis):
 def both(make_app, delayq_app, url, redis, store):
     """What kombu pushed, and what was moved, for the same calls: {id: (key, raw message)}."""
 
-    def both(args=(), kwargs=None, conf=None, ids=IDS, **options):
+    def both(args=(), kwargs=None, conf=None, ids=IDS, own=lambda _: {}, **options):
         conf = {
             "accept_content": SERIALIZERS,
             "delayq_max_message": 10_000_000,
@@ -56,11 +55,13 @@ def both(make_app, delayq_app, url, redis, store):
         options = {"reply_to": "the-caller", **options}
         plain, held = make_app(url, **conf), delayq_app(url, delayq_url=store, **conf)
         for task_id in ids:
-            plain.send_task("add", args, kwargs, task_id=task_id, **options)
+            plain.send_task("add", args, kwargs, task_id=task_id, **options, **own(task_id))
         by_kombu = by_id(redis)
         redis.flushall()
         for task_id in ids:
-            held.send_task("add", args, kwargs, task_id=task_id, delayq_at=LONG_AGO, **options)
+            held.send_task(
+                "add", args, kwargs, task_id=task_id, delayq_at=LONG_AGO, **options, **own(task_id)
+            )
         assert held.delayq.hand_over() == len(ids)
         return by_kombu, by_id(redis)
 
@@ -113,7 +114,15 @@ def test_a_compressed_message_is_what_kombu_would_have_pushed(both, serializer, 
 
 
 def test_ids_of_any_kind_are_where_kombu_would_have_put_them(both):
-    ids = ["plain", "with blank", 'with "quotes" \\ and \n', "ü日", "}}", "0", str(uuid4())]
+    ids = [
+        "plain",
+        "with blank",
+        'with "quotes" \\ and \n',
+        "ü日",
+        "}}",
+        "0",
+        "0d5bd3c7-6d6c-4c3b-8d2a-5a52b0d0a3f1",
+    ]
 
     for _ in range(2):
         by_kombu, by_store = both((1,), {}, ids=ids)
@@ -146,6 +155,27 @@ OPTIONS = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_of_a_call_are_in_the_message_as_kombu_would_have_put_them(both, name):
     by_kombu, by_store = both((1,), {}, **OPTIONS[name])
+
+    assert same(by_kombu, by_store)
+
+
+# What of a call stands in its record, beside what it shares with the others.
+OWN = {
+    "a trace": lambda one: {"headers": {"traceparent": f"00-{one}-01"}},
+    "several": lambda one: {"headers": {"a": one, "deep": {"b": [one, None]}, "n": 2**60}},
+    "none": lambda _: {"headers": {"trace": None}},
+    "hostile": lambda one: {"headers": {f"a\n{one}": '"}}\\', "": "\n", "ü": '", "id": "x'}},
+    "large": lambda one: {"headers": {"baggage": one * 2000}},
+    "of a group": lambda one: {"group_id": one, "group_index": len(one)},
+    "a trace and an expiry": lambda one: {"headers": {"trace": one}, **OPTIONS["expires"]},
+    "a trace and a root": lambda one: {"headers": {"trace": one}, "root_id": one, "parent_id": "p"},
+    "a trace and its logs": lambda one: {"headers": {"trace": one}, "kwargsrepr": f"'{one}\n'"},
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_no_other_call_has_is_in_its_message_as_kombu_would_have_put_it(both, name):
+    by_kombu, by_store = both((1,), {}, own=OWN[name])
 
     assert same(by_kombu, by_store)
 

@@ -1,5 +1,6 @@
 """The times that a call may give, and the due time that the entry then has."""
 
+import math
 from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -9,6 +10,7 @@ from celery_delayq import InvalidDueTime
 from tests.app.support import FAR, LONG_AGO, lists, redis_ms, to_ms
 
 UTC = timezone.utc
+A_MILLISECOND = timedelta(milliseconds=1)
 WHEN = datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)
 
 
@@ -45,7 +47,8 @@ def test_an_absolute_time_and_the_equal_delay_give_the_same_entry(add, delayq, r
     absolute, relative = add.delay_until(now + 600, 1), add.delay_for(600, 1)
 
     one, other = delayq.get(absolute.id), delayq.get(relative.id)
-    assert abs(one.due - other.due) < timedelta(seconds=1)
+    assert one.due.timestamp() == pytest.approx(now + 600, abs=0.001)
+    assert timedelta(0) <= other.due - other.created - timedelta(minutes=10) <= A_MILLISECOND
     assert (one.task, one.args, one.queue) == (other.task, other.args, other.queue)
 
 
@@ -63,10 +66,10 @@ def test_a_time_in_the_past_goes_to_the_queue_at_once(add, delayq, redis, when):
 
 @pytest.mark.parametrize("delay", [0, 0.0, -3, timedelta(0), timedelta(days=-400)])
 def test_no_delay_or_less_is_due_at_the_call(add, redis, delay):
-    before = redis_ms(redis)
+    before = math.floor(redis_ms(redis))
     result = add.delay_for(delay, 1)
 
-    assert before <= to_ms(result.due) <= redis_ms(redis) + 1
+    assert before <= to_ms(result.due) <= redis_ms(redis)
 
 
 def test_what_is_due_already_can_be_cancelled_until_it_left(add, redis, delayq):
@@ -111,7 +114,7 @@ def test_what_is_no_time_is_refused_and_named(add, redis, when):
     with pytest.raises((TypeError, ValueError)) as caught:
         add.delay_until(when, 1)
 
-    assert repr(when) in str(caught.value)
+    assert str(InvalidDueTime(when, "")).partition(" is not")[0] in str(caught.value)
     assert redis.keys() == []
 
 
@@ -120,7 +123,7 @@ def test_what_is_no_delay_is_refused_and_named(add, redis, delay):
     with pytest.raises((TypeError, ValueError)) as caught:
         add.delay_for(delay, 1)
 
-    assert repr(delay) in str(caught.value)
+    assert str(InvalidDueTime(delay, "")).partition(" is not")[0] in str(caught.value)
     assert not redis.exists("{delayq:0}:records", "{delayq:0}:due", "{delayq:0}:templates")
 
 

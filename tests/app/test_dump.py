@@ -209,7 +209,7 @@ def test_what_is_paused_is_paused_there_before_anything_is_loaded(one, two):
 
     before, after = moved(one, two)
 
-    assert (before["a"]["state"], after["a"]["state"]) == ("paused", "waiting")
+    assert (before["a"]["state"], after["a"]["state"]) == ("paused", "paused")
     assert {(one.queue, one.task, one.late) for one in two.delayq.pauses()} == {
         ("mail", None, True),
         (None, "shop.remind\n", False),
@@ -228,13 +228,17 @@ def test_everything_can_be_paused_before_a_load(one, two):
     assert two.delayq.hand_over() == 1
 
 
+@pytest.mark.parametrize("is_met", [True, False], ids=["met", "unmet"])
 @pytest.mark.parametrize(("late", "is_sent"), [(False, True), (True, False)])
-def test_what_comes_back_after_a_pause_is_excused_unless_that_counts(one, two, late, is_sent):
+def test_what_comes_back_after_a_pause_is_excused_unless_that_counts(
+    one, two, late, is_sent, is_met
+):
     one.delayq.pause(queue="mail", late=late)
     one.send_task(
         "t", task_id="a", queue="mail", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=60
     )
-    one.delayq.hand_over()
+    if is_met:
+        one.delayq.hand_over()
     one.delayq.resume(queue="mail", rate=0.001)
     found = through_text(one.delayq)
     assert json.loads(found[2])["state"] == "paused"

@@ -1,7 +1,7 @@
 """Each line that a dump has can be loaded, or tells why not: none stops those behind it."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from celery_delayq.operations.lines import LONGEST_ID, LONGEST_TEXT, read
@@ -92,11 +92,7 @@ ANY = st.text(st.characters(), max_size=20)
 LONG_TOO = ANY | st.sampled_from([LONG, HALF, "", "\0", "\n", "ü" * 300])
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=40)
 @given(
     names=st.tuples(LONG_TOO, LONG_TOO, ANY),
     error=st.binary(max_size=40),

@@ -1,9 +1,10 @@
 """An `apply_async` that sends nothing, and returns the result of an earlier call."""
 
 import pytest
-from celery import Task
+from celery import Task, states
+from celery.result import EagerResult
 
-from celery_delayq.errors import NotScheduled
+from celery_delayq.errors import CallRejected, ItemsRefused, NotScheduled
 from tests.app.support import FAR, lists
 
 
@@ -20,6 +21,22 @@ class Once(Task):
         result = super().apply_async(args, kwargs, task_id=task_id, **options)
         self.called[tuple(args or ())] = result.id
         return result
+
+
+class Graceful(Once):
+    """Of several calls with the same arguments, the first; as celery-once has it, graceful."""
+
+    def apply_async(self, args=None, *more, **options):
+        if tuple(args or ()) in self.called:
+            return EagerResult(None, None, states.REJECTED)
+        return super().apply_async(args, *more, **options)
+
+
+class Never(Task):
+    """Sends nothing, and returns nothing."""
+
+    def apply_async(self, *_args, **_options):
+        return None
 
 
 class Forgetful(Task):
@@ -89,6 +106,51 @@ def test_a_duplicate_in_a_bulk_drops_nothing_of_the_others(once, delayq):
     assert {task.args for task in delayq.tasks()} == {(1,), (2,), (3,)}
 
 
+def test_a_duplicate_in_a_bulk_is_not_counted_as_scheduled(once, delayq):
+    once.apply_async((1,))
+
+    bulk = delayq.schedule_many(once, [((1,), {}), ((2,), {}), ((2,), {})], at=FAR)
+
+    assert (bulk.scheduled, bulk.existed) == (1, {0, 2})
+    assert delayq.counts().scheduled == 1
+
+
+@pytest.mark.parametrize("base", [Graceful, Never])
+def test_what_an_apply_async_rejects_in_a_bulk_is_refused_with_a_reason(app, delayq, base):
+    task = app.task(name="t", base=base)(noop)
+    task.apply_async((1,))
+
+    bulk = delayq.schedule_many(task, [((1,), {}), ((1,), {})], at=FAR)
+
+    assert (bulk.ids, bulk.scheduled, bool(bulk)) == ([None, None], 0, False)
+    assert all(isinstance(error, CallRejected) for error in bulk.refused.values())
+    assert str(bulk.refused[0]) == (
+        "the call was rejected: the apply_async of task 't' sent nothing and returned no id"
+    )
+    with pytest.raises(ItemsRefused, match="2 of 2 items were refused; the first is number 0"):
+        bulk.raise_for_refused()
+
+
+def test_what_an_apply_async_rejects_spoils_nothing_of_the_others_in_a_bulk(app, delayq):
+    task = app.task(name="t", base=Graceful)(noop)
+
+    bulk = delayq.schedule_many(task, [((1,), {}), ((1,), {}), ((2,), {})], at=FAR)
+
+    assert (bulk.scheduled, [*bulk.refused], bulk.ids.count(None)) == (2, [1], 1)
+    assert {held.id for held in delayq.tasks()} == {bulk.ids[0], bulk.ids[2]}
+
+
+@pytest.mark.parametrize("call", [lambda task: task.delay_until, lambda task: task.s().delay_until])
+def test_a_call_that_is_rejected_has_the_result_that_apply_async_returned(app, delayq, call):
+    task = app.task(name="t", base=Graceful)(noop)
+    task.delay_until(FAR)
+
+    result = call(task)(FAR)
+
+    assert (type(result), result.state, result.id) == (EagerResult, "REJECTED", None)
+    assert delayq.counts().scheduled == 1
+
+
 @pytest.mark.parametrize("base", [Forgetful, Mute])
 def test_what_was_sent_because_its_options_were_dropped_is_told(app, redis, base):
     task = app.task(name="t", base=base)(noop)
@@ -99,10 +161,6 @@ def test_what_was_sent_because_its_options_were_dropped_is_told(app, redis, base
 
 
 def test_an_apply_async_that_returns_nothing_and_sends_nothing_has_no_result(app, redis):
-    class Never(Task):
-        def apply_async(self, *_args, **_options):
-            return None
-
     task = app.task(name="t", base=Never)(noop)
 
     assert task.delay_until(FAR) is None

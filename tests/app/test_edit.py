@@ -284,6 +284,13 @@ def test_a_task_without_typing_is_not_checked(app, delayq):
     assert delayq.edit(result, args=[1, 2, 3])
 
 
+def test_a_task_of_a_module_that_only_workers_import_is_checked(app, delayq, found_by_workers):
+    found_by_workers("elsewhere")
+    app.send_task("elsewhere", (1,), task_id="a", delayq_at=FAR)
+    with pytest.raises(TypeError):
+        delayq.edit("a", args=[1, 2, 3])
+
+
 def test_a_task_that_this_process_does_not_know_is_not_checked(app, delayq):
     app.send_task("elsewhere", (1,), task_id="a", delayq_at=FAR)
     assert delayq.edit("a", args=[1, 2, 3])

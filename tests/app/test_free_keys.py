@@ -141,5 +141,5 @@ def test_who_waits_for_an_answer_by_message_is_told_as_well(delayq_app, url):
 
     for result, why in ((kept, f"kept {first.id}"), (first, f"replaced by {last.id}")):
         with pytest.raises(TaskRevokedError) as caught:
-            result.get(timeout=10)
+            result.get(timeout=30)
         assert str(caught.value) == why

@@ -61,7 +61,7 @@ def test_the_state_of_what_waits_is_scheduled_until_it_is_handed_over(app, add, 
     assert (result.state, result.status) == ("PENDING", "PENDING")
 
     app.backend.store_result(task_id, 5, "SUCCESS")
-    assert (result.state, result.get(timeout=5)) == ("SUCCESS", 5)
+    assert (result.state, result.get(timeout=30)) == ("SUCCESS", 5)
 
 
 def test_the_state_of_a_plain_call_is_pending(add):
@@ -237,7 +237,7 @@ def test_it_waits_for_the_task_s_result(app, add, delayq):
     delayq.hand_over()
     app.backend.store_result(result.id, 7, "SUCCESS")
 
-    assert result.get(timeout=5) == 7
+    assert result.get(timeout=30) == 7
 
 
 def test_what_is_not_held_has_no_result(add, delayq):

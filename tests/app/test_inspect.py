@@ -5,7 +5,8 @@ import logging
 from types import SimpleNamespace
 
 import pytest
-from celery.worker.control import Panel, scheduled
+from celery.worker import state as worker_state
+from celery.worker.control import Panel, query_task, scheduled
 from celery.worker.request import Request
 
 from celery_delayq.clock import from_ms
@@ -130,3 +131,64 @@ def test_an_app_without_delayq_shows_what_it_holds(make_app, monkeypatch):
 
     state = SimpleNamespace(app=make_app(), consumer=consumer, hostname="w@here")
     assert Panel.data["scheduled"](state) == []
+
+
+@pytest.fixture
+def queried(monkeypatch, app):
+    """What a worker answers that is asked for tasks by their ids."""
+    monkeypatch.setitem(Panel.data, "query_task", query_task)
+    control.wrap_panel()
+    return lambda ids: Panel.data["query_task"](
+        SimpleNamespace(app=app, hostname="w@here"), ids=ids
+    )
+
+
+@pytest.fixture
+def of_the_worker(held_by_celery, monkeypatch):
+    monkeypatch.setitem(worker_state.requests, "own", held_by_celery)
+    return held_by_celery
+
+
+def test_a_task_that_is_asked_for_by_its_id_is_shown_where_it_waits(app, queried, of_the_worker):
+    app.send_task("add", (1, 2), {"z": 3}, task_id="held", priority=3, delayq_at=FAR)
+
+    answer = queried(["own", "held", "nobody"])
+
+    assert answer.keys() == {"own", "held"}
+    state, shown = answer["held"]
+    safe = of_the_worker.info(safe=True)
+    assert (state, shown) == ("scheduled", {**safe, "id": "held"})
+    assert answer["own"] == ("ready", of_the_worker.info())
+
+
+def test_one_that_is_paused_or_alone_is_shown_too(app, delayq, queried, redis):
+    app.send_task("add", task_id="held", delayq_at=LONG_AGO)
+    delayq.pause()
+    delayq.hand_over()
+
+    assert queried("held")["held"][0] == "paused"
+
+
+def test_a_worker_that_holds_a_task_itself_says_how_it_stands_there(app, queried, of_the_worker):
+    app.send_task("add", task_id="own", delayq_at=FAR)
+
+    assert queried(["own"]) == {"own": ("ready", of_the_worker.info())}
+
+
+@pytest.mark.parametrize("task_id", ["x" * 600, 5, None, ["a"]])
+def test_an_id_that_no_task_can_have_is_one_that_nobody_knows(app, queried, task_id):
+    app.send_task("add", task_id="held", delayq_at=FAR)
+
+    assert queried(["held", *([] if isinstance(task_id, list) else [task_id])]).keys() == {"held"}
+
+
+def test_a_store_that_cannot_be_read_hides_nothing_of_what_the_worker_is_asked_for(
+    app, queried, of_the_worker, redis, caplog
+):
+    redis.set("{delayq:0}:records", "no hash")
+
+    with caplog.at_level(logging.WARNING, control.__name__):
+        answer = queried(["a", "own", "b"])
+
+    assert answer.keys() == {"own"}
+    assert caplog.text.count("what waits in the store is not shown: ") == 1

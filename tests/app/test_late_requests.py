@@ -4,6 +4,7 @@ The network holds it back: a proxy keeps what it was sent, and passes it on late
 """
 
 import signal
+import threading
 import time
 from contextlib import contextmanager
 
@@ -14,7 +15,7 @@ from celery_delayq import Outcome
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR
 from tests.faults.proxy import Proxy
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 TIMEOUT = 0.5
 ID = "the-id"
@@ -119,18 +120,23 @@ def test_a_request_that_comes_after_the_call_ended_changes_nothing(held, call):
 
 
 @contextmanager
-def interrupted(error, after=0.2):
-    """Raise an error in this thread, as the handler of a signal does, in a moment."""
+def interrupted(error, proxy):
+    """Raise an error in this thread, as a signal's handler does, once a request is under way."""
 
     def handler(*_):
         raise error
 
+    def interrupt(thread, before):
+        eventually(lambda: proxy.held > before)
+        signal.pthread_kill(thread, signal.SIGALRM)
+
     earlier = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, after)
+    doing = threading.Thread(target=interrupt, args=(threading.get_ident(), proxy.held))
+    doing.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        doing.join()
         signal.signal(signal.SIGALRM, earlier)
 
 
@@ -149,10 +155,10 @@ def test_what_an_interrupted_call_sent_undoes_nothing_that_came_later(held, call
     held.proxy.stall()
     began = time.monotonic()
 
-    with interrupted(error), pytest.raises(error):
+    with interrupted(error, held.proxy), pytest.raises(error):
         call(app)
 
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < PATIENCE
     newer(held.direct)
     before = held.kept()
     held.arrives()

@@ -46,7 +46,7 @@ def test_both_indexes_are_one_list(schedule, delayq):
 
 @with_one_shard
 def test_equal_due_times_keep_the_order_of_scheduling(app, delayq):
-    expected = [str(number) for number in random.sample(range(10**6), 3 * PAGE)]
+    expected = [str(number) for number in random.Random(1).sample(range(10**6), 3 * PAGE)]
     for task_id in expected:
         app.send_task("t", task_id=task_id, delayq_at=FAR)
 
@@ -54,7 +54,7 @@ def test_equal_due_times_keep_the_order_of_scheduling(app, delayq):
 
 
 def test_thousands_are_listed_once_each_in_due_order(schedule, delayq):
-    seconds = random.sample(range(100_000), 3000)
+    seconds = random.Random(1).sample(range(100_000), 3000)
     schedule(seconds[:2000], relayed=seconds[2000:])
 
     listed = ids(delayq.tasks())

@@ -1,5 +1,6 @@
 """What a load is given is from outside: a line is looked at before anything of it is written."""
 
+import io
 import json
 
 import pytest
@@ -76,11 +77,31 @@ def test_a_dump_of_a_later_format_is_refused_before_anything_is_written(two, dum
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"kind": "task"}', "null", "\x1b", "[" * 100_000]
+    "text", ["", "[]", "{}", '{"kind": "task"}', "null", "\x1b", "[" * 100_000, 5, None, [], 0]
 )
 def test_what_is_no_dump_is_refused(two, text):
     with pytest.raises(InvalidDump):
         two.delayq.load([text, text])
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, lambda text: io.BytesIO(text.encode())])
+def test_a_file_is_loaded_like_its_lines(two, dumped, kind):
+    assert two.delayq.load(kind("\n".join(dumped))).loaded == 2
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, lambda text: io.BytesIO(text.encode())])
+def test_of_a_file_no_line_is_read_that_is_longer_than_any_message(two, dumped, kind):
+    two.conf.delayq_max_message = 10_000
+    file = kind("\n".join(dumped[:2]) + "\n" + "x" * 9_000_000)
+
+    with pytest.raises(InvalidDump) as raised:
+        two.delayq.load(file)
+
+    assert str(raised.value) == (
+        "line 3 of the dump: it has more than 1060000 bytes; see delayq_max_message"
+    )
+    assert file.tell() < 2_000_000
+    assert two.delayq.counts().scheduled == 1
 
 
 RELAY = {"exchange": "", "routing_key": "a", "declare": [], "mandatory": True, "list": None}

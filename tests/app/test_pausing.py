@@ -1,6 +1,7 @@
 """`DelayQ.pause`, `resume` and `pauses`, as users call them."""
 
 import pytest
+from celery import chain
 
 from celery_delayq import State
 from celery_delayq.errors import InvalidOption
@@ -88,3 +89,57 @@ def test_a_skipped_task_is_told_to_whoever_listens(app, delayq, caplog):
     assert why.startswith("skipped: ")
     assert f"task a: {why}" in caplog.text
     assert delayq.get("a") is None
+
+
+def test_what_no_scanner_has_met_is_told_as_paused_everywhere(app, delayq):
+    delayq.pause(queue="mail")
+    app.send_task("t", queue="mail", task_id="a", delayq_at=LONG_AGO)
+    app.send_task("t", queue="other", task_id="b", delayq_at=LONG_AGO)
+    assert (delayq.state("a"), delayq.get("a").state) == (State.PAUSED, State.PAUSED)
+    assert [(one.id, one.state.value) for one in delayq.tasks()] == [
+        ("a", "PAUSED"),
+        ("b", "SCHEDULED"),
+    ]
+    assert [one.id for one in delayq.select(state=State.PAUSED)] == ["a"]
+    assert [one.id for one in delayq.select(state=State.SCHEDULED)] == ["b"]
+    counts, [pause] = delayq.counts(), delayq.pauses()
+    assert (counts.scheduled, counts.overdue, counts.paused, pause.parked) == (1, 1, 1, 1)
+    assert [(one.queue, one.overdue) for one in delayq.status().queues] == [("other", 1)]
+    assert delayq.select(state=State.PAUSED).cancel() == 1
+    assert delayq.get("a") is None
+
+
+def test_a_selection_tells_the_paused_while_scanners_move_them(app, delayq):
+    """From where they fell due to where they are parked, between two of its steps."""
+    delayq.pause(queue="mail")
+    for number in range(3):
+        app.send_task("t", queue="mail", task_id=str(number), delayq_at=LONG_AGO + number)
+    found = []
+    for task in delayq.select(state=State.PAUSED):
+        found.append(task.id)
+        delayq.hand_over()
+    assert found == ["0", "1", "2"]
+
+
+def test_before_it_is_due_a_task_says_what_of_it_is_paused(app, delayq):
+    app.send_task("t", queue="mail", task_id="a", delayq_at=FAR)
+    assert delayq.get("a").paused_by == ()
+    delayq.pause(queue="mail")
+    delayq.pause(task="t")
+    told = ("queue mail", "task t")
+    assert (delayq.get("a").state, delayq.get("a").paused_by) == (State.SCHEDULED, told)
+    assert [one.paused_by for one in delayq.tasks()] == [told]
+    assert [one.paused_by for one in delayq.select(queue="mail")] == [told]
+    delayq.pause()
+    delayq.resume(queue="mail")
+    assert delayq.get("a").paused_by == ("everything", "task t")
+
+
+def test_a_canvas_says_that_its_launch_is_paused(app, delayq):
+    @app.task(name="shop.add")
+    def add(x, y): ...
+
+    delayq.schedule(chain(add.si(1, 2), add.si(3, 4)), at=FAR)
+    delayq.pause(task="celery_delayq.launch")
+    [canvas] = delayq.tasks()
+    assert canvas.paused_by == ("task celery_delayq.launch",)

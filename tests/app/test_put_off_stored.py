@@ -119,6 +119,42 @@ def test_the_attributes_of_the_task_count_anew(app):
     assert app.delayq.get("a").tags == ("own",)
 
 
+def updated(task):
+    task.update_state(state="PROGRESS", meta={"done": 1})
+
+
+def stored(task):
+    task.backend.store_result(task.request.id, {"done": 1}, "PROGRESS")
+
+
+@pytest.mark.parametrize("report", [updated, stored])
+@pytest.mark.parametrize("said", [{}, {"ignore_result": False}], ids=["its own", "the call's"])
+def test_a_state_that_the_task_stored_of_itself_is_taken_back(app_with_results, report, said):
+    app = app_with_results
+
+    @app.task(name="later", shared=False, bind=True, ignore_result=bool(said))
+    def later(self, _x):
+        report(self)
+        raise self.defer(after=LATER)
+
+    with pytest.raises(Ignore):
+        run(later, **said)
+
+    result = app.AsyncResult("a")
+    assert (result.state, result.backend_state, result.info) == ("SCHEDULED", "PENDING", None)
+
+
+def test_where_results_are_ignored_nothing_is_stored(app_with_results):
+    @app_with_results.task(name="later", shared=False, ignore_result=True)
+    def later(_x):
+        raise Defer(after=LATER)
+
+    with pytest.raises(Ignore):
+        run(later, ignore_result=None)
+
+    assert app_with_results.backend.client.keys("celery-task-meta-*") == []
+
+
 @pytest.mark.parametrize(
     ("lease", "invisible", "seconds"), [(30, {}, 3600), (30, 7200, 7200), (3600, 10, 3600)]
 )

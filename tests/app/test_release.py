@@ -219,6 +219,20 @@ def test_a_grace_does_not_end_what_was_held_back_by_a_pause(add, delayq, redis):
     assert timedelta(minutes=59) < left <= timedelta(hours=1, seconds=1)
 
 
+@pytest.mark.parametrize("is_back", [False, True], ids=["paused", "resumed"])
+def test_nor_what_no_scanner_has_met_since(add, delayq, redis, is_back):
+    due = datetime.now(timezone.utc) - timedelta(minutes=30)
+    add.apply_async(task_id="a", delayq_at=due, delayq_late="skip", delayq_grace=3600)
+    delayq.pause()
+    if is_back:
+        delayq.resume()
+    delayq.select(all=True).release()
+    delayq.hand_over()
+    [message] = messages(redis)
+    left = datetime.fromisoformat(message["headers"]["expires"]) - datetime.now(timezone.utc)
+    assert timedelta(minutes=59) < left <= timedelta(hours=1, seconds=1)
+
+
 def test_what_is_refused_by_its_list_leaves_later(add, delayq, redis):
     add.apply_async(task_id="a", delayq_at=LONG_AGO)
     redis.set("celery", "no list")
@@ -390,6 +404,21 @@ def test_a_cursor_goes_on_behind_what_was_released(add, delayq, redis):
     assert delayq.select(tag="t", cursor=first.cursor).release() == 6
 
 
+def test_the_cursor_in_progress_stands_behind_what_it_counts(add, delayq, redis, monkeypatch):
+    monkeypatch.setattr("celery_delayq.operations.selection.STEP", 7)
+    for number in range(20):
+        add.apply_async(task_id=f"{number:02}", delayq_at=FAR, delayq_tags=["t"])
+    selection, left = delayq.select(tag="t"), []
+
+    def progress(count):
+        rest = delayq.select(tag="t", cursor=selection.cursor)
+        left.append((int(count), len(list(rest))))
+
+    selection.release(progress=progress)
+
+    assert left == [(7, 13), (14, 6), (20, 0)]
+
+
 @pytest.mark.parametrize("change", ["reschedule", "edit", "cancel", "anew", "dies"])
 def test_what_is_changed_after_it_was_read_is_read_anew(add, delayq, redis, monkeypatch, change):
     add.apply_async((1,), task_id="a", delayq_at=FAR)
@@ -436,7 +465,7 @@ def test_beside_others_that_schedule_and_cancel_each_is_dealt_with_once(add, del
     begun, cancelled, new = threading.Event(), [], []
 
     def others():
-        begun.wait(20)
+        begun.wait(30)
         for number in range(399, 0, -3):
             delayq.reschedule(f"{number:03}", by=1)
             if number % 2:

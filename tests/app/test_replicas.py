@@ -25,13 +25,12 @@ from tests.support.ports import free_port
 from tests.support.redis_programs import version_of
 from tests.support.replicas import replicated
 from tests.support.shards import SHARDS, keys_need_one_shard
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 LATER = 3600
-SOON = 0.2  # seconds, where the replicas will not have it
-LONG = 30.0  # where they will
+SOON = 1.0  # seconds, where the replicas will not have it
+LONG = 2.0 * PATIENCE  # where they will
 WAITAOF = (7, 2)  # the version of Redis that has it first
-SLACK = 10.0  # seconds that a busy machine may take for what takes none
 
 UNREPLICATED = (
     "1 tasks are scheduled, but not known to be on as many replicas as delayq_wait_replicas asks "
@@ -298,16 +297,16 @@ def test_of_two_replicas_one_stands_still(app_on, caplog):
         one = app_on(group_of_two.master.port, 1, LONG)
         began = time.monotonic()
         assert one.tasks["add"].delay_for(LATER, 1).replicas == 1
-        assert time.monotonic() - began < LONG / 2
+        assert time.monotonic() - began < PATIENCE
         assert warnings_of(caplog) == []
 
         both.conf.delayq_wait_replicas = (2, SOON)
         began = time.monotonic()
         result = both.tasks["add"].delay_for(LATER, 1)
-        assert time.monotonic() - began < SOON + GRACE + SLACK
+        assert time.monotonic() - began < PATIENCE
         group_of_two.replicas[0].resume()
     assert (result.replicas, both.fell_short, one.fell_short) == (1, [1], [])
-    assert warnings_of(caplog) == [f"{UNREPLICATED}1 of 2 replicas had them within 0.2 s"]
+    assert warnings_of(caplog) == [f"{UNREPLICATED}1 of 2 replicas had them within 1 s"]
 
 
 def test_a_link_that_is_cut_silently_is_waited_for_no_longer_than_asked(app_on):
@@ -316,14 +315,14 @@ def test_a_link_that_is_cut_silently_is_waited_for_no_longer_than_asked(app_on):
         with replicated(0) as other:
             other.client.replicaof("127.0.0.1", link.port)
             one.replicas.append(other.master)
-            eventually(one.in_step, timeout=20)
+            eventually(one.in_step)
             app = app_on(one.master.port, 1, LONG)
             assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
             link.stall()
             app.conf.delayq_wait_replicas = (1, SOON)
             began = time.monotonic()
             result = app.tasks["add"].delay_for(LATER, 1)
-            assert SOON <= time.monotonic() - began < SOON + GRACE + SLACK
+            assert SOON <= time.monotonic() - began < PATIENCE
             assert (result.replicas, is_scheduled(app, result.id)) == (0, True)
             link.resume()
             app.conf.delayq_wait_replicas = (1, LONG)
@@ -393,7 +392,7 @@ def test_a_master_that_stops_answering_during_the_wait_is_given_up(app_on, pair)
         took = time.monotonic() - began
         link.delay(b"", 0, 0)
     assert result.replicas == 0
-    assert SOON + GRACE <= took < SOON + GRACE + SLACK
+    assert SOON + GRACE <= took < PATIENCE
 
 
 def test_a_user_who_may_not_wait_is_told_once(app_on, each_redis, caplog, monkeypatch):
@@ -478,7 +477,7 @@ def test_with_aof_what_is_not_on_the_masters_own_disk_is_not_reached(app_on, eac
         app = app_on(pair.master.port, 1, SOON, "aof")
         assert app.tasks["add"].delay_for(LATER, 1).replicas == 0
     (told,) = warnings_of(caplog)
-    assert told == f"{UNREPLICATED}not even Redis's own file had them within 0.2 s"
+    assert told == f"{UNREPLICATED}not even Redis's own file had them within 1 s"
 
 
 def needs_waitaof(server):
@@ -495,7 +494,7 @@ def test_a_failover_loses_what_replication_had_not_carried_and_only_that(app_on)
         link.accept()
         replica.client.replicaof("127.0.0.1", link.port)
         master.replicas.append(replica.master)
-        eventually(master.in_step, timeout=20)
+        eventually(master.in_step)
         app = app_on(master.master.port, 1, LONG)
         due = app.send_task("add", task_id="due", delayq_at=LONG_AGO)
         carried = app.tasks["add"].delay_for(LATER, 1)

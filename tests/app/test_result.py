@@ -44,7 +44,7 @@ def test_the_state_is_scheduled_while_it_waits_and_the_backend_s_after_that(app,
     assert result.state == "STARTED"
     app.backend.store_result(result.id, 5, "SUCCESS")
     assert result.state == "SUCCESS"
-    assert result.get(timeout=5) == 5
+    assert result.get(timeout=30) == 5
 
 
 def test_a_result_that_waits_is_not_ready_and_get_times_out(add):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from celery.result import AsyncResult
 from celery.worker import state as worker_state
-from celery.worker.control import Panel, revoke
+from celery.worker.control import Panel, revoke, terminate
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome
@@ -26,13 +26,13 @@ def told(app, redis):
     """What workers are told, in order: call it after the calls in question."""
     workers = redis.pubsub()
     workers.psubscribe("*celery.pidbox*")
-    assert workers.get_message(timeout=5)["type"] == "psubscribe"
+    assert workers.get_message(timeout=30)["type"] == "psubscribe"
 
     def told():
         app.control.broadcast("ping")  # the end of what there is to read
         heard = []
         while not heard or heard[-1][0] != "ping":
-            body = json.loads(workers.get_message(timeout=5)["data"])["body"]
+            body = json.loads(workers.get_message(timeout=30)["data"])["body"]
             command = json.loads(base64.b64decode(body))
             heard.append((command["method"], command["arguments"]))
         return heard[:-1]
@@ -121,11 +121,11 @@ def test_a_task_under_a_lease_is_revoked_at_the_workers(delayq_app, url, redis):
     claim(app.delayq)
     workers = redis.pubsub()
     workers.psubscribe("*celery.pidbox*")
-    workers.get_message(timeout=5)
+    workers.get_message(timeout=30)
 
     app.control.revoke("a")
 
-    assert workers.get_message(timeout=5)["type"] == "pmessage"
+    assert workers.get_message(timeout=30)["type"] == "pmessage"
     workers.close()
 
 
@@ -205,6 +205,23 @@ def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeyp
     panel(app, "a")
 
     assert "a" in worker_state.revoked
+
+
+def test_a_worker_that_is_told_to_terminate_cancels_what_waits(app, add, delayq, monkeypatch):
+    monkeypatch.setitem(Panel.data, "terminate", terminate)
+    control.wrap_panel()
+    state = SimpleNamespace(app=app, consumer=SimpleNamespace())
+    add.s(1).set(task_id="a").delay_until(FAR)
+
+    answers = [Panel.data["terminate"](state, signal="TERM", task_id=[one]) for one in ("a", "b")]
+
+    assert answers == [
+        {"ok": "tasks ['a'] cancelled before they were due"},
+        {"ok": "terminate: tasks unknown"},  # by the worker; this is Celery's own answer
+    ]
+    assert delayq.get("a") is None
+    assert {*worker_state.revoked} == {"b"}
+    worker_state.revoked.clear()
 
 
 def test_every_worker_remembers_what_may_have_been_delivered(app, add, delayq, panel, redis):

@@ -11,6 +11,7 @@ from celery.worker.control import Panel, revoke
 from celery_delayq import Outcome, clock
 from celery_delayq.integration import control, remembered
 from celery_delayq.integration.adopting.worker import AdoptingStep
+from celery_delayq.operations.changing import let_it_end
 from tests.app.network import Listener
 from tests.app.support import FAR, LONG_AGO, only_message, redis_ms
 
@@ -83,6 +84,7 @@ def revoke_it(request, app, delayq, worker, redis):
 
     def tell():
         told = {"delayq_told": math.floor(redis_ms(redis))}
+        let_it_end()
         worker.revoke("a", **(told if request.param == "told by the app" else {}))
 
     return tell
@@ -174,7 +176,7 @@ def test_what_runs_is_left_alone(worker, deliver, revoke_it, monkeypatch):
 
 
 def test_ids_that_other_workers_remember_mean_what_was_due_when_they_told(worker, deliver):
-    meant = deliver()
+    meant = deliver(delayq_at=LONG_AGO)
     worker_state.revoked.add("a")
     worker.connect()
 
@@ -227,6 +229,21 @@ def test_no_more_ids_are_remembered_than_celery_does(monkeypatch):
     one.told(["a", "c"], 2)
 
     assert {*one._told} == {"a", "c"}
+
+
+@pytest.mark.parametrize("by", ["cancel", "revoke"])
+def test_what_is_scheduled_after_a_revoke_is_due_in_a_later_millisecond(
+    app, delayq, monkeypatch, by
+):
+    """What is due at once is due in the millisecond that has begun, as what was revoked may be."""
+    sent, slept = [], []
+    monkeypatch.setattr(app.control, "broadcast", lambda *said, **_: sent.append(said))
+    monkeypatch.setattr(clock, "sleep", lambda seconds: slept.append((seconds, len(sent))))
+
+    delayq.cancel("a", revoke=True) if by == "cancel" else app.control.revoke("a")
+
+    assert slept == [(0.002, 0)]
+    assert len(sent) == 1
 
 
 def test_cancel_tells_the_workers_when(app, add, delayq, redis, monkeypatch):

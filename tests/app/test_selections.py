@@ -181,6 +181,58 @@ def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
     assert select().count() == 0
 
 
+class Killed(BaseException):
+    """Ends the process."""
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+@pytest.mark.parametrize("part_bytes", [0, 1000], ids=["whole", "in parts"])
+def test_who_stores_the_cursor_in_progress_goes_on_after_a_kill_behind_what_was_told(
+    fill, select, monkeypatch, steps, part_bytes
+):
+    if part_bytes:  # so that a step is more than one call
+        monkeypatch.setattr(changes, "MAX_BYTES", part_bytes)
+    fill()
+    selection, stored = select(), []
+
+    def store(count):
+        stored.append((count, selection.cursor))
+        if len(stored) == steps:
+            raise Killed
+
+    with pytest.raises(Killed):
+        selection.reschedule(by=-5, progress=store)
+    done, cursor = stored[-1]
+
+    assert select(cursor=cursor).reschedule(by=-5) == 30 - done
+    assert {task.due.timestamp() for task in select()} == {FAR - 5}
+
+
+def test_a_kill_before_it_is_told_lets_one_step_come_twice_and_a_condition_avoids_that(
+    fill, select, monkeypatch
+):
+    fill()
+    selection, plain, left = select(), changes.Changes._ask, [3]
+
+    def killed(self, *args):
+        for answer in plain(self, *args):
+            left[0] -= 1
+            if not left[0]:
+                raise Killed
+            yield answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(changes.Changes, "_ask", killed)
+        with pytest.raises(Killed):
+            selection.reschedule(by=-5, if_due=FAR)
+    done = sum(task.due.timestamp() == FAR - 5 for task in select())
+
+    again = select(cursor=selection.cursor).reschedule(by=-5, if_due=FAR)
+
+    assert (done, again) == (7, 23)
+    assert {task.due.timestamp() for task in select()} == {FAR - 5}
+
+
 def test_a_count_is_a_number_that_can_be_sent(fill, select):
     fill(ORDER[:2])
     count = pickle.loads(pickle.dumps(select().count()))
@@ -251,6 +303,8 @@ def test_retry_and_remove_leave_what_is_not_dead(fill, select):
 def test_one_that_would_be_due_too_late_is_an_error_with_what_was_done(fill, select):
     fill(ORDER[:5])
     fill(ORDER[5:6], due=9_007_199_254)
+    selection = select()
     with pytest.raises(InvalidDueTime) as failed:
-        select().reschedule(by=10)
+        selection.reschedule(by=10)
     assert failed.value.so_far == 5
+    assert select(cursor=selection.cursor).reschedule(by=10) == 0

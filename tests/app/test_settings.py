@@ -9,7 +9,7 @@ from tests.app.support import FAR
 from tests.support.shards import keys_of
 
 EXPECTED = {
-    "delayq_url": "a redis://, rediss:// or sentinel:// URL",
+    "delayq_url": "a redis://, rediss://, redis+socket:// or sentinel:// URL",
     "delayq_transport_options": "a mapping, or None",
     "delayq_prefix": "1 to 64 letters, digits, dots, dashes or underscores",
     "delayq_batch_size": "a whole number of tasks from 1 to 1000",
@@ -287,9 +287,6 @@ def test_a_setting_that_is_changed_later_is_honoured(app, add, delayq, redis):
 
 def test_a_store_that_is_changed_later_is_used_from_then_on(app, add, delayq):
     first = add.delay_until(FAR, 1)
-    kept = delayq.services.entries
-    app.conf.delayq_lease = 60
-    assert delayq.services.entries is kept
 
     app.conf.delayq_prefix = "other"
     assert delayq.get(first.id) is None
@@ -298,6 +295,40 @@ def test_a_store_that_is_changed_later_is_used_from_then_on(app, add, delayq):
     assert [task.args for task in delayq.tasks()] == [(2,)]
     app.conf.delayq_prefix = "delayq"
     assert [task.args for task in delayq.tasks()] == [(1,)]
+
+
+CHANGED = {
+    "url": lambda server: server.url(7),
+    "transport_options": lambda _: {"ssl": False},
+    "prefix": "other",
+    "wait_replicas": (1, 0.5),
+    "metrics_port": 9999,
+    "metrics_host": "0.0.0.0",
+    "adopt_after": 60,
+    "catch_up": 10,
+    "shards": 2,
+    "capture_eta": True,
+    "once": True,
+    "history_repeats": False,
+}
+
+
+@pytest.mark.parametrize("name", [setting.name for setting in SETTINGS])
+def test_whichever_setting_is_changed_the_store_is_made_of_it_anew(
+    delayq_app, redis_server, redis, name
+):
+    conf = {"delayq_url": redis_server.url()} if name == "transport_options" else {}
+    app = delayq_app(redis_server.url(), delayq_shards=1, **conf)
+    services = app.delayq.services
+    before = services.entries, services.membership, services.scripts
+    new = CHANGED[name] if name in CHANGED else getattr(services.settings, name) + 1
+
+    app.conf[f"delayq_{name}"] = new(redis_server) if callable(new) else new
+
+    after = services.entries, services.membership, services.scripts
+    assert not any(one is other for one, other in zip(before, after, strict=True))
+    assert services.entries is after[0]
+    assert app.delayq.counts().scheduled == 0
 
 
 def test_a_store_in_another_database_gets_no_messages_for_lists_of_its_own(

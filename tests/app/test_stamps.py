@@ -177,7 +177,7 @@ def test_of_several_workers_that_are_told_one_looks(app, add, monkeypatch):
     for thread in [
         stamped.cancel_in_background(app.delayq.services, {"mark": "a"}) for _ in range(5)
     ]:
-        thread.join(10)
+        thread.join(30)
 
     assert looked == [{"mark": "a"}]
 
@@ -190,7 +190,7 @@ def test_who_tells_a_worker_does_not_wait_until_it_has_looked(app, monkeypatch):
 
     assert thread.is_alive()
     gate.set()
-    thread.join(10)
+    thread.join(30)
 
 
 def test_the_panel_does_not_wait_and_asks_only_where_nobody_has(app, monkeypatch):

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from celery_delayq import AlreadyScheduled
 from celery_delayq.errors import StoreUnavailable
-from tests.app.network import Listener
+from tests.app.network import Listener, hang_up
 from tests.app.support import FAR, LONG_AGO
+from tests.support.waiting import PATIENCE
 
 THREADS, CALLS = 8, 40
 
@@ -72,16 +74,21 @@ def test_an_event_loop_goes_on_while_a_call_waits_in_a_thread(delayq_app, delayq
     result = asyncio.run(asyncio.to_thread(add.delay_for, 60, 1))
     assert delayq.get(result.id).args == (1,)
 
-    def silent(_):
-        """Answer nothing."""
+    asked, over = threading.Event(), threading.Event()
+
+    def silent(connection):
+        asked.set()
+        over.wait(PATIENCE)
+        hang_up(connection)
 
     async def call(task):
         called = asyncio.create_task(asyncio.to_thread(task.delay_for, 60))
-        waiting = (await asyncio.wait({called}, timeout=0.1))[1]
-        assert waiting == {called}
+        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        assert not called.done()
+        over.set()
         with pytest.raises(StoreUnavailable):
             await called
 
     with Listener(silent) as hung:
-        app = delayq_app(f"redis://127.0.0.1:{hung.port}/0", delayq_timeout=0.5)
+        app = delayq_app(f"redis://127.0.0.1:{hung.port}/0", delayq_timeout=60)
         asyncio.run(call(app.signature("t")))

@@ -1,6 +1,7 @@
 """A tracer patches what every message passes, and gives each its trace: every call has its own."""
 
 import functools
+import json
 import sys
 from collections import Counter
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from kombu.serialization import SerializerRegistry
 
 from celery_delayq.scheduling.untouched import places, touched
 from tests.app.bulk import plain_task
-from tests.app.support import FAR, envelope
+from tests.app.support import FAR, envelope, templates
+from tests.support.shards import keys_of
 
 ITEMS = [((number,), {}) for number in range(5)]
 
@@ -151,6 +153,41 @@ def test_each_item_of_a_bulk_carries_its_own_trace(app, delayq, tracer):
 
     assert traces(delayq, bulk.ids) == tracer.given
     assert len(set(tracer.given)) == len(ITEMS)
+
+
+def test_calls_that_differ_by_their_traces_share_a_template(app, delayq, redis, tracer):
+    task = plain_task(app)
+
+    for _ in range(5):
+        task.delay_for(60, 1)
+    delayq.schedule_many(task, ITEMS, after=60)
+
+    # Of the first it is not known whether another one comes.
+    assert templates(redis) == (1, 4 + len(ITEMS))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda number: {"headers": {"traceparent": f"{number:055}", "deep": {"list": [number]}}},
+        lambda number: {"group_id": f"{number:036}", "group_index": number},
+    ],
+    ids=["headers", "group"],
+)
+def test_what_a_call_says_in_headers_takes_a_record_its_own_length_more(
+    app, delayq, redis, options
+):
+    task = plain_task(app)
+    for number in range(5):
+        plain = task.apply_async((1,), delayq_at=FAR)
+        other = task.apply_async((1,), delayq_at=FAR, **options(number))
+
+    headers, usual = (envelope(delayq, one.id).headers for one in (other, plain))
+    said = {name: value for name, value in headers.items() if usual.get(name, usual) != value}
+    for name in ("id", "root_id"):
+        del said[name]
+    sizes = [redis.hstrlen(keys_of(one.id)["records"], one.id) for one in (other, plain)]
+    assert sizes[0] - sizes[1] <= len(json.dumps(said))
 
 
 def test_a_message_that_a_tracer_copied_is_scheduled(app, delayq, patch):

@@ -9,7 +9,12 @@ from celery_delayq.errors import InvalidSetting
 from tests.app.support import LONG_AGO, lists
 from tests.support.shards import total
 
-WANTED = "a redis://, rediss:// or sentinel:// URL"
+WANTED = "a redis://, rediss://, redis+socket:// or sentinel:// URL"
+READABLE = "a URL that kombu can read; a port is a number from 0 to 65535"
+QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
+REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"
+DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"
+TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
 PASSWORD, OTHER_PASSWORD = "p@ss:/w?rd#%ü &=+", "//@:%25?"
 
 
@@ -131,8 +136,8 @@ def test_without_any_redis_the_error_says_which_setting_is_missing(make_app, bro
 
 @pytest.mark.parametrize(
     "url",
-    ["http://localhost", "amqp://localhost//", "memory://", "nonsense://x", "redis://h:port/0",
-     "redis://h/database", "redis://h:99999999/0", "redis://h/-1", "://"],
+    ["http://localhost", "amqp://localhost//", "memory://", "nonsense://x",
+     "://", "unix:///tmp/redis.sock"],
 )  # fmt: skip
 def test_what_is_no_redis_url_is_an_error_at_start_up(make_app, url):
     delayq = DelayQ(make_app("memory://", delayq_url=url))
@@ -141,6 +146,43 @@ def test_what_is_no_redis_url_is_an_error_at_start_up(make_app, url):
         delayq.services.check()
 
     assert str(caught.value) == f"delayq_url is {url!r}; expected {WANTED}"
+
+
+def refusal(make_app, broker, **settings):
+    with pytest.raises(InvalidSetting) as caught:
+        DelayQ(make_app(broker, **settings)).services.check()
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "expected"),
+    [
+        ("redis://h:port/0", "redis://h:port/0", READABLE),
+        ("redis://h:99999999/0", "redis://h:99999999/0", READABLE),
+        ("redis://[::1/0", "redis://[::1/0", READABLE),
+        ("redis://h/abc", "redis://h/abc", DATABASE),
+        ("redis://h/-1", "redis://h/-1", DATABASE),
+        ("redis://:sec/ret@h/0", "redis://h/0", READABLE),
+        ("redis://sec/ret@h/0", "redis://h/0", DATABASE),
+        ("redis+socket:///tmp/r?virtual_host=a", "redis+socket:///tmp/r?virtual_host=a", DATABASE),
+        ("redis://h/0?protocol=3", "redis://h/0?protocol=***", QUERY),
+        ("rediss://h/0?ssl_cert_reqs=bogus", "rediss://h/0?ssl_cert_reqs=bogus", REQUIREMENT),
+    ],
+)
+def test_what_is_wrong_with_a_redis_url_is_said_of_the_broker_s_and_of_the_store_s(
+    make_app, url, shown, expected
+):
+    said = f"is {shown!r}; expected {expected}"
+    assert refusal(make_app, url) == f"broker_url {said}"
+    assert refusal(make_app, "memory://", delayq_url=url) == f"delayq_url {said}"
+
+
+@pytest.mark.parametrize("url", ["unix:///tmp/redis.sock", "http://h", "nonsense://x"])
+@pytest.mark.parametrize("store", [None, "redis://h"])
+def test_a_broker_of_a_transport_that_kombu_does_not_have_is_an_error(make_app, url, store):
+    said = f"broker_url is {url!r}; expected {TRANSPORT}"
+    assert refusal(make_app, url, delayq_url=store) == said
 
 
 NAMED = {"master_name": "mymaster"}
@@ -167,9 +209,8 @@ def test_sentinels_without_the_name_of_a_master_are_an_error_at_start_up(make_ap
 
 @pytest.mark.parametrize(
     "url",
-    ["sentinel://h;redis://i", "sentinel://h:secret/0", "sentinel://:secret@h/x;sentinel://i",
-     "redis://:secret@h;redis://:secret@i", "sentinel://h/-1"],
-)  # fmt: skip
+    ["sentinel://h;redis://i", "redis://:secret@h;redis://:secret@i"],
+)
 def test_what_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
     delayq = DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=NAMED))
 
@@ -178,6 +219,22 @@ def test_what_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
 
     assert str(caught.value).endswith(f"; expected {WANTED}")
     assert caught.value.name == "delayq_url"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "expected"),
+    [
+        ("sentinel://h:secret/0", "sentinel://h:secret/0", READABLE),
+        ("sentinel://h;sentinel://:secret@i:x", "sentinel://h;sentinel://i:x", READABLE),
+        ("sentinel://:secret@h/x;sentinel://i", "sentinel://h/x;sentinel://i", DATABASE),
+        ("sentinel://h/-1", "sentinel://h/-1", DATABASE),
+    ],
+)
+def test_what_is_wrong_with_the_url_of_a_group_is_said(make_app, url, shown, expected):
+    said = f"is {shown!r}; expected {expected}"
+    broker = refusal(make_app, url, broker_transport_options=NAMED)
+    store = refusal(make_app, "memory://", delayq_url=url, delayq_transport_options=NAMED)
+    assert (broker, store) == (f"broker_url {said}", f"delayq_url {said}")
 
 
 def test_options_without_a_url_of_the_store_s_own_are_refused(make_app):
@@ -232,8 +289,35 @@ def test_the_error_about_a_url_does_not_show_what_is_secret(make_app, url, shown
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
+def test_a_list_of_brokers_for_failover_is_no_store_and_the_error_names_the_setting(
+    delayq_app, redis_server, redis
+):
+    app = delayq_app(f"redis://127.0.0.1:1/0;{redis_server.url()}")
+
+    app.send_task("plain")  # by the second, as the first is away
+    with pytest.raises(InvalidSetting) as caught:
+        app.send_task("t", delayq_after=60)
+
+    assert str(caught.value) == (
+        "delayq_url is None; expected a redis:// URL, because broker_url lists several brokers, "
+        "and tasks wait in one Redis"
+    )
+    assert redis.llen("celery") == 1
+
+
+def test_to_a_list_of_brokers_tasks_go_by_the_one_that_is_up(delayq_app, redis_server, redis):
+    # Not the first URL of the test before: kombu's pools are known by that one alone.
+    url = f"redis://127.0.0.1:2/0;{redis_server.url(1)}"
+    app = delayq_app(url, delayq_url=redis_server.url())
+
+    app.send_task("plain")
+    store_of(app).hand_over()
+
+    assert redis_server.client(db=1).llen("celery") == 2
+
+
 def test_a_list_of_brokers_for_failover_is_relayed_to(delayq_app, redis_server, redis):
-    app = delayq_app(f"{redis_server.url()};redis://127.0.0.1:1/0")
+    app = delayq_app(f"{redis_server.url()};redis://127.0.0.1:1/0", delayq_url=redis_server.url())
 
     store_of(app)
 
@@ -257,16 +341,16 @@ def test_a_read_url_of_its_own_does_not_matter(delayq_app, redis_server, redis):
     ("broker", "url", "longest"),
     [
         ("sentinel://h", None, (1, 1)),
-        ("sentinel://h", "redis://h", (30, 1)),
-        ("redis://h", "sentinel://h", (1, 30)),
-        ("redis://h", None, (30, 30)),
+        ("sentinel://h", "redis://h", (3, 1)),
+        ("redis://h", "sentinel://h", (1, 3)),
+        ("redis://h", None, (3, 3)),
     ],
 )
 def test_where_another_may_take_over_a_scanner_looks_every_second(make_app, broker, url, longest):
     options = {"broker_transport_options": NAMED, "delayq_transport_options": url and NAMED}
     scanner = DelayQ(make_app(broker, delayq_url=url, **options)).scanner()
 
-    pauses = [[one.next() for _ in range(9)] for one in (scanner._backoff, scanner._relay_backoff)]
+    pauses = [[one.backoff.next() for _ in range(9)] for one in (scanner._store, scanner._broker)]
     scanner._wakeup.close()
 
     for each, most in zip(pauses, longest, strict=True):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 
 import pytest
 from kombu.transport import TRANSPORT_ALIASES
@@ -93,16 +92,13 @@ def test_it_takes_a_moment_and_leaves_nothing(well, unasked):
               for key in keys_of(client)}  # fmt: skip
     calls = processed(client)
 
-    began = time.monotonic()
     patient = Patient(well.delayq.services)
     for check in AT_THE_STORE:
         assert [*check(patient)]
-    took = time.monotonic() - began
     patient.close()
 
     # Those in scripts are counted as well.
     assert processed(client) - calls < 250
-    assert took < 5
     assert before.keys() == {*keys_of(client)}
     assert b"{delayq:0}:records" in before
     assert scripts is well.delayq.services.scripts[0]

@@ -160,7 +160,7 @@ def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
     ) as process:  # fmt: skip
         process.stdin.write("task-0\n")
         process.stdin.flush()
-        eventually(lambda: app.delayq.get("task-0") is None, 20)
+        eventually(lambda: app.delayq.get("task-0") is None)
         process.send_signal(signal.SIGINT)
         # Its input stays open all the while.
         assert process.wait(60) == CTRL_C

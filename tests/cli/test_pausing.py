@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.cli import unknown
-from tests.app.support import FAR
+from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
 
 NO_QUEUE = "this app knows no such queue, and nothing waits for it\n"
@@ -85,3 +85,32 @@ def test_resuming_everything_names_what_is_paused_in_its_place(app, said, refuse
     said("resume", "--task", "shop.remind")
     app.delayq.pause()
     assert said("resume") == ["everything is resumed"]
+
+
+def test_before_it_is_due_show_and_list_say_what_of_it_is_paused(app, said):
+    app.send_task("t", task_id="a", queue="mail", delayq_at=FAR)
+    app.send_task("t", task_id="b", queue="other", delayq_at=FAR)
+    assert "paused" not in "".join([*said("list"), *said("show", "a")])
+
+    app.delayq.pause(queue="mail")
+
+    heading, first, second = said("list")
+    assert first.endswith("scheduled, queue mail paused")
+    assert second.endswith("scheduled")
+    assert len(heading) <= len(first)
+    assert "paused_by queue mail" in said("show", "a")
+    assert '"paused_by": ["queue mail"]' in said("show", "a", "--json")[0]
+    assert "paused_by" not in said("show", "b", "--json")[0]
+
+
+def test_what_no_scanner_has_met_is_one_thing_to_all_commands(app, said):
+    app.delayq.pause(queue="mail")
+    app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
+
+    assert said("list", "--state", "paused", "--ids") == ["a"]
+    assert said("list", "--overdue", "--ids") == []
+    assert "state     PAUSED" in said("show", "a")
+    status = said("status")
+    assert "paused          1" in status
+    assert "overdue         0" in status
+    assert status[-2].endswith("; 1 due")

@@ -68,7 +68,7 @@ def test_ctrl_c_ends_whatever_was_started(show, temporary):
     assert show.stop(signal.SIGINT) == 128 + signal.SIGINT
 
     assert show.lines[-1] == "interrupted; whatever was started has been ended"
-    eventually(lambda: not alive(processes), timeout=20)
+    eventually(lambda: not alive(processes))
     assert list(temporary.iterdir()) == []
 
 
@@ -81,4 +81,4 @@ def test_a_worker_that_dies_is_told_and_ends_the_show(show):
 
     assert show.wait() == 1
     assert show.lines[-1] == "the worker ended with status -9"
-    eventually(lambda: not alive(processes), timeout=20)
+    eventually(lambda: not alive(processes))

@@ -35,6 +35,7 @@ class Proxy:
         self.cuts = 0
         self.accepted = 0
         self.delayed = 0
+        self.held = 0
         self.slowness = 0.0
         self._lose = self._delay = (b"", 0)
         self._delay_by = 0.0
@@ -144,6 +145,7 @@ class Proxy:
             for key, _ in ready:
                 source = key.fileobj
                 data = source.recv(CHUNK)
+                self.held += not self._flowing.is_set()
                 self._flowing.wait()
                 if not data:
                     return

@@ -78,7 +78,7 @@ def test_a_worker_and_its_callers_do_without(project, start_worker):
     assert delayq.select(tag="user:7").cancel() == 3
     delayq.pause(queue=project.queue)
     held = note.apply_async(delayq_at=LONG_AGO)
-    eventually(lambda: held.state == "PAUSED", 20)
+    eventually(lambda: held.state == "PAUSED")
     assert [pause.queue for pause in delayq.pauses()] == [project.queue]
     assert delayq.resume(queue=project.queue)
 

@@ -14,7 +14,7 @@ from tests.faults.conftest import make_delayq
 from tests.hosted.providers import FILE, FromFile, Told
 from tests.hosted.servers import all_but
 from tests.support.sentinels import NAME, SentinelServer
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
 __all__ = ["make_delayq"]
@@ -111,12 +111,12 @@ def test_a_scanner_tries_until_it_is_let_in_and_nothing_is_lost(delayq, server, 
     rotate(server, NEW)  # and the provider still tells the old one
     with pytest.raises(StoreUnavailable) as caught:
         delayq.get("1")
-    eventually(lambda: any("next try in" in one for one in caplog.messages))
+    eventually(lambda: any("retrying in" in one for one in caplog.messages))
     provider.login = NEW
 
     for number in range(20):
         delayq.reschedule(f"{number}", after=0)
-    eventually(lambda: server.root.llen("celery") == 20, 20)
+    eventually(lambda: server.root.llen("celery") == 20)
     messages = [json.loads(one) for one in server.root.lrange("celery", 0, -1)]
     assert {one["headers"]["id"] for one in messages} == {f"{number}" for number in range(20)}
     assert not any("delayq_redelivered" in one["headers"] for one in messages)
@@ -187,9 +187,9 @@ def test_a_provider_that_hangs_holds_up_no_call_for_longer_than_its_time(delayq,
     gate = provider.hang()
     for _ in range(3):
         began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match=r"Told did not answer within 0\.[23] s"):
+        with pytest.raises(StoreUnavailable, match=r"Told did not answer within 0(\.\d+)? s"):
             delayq.get("a")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PATIENCE
     assert sum(one.name == "delayq-credentials" for one in threading.enumerate()) == 1
     gate.set()
     eventually(lambda: provider.asked and not _asking())
@@ -248,7 +248,7 @@ def test_a_broker_that_hangs_at_its_provider_is_down_in_time(make_delayq, server
     began = time.monotonic()
     with pytest.raises(BrokerDown, match=r"Told did not answer within 0\.3 s"):
         link.prepare()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < PATIENCE
     gate.set()
     link.prepare()
     link.close()
@@ -287,7 +287,7 @@ def test_a_provider_for_sentinels_that_hangs_is_down_in_time(sentinel, monkeypat
     began = time.monotonic()
     with pytest.raises(BrokerDown):
         link.prepare()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < PATIENCE
     gate.set()
 
 
@@ -327,7 +327,7 @@ def test_a_worker_lives_through_a_rotation(make_project, start_worker, server, p
 
     rotate(server, NEW)
     before = len(worker.lines)
-    worker.wait_log("next try in", since=before)
+    worker.wait_log("retrying in", since=before)
     place.write_text(json.dumps(NEW), encoding="utf-8")
 
     results = [note.delay_for(0.1) for _ in range(5)]

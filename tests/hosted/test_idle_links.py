@@ -50,7 +50,7 @@ def proxy_of(scaled):
 def wait_idle(proxy):
     """Wait until another link was ended."""
     before = proxy.forgotten
-    eventually(lambda: proxy.forgotten > before, 20)
+    eventually(lambda: proxy.forgotten > before)
 
 
 CALLS = (
@@ -80,7 +80,7 @@ def scanning():
     def start(delayq):
         started.append(delayq.scanner())
         started[-1].start()
-        eventually(lambda: delayq.counts().scanners == 1, 20)
+        eventually(lambda: delayq.counts().scanners == 1)
 
     yield start
     for scanner in started:
@@ -132,11 +132,11 @@ def test_a_worker_whose_store_is_behind_such_a_proxy(
     project.wait_runs(note.delay_for(0.1))
     wait_idle(proxy)
     far = note.apply_async(countdown=3600)
-    eventually(lambda: delayq.get(far.id), 20)
+    eventually(lambda: delayq.get(far.id))
     wait_idle(proxy)
     tagged = note.s().set(delayq_tags=["t"]).delay_for(3600)
     assert delayq.select(tag="t").cancel() == 1
-    eventually(lambda: tagged.state == "REVOKED", 20)
+    eventually(lambda: tagged.state == "REVOKED")
     wait_idle(proxy)
     assert project.app.control.inspect(timeout=10, limit=1).delayq()
     assert delayq.health() == []

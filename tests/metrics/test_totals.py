@@ -207,7 +207,7 @@ def test_a_scanner_that_runs_already_is_counted(delayq_app, url, registry, scrap
         scanner.wait_for_look(20)
         watch(app.delayq, registry)
         app.send_task("t", delayq_at=LONG_AGO)
-        eventually(lambda: scrape().by_label("handed_over_total") == {"direct": 1}, 20)
+        eventually(lambda: scrape().by_label("handed_over_total") == {"direct": 1})
     finally:
         scanner.stop()
 

@@ -77,7 +77,7 @@ def endless_script(server):
         yield
     finally:
         killer.script_kill()
-        thread.join(10)
+        thread.join(30)
 
 
 def _is_busy(client):

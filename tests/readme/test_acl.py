@@ -66,7 +66,7 @@ def test_a_scanner_may_be_told_of_a_task(restricted, known):
         if known:
             engine.hand_over(asleep=5)
         store.schedule("a")
-        assert wakeup.wait(5)
+        assert wakeup.wait(30)
         wakeup._ping_at = 0.0
         assert not wakeup.wait(0.1)
         assert not wakeup._answer_by

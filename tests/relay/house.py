@@ -77,7 +77,7 @@ class House:
             for entity in entities:
                 entity(channel).declare()
 
-    def take(self, queue=None, count=1, timeout=15) -> list:
+    def take(self, queue=None, count=1, timeout=30) -> list:
         """Wait for so many messages; returns them, and takes them off the queue."""
         taken = []
 

@@ -1,16 +1,19 @@
 """Without faults the relay delivers each task exactly once, however many scanners there are."""
 
+import threading
+
 import pytest
 from kombu import Queue
 
-from tests.support.waiting import eventually
+from celery_delayq.handover.publishers import OneByOne
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_scanners_share_what_is_due_and_repeat_nothing(rabbit, count):
     wanted = [rabbit.due_now(task_id=f"{number:04}").id for number in range(2000)]
     rabbit.start(count)
-    eventually(lambda: rabbit.counts() == (0, 0, 0), timeout=30)
+    eventually(lambda: rabbit.counts() == (0, 0, 0), timeout=2 * PATIENCE)
     arrived = rabbit.take(count=2000)
     assert sorted(message.headers["id"] for message in arrived) == wanted
     assert {message.headers["delayq_attempt"] for message in arrived} == {1}
@@ -48,9 +51,19 @@ def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch):
     for name in ("FIRST_WINDOW", "WINDOW"):
         monkeypatch.setattr(f"celery_delayq.handover.link.{name}", 10)
     wanted = [rabbit.due_now(task_id=f"{number:03}").id for number in range(900)]
+    attempt, tried, stopping = OneByOne._attempt, [], threading.Event()
+
+    def held_up(publisher, entry):
+        tried.append(entry.task_id)
+        assert len(tried) <= 50 or stopping.wait(PATIENCE)
+        return attempt(publisher, entry)
+
+    monkeypatch.setattr(OneByOne, "_attempt", held_up)
     scanner = rabbit.start()
-    eventually(lambda: rabbit.delayq.counts().in_flight, message="a claim")
-    scanner.stop()
+    eventually(lambda: len(tried) > 50)
+    scanner._stopping.set()
+    stopping.set()
+    scanner.stop(2 * PATIENCE)
     waiting, in_flight, dead = rabbit.counts()
     assert (in_flight, dead) == (0, 0)
     assert waiting > 0

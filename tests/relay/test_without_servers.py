@@ -31,7 +31,8 @@ def house(make_app):
 
 def test_a_task_is_relayed(house):
     house.start()
-    wanted = [house.task.apply_async(delayq_after=delay).id for delay in (0.3, 0.1)]
+    start = house.delayq.counts().now_ms / 1000 + 2
+    wanted = [house.task.apply_async(delayq_at=start + later).id for later in (0.2, 0)]
     arrived = [message.headers["id"] for message in house.take(count=2)]
     assert arrived == wanted[::-1]
     eventually(lambda: house.counts() == (0, 0, 0))

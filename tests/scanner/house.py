@@ -60,7 +60,7 @@ class House:
         messages = self.client.lrange(queue, 0, -1)[::-1]
         return [json.loads(message)["headers"]["id"] for message in messages]
 
-    def next_arrival(self, timeout=10) -> tuple[str, float]:
+    def next_arrival(self, timeout=30) -> tuple[str, float]:
         """Wait for a message; returns its id, and Redis's time just after it came."""
         popped = self.client.brpop(QUEUE, timeout)
         assert popped, f"nothing arrived within {timeout} s"

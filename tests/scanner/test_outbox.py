@@ -62,9 +62,9 @@ def test_it_goes_on_after_redis_was_away_and_ends_when_it_is_told_to():
 
     outbox = Outbox([engine], mark)
     outbox.start()
-    assert done.wait(10)
+    assert done.wait(30)
     outbox.stop(10)
-    assert engine.closed.wait(10)
+    assert engine.closed.wait(30)
     assert seen == ["a", "b", "c"]
     assert engine.settled == ["a", "b", "c"]
 
@@ -75,11 +75,11 @@ def test_to_stop_it_waits_no_longer_than_for_the_task_at_hand():
 
     def mark(_):
         entered.set()
-        return leave.wait(10)
+        return leave.wait(30)
 
     outbox = Outbox([engine], mark)
     outbox.start()
-    assert entered.wait(10)
+    assert entered.wait(30)
     outbox._stopping.set()
     leave.set()
     outbox.stop(10)

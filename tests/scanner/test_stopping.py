@@ -102,11 +102,10 @@ def test_a_stopped_scanner_is_not_counted_as_alive(house):
 
 def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house):
     made = house(delayq_batch_size=1)
-    for number in range(400):
-        made.task.apply_async(task_id=f"id-{number}", delayq_at=1_000_000_000)
+    made.delayq.schedule_many(made.task, [((), {})] * 4000, at=1_000_000_000)
     scanner = made.start()
     eventually(made.arrived)
     scanner.stop()
     moved = len(made.arrived())
-    assert 0 < moved < 400
-    assert made.delayq.counts().scheduled == 400 - moved
+    assert 0 < moved < 4000
+    assert made.delayq.counts().scheduled == 4000 - moved

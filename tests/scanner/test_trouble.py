@@ -24,7 +24,7 @@ def failing(times, error):
     ("error", "line"),
     [
         (RuntimeError("boom"), "a pass failed; the scanner goes on"),
-        (StoreError("hand_over", "WRONGTYPE"), "hand over failed: WRONGTYPE; next try in "),
+        (StoreError("hand_over", "WRONGTYPE"), "hand over failed: WRONGTYPE; retrying in "),
     ],
 )
 def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplog, error, line):
@@ -75,7 +75,9 @@ def test_a_store_that_is_away_is_tried_less_and_less_often(world, caplog):
     assert all(
         bound / 2 <= wait <= bound for bound, wait in zip(bounds, made.waits, strict=True)
     ), made.waits
-    assert caplog.messages[1].startswith("hand over failed: refused; next try in ")
+    assert caplog.messages[0].startswith(
+        "cannot reach the store of delayq_url (refused); retrying in"
+    )
 
 
 def test_after_an_outage_the_backoff_starts_anew(world):
@@ -91,7 +93,7 @@ def test_after_an_outage_the_backoff_starts_anew(world):
     made.run(waits=8)
     assert made.log[:16:2] == ["hand_over"] * 8
     assert made.log[1:16:2] == [*["pause"] * 6, "wait", "pause"]
-    assert made.waits[5] >= 8
+    assert made.waits[5] >= LONGEST_BACKOFF / 2
     assert 0.25 <= made.waits[7] <= 0.5
 
 
@@ -113,10 +115,10 @@ def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
     made.relay.on_batch = failing(10_000, BrokerDown("refused"))
     made.run(waits=200)
     seconds = sum(made.waits)
-    assert made.log.count("relay") <= seconds / 15 + 8
+    assert made.log.count("relay") <= seconds / (LONGEST_BACKOFF / 2) + 8
     # No busy loop either: a due entry that cannot go must not make the waits short.
     assert made.log.count("hand_over") <= 205 + made.log.count("relay")
-    assert seconds > 500
+    assert seconds > 250
 
 
 def test_a_broker_that_is_away_is_asked_again_within_its_longest_backoff(world):
@@ -156,7 +158,7 @@ def test_a_broker_that_takes_some_before_each_loss_is_asked_again_soon(world):
 
 
 def test_short_pauses_make_no_more_lines_in_the_log_than_long_ones():
-    often, seldom = Backoff(longest=1.0), Backoff()
+    often, seldom = Backoff(longest=1.0), Backoff(longest=30.0)
     lines = {}
     for name, one in (("often", often), ("seldom", seldom)):
         now, lines[name] = 0.0, 0
@@ -170,7 +172,7 @@ def test_short_pauses_make_no_more_lines_in_the_log_than_long_ones():
 
 
 def test_of_long_pauses_each_is_news():
-    one, now = Backoff(), 0.0
+    one, now = Backoff(longest=30.0), 0.0
     for _ in range(20):
         assert one.is_news(now)
         now += one.next()

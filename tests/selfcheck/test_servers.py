@@ -69,7 +69,7 @@ def test_a_worker_runs_a_task(redis_server, redis_url, start_worker, make_app):
     result = app.send_task("tests.selfcheck.tasks.add", (2, 3))
     worker.wait_log(r"add\[.*succeeded")
     assert eventually(result.ready)
-    assert result.get(timeout=10) == 5
+    assert result.get(timeout=30) == 5
     assert worker.stop() == 0
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 from celery_delayq import DelayQ
-from tests.sentinel.faults import demote, failover, kill, silence
+from tests.sentinel.faults import FOUND, demote, failover, kill, silence
 from tests.sentinel.trial import Trial, tried
 from tests.sentinel.work import note, settings
 from tests.support.apps import celery_state_kept, new_app
@@ -75,6 +75,9 @@ def _figures(seconds: tuple[float, ...]) -> str:
 def _problems(trials: list[Trial]) -> Iterator[str]:
     for number, trial in enumerate(trials):
         yield from (f"    run {number}: {problem}" for problem in trial.problems)
+        slow = max(trial.caller, trial.scanner)
+        if slow > FOUND:
+            yield f"    run {number}: {slow:.2f} s, not counting how long the machine stood still"
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_list_and_cancel_work_as_on_any_store(app, run):
 
 def test_health_is_well_while_somebody_scans(app, run, start_scanner):
     start_scanner(app.delayq)
-    eventually(lambda: app.delayq.counts().scanners, 20)
+    eventually(lambda: app.delayq.counts().scanners)
 
     result = run("health")
 

@@ -34,10 +34,10 @@ def test_nothing_counts_against_a_task_and_all_goes_on_when_the_replica_is_back(
     row = schedule_row(delayq, 20, first=0.0, every=0.0)
     group.replicas[0].kill()
     master = group.master
-    eventually(lambda: master.info()["min_slaves_good_slaves"] == 0, 20)
+    eventually(lambda: master.info()["min_slaves_good_slaves"] == 0)
 
     start_scanner(delayq)
-    eventually(lambda: caplog.text.count("NOREPLICAS") >= TRIES, 20)
+    eventually(lambda: caplog.text.count("NOREPLICAS") >= TRIES)
     with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
         delayq.note.apply_async(delayq_at=FAR)
     counts = delayq.counts()

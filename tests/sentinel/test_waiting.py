@@ -40,7 +40,7 @@ class Calls(threading.Thread):
 def test_what_the_replica_was_said_to_have_outlives_the_master(start_group, make_delayq):
     group = start_group(replicas=1)
     with Calls(make_delayq(group, delayq_wait_replicas=(1, 0.1))) as calls:
-        eventually(lambda: len(calls.said) >= BEFORE, 20)
+        eventually(lambda: len(calls.said) >= BEFORE)
         before = list(calls.said.values())
         course = kill(group)
         # The new master has no replica.

@@ -46,7 +46,7 @@ def tried(
     row = schedule_row(new_delayq(), 150, first=0.0, every=0.02)
     start_scanner(new_delayq())
     with Caller(new_delayq()) as caller, Pulse() as pulse:
-        eventually(lambda: len(caller.calls) > MORE, 20)
+        eventually(lambda: len(caller.calls) > MORE)
         course = fault(group)
         before = set(arrived(course.new))
         delayq = new_delayq()  # it has no link to the old one

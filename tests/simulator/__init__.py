@@ -9,5 +9,6 @@
                               |
                             judge: what was promised to whom, and what became of it
 
-One seed is one history, to the byte. ``python -m tests.simulator`` runs it.
+What it knows of the package stands in `driver`, and nowhere else. One seed is one history, to the
+byte. ``python -m tests.simulator`` runs it.
 """

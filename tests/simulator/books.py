@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulator.server import Version, View
+from tests.simulator.sight import Version, View
 
 RULES = {
     "twice": "a call takes effect once",

@@ -1,16 +1,8 @@
-"""A broker that takes messages, loses them, or its word that it has them.
+"""A broker that takes messages, loses them, or its word that it has them."""
 
-The link and the publisher are the package's own, down to kombu's ``Producer``.
-"""
-
-from types import SimpleNamespace
 from typing import Any
 
-from kombu.exceptions import ChannelError
-
-from celery_delayq import clock
-from celery_delayq.handover.link import Link
-from celery_delayq.handover.publishers import OneByOne
+from tests.simulator.driver import Refused
 from tests.simulator.world import SECOND, Actor
 
 TIMEOUT = 1.0  # seconds that it may take for a message
@@ -26,11 +18,20 @@ class Broker:
     def arrive(self, sender: str, body: bytes, headers: dict[str, Any]) -> None:
         self._judge.published(sender, body, headers)
 
+    def probe(self, actor: Actor) -> None:
+        """See whether it is there.
+
+        Raises:
+            ConnectionError: it is not.
+        """
+        if self._world.decisions.fault("broker away", actor.step()):
+            raise ConnectionError("away")
+
     def take(self, actor: Actor, body: bytes, headers: dict[str, Any]) -> None:
         """Publish a message, as kombu does.
 
         Raises:
-            ChannelError: it says no.
+            Refused: it says no.
             ConnectionError: it is lost, and perhaps the message with it.
         """
         actor.may_fall_asleep()
@@ -41,7 +42,7 @@ class Broker:
             actor.die()
         if decisions.fault("publish refused", where):
             self._world.say("broker", "refuses a message")
-            raise ChannelError("refused")
+            raise Refused("refused")
         if decisions.fault("publish lost", where):
             self._world.say("broker", "a message and its connection are lost")
             raise ConnectionError("lost")
@@ -57,37 +58,3 @@ class Broker:
         if decisions.fault("dead", f"{where} after"):
             self._world.say(actor.name, "dies after it has published")
             actor.die()
-
-
-class SimulatedLink(Link):
-    """The package's link, whose connection is to the broker of this world."""
-
-    def __init__(self, actor: Actor, broker: Broker):
-        super().__init__(lambda: None, timeout=TIMEOUT)
-        self._actor = actor
-        self._broker = broker
-
-    def _open(self) -> OneByOne:
-        self._publisher = _Publisher(self._actor, self._broker)
-        self._used = clock.monotonic()
-        return self._publisher
-
-
-class _Publisher(OneByOne):
-    def __init__(self, actor: Actor, broker: Broker):
-        self._actor = actor
-        self._broker = broker
-        errors = SimpleNamespace(
-            recoverable_connection_errors=(ConnectionError,), channel_errors=()
-        )
-        super().__init__(errors, TIMEOUT)
-
-    def _open(self) -> None:
-        self._producer = SimpleNamespace(publish=self._take, channel=None)
-
-    def probe(self) -> None:
-        if self._actor.world.decisions.fault("broker away", self._actor.step()):
-            raise ConnectionError("away")
-
-    def _take(self, body: bytes, *, headers: dict[str, Any], **_: Any) -> None:
-        self._broker.take(self._actor, body, headers)

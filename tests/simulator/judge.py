@@ -4,18 +4,17 @@ A call takes effect when one of its requests changes the store, which is seen fr
 entry comes, has another due time, or goes. Whose request that was is known.
 """
 
-import json
 import math
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from celery_delayq.message.headers import REDELIVERED_HEADER
 from tests.simulator.books import Answer, Call, Effect, Finding, Life, key_of
+from tests.simulator.driver import Copy, copy_of
 from tests.simulator.keys import Keys
 from tests.simulator.lanes import Lanes
 from tests.simulator.network import Request
-from tests.simulator.server import GONE, Sight, View, edited_in, name_in
+from tests.simulator.sight import GONE, Sight, View
 from tests.simulator.taken import Taken
 from tests.simulator.world import SECOND
 
@@ -55,7 +54,7 @@ class Judge:
             if before.raw.get(task_id) != after.raw.get(task_id):
                 self._changed(request, task_id, before, after, now_ms)
         self._keys.ran(request, before, after)
-        self._lanes.ran(request, before, after)
+        self._lanes.ran(request, before, after, now_ms)
 
     def _looked(self, call: Call, sight: Sight) -> None:
         """What a request of a call finds of what it is about."""
@@ -111,7 +110,7 @@ class Judge:
         if self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))
-        elif request.call is None and now_ms > old.last_ms and task_id in after.owed:
+        elif request.call is None and self._lanes.is_late(old, now_ms) and task_id in after.owed:
             life.changed_by, life.sure, life.is_cancelled = request.where, False, True
             self.skipped.add(task_id)
         elif request.call and request.call.kind in ("cancel", "clear"):
@@ -147,10 +146,10 @@ class Judge:
     # What arrived.
 
     def _pushed(self, message: bytes, before: Sight, now_ms: int) -> None:
-        headers = json.loads(message)["headers"]
-        life = self.lives.get((name_in(message), headers["id"]))
+        copy = copy_of(message)
+        life = self.lives.get((copy.name, copy.task_id))
         if life is None or before.place(life.task_id) not in ("due", "refused", "parked"):
-            self.found("unasked", f"{headers['id']} is pushed, and was not there")
+            self.found("unasked", f"{copy.task_id} is pushed, and was not there")
         else:
             self._is_not_early(life, "pushed", now_ms)
             self._lanes.leaves(life, before.views[life.task_id], before, now_ms)
@@ -158,24 +157,21 @@ class Judge:
             is_prompt = life.view.due_ms > self.prompt_from_ms and not self._lanes.ever_paused
             if late_ms > 0 and is_prompt:
                 self.found("tardy", f"{life} is pushed {late_ms} ms later than that")
-        self._delivered(message, headers)
+        self._delivered(copy)
 
     def published(self, _: str, body: bytes, headers: dict[str, Any]) -> None:
-        self._delivered(body, headers)
+        self._delivered(copy_of(body, headers))
 
-    def _delivered(self, message: bytes, headers: dict[str, Any]) -> None:
-        name = name_in(message)
-        task_id, marked = headers["id"], REDELIVERED_HEADER in headers
-        life = self.lives.get((name, task_id))
+    def _delivered(self, copy: Copy) -> None:
+        life = self.lives.get((copy.name, copy.task_id))
         if life is None:
-            self.found("unasked", f"{task_id} of {name} is delivered, and was not scheduled")
+            self.found("unasked", f"{copy.task_id} of {copy.name} is delivered, not scheduled")
             return
-        if not marked and any(not other for other, _ in life.copies):
+        if not copy.is_marked and any(not other for other, _ in life.copies):
             self.found("copies", f"{life} is delivered a second time, unmarked")
-        version = headers["delayq_due"], edited_in(message)
-        if life.sure and (life.is_cancelled or version != life.view.version):
-            self.found("undone", f"{life} is delivered for {version}, after {life.changed_by}")
-        life.copies.append((marked, version))
+        if life.sure and (life.is_cancelled or copy.version != life.view.version):
+            self.found("undone", f"{life} is delivered for {copy.version}, after {life.changed_by}")
+        life.copies.append((copy.is_marked, copy.version))
 
     # What callers were told.
 

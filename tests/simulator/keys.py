@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulator.books import Answer, Call, key_of
 from tests.simulator.network import Request
-from tests.simulator.server import Sight, View
+from tests.simulator.sight import Sight, View
 
 # Answers of calls that changed nothing, and that what comes later may lean on.
 NOTHING = {"NOT_FOUND", "HANDED_OVER", "KEPT", "PAUSED", "RESUMED"}

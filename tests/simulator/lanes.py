@@ -1,13 +1,21 @@
 """What was promised of pauses and late policies, held against what becomes of them."""
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from tests.simulator.books import Answer, Call, Life, lane_of
 from tests.simulator.network import Request
-from tests.simulator.server import Sight, View
-from tests.store.support import LABELS
+from tests.simulator.sight import Sight, View
 
-LANES = {"*": b"*" * 7, "q": b"q" + LABELS[7:13], "t": b"t" + LABELS[1:7]}
+
+@dataclass
+class Span:
+    """A pause of a lane: until when it lasted, and until when what it held up came back."""
+
+    from_ms: int
+    until_ms: float = math.inf
+    over_ms: float = math.inf
 
 
 class Lanes:
@@ -16,8 +24,9 @@ class Lanes:
     def __init__(self, judge: Any):
         self._judge = judge
         self.ever_paused = False
+        self._spans: dict[str, list[Span]] = {}
 
-    def ran(self, request: Request, before: Sight, after: Sight) -> None:
+    def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
         call = request.call
         if call and call.lane:
             call.seen.setdefault(lane_of(call.lane), set()).add(after.paused.get(call.lane, ""))
@@ -26,10 +35,39 @@ class Lanes:
                 self._judge.found("paused", f"{task_id} is held up, and was told to run now")
         for lane in sorted(before.paused.keys() | after.paused.keys()):
             old, new = before.paused.get(lane), after.paused.get(lane)
+            if old != new:
+                self._note(self._spans.setdefault(lane, []), old, new, now_ms)
             # That all has come back, a scanner notes.
             if old != new and (old, new) != ("b", None):
                 self._turned(request, lane, "pause" if new == "p" else "resume")
         self.ever_paused = self.ever_paused or "p" in after.paused.values()
+
+    def _note(self, spans: list["Span"], old: str | None, new: str | None, now_ms: int) -> None:
+        if old == "p":
+            spans[-1].until_ms = now_ms
+        if spans and new != "b":
+            spans[-1].over_ms = min(spans[-1].over_ms, now_ms)
+        if new == "p":
+            spans.append(Span(now_ms))
+
+    def is_late(self, view: View, now_ms: int) -> bool:
+        """Whether an entry is too late to leave, and no pause that it may come back of was why."""
+        return now_ms > view.last_ms and not self._is_excused(view, now_ms, lasts=True)
+
+    def _is_excused(self, view: View, now_ms: int, *, lasts: bool) -> bool:
+        """Whether it is in time without the pauses before which it was not too late.
+
+        Each entry is of all lanes. Times are cut to milliseconds: where a pause is over, in doubt
+        it is a millisecond later. `lasts`: only of lanes of which not all has come back.
+        """
+        since_ms, grace_ms = view.since_ms, view.last_ms - view.since_ms
+        spans = [one for some in self._spans.values() for one in some]
+        for span in sorted(spans, key=lambda one: one.from_ms):
+            if view.runs_now or (lasts and span.over_ms < math.inf):
+                continue
+            if span.from_ms <= since_ms + grace_ms and since_ms < span.until_ms + (not lasts):
+                since_ms = max(since_ms, min(span.over_ms, now_ms) + 1)
+        return now_ms <= since_ms + grace_ms
 
     def _turned(self, request: Request, lane: str, kind: str) -> None:
         call = request.call
@@ -46,8 +84,8 @@ class Lanes:
         """An entry is pushed, or claimed."""
         if "p" in before.paused.values() and not view.runs_now:
             self._judge.found("paused", f"{life} leaves, with {before.paused}")
-        # The time for which it was parked does not count.
-        if now_ms > view.last_ms and before.place(life.task_id) != "parked":
+        is_parked = before.place(life.task_id) == "parked"
+        if now_ms > view.last_ms and not (is_parked or self._is_excused(view, now_ms, lasts=False)):
             self._judge.found("skipped", f"{life} leaves {now_ms - view.last_ms} ms too late")
 
     def told(self, call: Call, answer: Answer) -> None:

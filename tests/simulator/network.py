@@ -4,9 +4,6 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-import redis
-
-from celery_delayq.servers import translated
 from tests.simulator.world import SECOND, Actor
 
 TIMEOUT = 2.0  # seconds that a step takes at most where it does not say so itself
@@ -28,37 +25,6 @@ class Interrupted(BaseException):
     """What a signal or a time-out of somebody else's raises, wherever a call is."""
 
 
-class Wire:
-    """A process's connection to Redis, as the package's protocol ``Connection`` asks for it.
-
-    Args:
-        network: Where requests go.
-        actor: Whose connection it is.
-    """
-
-    def __init__(self, network: "Network", actor: Actor):
-        self._network = network
-        self._actor = actor
-
-    def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
-        actor = self._actor
-        if until is None:
-            until = actor.monotonic() + TIMEOUT
-        actor.may_fall_asleep()
-        where = actor.step()
-        with translated(step, may_have_run=False):
-            self._network.connect(actor, where, step)
-        with translated(step):
-            reply = self._network.ask(actor, where, step, command, until)
-            if isinstance(reply, Exception):
-                raise reply
-        actor.may_fall_asleep()
-        return reply
-
-    def close(self) -> None:
-        """A connection of the next command's is another one."""
-
-
 class Network:
     """All requests and replies that are on their way."""
 
@@ -71,21 +37,20 @@ class Network:
         """Find a connection.
 
         Raises:
-            redis.exceptions.ConnectionError: there is none; nothing was sent.
+            ConnectionError: there is none; nothing was sent.
         """
         if self._decisions.fault("refused", where):
             actor.wait(100)
             self._world.say(actor.name, f"{step}: no connection")
-            raise redis.exceptions.ConnectionError("refused")
+            raise ConnectionError("refused")
 
-    def ask(self, actor: Actor, where: str, step: str, command: list[bytes], until: float) -> Any:
+    def ask(self, actor: Actor, where: str, step: str, text: bytes, until: float) -> Any:
         """Send a request and wait for its reply.
 
         Raises:
-            redis.exceptions.ConnectionError: the connection broke.
-            redis.exceptions.TimeoutError: no reply in time.
+            ConnectionError: the connection broke.
+            TimeoutError: no reply in time.
         """
-        text = b"*%d\r\n%s" % (len(command), b"".join(command))
         request = Request(actor.name, where, step, text, actor.call)
         self._send(request, actor)
         if self._decisions.fault("dead", where) and actor.name.startswith(("s", "w")):
@@ -94,7 +59,7 @@ class Network:
         answer = actor.wait(actor.until(until))
         if answer is None:
             self._world.say(actor.name, f"{step}: no answer in time")
-            raise redis.exceptions.TimeoutError("no answer in time")
+            raise TimeoutError("no answer in time")
         return answer[0]
 
     def _send(self, request: Request, actor: Actor) -> None:
@@ -109,7 +74,7 @@ class Network:
             self._note(request, f"held for {way / SECOND:.6f} s")
         if broken := decisions.fault("reset", where):
             self._note(request, "its connection breaks")
-            error = redis.exceptions.ConnectionError("reset")
+            error = ConnectionError("reset")
             self._world.later(broken.randrange(2 * way), lambda: waker([error]))
         if decisions.fault("lost", where):
             self._note(request, "lost")

@@ -3,21 +3,20 @@
 from dataclasses import dataclass
 from typing import Any
 
-from celery_delayq.clock import When
-from celery_delayq.store import Membership
 from tests.simulator.books import Finding
 from tests.simulator.broker import Broker
 from tests.simulator.clients import IDS, Client, Planned, planned
 from tests.simulator.decisions import Decisions
+from tests.simulator.driver import LANES, When, Wire
 from tests.simulator.inbox import Inbox
 from tests.simulator.judge import Judge
-from tests.simulator.lanes import LANES
-from tests.simulator.network import Network, Request, Wire
+from tests.simulator.network import TIMEOUT, Network, Request
 from tests.simulator.patches import owned
 from tests.simulator.sabotage import NONE, Sabotage
 from tests.simulator.scanners import SAFETY_INTERVAL, run_scanner
-from tests.simulator.server import Lab, Server, describe
-from tests.simulator.words import Wakeup, Words
+from tests.simulator.server import Lab, Server
+from tests.simulator.sight import describe
+from tests.simulator.words import Ear, Words
 from tests.simulator.workers import Worker, planned_message
 from tests.simulator.world import SECOND, Actor, World
 
@@ -54,7 +53,7 @@ class Simulation:
 
     def __init__(self, lab: Lab, seed: int, without: frozenset[str], sabotage: Sabotage):
         self.world = World(Decisions(seed, without, sabotage.rates))
-        self._sabotage = sabotage
+        self._lab, self._sabotage = lab, sabotage
         # The fewer, the more calls are about the same.
         self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
         keys = self.world.decisions.dice("keys").choice(("", "", "some", "one", "held"))
@@ -99,8 +98,7 @@ class Simulation:
             for each in numbers
         ]
         plan = [one for one in plan if decisions.takes(one.name)]
-        membership = Membership(dice.choice(TIMEOUTS))
-        client = Client(self._judge, plan, self._scripts, membership)
+        client = Client(self._judge, plan, self._scripts, dice.choice(TIMEOUTS))
         Actor(self.world, f"c{number}", DRIFT, client.run)
 
     def _start_probe(self, name: str, kind: str) -> None:
@@ -117,7 +115,7 @@ class Simulation:
             )
 
     def _start_calm(self, name: str, plan: list[Planned]) -> None:
-        client = Client(self._judge, plan, self._scripts, Membership(TIMEOUTS[0]), is_calm=True)
+        client = Client(self._judge, plan, self._scripts, TIMEOUTS[0], is_calm=True)
         Actor(self.world, name, DRIFT, client.run)
 
     def _new_inbox(self) -> Inbox:
@@ -138,7 +136,7 @@ class Simulation:
         name = f"w{self._workers}"
         timeout = self.world.decisions.dice(f"{name} timeout").choice(TIMEOUTS)
         worker = Worker(
-            *(self._judge, self._inbox, self._scripts, Membership(timeout)),
+            *(self._judge, self._inbox, self._scripts, timeout),
             acks_first=self._sabotage.acks_first,
         )
         actor = Actor(self.world, name, DRIFT, worker.run)
@@ -156,18 +154,17 @@ class Simulation:
         Actor(self.world, f"s{self._scanners}", DRIFT, self._scan)
 
     def _scan(self, actor: Actor) -> None:
-        wakeup = Wakeup(actor, self._words)
+        ear = Ear(actor, self._words)
 
         def bury() -> None:
-            wakeup.has_died()
+            ear.has_died()
             self.world.later(SECOND, self._start_scanner)
 
         actor.on_death = bury
-        run_scanner(actor, self._scripts(actor), self._broker, wakeup)
+        run_scanner(actor, self._scripts(actor), self._broker, ear)
 
     def _scripts(self, actor: Actor) -> Any:
-        wire = Wire(self._network, actor)
-        return self._sabotage.scripts(wire, self._server.keys)
+        return self._lab.inside.scripts(Wire(self._network, actor, TIMEOUT), self._sabotage.cut)
 
     def _drain(self) -> None:
         """The end: what is due has left, and what has not is still there."""

@@ -7,7 +7,6 @@ script --PUBLISH--> the lab's one subscription, read after each request
 
 from typing import Any
 
-from celery_delayq.errors import StoreUnavailable
 from tests.simulator.world import SECOND, Actor, World
 
 
@@ -17,31 +16,31 @@ class Words:
     def __init__(self, world: World, lab: Any):
         self._world = world
         self._lab = lab
-        self._listening: dict[str, Wakeup] = {}
+        self._listening: dict[str, Ear] = {}
         lab.forget_channels()
 
     def channels(self, name: str) -> tuple[str, str]:
-        return self._lab.store.keys.channels(name)
+        return self._lab.inside.channels(name)
 
-    def listen(self, wakeup: "Wakeup") -> None:
-        self._listening[wakeup.actor.name] = wakeup
-        self._lab.subscribe(*self.channels(wakeup.actor.name))
+    def listen(self, ear: "Ear") -> None:
+        self._listening[ear.actor.name] = ear
+        self._lab.subscribe(*self.channels(ear.actor.name))
 
-    def stop(self, wakeup: "Wakeup") -> None:
-        if self._listening.pop(wakeup.actor.name, None):
-            common, own = self.channels(wakeup.actor.name)
+    def stop(self, ear: "Ear") -> None:
+        if self._listening.pop(ear.actor.name, None):
+            common, own = self.channels(ear.actor.name)
             self._lab.unsubscribe(*([own] if self._listening else [common, own]))
 
     def carry(self) -> None:
         """Bring what was published since the last look to whoever listens."""
         for channel in self._lab.published() if self._listening else ():
-            for name, wakeup in list(self._listening.items()):
+            for name, ear in list(self._listening.items()):
                 if channel in self.channels(name):
-                    wakeup.is_told()
+                    ear.is_told()
 
 
-class Wakeup:
-    """The package's wake-up, as one scanner sees it."""
+class Ear:
+    """One scanner, as far as it listens."""
 
     def __init__(self, actor: Actor, words: Words):
         self.actor = actor
@@ -52,17 +51,27 @@ class Wakeup:
         self._waker: Any = None
 
     def listen(self) -> bool:
+        """Begin to; whether it did not before.
+
+        Raises:
+            ConnectionError: it cannot.
+        """
         if self._listens:
             return False
         where = self.actor.step()
         if self.actor.world.decisions.fault("refused", where):
-            raise StoreUnavailable("wake", "refused", False)
+            raise ConnectionError("refused")
         self.actor.wait(self.actor.world.decisions.dice(where).randrange(100, 2000))
         self._words.listen(self)
         self._listens = True
         return True
 
-    def wait(self, seconds: float) -> set[int]:
+    def wait(self, seconds: float) -> bool:
+        """Wait for a word; whether there was one.
+
+        Raises:
+            ConnectionError: there may have been.
+        """
         if not self._told and not self._broken:
             self._waker = self.actor.waker()
             self.actor.wait(self.actor.until(self.actor.monotonic() + seconds))
@@ -70,11 +79,8 @@ class Wakeup:
         told, self._told = self._told, False
         if self._broken:
             self._listens = self._broken = False
-            raise StoreUnavailable("wake", "its connection broke", False)
-        return {0} if told else set()
-
-    def rest(self, seconds: float) -> None:
-        self.actor.sleep(seconds)
+            raise ConnectionError("its connection broke")
+        return told
 
     def is_told(self) -> None:
         """A word for this scanner has left Redis."""
@@ -96,9 +102,3 @@ class Wakeup:
         """Redis finds that out later, and believes until then that somebody listens."""
         us = self.actor.world.decisions.dice(f"{self.actor.name} hangs up").randrange(3 * SECOND)
         self.actor.world.later(us, lambda: self._words.stop(self))
-
-    def interrupt(self) -> None:
-        """Nobody stops a scanner here: it dies, or lives to the end."""
-
-    def close(self) -> None:
-        """What listens ends with the world."""

@@ -2,22 +2,14 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
-from celery_delayq import clock
-from celery_delayq.clock import When
-from celery_delayq.errors import DelayQError, StoreUnavailable
-from celery_delayq.integration.adopting.batches import ASK_AGAIN, Batches, is_stored
-from celery_delayq.integration.asking import Asking
-from celery_delayq.store import Entries, Membership, NewEntry, Receipt
-from celery_delayq.store.copies import Copies
 from tests.simulator.books import Answer, Call
-from tests.simulator.clients import Planned, answer_of, new_entry
+from tests.simulator.clients import Planned
+from tests.simulator.driver import Raw, Taker, Unavailable, When, answers_in, is_done
 from tests.simulator.inbox import VISIBILITY, Delivery, Inbox, Message
 from tests.simulator.judge import Judge
-from tests.simulator.server import START_US
-from tests.simulator.world import SECOND, Actor
+from tests.simulator.world import SECOND, START_US, Actor
 
 POLL = 0.3  # seconds
 SLICE = 2  # messages per call
@@ -45,7 +37,7 @@ class Worker:
         judge: Who looks on.
         inbox: Where messages come from.
         scripts: Makes this process's own.
-        membership: Its timeout.
+        timeout: Seconds that its calls take at most.
         acks_first: Acknowledge what is not stored yet; a sabotage.
     """
 
@@ -54,23 +46,20 @@ class Worker:
         judge: Judge,
         inbox: Inbox,
         scripts: Callable[[Actor], Any],
-        membership: Membership,
+        timeout: float,
         *,
         acks_first: bool = False,
     ):
         self._judge = judge
         self._inbox = inbox
         self._scripts = scripts
-        self._membership = membership
+        self._timeout = timeout
         self._acks_first = acks_first
 
     def run(self, actor: Actor) -> None:
         """Work until there are no more messages."""
-        scripts = self._scripts(actor)
         self._actor, self._calls = actor, 0
-        self._entries = Entries(scripts, self._membership)
-        self._copies = Copies([scripts], VISIBILITY)
-        self._asking = Asking()
+        self._taker = Taker(self._scripts(actor), self._timeout, VISIBILITY)
         while not self._inbox.is_over:
             given = self._take()
             if self._acks_first:
@@ -93,70 +82,47 @@ class Worker:
         return given
 
     def _adopt(self, given: list[Delivery]) -> None:
-        batches = Batches(self._write, lambda: None)
-        # As its thread does, which is another process's matter here.
-        batches._under_way = given
-        while len(batches):
-            batches._settle(given)
-            if len(batches):
-                self._actor.sleep(ASK_AGAIN)
-        for one, is_kept in batches.settled():
+        for one, is_kept in self._taker.adopt(given, self._schedule, self._actor.sleep):
             if not is_kept:
                 self._judge.taken.ran(one, asked=self._is_answered)
             self._ack([one])
 
     def _run(self, one: Delivery) -> None:
         """Run a task that puts itself off; unless it did, when it was delivered before."""
-        is_taken = one.again and self._asking.ask(
-            one.task_id, lambda until: self._copies.is_taken(one.message.identity, until), None
-        )
+        is_taken = one.again and self._taker.is_taken(one)
         if not is_taken:
             self._judge.taken.ran(one, asked=is_taken is False)
             self._may_die("runs")
             try:
-                (answer,) = self._schedule([one], [self._entry(one, again=True)])
-            except StoreUnavailable as error:
-                answer = error
-            if not is_stored(answer):
+                (answer,) = self._schedule([one], puts_off=True)
+                is_put_off = is_done(answer)
+            except Unavailable:
+                is_put_off = False
+            if not is_put_off:
                 self._judge.taken.failed(one)
         self._ack([one])
 
-    def _write(self, batch: Sequence[Delivery]) -> list[Receipt | DelayQError]:
-        new = [
-            self._entry(one, again=one.again or one.message.has_name, received=one.received)
-            for one in batch
-        ]
-        return self._schedule(batch, new)
-
-    def _entry(self, one: Delivery, **how: Any) -> NewEntry:
-        delivery = self._copies.delivery(one.message.identity, **how)
-        return replace(new_entry(one.message.plan, one.task_id), delivery=delivery)
-
-    def _schedule(
-        self, given: Sequence[Delivery], new: list[NewEntry]
-    ) -> list[Receipt | DelayQError]:
-        actor, timeout, self._calls = self._actor, self._membership.timeout, self._calls + 1
+    def _schedule(self, given: Sequence[Delivery], *, puts_off: bool = False) -> Raw:
+        actor, self._calls = self._actor, self._calls + 1
         call = Call(
             *(f"{actor.name}.{self._calls}", "schedule", tuple(one.task_id for one in given)),
-            *("", "", "", round(timeout * SECOND), actor.world.now_us, actor.slept_us),
+            *("", "", "", round(self._timeout * SECOND), actor.world.now_us, actor.slept_us),
             taking={one.task_id: one.message for one in given},
         )
         actor.begin(call)
         self._judge.began(call)
         actor.world.say(actor.name, f"{call.name}: takes {', '.join(map(_told, given))}")
         try:
-            answers = self._entries.schedule(new, until=clock.monotonic() + timeout)
-        except StoreUnavailable:
-            self._end(call, "unavailable", [])
+            raw = self._taker.write(given, puts_off=puts_off)
+        except Unavailable:
+            self._end(call, None)
             raise
-        if any(isinstance(one, StoreUnavailable) for one in answers):
-            self._end(call, "unavailable", [])
-        else:
-            self._end(call, "answered", [answer_of(one) for one in answers])
-        return answers
+        self._end(call, answers_in(raw))
+        return raw
 
-    def _end(self, call: Call, how: str, found: list[Answer]) -> None:
-        actor = self._actor
+    def _end(self, call: Call, answers: list[Answer] | None) -> None:
+        actor, found = self._actor, answers or []
+        how = "unavailable" if answers is None else "answered"
         actor.begin(None)
         self._is_answered = how == "answered"
         actor.world.say(actor.name, f"{call.name}: {how} {', '.join(map(str, found))}")

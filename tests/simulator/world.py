@@ -14,6 +14,7 @@ import greenlet
 from tests.simulator.decisions import Decisions
 
 SECOND = 1_000_000  # us; all times in the simulator are microseconds
+START_US = 1_800_000_000 * SECOND  # what Redis's clock shows when the world begins
 MOST_EVENTS = 500_000  # of a world; some thousands are usual
 MONOTONIC_ZERO = 1_000 * SECOND  # of the first process; each has another
 

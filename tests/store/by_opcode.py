@@ -150,7 +150,7 @@ def test_a_caller_in_line_can_be_interrupted(asking):
 
     @contextmanager
     def busy():
-        held, over = ask.pool.take(time.monotonic() + 5), threading.Event()
+        held, over = ask.pool.take(time.monotonic() + 30), threading.Event()
 
         def give_back():
             eventually(lambda: ask.pool._line or over.is_set())
@@ -181,5 +181,5 @@ def test_a_scanner_that_is_interrupted_waits_again_on_one_connection(link, raw):
 
     eventually(lambda: len(raw.client_list(_type="pubsub")) == 1)
     raw.publish(keys["wake"], "")
-    assert wakeup.wait(10) == {0}
+    assert wakeup.wait(30) == {0}
     wakeup.close()

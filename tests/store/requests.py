@@ -71,12 +71,12 @@ def request(store: Store, script: str, **arguments: Any) -> Request:
 
 
 def schedule(
-    store: Store, *ids: str, when=None, to="celery", share=False, supersede=False
+    store: Store, *ids: str, when=None, to="celery", share=False, supersede=False, conflict=""
 ) -> Request:
     """Of one entry for each id, due at the same time; *to* a list, or ``None``: through a relay."""
     destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
     when = when or When("at", FAR_MS)
-    new = [NewEntry(one, when, new_record(one, destination, share=share)) for one in ids]
+    new = [NewEntry(one, when, new_record(one, destination, share=share), conflict) for one in ids]
     return request(
         store,
         "schedule",
@@ -95,6 +95,6 @@ def cancel(store: Store, task_id: str) -> Request:
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
-    asked = {"mode": mode, "ms": ms, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
+    asked = {"mode": mode, "us": ms * 1000, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
     asked |= {"filter": "", "max_bytes": MAX_BYTES}
     return request(store, "reschedule", **asked, targets=[target_of(task_id)])

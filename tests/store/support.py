@@ -8,11 +8,12 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from dataclasses import replace
+from datetime import timedelta, timezone
 
 import fakeredis
 
 from celery_delayq import clock
-from celery_delayq.clock import When
+from celery_delayq.clock import EPOCH, When, after, at
 from celery_delayq.errors import DelayQError
 from celery_delayq.servers import Endpoint, PooledConnection, packed
 from celery_delayq.store import Copies, Delivery, Engine, Entries, Membership, NewEntry
@@ -60,6 +61,27 @@ ROUTE = json.dumps({"exchange": "", "routing_key": "mail", "declare": [], "manda
 def endpoint(server, db=0) -> Endpoint:
     return Endpoint(path=server.socket, db=db)
 
+
+# What is due at once at 12:00:00.0005, and when it is due: in the millisecond that has begun.
+HALF_PAST_US = NOW_MS * 1000 + 500
+HALF_PAST = EPOCH + timedelta(microseconds=HALF_PAST_US)
+DUE_AT_ONCE = [
+    (after(0), NOW_MS),
+    (after(-1), NOW_MS),
+    (at(HALF_PAST, timezone.utc), NOW_MS),
+    (at(HALF_PAST - timedelta(microseconds=1), timezone.utc), NOW_MS),
+    (at(HALF_PAST - timedelta(microseconds=500), timezone.utc), NOW_MS),
+    (at(HALF_PAST - timedelta(microseconds=501), timezone.utc), NOW_MS),
+    (at(HALF_PAST - timedelta(microseconds=1501), timezone.utc), NOW_MS - 1),
+]
+STILL_TO_COME = [
+    (after(timedelta(microseconds=1)), NOW_MS + 1),
+    (after(timedelta(microseconds=500)), NOW_MS + 1),
+    (after(timedelta(microseconds=501)), NOW_MS + 2),
+    (at(HALF_PAST + timedelta(microseconds=1), timezone.utc), NOW_MS + 1),
+    (at(HALF_PAST + timedelta(microseconds=500), timezone.utc), NOW_MS + 1),
+    (at(HALF_PAST + timedelta(microseconds=501), timezone.utc), NOW_MS + 2),
+]
 
 MEMBERSHIP = Membership(5.0)
 

@@ -141,7 +141,7 @@ def backlog(ready):
     """More than a batch is overdue, some of it since a moment."""
     store, now = ready.store, NOW_MS + 2000
     for step in range(8):
-        store.schedule(f"old{step}", NOW_MS, share=True)
+        store.schedule(f"old{step}", NOW_MS - 1, share=True)
         store.schedule(f"fresh{step}", now - 5, share=True)
     ready.engine._batch_size = 8
 
@@ -174,7 +174,7 @@ def alone(*kept):
 def relayed_backlog(ready):
     now = NOW_MS + 2000
     for step in range(8):
-        ready.store.schedule_relayed(f"old{step}", NOW_MS, share=True)
+        ready.store.schedule_relayed(f"old{step}", NOW_MS - 1, share=True)
         ready.store.schedule_relayed(f"fresh{step}", now - 5, share=True)
 
 
@@ -581,6 +581,7 @@ CASES = [
     Case("schedule", "replacing", _replace, ends="list"),
     Case("schedule", "giving way", _keep),
     Case("schedule", "over a lapsed lease", _replace_leased, ends="claimed"),
+    Case("schedule", "over an uncertain one", _replace_leased, uncertain, ends="claimed"),
     Case(
         "schedule", "last of a template", _supersede_plain("claimed"), alone("claimed"), "claimed"
     ),

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.errors import StoreError
+from celery_delayq.store import engine as engine_module
 from tests.store.support import NOW_MS
 
-OLD_MS, FRESH_MS = NOW_MS - 21, NOW_MS - 20
+OLD_MS, FRESH_MS = NOW_MS - 1001, NOW_MS - 1000
 BATCH = 8
 
 
@@ -17,15 +18,22 @@ def put(request, store):
 
 
 @pytest.fixture
-def batches(store, put):
-    """Hand over, or claim, batch by batch, until nothing is due; the ids of each."""
+def take(store, put):
+    """Hand over, or claim, a batch; its ids."""
 
-    def take(engine):
+    def run(engine):
         if put == store.schedule_relayed:
             return [claimed.task_id for claimed in engine.claim(BATCH)[0]]
         before = len(store.arrived())
         engine.hand_over()
         return store.arrived()[before:]
+
+    return run
+
+
+@pytest.fixture
+def batches(store, take):
+    """Take batch by batch, until nothing is due; the ids of each."""
 
     def run():
         engine = store.engine(batch_size=BATCH)
@@ -52,6 +60,35 @@ def test_a_quarter_of_each_batch_is_for_what_fell_due_just_now(store, put, batch
     store.check()
 
 
+def test_what_falls_due_while_a_step_takes_long_is_fresh_for_the_next(store, put, take):
+    old, new = schedule(put, "old", 24, OLD_MS), schedule(put, "new", 2, NOW_MS + 1)
+    engine = store.engine(batch_size=BATCH)
+    assert take(engine) == old[:8]
+    store.set_ms(NOW_MS + 30_000)
+    assert take(engine) == [*new, *old[8:14]]
+    store.check()
+
+
+def test_a_batch_of_several_claims_has_one_time_from_which_on_things_are_fresh(store, monkeypatch):
+    monkeypatch.setattr(engine_module, "CHUNK", BATCH)
+    put = store.schedule_relayed
+    old, new = schedule(put, "old", 32, OLD_MS), schedule(put, "new", 4, NOW_MS + 1)
+    engine = store.engine()
+    engine.claim(BATCH)
+    store.set_ms(NOW_MS + 30_000)
+    claimed = [one.task_id for one in engine.claim(2 * BATCH).entries]
+    assert claimed == [*new[:2], *old[8:14], *new[2:], *old[14:20]]
+
+
+def test_a_clock_that_was_set_back_between_two_steps_leaves_a_second_fresh(store, put, take):
+    old, fresh = schedule(put, "old", 16, OLD_MS), schedule(put, "fresh", 1, FRESH_MS)
+    engine = store.engine(batch_size=BATCH)
+    store.set_ms(NOW_MS + 60_000)
+    assert take(engine) == old[:8]
+    store.set_ms(NOW_MS)
+    assert take(engine) == [*fresh, *old[8:15]]
+
+
 def test_both_keep_their_order(put, batches):
     old = [put(f"old{number}", OLD_MS - 100 + number) and f"old{number}" for number in range(20)]
     fresh = [put(f"new{number}", FRESH_MS + number) and f"new{number}" for number in range(12)]
@@ -76,7 +113,7 @@ def test_one_due_time_keeps_its_order_while_it_grows_old(store, put, batches):
     ids = schedule(put, "a", 30, NOW_MS)
     taken = []
     engine = store.engine(batch_size=BATCH)
-    for late in (0, 19, 20, 21, 1000):
+    for late in (0, 999, 1000, 1001, 50_000):
         store.set_ms(NOW_MS + late)
         if put == store.schedule_relayed:
             taken += [claimed.task_id for claimed in engine.claim(BATCH)[0]]

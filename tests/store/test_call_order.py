@@ -231,3 +231,44 @@ def test_a_request_from_before_the_clock_was_set_back_is_refused(store, kind):
     assert shorter.send() == [b"join"]
     assert store.snapshot() == before
     assert shorter.anew().send()[0] == b"answer"
+
+
+def moved(store):
+    return reschedule(store, "a", ms=FAR_MS + 7)
+
+
+def replaced(store):
+    return schedule(store, "a", conflict="replace", when=When("at", FAR_MS + 7))
+
+
+BACK_US = [250_010, 60_000_000]  # further than a request may be ahead
+
+
+@pytest.mark.parametrize("late", [cancel, reschedule])
+@pytest.mark.parametrize("newer", [moved, replaced])
+@pytest.mark.parametrize("back_us", BACK_US)
+def test_what_was_changed_since_the_clock_was_set_back_is_not_undone(store, late, newer, back_us):
+    store.schedule("a", FAR_MS)
+    start_us = now_us(store) - back_us
+    store.set_us(start_us)
+    call = late(store, "a")
+    store.set_us(start_us + 1)
+    newer(store).answer()
+    before = store.contents(all_keys=True)
+
+    assert call.send() == [b"stale"]
+
+    assert store.contents(all_keys=True) == before
+    assert call.anew().answer().startswith(b"done")
+
+
+@pytest.mark.parametrize("back_us", BACK_US)
+def test_an_edit_knows_what_was_changed_after_the_clock_was_set_back(store, back_us):
+    store.schedule("a", FAR_MS)
+    store.set_us(now_us(store) - back_us)
+    states = [store.entries.find("a").changed_us]
+    for _ in range(3):
+        store.entries.reschedule("a", When("by", 5))
+        states.append(store.entries.find("a").changed_us)
+
+    assert len(set(states)) == 4

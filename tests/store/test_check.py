@@ -34,6 +34,10 @@ def second_place(store):
     store.raw.zadd(key(store, "relay"), {b"\xff" * 6 + b"list": NOW_MS})
 
 
+def set_text(text):
+    return lambda store: store.raw.hset(key(store, "templates"), template(store), text)
+
+
 def set_uses(uses):
     return lambda store: store.raw.hset(key(store, "template_uses"), template(store), uses)
 
@@ -56,6 +60,7 @@ SPOIL = {
     "parked_for_ever": lambda store: store.raw.delete(key(store, "paused")),
     "unreadable_record": lambda store: store.raw.hset(key(store, "records"), "list", "2L?"),
     "template_gone": lambda store: store.raw.delete(key(store, "templates")),
+    "template_damaged": set_text("\n" * 9),
     "lease_without_claim": lambda store: store.raw.delete(key(store, "claims")),
     "stale_lease": lambda store: store.set_ms(NOW_MS + 3_600_000),
     "claim_without_record": lambda store: store.raw.hset(key(store, "claims"), "x", "1:0:0:1:"),

@@ -6,10 +6,10 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InFlight
-from celery_delayq.store import NewEntry
+from celery_delayq.store import NewEntry, Outcome
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import EVERYTHING, Template, destination_for, labels_for
-from tests.store.support import FAR_MS, LINES, NOW_MS, new_record
+from tests.store.support import FAR_MS, LINES, NOW_MS, ROUTE, new_record
 
 POLICIES = ["", "keep", "replace", "earliest", "latest", "debounce"]
 KEY = Extras("k")
@@ -24,7 +24,7 @@ def refused(store):
 
 def parked(store):
     store.schedule("old", DUE_MS, extras=KEY, share=True)
-    store.raw.hset(store.keys["paused"], EVERYTHING, "p:0:1:0.000000:0:")
+    store.raw.hset(store.keys["paused"], EVERYTHING, "p:0:1:0.000000:0:0:0:0:0::")
     store.engine().hand_over()
 
 
@@ -206,6 +206,17 @@ def test_max_wait_may_have_passed_already(store):
     assert store.engine().hand_over().handed_over == 1
 
 
+def test_max_wait_that_has_just_passed_is_due_at_once(store):
+    store.set_us(NOW_MS * 1000 + 100)
+    schedule(store, "a", FAR_MS)
+    store.set_us(NOW_MS * 1000 + 1200)
+
+    answer = schedule(store, "b", FAR_MS, "debounce 1")
+
+    assert answer.due_ms == NOW_MS + 1
+    assert store.engine().hand_over().handed_over == 1
+
+
 def test_another_policy_begins_a_row_anew(store):
     schedule(store, "a", conflict="debounce 1000")
     store.set_ms(NOW_MS + 500)
@@ -224,6 +235,96 @@ def test_both_are_replaced_that_are_in_the_way(store):
     assert store.raw.hgetall(store.keys["holders"]) == {b"k": b"a"}
     assert not store.raw.exists(store.keys["tags"])
     store.check()
+
+
+def unknown(store):
+    store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
+    engine = store.engine()
+    engine.nack("unknown", engine.claim(1)[0])
+
+
+def unknown_and_dead(store):
+    unknown(store)
+    engine = store.engine()
+    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+
+
+uncertain = pytest.mark.parametrize("put", [unknown, lapsed, unknown_and_dead])
+replacing = pytest.mark.parametrize("policy", ["replace", "debounce", "latest"])
+
+
+def new_of_old(kind, policy, due_ms=FAR_MS, extras=KEY):
+    destination = destination_for(kind, "celery" if kind == "L" else ROUTE)
+    record = new_record("old", destination, "the new one", share=True).with_extras(extras)
+    return NewEntry("old", When("at", due_ms), record, policy)
+
+
+@uncertain
+@replacing
+@pytest.mark.parametrize("kind", ["L", "R"])
+@pytest.mark.parametrize("move", [False, True], ids=["", "moved"])
+def test_what_takes_the_id_of_an_uncertain_one_is_uncertain(store, put, policy, kind, move):
+    """A copy of the earlier one may be in a queue: nobody can promise that nothing runs."""
+    put(store)
+    store.entries.schedule([new_of_old(kind, policy)])
+    store.check()
+    if move:
+        assert store.entries.reschedule("old", When("by", 5))[0] is Outcome.UNCERTAIN
+
+    outcome, _ = store.entries.cancel("old")
+
+    assert outcome is Outcome.UNCERTAIN
+    assert store.entries.cancelled_ms_ago("old") is None
+    assert not store.raw.exists(store.keys["claims"])
+    store.check()
+
+
+@uncertain
+def test_one_of_a_call_that_the_next_one_replaces_is_told_to_be_so(store, put):
+    put(store)
+    other = new_record("b", destination_for("L", "celery")).with_extras(KEY)
+    second = NewEntry("b", When("at", FAR_MS), other, "replace")
+
+    _, answer = store.entries.schedule([new_of_old("R", "replace"), second])
+
+    assert [(one.task_id, one.outcome) for one in answer.cancelled] == [("old", Outcome.UNCERTAIN)]
+    assert not store.raw.exists(store.keys["claims"])
+
+
+@uncertain
+def test_what_takes_the_id_of_an_uncertain_one_is_marked_and_has_an_attempt_of_its_own(store, put):
+    put(store)
+    store.entries.schedule([new_of_old("R", "replace", NOW_MS)])
+
+    ((entry,), *_) = store.engine().claim(1)
+
+    assert b"the new one" in entry.message
+    assert entry.uncertain
+    assert not entry.is_first
+    assert not entry.refusals
+
+
+@uncertain
+def test_what_takes_the_id_of_an_uncertain_one_directly_leaves_nothing_behind(store, put):
+    put(store)
+    store.entries.schedule([new_of_old("L", "replace", NOW_MS)])
+
+    assert store.engine().hand_over().handed_over == 1
+
+    assert not store.raw.exists(store.keys["claims"], store.keys["records"])
+
+
+@uncertain
+def test_if_it_is_too_late_to_leave_then_a_copy_may_have_been_delivered(store, put):
+    put(store)
+    store.entries.schedule([new_of_old("L", "replace", NOW_MS, Extras(grace_ms=0))])
+    store.set_ms(NOW_MS + 60_000)
+    engine = store.engine(owes=True)
+
+    assert [one for one, _ in engine.hand_over().skipped] == ["old"]
+
+    store.set_ms(NOW_MS + 600_000)
+    assert [one.outcome for one in engine.owed()] == [Outcome.UNCERTAIN]
 
 
 def test_one_of_many_that_replaces_leaves_the_template_that_the_next_one_shares(store):

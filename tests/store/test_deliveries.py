@@ -1,7 +1,5 @@
 """A message that a broker delivered becomes an entry once, however often it is delivered."""
 
-import os
-
 import pytest
 
 from celery_delayq import clock
@@ -53,13 +51,12 @@ def marked(store):
 
 @pytest.mark.parametrize("again", [True, False])
 def test_it_is_marked_with_its_entry(store, marks, again):
-    assert not is_taken(marks, "a")
-
     take(store, entry_of(marks, "a", again=again))
 
-    assert is_taken(marks, "a")
     assert store.places("a") == ["due"]
     assert marked(store) == [1, 0]
+    assert is_taken(marks, "a")
+    assert not is_taken(marks, "another")
 
 
 def test_what_no_broker_delivered_leaves_no_mark(store):
@@ -118,8 +115,8 @@ def test_what_is_refused_leaves_no_mark(store, marks, due_ms, error):
     with pytest.raises(error):
         take(store, entry_of(marks, "a", again=False, due_ms=due_ms))
 
-    assert not is_taken(marks, "a")
     assert marked(store) == [0, 0]
+    assert not is_taken(marks, "a")
 
 
 def test_each_of_a_batch_has_an_answer_and_a_mark_of_its_own(store, marks):
@@ -176,6 +173,107 @@ def test_a_repeated_request_is_told_the_first_one_s_answer(store, marks):
     assert request.answer() == request.answer() == b"%d" % FAR_MS
 
 
+def adoption(store, marks, task_id, received):
+    """The request of a worker that adopts, which arrives when a test sends it."""
+    return asked_of(store, [entry_of(marks, task_id, again=True, received=received)])
+
+
+def putting_off(store, marks, task_id):
+    return asked_of(store, [entry_of(marks, task_id, again=True)])
+
+
+def asked_of(store, new):
+    request = requests.request(
+        store,
+        "schedule",
+        latest=MAX_DUE_MS,
+        supersede=0,
+        owes=0,
+        max_bytes=MAX_BYTES,
+        deliveries=_deliveries(new, lambda _: requests.now_us(store)),
+        entries=_arguments(new, ()),
+    )
+    store.set_us(requests.now_us(store) + 1)
+    return request
+
+
+def test_what_a_dead_worker_asked_for_is_not_stored_once_another_let_the_message_through(
+    store, marks
+):
+    late = adoption(store, marks, "a", clock.monotonic())
+    assert not is_taken(marks, "a")
+
+    assert late.answer() == b"-1"
+
+    assert store.places("a") == []
+    assert not is_taken(marks, "a")
+
+
+def test_nor_is_what_its_task_put_off(store, marks):
+    late = putting_off(store, marks, "a")
+    assert not is_taken(marks, "a")
+
+    assert late.answer() == b"-4"
+
+    assert store.places("a") == []
+
+
+def test_each_that_lets_it_through_ends_what_was_asked_before(store, marks):
+    assert not is_taken(marks, "a")
+    store.set_us(requests.now_us(store) + 1)
+    late = putting_off(store, marks, "a")
+    assert not is_taken(marks, "a")
+
+    assert late.answer() == b"-4"
+
+
+def test_the_task_that_was_let_through_can_put_itself_off(store, marks):
+    assert not is_taken(marks, "a")
+
+    take(store, entry_of(marks, "a", again=True))
+
+    assert store.places("a") == ["due"]
+    assert is_taken(marks, "a")
+
+
+def test_who_is_alive_and_puts_it_off_asks_anew(store, marks, monkeypatch):
+    """Its message was delivered again while it ran, and let through just before its request."""
+    store.entries.join()
+    execute, done = store.scripts.connection.execute, []
+
+    def overtaken(step, command, until=None):
+        if step == "schedule" and not done:
+            store.set_us(requests.now_us(store) + 1_000_000)
+            done.append(is_taken(marks, "a"))
+        return execute(step, command, until)
+
+    monkeypatch.setattr(store.scripts.connection, "execute", overtaken)
+    take(store, entry_of(marks, "a", again=True))
+
+    assert done == [False]
+    assert store.places("a") == ["due"]
+
+
+def test_one_that_is_delivered_once_more_after_that_may_become_an_entry(store, marks):
+    """Who let it through has given it back."""
+    assert not is_taken(marks, "a")
+    store.set_us(requests.now_us(store) + 1)
+
+    assert adoption(store, marks, "a", clock.monotonic()).answer() == b"%d" % FAR_MS
+
+    assert is_taken(marks, "a")
+
+
+def test_what_became_an_entry_is_not_let_through(store, marks):
+    take(store, entry_of(marks, "a", again=True))
+    store.entries.cancel("a")
+    before = store.snapshot()
+
+    assert is_taken(marks, "a")
+
+    assert store.snapshot() == before
+
+
 @pytest.mark.parametrize("name", ["arrived", "arrived_old"])
 @pytest.mark.parametrize("again", [True, False])
 def test_a_foreign_key_in_its_place_is_an_error_and_nothing_is_written(store, marks, name, again):
@@ -190,7 +288,7 @@ def test_a_foreign_key_in_its_place_is_an_error_and_nothing_is_written(store, ma
 
 
 def test_a_foreign_key_there_is_nobody_else_s_trouble(store):
-    store.raw.set(store.keys["arrived"], os.urandom(4))
+    store.raw.set(store.keys["arrived"], b"\xff\x00\x07\n")
 
     store.schedule("a")
 

@@ -4,7 +4,7 @@ import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from celery_delayq.clock import MAX_DUE_MS, When
@@ -32,7 +32,7 @@ def after_epoch(ms) -> datetime:
 @example(4_107_542_399_999, 1)  # 2100-03-01, a century without
 @example(1_767_225_599_999, 0)  # the last millisecond of a year
 @example(0, 0)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(max_examples=200)
 def test_the_date_that_a_script_writes_is_the_one_that_datetime_reads(store, due_ms, expires_ms):
     store.raw.flushdb()
     store.set_ms(NOW_MS)

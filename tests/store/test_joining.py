@@ -1,7 +1,7 @@
 """`move` joins a message in its script, Python joins it for all others: always the same one."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_delayq.clock import MAX_DUE_MS
@@ -36,7 +36,6 @@ def joined_here(store, task_id) -> list[bytes]:
     due_ms=st.one_of(st.integers(0, NOW_MS), st.integers(0, 10**11)),
     task_id=st.text("ab-:%\n7", min_size=1, max_size=40),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_join_the_same_message(store, parts, due_ms, task_id):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
@@ -47,7 +46,6 @@ def test_both_join_the_same_message(store, parts, due_ms, task_id):
 
 
 @given(parts=st.lists(TEXTS, min_size=4, max_size=8), count=st.integers(9, 11))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_refuse_what_does_not_fit(store, parts, count):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
@@ -103,7 +101,7 @@ def test_a_template_that_many_share_is_sent_once(store, step):
     if step == "page":
         options = {"after": -1, "order": -1, "before": 2**53, "most": 9}
     else:
-        options = {"asker": "t", "lease_ms": 1000, "catch_up": 0, "owes": 0}
+        options = {"asker": "t", "lease_ms": 1000, "catch_up": 0, "owes": 0, "last_ms": 0}
     answer = store.scripts.call(step, limit=9, max_bytes=10**6, **options)
     (name,) = store.raw.hkeys(store.keys["templates"])
     shared = answer[5 if step == "page" else 3]

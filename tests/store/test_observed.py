@@ -39,7 +39,7 @@ def test_a_round_trip_is_as_long_as_its_link(redis_server, redis_url):
         seen = trips(far)
         far.close()
 
-    assert 10 <= seen.median_ms <= seen.worst_ms < 5000
+    assert 10 <= seen.median_ms <= seen.worst_ms
 
 
 def test_the_middle_one_and_the_worst_are_told(monkeypatch):
@@ -166,7 +166,7 @@ def test_each_script_in_the_slow_log_is_named(noting, real_store, connection):
     assert names.count("schedule") == 2
     assert names.count("counts") == 1
     assert {*names} <= {*load()}
-    assert all(0 < one.ms < 5000 for one in found)
+    assert all(one.ms > 0 for one in found)
     assert all(abs(one.at.timestamp() - time.time()) < 60 for one in found)
 
 

@@ -20,7 +20,7 @@ def at_once(*calls) -> list:
     gate = threading.Barrier(len(calls))
 
     def run(call):
-        gate.wait(10)
+        gate.wait(30)
         return call()
 
     with ThreadPoolExecutor(len(calls)) as pool:

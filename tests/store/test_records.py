@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from celery_delayq.clock import When
@@ -146,7 +146,6 @@ def test_no_good_record_is_called_damaged(store, monkeypatch, bytes_of):
 
 
 @given(st.binary(min_size=12, max_size=12), st.binary(min_size=12, max_size=12))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_the_name_and_the_labels_a_record_is_read(store, name, labels):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
@@ -155,7 +154,7 @@ def test_whatever_the_name_and_the_labels_a_record_is_read(store, name, labels):
     store.put("a", replace(record, labels=b"0" + labels, body=body), FAR_MS)
     state, _, text, header_end, *_ = store.scripts.call("find", target=b"ia")
     found = Record(text, header_end)
-    assert (state, found.due_ms, found.name) == (b"scheduled", FAR_MS, name)
+    assert (state, found.due_ms, found.name) == (b"SCHEDULED", FAR_MS, name)
     store.check()
 
 
@@ -215,7 +214,7 @@ garbage = st.one_of(
 @given(garbage)
 @example(b"\x00")
 @example(b"1L6:celery")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(max_examples=200)
 def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
     store.raw.flushdb()
     store.set_ms(NOW_MS)

@@ -56,6 +56,7 @@ def test_it_is_said_of_each_kind_what_repair_does_or_that_it_is_only_told():
     assert {one for one, kind in KINDS.items() if not kind.repair} == {
         "unreadable_record",
         "template_gone",
+        "template_damaged",
     }
 
 
@@ -191,9 +192,9 @@ def test_a_scanner_is_told_of_what_waits_again(store):
     store.engine().hand_over(asleep=5.0)
     with store.raw.pubsub() as ears:
         ears.psubscribe("*wake*")
-        assert ears.get_message(timeout=5)["type"] == "psubscribe"
+        assert ears.get_message(timeout=30)["type"] == "psubscribe"
         assert repair(store) == {("record_without_place", "a"): "back"}
-        assert ears.get_message(timeout=5)["type"] == "pmessage"
+        assert ears.get_message(timeout=30)["type"] == "pmessage"
 
 
 def test_what_a_list_should_have_had_by_now_goes_once(store):
@@ -501,7 +502,14 @@ def uses(store):
     return {name: int(one) for name, one in store.raw.hgetall(key(store, "template_uses")).items()}
 
 
-@pytest.mark.parametrize("spoilt", ["0", "-5", "2", "9", "?", None])
+# What Python or Lua would read as a number, and HINCRBY does not, or cannot raise.
+NO_COUNTS = [
+    *("01", "03", "09", "-0", "-03", "+3", " 3", "3 ", "3_0", "3.0", "1e1", "0x3", ""),
+    *(str(2**63 - 1), str(-(2**63)), "9" * 30),
+]
+
+
+@pytest.mark.parametrize("spoilt", ["0", "-5", "2", "9", "?", None, *NO_COUNTS])
 def test_a_count_is_what_it_should_be(store, spoilt):
     ids = store.flood(3, FAR_MS)
     before = uses(store)
@@ -511,7 +519,10 @@ def test_a_count_is_what_it_should_be(store, spoilt):
     else:
         store.raw.hset(key(store, "template_uses"), name, spoilt)
     repair(store)
+    assert store.raw.hget(key(store, "template_uses"), name) == b"3"
     assert uses(store) == before
+    store.schedule("another", share=True)
+    store.entries.cancel("another")
     for task_id in ids:
         assert store.entries.find(task_id)
         store.entries.cancel(task_id)

@@ -129,14 +129,14 @@ def test_to_publish_and_to_subscribe_are_told_apart(each_redis, missing):
 def test_no_scanner_hears_of_a_trial(redis_server, redis_url, missing):
     listener = redis_server.client(db=3).pubsub()
     listener.psubscribe("*")
-    assert listener.get_message(timeout=5)["type"] == "psubscribe"
+    assert listener.get_message(timeout=30)["type"] == "psubscribe"
 
     missing_client = PooledConnection(Endpoint(path=redis_server.socket, db=3))
     rights(missing_client, [KEYS], ["celery"])
     missing_client.close()
 
     # What it says, it says to a scanner that is none.
-    heard = listener.get_message(timeout=5)
+    heard = listener.get_message(timeout=30)
     assert re.fullmatch(rb"{delayq:0}:wake:doctor-\w{8}", heard["channel"])
     assert listener.get_message(timeout=0.05) is None
     listener.close()

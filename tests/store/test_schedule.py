@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from celery_delayq.clock import MAX_DUE_MS, When, after
+from celery_delayq.clock import MAX_DUE_MS, When, after, due_in_ms
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime
 from celery_delayq.store import Outcome, State
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME
 
 HOLD = ["schedule", "schedule_relayed"]
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
@@ -56,6 +56,34 @@ def test_no_delay_is_due_at_once(store):
     assert store.engine().hand_over().handed_over == 1
 
 
+@both_kinds
+@pytest.mark.parametrize(("when", "due_ms"), DUE_AT_ONCE, ids=str)
+def test_what_is_due_at_once_leaves_in_the_millisecond_that_has_begun(store, put, when, due_ms):
+    store.set_us(HALF_PAST_US)
+
+    assert getattr(store, put)("a", when=when) == due_ms
+
+    engine = store.engine()
+    assert engine.hand_over().handed_over + len(engine.claim(10)[0]) == 1
+
+
+@pytest.mark.parametrize(("when", "due_ms"), STILL_TO_COME, ids=str)
+def test_what_is_still_to_come_is_due_in_the_millisecond_after(store, when, due_ms):
+    store.set_us(HALF_PAST_US)
+
+    assert store.schedule("a", when=when) == due_ms
+
+    store.set_us(due_ms * 1000 - 1)
+    assert store.engine().hand_over().handed_over == 0
+
+
+@pytest.mark.parametrize(("when", "due_ms"), DUE_AT_ONCE + STILL_TO_COME, ids=str)
+def test_a_dry_run_rounds_a_due_time_as_the_scripts_do(when, due_ms):
+    us = when.us + (HALF_PAST_US if when.mode == "after" else 0)
+
+    assert due_in_ms(us, HALF_PAST_US) == due_ms
+
+
 def test_the_last_millisecond_there_is_can_be_scheduled_and_read_to_the_digit(store):
     store.schedule("a", MAX_DUE_MS)
     assert store.entries.find("a").due_ms == store.score("due", "a") == MAX_DUE_MS
@@ -67,7 +95,8 @@ def test_a_delay_that_ends_past_the_last_is_refused_and_nothing_is_written(store
     with pytest.raises(InvalidDueTime) as caught:
         store.schedule("a", when=after(too_long))
     assert str(caught.value) == (
-        f"{too_long!r} is not a due time; expected what ends before 2255-06-05"
+        "83416 days 15 hours 47 minutes 34.741 seconds is not a due time; "
+        "expected what ends before 2255-06-05"
     )
     assert store.snapshot() == before
     assert store.schedule("a", when=after(too_long - timedelta(milliseconds=1))) == MAX_DUE_MS

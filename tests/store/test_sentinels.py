@@ -115,7 +115,7 @@ def second(naming):
 def copy(server, master):
     """Make a server a replica, and wait until it is one that is in order."""
     server.client().replicaof("127.0.0.1", master.port)
-    eventually(lambda: server.client().info("replication")["master_link_status"] == "up", 20)
+    eventually(lambda: server.client().info("replication")["master_link_status"] == "up")
 
 
 def keys_of(*servers):
@@ -191,7 +191,7 @@ def test_who_connected_to_the_old_master_meanwhile_does_not_bring_it_back(naming
         naming.name(second)
 
         client._server.moved(("127.0.0.1", second.port))
-        caller.join(20)
+        caller.join(30)
         client.execute("write", SET)
 
     assert keys_of(first, second) == [[], [b"key"]]
@@ -717,7 +717,7 @@ def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypat
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    other.join(20)
+    other.join(30)
 
     assert answers == [None]
     assert client._server._found.address == ("127.0.0.1", first.port)

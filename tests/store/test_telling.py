@@ -29,7 +29,7 @@ class Ears:
         self._raw.publish(self._common, "that is all")
         told = []
         while True:
-            message = self._heard.get_message(timeout=5)
+            message = self._heard.get_message(timeout=30)
             if message and message["data"] == b"that is all":
                 return told
             if message:

@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Entries, NewEntry, Outcome
+from celery_delayq.store import Entries, NewEntry, OldEntry, Outcome
 from tests.store import requests, support
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS
 
@@ -125,6 +125,45 @@ def test_a_template_that_a_process_believes_to_be_here_is_sent_again_when_it_is_
     store.schedule("b", share=True)
     assert list(templates(store).values()) == [1]
     assert store.engine().hand_over().handed_over == 1
+
+
+def spoil(store):
+    [name] = store.raw.hkeys(store.keys["templates"])
+    text = store.raw.hget(store.keys["templates"], name)
+    store.raw.hset(store.keys["templates"], name, text.replace(b"remind", b"REMIND"))
+    return text
+
+
+def schedule_anew(store):
+    store.schedule("new", share=True)
+
+
+def schedule_several(store):
+    records = {one: support.new_record(one, b"L6:celery", share=True) for one in ("new", "newer")}
+    store.entries.schedule([NewEntry(one, When("at", 0), new) for one, new in records.items()])
+
+
+def edit_another(store):
+    store.edit("whole")
+
+
+def load_one(store):
+    record = support.new_record("new", b"L6:celery", share=True)
+    store.entries.loads.load([OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
+
+
+@pytest.mark.parametrize("way", [schedule_anew, schedule_several, edit_another, load_one])
+def test_a_template_whose_text_was_damaged_is_sent_again_and_nothing_dies_of_it(store, way):
+    store.schedule("a", share=True)
+    store.schedule("whole")
+    text = spoil(store)
+    way(store)
+    assert store.raw.hvals(store.keys["templates"]) == [text]
+    store.check()
+    ids = store.raw.hkeys(store.keys["records"])
+    seen = store.engine().hand_over()
+    assert (seen.handed_over, seen.dead) == (len(ids), [])
+    assert {"a", "whole"} <= set(store.arrived())
 
 
 def test_a_template_is_sent_once_per_process(store):

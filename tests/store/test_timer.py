@@ -80,9 +80,9 @@ def test_when_the_one_that_is_up_leaves_another_is_told_and_takes_over(store):
     looks(second)
     with store.raw.pubsub(ignore_subscribe_messages=True) as ear:
         ear.subscribe(store.keys.channels(second.name)[1])
-        ear.get_message(timeout=5)
+        ear.get_message(timeout=30)
         first.leave()
-        assert ear.get_message(timeout=5)["channel"].decode().endswith(second.name)
+        assert ear.get_message(timeout=30)["channel"].decode().endswith(second.name)
     assert not store.raw.exists(store.keys["timer"])
     assert looks(second).has_timer
 
@@ -93,9 +93,9 @@ def test_when_the_other_does_not_listen_all_are_told(store):
     looks(second)
     with store.raw.pubsub(ignore_subscribe_messages=True) as ear:
         ear.subscribe(store.keys["wake"])
-        ear.get_message(timeout=5)
+        ear.get_message(timeout=30)
         first.leave()
-        assert ear.get_message(timeout=5)["channel"].decode() == store.keys["wake"]
+        assert ear.get_message(timeout=30)["channel"].decode() == store.keys["wake"]
 
 
 def test_when_one_that_is_not_up_leaves_nobody_is_told(store):

@@ -55,5 +55,5 @@ def replicated(
             for _ in range(replicas)
         ]
         made = Replicated(master, started)
-        eventually(made.in_step, timeout=20)
+        eventually(made.in_step)
         yield made

@@ -165,7 +165,7 @@ class SentinelServer(Server):
         self._process = ChildProcess(command, log=self.folder / "sentinel.log")
         self._process.wait_log(rf"\+monitor master {NAME}")
         # The log comes before the socket is open.
-        eventually(self._answers, 20)
+        eventually(self._answers)
 
     def _answers(self) -> bool:
         if not self.running:
@@ -297,7 +297,7 @@ class SentinelGroup:
             listening = threading.Event()
             arguments = (number, one.client(), listening)
             threading.Thread(target=self._listen, args=arguments, daemon=True).start()
-            assert listening.wait(20)
+            assert listening.wait(30)
         for one in self.sentinels:
             one.ask("SET", NAME, "failover-timeout", FAILOVER_TIMEOUT[not self._hurries])
         self.wait_with(self.down_after)

@@ -37,7 +37,7 @@ class Terminal:
     def close(self):
         """Close the end of the program, which has to have let go of it; what it wrote."""
         os.close(self.theirs)
-        self._reader.join(20)
+        self._reader.join(30)
         assert not self._reader.is_alive()
         os.close(self._ours)
         return b"".join(self._parts).decode().replace("\r\n", "\n")

@@ -7,9 +7,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 INTERVAL = 0.005
+PATIENCE = 30  # seconds that nothing takes, however slow the machine; what hangs takes longer
 
 
-def eventually(predicate: Callable[[], T], timeout: float = 10, message: str = "") -> T:
+def eventually(predicate: Callable[[], T], timeout: float = PATIENCE, message: str = "") -> T:
     """Return the first true value of *predicate*; fail after *timeout* seconds, with the last."""
     deadline = time.monotonic() + timeout
     while not (value := predicate()):

@@ -112,7 +112,7 @@ def test_what_an_app_had_in_memory_is_there_again(make_app):
         number.delay(2)
 
     assert everything(app) == before
-    assert app.AsyncResult("earlier").get(timeout=10) == "kept"
+    assert app.AsyncResult("earlier").get(timeout=30) == "kept"
     with app.connection() as connection:
         queue = app.amqp.queues["celery"](connection.default_channel)
         assert queue.get().headers["id"] == "earlier"
@@ -193,7 +193,7 @@ def test_its_own_broker_and_backend_can_stay(make_app, redis_server, redis_url):
         with delayq.worker():
             assert number.delay(8).get(timeout=30) == 8
 
-    assert app.AsyncResult(result.id).get(timeout=10) == 7
+    assert app.AsyncResult(result.id).get(timeout=30) == 7
 
 
 def test_of_a_real_server_only_its_own_keys_are_touched(shop, redis_server, redis_url):

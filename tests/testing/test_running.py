@@ -39,7 +39,7 @@ def test_its_result_is_in_the_backend(shop, delayq):
     delayq.advance(minutes=1)
     delayq.run_due()
 
-    assert result.get(timeout=10) == "reminded 7"
+    assert result.get(timeout=30) == "reminded 7"
 
 
 def test_a_task_knows_what_it_knows_in_a_worker(shop, delayq):
@@ -145,7 +145,7 @@ def test_links_and_canvases_run_as_far_as_they_go(shop, delayq):
     assert [value for value in values_of(ran) if str(value).startswith("reminded")] == [
         f"reminded {user}" for user in (1, 2, 3, 4)
     ]
-    assert last.get(timeout=10) == 11
+    assert last.get(timeout=30) == 11
 
 
 def test_what_is_sent_meanwhile_runs_as_well_until_there_is_too_much_of_it(shop, delayq):

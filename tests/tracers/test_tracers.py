@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.support import templates
 from tests.tracers.calls import ITEMS
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,12 @@ def test_single_calls_are_in_traces_of_their_own(found):
 @pytest.mark.parametrize("found", ["sentry"], indirect=True)
 def test_the_spans_name_the_kind_of_broker(found):
     assert found["brokers"] == ["redis"]
+
+
+@pytest.mark.usefixtures("found")
+def test_calls_share_a_template_whatever_a_tracer_adds(redis_server):
+    # Each way was gone twice; of the first call it was not known whether another one comes.
+    assert templates(redis_server.client()) == (1, 2 * len(SINGLE) + ITEMS - 1)
 
 
 def test_a_bulk_is_in_one_trace(found):

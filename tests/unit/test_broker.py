@@ -17,7 +17,7 @@ OPTIONS = {"master_name": "mymaster"}
 
 
 def broker(url=URLS, options=OPTIONS, **said):
-    return Broker.of(Connection(url, transport_options=options, **said))
+    return Broker.of(lambda: Connection(url, transport_options=options, **said), url)
 
 
 def test_its_sentinels_login_and_database():
@@ -100,12 +100,12 @@ def asked_by_kombu(url):
         (
             "sentinel://:secret@a;sentinel://:sec/ret@b:1",
             "sentinel://a;sentinel://b:1",
-            "URLs whose ports are numbers from 0 to 65535",
+            "a URL that kombu can read; a port is a number from 0 to 65535",
         ),
         (
             "amqp://:secret@a;amqp://:secret@b:x",
             "amqp://b:x",
-            "URLs whose ports are numbers from 0 to 65535",
+            "a URL that kombu can read; a port is a number from 0 to 65535",
         ),
     ],
 )

@@ -4,6 +4,7 @@ import importlib
 import pickle
 import pkgutil
 import re
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 from kombu.exceptions import OperationalError
@@ -14,6 +15,7 @@ from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,
     BrokerDown,
+    CallRejected,
     CannotIsolate,
     DelayQError,
     EndlessTasks,
@@ -163,6 +165,11 @@ SENTENCES = [
         (DelayQError,),
     ),
     (
+        CallRejected("t"),
+        "the call was rejected: the apply_async of task 't' sent nothing and returned no id",
+        (DelayQError,),
+    ),
+    (
         LibraryChanged(["m:f is gone"], {"celery": "6.0.0"}, {"celery": ("5.4", "5.7")}),
         (
             "m:f is gone: installed are celery 6.0.0; celery_delayq was tried with celery 5.4 to "
@@ -263,6 +270,46 @@ def test_every_error_is_met_by_a_test_of_what_raises_it():
         # Of a bulk and of a load, errors are what its result tells.
         name = error.__name__
         assert re.search(rf"raises\([^)]*\b{name}\b|isinstance\(\w+, {name}\)", tests), name
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (timedelta(hours=2), "2 hours"),
+        (timedelta(days=1, minutes=1), "1 day 1 minute"),
+        (
+            timedelta(days=84_000, hours=3, minutes=30, seconds=5),
+            "84000 days 3 hours 30 minutes 5 seconds",
+        ),
+        (timedelta(seconds=1.5), "1.5 seconds"),
+        (timedelta(milliseconds=1), "0.001 seconds"),
+        (timedelta(microseconds=1), "0.000001 seconds"),
+        (timedelta(hours=-2), "minus 2 hours"),
+        (timedelta(0), "0 seconds"),
+        (timedelta.max, "999999999 days 23 hours 59 minutes 59.999999 seconds"),
+        (datetime.fromisoformat("2300-01-02"), "2300-01-02T00:00:00"),
+        (datetime(2300, 1, 2, 9, tzinfo=timezone.utc), "2300-01-02T09:00:00+00:00"),
+        (date(2300, 1, 2), "2300-01-02"),
+    ],
+)
+def test_an_error_tells_a_time_as_people_write_it(value, shown):
+    assert str(InvalidDueTime(value, "a time")) == f"{shown} is not a due time; expected a time"
+    assert str(InvalidOption("grace", value, "less")) == f"grace is {shown}; expected less"
+    assert (
+        str(InvalidOption("time", {"after": value}, "x"))
+        == f"time is {{'after': {shown}}}; expected x"
+    )
+
+
+class _Odd(timedelta):
+    """A class of somebody else's, which knows best how it is shown."""
+
+    def __repr__(self):
+        return "odd"
+
+
+def test_an_error_tells_a_time_of_another_class_as_that_has_it():
+    assert str(InvalidDueTime(_Odd(1), "a time")) == "odd is not a due time; expected a time"
 
 
 def test_errors_carry_their_facts():

@@ -12,12 +12,12 @@ NAMED = {"master_name": "mymaster"}
 
 
 def store(url, options):
-    memory = Broker.of(Connection("memory://"))
+    memory = Broker.of(lambda: Connection("memory://"), "memory://")
     return store_endpoint(url, options, memory, ("delayq_url", OURS))
 
 
 def broker(url, options, **said):
-    return Broker.of(Connection(url, transport_options=options, **said)).endpoint
+    return Broker.of(lambda: Connection(url, transport_options=options, **said), url).endpoint
 
 
 def of_sentinels(said, **options):

@@ -27,7 +27,7 @@ DEFAULTS = {
     "metrics_host": "127.0.0.1",
 }
 EXPECTED = {
-    "url": "a redis://, rediss:// or sentinel:// URL",
+    "url": "a redis://, rediss://, redis+socket:// or sentinel:// URL",
     "transport_options": "a mapping, or None",
     "prefix": "1 to 64 letters, digits, dots, dashes or underscores",
     "batch_size": "a whole number of tasks from 1 to 1000",

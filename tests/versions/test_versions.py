@@ -99,7 +99,7 @@ def test_with_other_scripts_alone_each_task_goes_exactly_once(versions, start, d
     }
     cancelled = [one for caller in callers.values() for one in said(caller)[0]]
 
-    eventually(lambda: not delayq.counts().scheduled, 20)
+    eventually(lambda: not delayq.counts().scheduled)
     ids = {f"{name}-{number}" for name in callers for number in range(COUNT)}
     assert len(cancelled) == len({*cancelled}) > 10
     assert pushed(redis) == Counter(ids - {*cancelled})

@@ -83,6 +83,11 @@ def define(app, task):
     def later_tracked(self, delay=0.1):
         return once_later(self, delay)
 
+    @task("later_reporting", ignore_result=False)
+    def later_reporting(self, delay=0.1):
+        self.update_state(state="PROGRESS", meta={"done": 1})
+        return once_later(self, delay)
+
     @task("later_hungry", autoretry_for=(Exception,), max_retries=3, default_retry_delay=0.3)
     def later_hungry(self, delay=0.1):
         return once_later(self, delay)

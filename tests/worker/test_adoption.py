@@ -66,13 +66,13 @@ def send(project, count=1, ahead=FAR, **options):
 
 
 def wait_held(project, ids):
-    eventually(lambda: all(project.delayq.get(one) for one in ids), 20)
+    eventually(lambda: all(project.delayq.get(one) for one in ids))
 
 
 def prefetch(project):
     # A worker that has just started may miss the first question.
     inspect = project.app.control.inspect([project.worker.name], timeout=2, limit=1)
-    return eventually(inspect.stats, 20)[project.worker.name]["prefetch_count"]
+    return eventually(inspect.stats)[project.worker.name]["prefetch_count"]
 
 
 @pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
@@ -127,13 +127,13 @@ def killed_in_between(make_project, start_worker, server, broker):
         project = make_project(**conf)
         [warm] = send(project)
         worker = start_worker(TASKS, "-P", "solo", "--no-delayq", env=project.env)
-        eventually(lambda: project.delayq.get(warm), 20)
+        eventually(lambda: project.delayq.get(warm))
         # The answer never comes, so nothing is acknowledged.
         worker.pause()
         [task_id] = send(project)
         proxy.cut_after = task_id.encode()
         worker.resume()
-        eventually(lambda: project.server.client().hexists(records(project), task_id), 20)
+        eventually(lambda: project.server.client().hexists(records(project), task_id))
         worker.kill()
         proxy.cut_after = None
         broker.end_visibility()
@@ -158,7 +158,7 @@ def test_one_whose_worker_was_killed_before_the_acknowledgement_is_recognised(
     with stranger(project) as app:  # behind it
         after = app.send_task("note").id
     project.wait_runs(after)
-    eventually(lambda: broker.unacked(project.queue) == 0, 20)
+    eventually(lambda: broker.unacked(project.queue) == 0)
     assert (project.delayq.get(task_id) is not None) is (since == "waits")
     assert project.runs(task_id) == []
 
@@ -185,7 +185,7 @@ def test_while_the_store_is_away_others_run_and_nothing_is_lost(
     ids = send(project, 20, timedelta(seconds=75))
     with stranger(project) as app:
         plain = app.send_task("note").id
-    project.wait_runs(plain, timeout=15)
+    project.wait_runs(plain)
     worker.wait_log("workers keep what has an eta")
 
     proxy.resume() if how == "stall" else proxy.accept()

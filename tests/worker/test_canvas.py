@@ -67,8 +67,8 @@ def test_each_part_runs_once(crew, add, total):
 
 
 def test_a_cancelled_canvas_runs_no_part(crew, add, total):
-    result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0.3)
-    after = crew.tasks["note"].delay_for(0.6)
+    result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(2)
+    after = crew.tasks["note"].delay_for(2.2)
     assert result.cancel()
     crew.wait_runs(after)
     assert [crew.runs(part) for part in result.parent.results] == [[], []]

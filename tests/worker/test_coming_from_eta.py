@@ -65,13 +65,13 @@ def adopt(project, *options):
 def test_what_an_old_worker_held_is_adopted_by_a_new_one(project, before, start_worker):
     old = start_worker("tests.worker.plain", "-P", "solo", env=before)
     ids = send(project, 3)
-    eventually(lambda: in_queue(project) == 0, 20)
+    eventually(lambda: in_queue(project) == 0)
 
     assert old.stop() == 0  # SIGTERM: what it held goes back to its queue
-    eventually(lambda: in_queue(project) == 3, 20)
+    eventually(lambda: in_queue(project) == 3)
     start_worker("tests.worker.tasks", "-P", "solo", env=project.env)
 
-    eventually(lambda: held(project, ids), 20)
+    eventually(lambda: held(project, ids))
     assert project.delayq.select(all=True).run_now() == 3
     for one in ids:
         assert len(project.wait_runs(one)) == 1
@@ -91,7 +91,7 @@ def test_what_waits_in_a_redis_list_is_adopted_without_a_worker(make_project):
 def test_an_old_worker_beside_a_new_one_holds_what_it_gets(project, before, start_worker):
     start_worker("tests.worker.plain", "-P", "solo", env=before)
     ids = send(project, 3)
-    eventually(lambda: in_queue(project) == 0, 20)
+    eventually(lambda: in_queue(project) == 0)
 
     start_worker("tests.worker.tasks", "-P", "solo", env=project.env)
 

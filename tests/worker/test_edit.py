@@ -21,7 +21,7 @@ def test_a_worker_sees_the_edited_arguments(project):
     assert result.edit(args=(5,), kwargs={"y": 6})
     assert result.reschedule(after=0)
 
-    assert result.get(timeout=20) == 11
+    assert result.get(timeout=30) == 11
 
 
 def test_an_edited_expiry_ends_a_task(project):
@@ -31,5 +31,5 @@ def test_an_edited_expiry_ends_a_task(project):
     assert result.reschedule(after=0)
 
     with pytest.raises(Exception, match="expired"):
-        result.get(timeout=20)
+        result.get(timeout=30)
     assert project.runs(result) == []

@@ -18,3 +18,18 @@ def test_every_worker_that_is_asked_shows_what_waits(crew):
     assert one["request"]["args"] == "(1, 'two')"
     assert one["request"]["delivery_info"]["routing_key"] == crew.queue
     result.cancel()
+
+
+def test_every_worker_that_is_asked_for_a_task_shows_it_where_it_waits(crew):
+    result = crew.tasks["note"].s(1, "two").delay_for(3600)
+
+    named = celery(
+        crew, "inspect", "-d", crew.worker.name, "-t", "10", "--json", "query_task", result.id
+    )
+    [state, shown] = crew.app.control.inspect([crew.worker.name], timeout=10).query_task(result.id)[
+        crew.worker.name
+    ][result.id]
+
+    assert json.loads(named.stdout)[crew.worker.name] == {result.id: [state, shown]}
+    assert (state, shown["name"], shown["args"]) == ("scheduled", "note", "(1, 'two')")
+    result.cancel()

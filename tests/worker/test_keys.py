@@ -13,11 +13,11 @@ def test_ten_calls_within_the_window_are_one_run_of_the_last(crew):
     note, window = crew.tasks["note"], {"after": 1.5, "key": "window", "conflict": "debounce"}
     *others, last = [crew.delayq.schedule(note.s(number), **window) for number in range(10)]
 
-    assert last.get(timeout=20) == [9]
+    assert last.get(timeout=30) == [9]
     assert [run["args"] for run in crew.runs(last)] == [[9]]
     for result in others:
         with pytest.raises(TaskRevokedError, match="replaced by"):
-            result.get(timeout=10)
+            result.get(timeout=30)
         assert crew.runs(result) == []
 
 
@@ -42,7 +42,7 @@ def test_a_task_that_runs_leaves_its_key_to_the_next(crew):
     second = crew.delayq.schedule(note.s(), after=0, key="one at a time")
 
     assert not second.existed
-    assert second.get(timeout=20) == []
+    assert second.get(timeout=30) == []
     crew.let_go(first)
 
 
@@ -51,7 +51,7 @@ def test_a_retry_takes_a_key_that_is_free(capturing, conflict):
     key = f"free {conflict}"
     result = capturing.delayq.schedule(capturing.tasks["insist"].s(key, conflict), after=0, key=key)
 
-    assert result.get(timeout=20) == 1
+    assert result.get(timeout=30) == 1
 
 
 def test_a_retry_that_replaces_another_task_runs(capturing):
@@ -59,7 +59,7 @@ def test_a_retry_that_replaces_another_task_runs(capturing):
 
     result = capturing.tasks["insist"].delay_for(0, "mine", "replace")
 
-    assert result.get(timeout=20) == 1
+    assert result.get(timeout=30) == 1
     assert other.state == states.REVOKED
 
 
@@ -69,7 +69,7 @@ def test_a_retry_that_gives_way_is_revoked(capturing):
     result = capturing.tasks["insist"].delay_for(0, "other's", "keep")
 
     with pytest.raises(TaskRevokedError, match="kept"):
-        result.get(timeout=20)
+        result.get(timeout=30)
     assert len(capturing.runs(result)) == 1
     assert other.cancel()
 
@@ -79,6 +79,6 @@ def test_the_child_of_a_task_is_the_task_that_was_kept(crew):
 
     parent = crew.tasks["share"].delay_for(0, "child")
 
-    assert parent.get(timeout=20) == holder.id
+    assert parent.get(timeout=30) == holder.id
     assert [child.id for child in parent.children] == [holder.id]
     assert holder.cancel()

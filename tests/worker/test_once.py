@@ -56,7 +56,7 @@ def test_of_two_copies_the_one_that_comes_first_runs(project, order):
     first, second = (copies[number] for number in order)
 
     publish(project.delayq, first)
-    assert result.get(timeout=20) == 3
+    assert result.get(timeout=30) == 3
     kept = stored(project, result)
     publish(project.delayq, second)
 
@@ -133,7 +133,7 @@ def test_a_retry_is_a_hand_over_of_its_own(project):
     publish(project.delayq, retry, copies[0])
 
     wait_dropped(project, result, 1, 2)
-    assert result.get(timeout=20) == 1
+    assert result.get(timeout=30) == 1
     assert [(run["attempt"], run["retries"]) for run in project.runs(result)] == [(2, 0), (1, 1)]
 
 
@@ -170,7 +170,7 @@ def test_a_canvas_is_applied_once(project):
 
     publish(project.delayq, *copies)
 
-    assert result.get(timeout=20) == 6
+    assert result.get(timeout=30) == 6
     wait_dropped(project, result, 2, 1)
     parts = [part.id for part in result.parent.results]
     assert [len(project.runs(part)) for part in (*parts, result.id)] == [1, 1, 1]

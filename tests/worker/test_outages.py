@@ -46,11 +46,14 @@ def test_a_worker_starts_while_the_store_is_away_and_recovers(make_project, star
         proxy.refuse()
         worker = start_worker(TASKS, "-P", "solo", env=project.env)
         project.wait_runs(project.tasks["note"].delay())
-        worker.wait_log(" failed: .*; next try in")
+        worker.wait_log(
+            rf"cannot reach the store redis://127.0.0.1:{proxy.port}/0 of delayq_url \(.*\); retr"
+        )
         assert project.runs(held) == []
         proxy.accept()
         [run] = project.wait_runs(held, timeout=40)
         assert run["at"] >= run["due"]
+        worker.wait_log(rf"store redis://127.0.0.1:{proxy.port}/0 is back after \d+ s; 1 overdue")
         assert worker.stop() == 0
 
 

@@ -5,6 +5,10 @@ from celery.exceptions import TaskRevokedError
 
 from celery_delayq import State
 from tests.support.waiting import eventually
+from tests.support.worker import WorkerProcess
+from tests.worker.project import TASKS, Project
+
+RATE, TASKS_DUE = 20, 60
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def test_what_is_paused_does_not_run_until_it_is_resumed(paused):
 
     assert paused.delayq.resume(queue=paused.queue)
 
-    assert [result.get(timeout=20) for result in held] == [[0], [1], [2]]
+    assert [result.get(timeout=30) for result in held] == [[0], [1], [2]]
 
 
 def test_a_task_that_is_paused_by_name_holds_up_no_other(crew):
@@ -50,5 +54,38 @@ def test_what_is_too_late_does_not_run_and_its_caller_is_told(crew):
         crew.delayq.resume(queue=crew.queue)
 
     with pytest.raises(TaskRevokedError, match="skipped: 0 s late"):
-        held.get(timeout=20)
+        held.get(timeout=30)
     assert crew.runs(held) == []
+
+
+@pytest.fixture
+def alone(server):
+    """A project without a worker."""
+    project = Project(server)
+    yield project
+    project.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"late": "skip", "grace": 0.5}], ids=["", "skip"])
+def test_what_fell_due_while_no_worker_was_there_runs_in_order_at_the_rate(
+    alone, tmp_path, options
+):
+    """As the recipe "Restoring a backup" has it: pause, start the workers, resume at a rate."""
+    delayq, note = alone.delayq, alone.tasks["note"]
+    delayq.pause()
+    held = [delayq.schedule(note.s(n), after=0, **options) for n in range(TASKS_DUE)]
+    eventually(lambda: delayq.counts().paused == TASKS_DUE)
+    due = delayq.get(held[-1]).due
+    # The pause is longer than the grace.
+    eventually(lambda: delayq.counts().now_ms > due.timestamp() * 1000 + 600)
+    worker = WorkerProcess(TASKS, env=alone.env, log=tmp_path / "worker.log")
+    try:
+        delayq.resume(rate=RATE)
+        alone.wait_runs(held[-1], timeout=60)
+    finally:
+        worker.kill()
+
+    left = [delayq.handed_over(result).timestamp() for result in held]
+    assert left == sorted(left)
+    # At the start it makes up for a second at most in which nobody looked.
+    assert left[-1] - left[0] >= (TASKS_DUE - RATE) / RATE - 0.2

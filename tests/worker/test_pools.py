@@ -2,10 +2,8 @@
 
 import pytest
 
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
-
-TOLERANCE = 1.5  # seconds late, at most, on a machine that others use as well
 
 
 @pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
@@ -19,7 +17,7 @@ def test_it_runs_once_and_never_early(pool):
     results = [pool.tasks["note"].delay_for(delay, delay) for delay in (0.3, 0.6, 0.05)]
     for result in results:
         [run] = pool.wait_runs(result)
-        assert 0 <= run["at"] - result.due.timestamp() < TOLERANCE
+        assert run["at"] >= result.due.timestamp()
     assert [len(pool.runs(result)) for result in results] == [1, 1, 1]
 
 
@@ -42,7 +40,7 @@ def test_queue_and_priority_are_kept(pool):
 
 
 def test_its_result_arrives(pool):
-    assert pool.tasks["add"].delay_for(0.1, 2, 3).get(timeout=20) == 5
+    assert pool.tasks["add"].delay_for(0.1, 2, 3).get(timeout=30) == 5
 
 
 def test_it_can_be_retried(pool):
@@ -53,19 +51,19 @@ def test_it_can_be_retried(pool):
 
 def test_a_task_that_blocks_the_worker_does_not_hold_up_the_scanner(pool):
     """In a solo pool the task runs in the worker's own thread."""
-    held = [pool.tasks["hold"].delay(20) for _ in range(2)]
+    held = [pool.tasks["hold"].delay(2 * PATIENCE) for _ in range(2)]
     for result in held:
         if pool.worker_pool != "solo" or result is held[0]:
             pool.wait_runs(result)
     late = pool.tasks["note"].delay_for(0.1)
-    eventually(lambda: pool.delayq.get(late.id) is None, timeout=5)
+    eventually(lambda: pool.delayq.get(late.id) is None)
     for result in held:
         pool.let_go(result)
     pool.wait_runs(late)
 
 
 def test_a_cancelled_one_does_not_run(pool):
-    cancelled, next_one = (pool.tasks["note"].delay_for(delay) for delay in (0.4, 0.6))
+    cancelled, next_one = (pool.tasks["note"].delay_for(delay) for delay in (2, 2.2))
     assert cancelled.cancel()
     pool.wait_runs(next_one)
     assert pool.runs(cancelled) == []

@@ -51,14 +51,14 @@ def test_it_runs_again_under_its_id_and_never_early(pool, name):
     first, second = pool.wait_runs(result, 2)
     assert second["at"] >= second["due"] >= first["at"] + 0.3
     assert (first["retries"], second["retries"]) == (0, 0)
-    assert result.get(timeout=20) == 2
+    assert result.get(timeout=30) == 2
     assert len(pool.runs(result)) == 2
     eventually(lambda: not is_unacknowledged(pool, result))
 
 
 def test_a_scheduled_task_can_be_put_off_too(project):
     result = project.tasks["later"].delay_for(0.1)
-    assert result.get(timeout=20) == 2
+    assert result.get(timeout=30) == 2
     first, second = project.runs(result)
     assert second["due"] > first["due"]
 
@@ -67,7 +67,7 @@ def test_nobody_is_told_of_a_failure_or_a_retry(project):
     failed = project.tasks["note"].s()
     failed.freeze()
     result = project.tasks["later"].apply_async(link_error=failed)
-    assert result.get(timeout=20) == 2
+    assert result.get(timeout=30) == 2
     eventually(lambda: told(project, result) == ["on_success"])
     assert project.runs(failed.id) == []
 
@@ -99,48 +99,48 @@ def test_what_belongs_to_the_call_is_kept(project):
 
 def test_the_rest_of_a_chain_waits_for_it(project):
     result = chain(project.tasks["later"].s(), project.tasks["double"].s()).apply_async()
-    assert result.get(timeout=20) == 4
+    assert result.get(timeout=30) == 4
 
 
 def test_a_part_of_a_chord_is_waited_for_and_the_body_runs_once(project):
     later, double, total = (project.tasks[name] for name in ("later", "double", "total"))
     result = chord([later.s(0.3), later.s(), double.s(5)], total.s()).apply_async()
-    assert result.get(timeout=20) == 2 + 2 + 10
+    assert result.get(timeout=30) == 2 + 2 + 10
     assert len(project.runs(result)) == 1
 
 
 def test_the_body_of_a_chord_can_be_put_off(project):
     note, later = project.tasks["note"], project.tasks["later"]
     result = chord([note.si(1), note.si(2)], later.si(0.1)).apply_async()
-    assert result.get(timeout=20) == 2
+    assert result.get(timeout=30) == 2
 
 
 def test_a_member_of_a_group_is_put_off(project):
     result = group(project.tasks["later"].s(), project.tasks["double"].s(4)).apply_async()
-    assert result.get(timeout=20) == [2, 8]
+    assert result.get(timeout=30) == [2, 8]
 
 
 def test_so_is_a_message_of_protocol_1(make_project, start_worker):
     project = make_project(task_protocol=1)
     start_worker(TASKS, "-P", "solo", env=project.env)
     result = project.tasks["later"].delay(0.1)
-    assert result.get(timeout=20) == 2
+    assert result.get(timeout=30) == 2
     assert [run["retries"] for run in project.runs(result)] == [0, 0]
 
 
 def test_a_base_can_put_its_tasks_off(project):
     result = project.tasks["later_locking"].delay(1)
-    assert result.get(timeout=20) == [1, 0]
+    assert result.get(timeout=30) == [1, 0]
 
 
-@pytest.mark.parametrize("name", ["later", "later_tracked"])
+@pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
 def test_its_state_says_that_it_is_scheduled(crew, name):
     result = crew.tasks[name].delay(LONG)
     entry = waiting(crew, result)
     assert 0 < (entry.due - datetime.now(timezone.utc)).total_seconds() <= LONG
     eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
     assert crew.delayq.reschedule(result.id, after=0)
-    assert result.get(timeout=20) == 2
+    assert result.get(timeout=30) == 2
 
 
 def test_so_it_does_after_a_retry_which_stays_counted(crew):
@@ -148,10 +148,10 @@ def test_so_it_does_after_a_retry_which_stays_counted(crew):
     waiting(crew, result)
     eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
     assert crew.delayq.reschedule(result.id, after=0)
-    assert result.get(timeout=20) == 1
+    assert result.get(timeout=30) == 1
 
 
-@pytest.mark.parametrize("name", ["later", "later_tracked"])
+@pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
 def test_one_that_is_cancelled_right_away_stays_revoked(project, name):
     result = project.tasks[name].delay(LONG)
     waiting(project, result)
@@ -214,7 +214,7 @@ def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
     assert len(project.runs(result)) == 1
     if not cancel:
         assert project.delayq.reschedule(result.id, after=0)
-        assert result.get(timeout=20) == 2
+        assert result.get(timeout=30) == 2
     # A worker that is told to stop this moment might leave it to the next one.
     eventually(lambda: not is_unacknowledged(project, result))
     assert second.stop() == 0
@@ -264,7 +264,7 @@ def test_with_the_store_away_it_fails_and_an_automatic_retry_tries_again(
         proxy.refuse()
         failing = project.tasks["later"].delay()
         with pytest.raises(Exception, match="schedule failed"):
-            failing.get(timeout=20)
+            failing.get(timeout=30)
         eventually(lambda: told(project, failing) == ["on_failure", "task_failure"])
         retried = project.tasks["later_hungry"].delay()
         runs = project.wait_runs(retried, 2)

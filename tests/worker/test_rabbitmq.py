@@ -29,7 +29,7 @@ def test_a_retry_at_once_overtakes_the_ack_and_is_no_conflict(rabbit):
     """The worker may run it, and hold it again, before the scanner has acknowledged it."""
     results = [rabbit.tasks["persist"].delay_for(0, 3, 0) for _ in range(10)]
     for result in results:
-        assert result.get(timeout=20) == 3
+        assert result.get(timeout=30) == 3
         assert [run["retries"] for run in rabbit.runs(result)] == [0, 1, 2, 3]
 
 
@@ -47,7 +47,7 @@ def test_it_schedules_itself_again_under_its_own_id(rabbit):
 def test_a_chord(rabbit):
     add, total = rabbit.tasks["add"], rabbit.tasks["total"]
     result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0.1)
-    assert result.get(timeout=20) == 6
+    assert result.get(timeout=30) == 6
 
 
 @with_one_shard
@@ -55,7 +55,7 @@ def test_of_ten_calls_under_one_key_the_last_one_runs(rabbit):
     note, window = rabbit.tasks["note"], {"after": 1.5, "key": "window", "conflict": "debounce"}
     *others, last = [rabbit.delayq.schedule(note.s(number), **window) for number in range(10)]
 
-    assert last.get(timeout=20) == [9]
+    assert last.get(timeout=30) == [9]
     assert len(rabbit.runs(last)) == 1
     assert {result.state for result in others} == {"REVOKED"}
     assert [run for result in others for run in rabbit.runs(result)] == []

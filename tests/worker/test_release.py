@@ -118,10 +118,10 @@ def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, t
 
 def test_one_that_a_worker_holds_is_revoked_as_celery_s_own(make_project, plain_worker):
     project = make_project()
-    revoked, other = (project.tasks["note"].delay_for(delay) for delay in (7.0, 8.0))
+    worker = plain_worker(project)
+    revoked, other = (project.tasks["note"].delay_for(delay) for delay in (6.0, 6.5))
     assert project.delayq.select(all=True).release() == 2
     project.delayq.hand_over()
-    worker = plain_worker(project)
     worker.wait_log(f"{other.id}. received")
 
     assert project.delayq.cancel(revoked, revoke=True) is Outcome.HANDED_OVER

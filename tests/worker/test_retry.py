@@ -18,19 +18,19 @@ def test_a_retry_runs_once_per_attempt_and_not_early(project):
     runs = project.wait_runs(result, 3)
     assert [run["retries"] for run in runs] == [0, 1, 2]
     assert all(b["at"] - a["at"] >= 0.3 for a, b in itertools.pairwise(runs))
-    assert result.get(timeout=20) == 2
+    assert result.get(timeout=30) == 2
     assert len(project.runs(result)) == 3
 
 
 def test_an_automatic_retry_runs_once_per_attempt(project):
     result = project.tasks["stumble"].delay_for(0.1, 2)
-    assert result.get(timeout=20) == 2
+    assert result.get(timeout=30) == 2
     assert [run["retries"] for run in project.runs(result)] == [0, 1, 2]
 
 
 def test_a_retry_at_once_is_no_conflict(project):
     result = project.tasks["persist"].delay_for(0, 3, 0)
-    assert result.get(timeout=20) == 3
+    assert result.get(timeout=30) == 3
     assert len(project.runs(result)) == 4
 
 
@@ -38,7 +38,7 @@ def test_a_captured_retry_has_a_due_time_of_its_own(capturing):
     result = capturing.tasks["persist"].delay_for(0.1, 1, 0.3)
     first, second = capturing.wait_runs(result, 2)
     assert first["due"] == pytest.approx(result.due.timestamp(), abs=0.0001)
-    assert 0.25 < second["due"] - first["at"] < 5
+    assert 0.25 < second["due"] - first["at"] < 60
     assert datetime.fromisoformat(second["eta"]).timestamp() == second["due"]
 
 

@@ -34,6 +34,16 @@ def test_revoke_on_the_command_line_cancels_a_scheduled_task(crew):
     crew.wait_runs(again)
 
 
+def test_terminate_on_the_command_line_cancels_a_scheduled_task(crew):
+    result = crew.tasks["note"].delay_for(3600)
+    done = celery(crew, "control", "-d", crew.worker.name, "terminate", "SIGTERM", result.id)
+    assert done.returncode == 0, done.stderr
+    assert "cancelled before they were due" in done.stdout
+    assert crew.delayq.get(result.id) is None
+    again = crew.tasks["note"].apply_async(task_id=result.id, delayq_after=0)
+    crew.wait_runs(again)
+
+
 def test_what_is_scheduled_under_an_id_after_its_revoke_runs(crew):
     first = crew.tasks["note"].delay_for(0)
     crew.wait_runs(first)

@@ -76,7 +76,7 @@ def test_a_store_that_is_silent_does_not_keep_a_worker_from_starting(make_projec
         proxy.stall()
         worker = start_worker(TASKS, "-P", "solo", env=project.env)
         project.wait_runs(project.tasks["note"].apply_async())
-        worker.wait_log(rf"the store redis://127.0.0.1:{proxy.port}/0 is away, so what is due wait")
+        worker.wait_log(rf"cannot reach the store redis://127.0.0.1:{proxy.port}/0 of delayq_url ")
         assert not any("started: " in line for line in worker.lines)
         proxy.resume()
         worker.wait_log(STARTED, timeout=40)
@@ -164,9 +164,9 @@ def test_beat_does_not_begin_with_a_store_of_another_kind(make_project, start_be
 
 
 def test_beat_begins_where_the_store_is_away(make_project, start_beat):
-    project = make_project(delayq_url=f"redis://127.0.0.1:{free_port()}/0")
-    beat = start_beat(project)
-    beat.wait_log(r"WARNING.*join failed: ")
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    beat = start_beat(make_project(delayq_url=url))
+    beat.wait_log(rf"WARNING.*join failed: .* \(the store {url} of delayq_url\)")
     assert beat.running
 
 

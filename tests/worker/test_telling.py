@@ -39,7 +39,7 @@ class Watch:
             for due, told in zip((signals, events), table()[step], strict=True):
                 due.update(told)
         with contextlib.suppress(AssertionError):
-            eventually(lambda: self._told(task_id) == (signals, events), 20)
+            eventually(lambda: self._told(task_id) == (signals, events))
         assert self._told(task_id) == (signals, events)
 
     def all_as_expected(self):
@@ -95,7 +95,7 @@ def test_a_task_that_waits_and_runs(project, watch):
     watch.expect(
         result.id, "moved, or told to run now", "handed over", "received", "runs, and succeeds"
     )
-    assert result.get(timeout=10) == 7
+    assert result.get(timeout=30) == 7
 
 
 def test_a_retry_that_waits_and_is_cancelled(project, watch):

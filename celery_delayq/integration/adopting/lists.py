@@ -54,6 +54,7 @@ def adopt_lists(
         StoreError: a Redis cannot be reached, or refuses. What was adopted before stays.
     """
     services.check()
+    services.import_tasks()  # a task may say that it is not to be adopted
     lists = services.broker_lists()
     names = list(queues) or [queue.name for queue in services.app.amqp.queues.values()]
     count = 0

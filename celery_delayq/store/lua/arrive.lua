@@ -1,23 +1,28 @@
 --[[ arrive: a copy of a relayed task is at a worker; which copy of this hand-over was there first.
 
-KEYS[1]  arrived      HASH  mark -> attempt that was first, or less than 0; see prelude/marks.lua
+Or a message is there that came before: it is let through, unless it became an entry.
+
+KEYS[1]  arrived      HASH  mark -> see prelude/marks.lua
 KEYS[2]  arrived_old  HASH  the generation before
 
 ARGV[1]  mark     16 bytes that name one hand-over of one task, or one message
-ARGV[2]  attempt  which attempt at that hand-over the copy is; 0: only look
+ARGV[2]  attempt  which attempt at that hand-over the copy is; 0: it is a message
 ARGV[3]  keep_ms  how old a generation gets, > 0; pauses do not count
 ARGV[4]  most     marks of a generation at which it ends before that, > 0
 
-Returns  the attempt that arrived first, or 0 where that message became an entry; where there is no mark, the copy's
-         own, or, if it was only to look, -1
+Returns  of a hand-over, the attempt that arrived first, which may be this one; of a message, 0: it became an entry,
+         or -1: it is let through, and what was asked for it before makes none of it any more
 Cost     O(1)
 Keeps    what arrived first of a hand-over stays so, through the next generation
 ]]
 local mark, attempt = ARGV[1], tonumber(ARGV[2])
 local keep_ms, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 
+local now_us = clock_us()
 local first = marked(arrived, arrived_old, mark)
-if first then return math.max(first, 0) end
-if attempt == 0 then return -1 end
-set_marks(arrived, arrived_old, math.floor(clock_us() / 1000), keep_ms, most, {mark, attempt})
-return attempt
+if first and (attempt > 0 or first < 0) then return math.max(first, 0) end
+-- What is not let through runs all the same: the caller takes an error for not knowing.
+if attempt == 0 then allow_when_full(arrived) end
+local now, number = math.floor(now_us / 1000), attempt > 0 and attempt or whole(now_us)
+set_marks(arrived, arrived_old, now, keep_ms, most, {mark, number})
+return attempt > 0 and attempt or -1

@@ -6,23 +6,24 @@ KEYS[3]   leased           ZSET  member -> lease deadline, ms
 KEYS[4]   dead             ZSET  member -> since when, ms
 KEYS[5]   refused          ZSET  member -> next try, ms
 KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records          HASH  id -> record
-KEYS[8]   holders          HASH  key -> id of the entry that has it
-KEYS[9]   tags             ZSET  tag, NUL, member -> 0
-KEYS[10]  templates        HASH  name -> template
-KEYS[11]  template_uses    HASH  name -> how many records share the template
-KEYS[12]  claims           HASH  id -> claim
-KEYS[13]  errors           HASH  id -> what went wrong with it last
-KEYS[14]  tombstones       HASH  id -> tombstone of what left
-KEYS[15]  tombstones_old   HASH  the same, older
-KEYS[16]  answers          HASH  operation -> answer
-KEYS[17]  answers_old      HASH  the same, older
-KEYS[18]  fences           HASH  id -> when a call left no entry under it, us
-KEYS[19]  fences_old       HASH  the same, older
-KEYS[20]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[21]  outbox_messages  HASH  id -> whether it is certain (c or u), when it was cancelled, message
-KEYS[22]  meta             HASH  timeout -> longest call, ms; turned -> when the generations were, ms
-KEYS[23]  history          LIST  what happened last, see prelude/history.lua
+KEYS[7]   paused           HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records          HASH  id -> record
+KEYS[9]   holders          HASH  key -> id of the entry that has it
+KEYS[10]  tags             ZSET  tag, NUL, member -> 0
+KEYS[11]  templates        HASH  name -> template
+KEYS[12]  template_uses    HASH  name -> how many records share the template
+KEYS[13]  claims           HASH  id -> claim
+KEYS[14]  errors           HASH  id -> what went wrong with it last
+KEYS[15]  tombstones       HASH  id -> tombstone of what left
+KEYS[16]  tombstones_old   HASH  the same, older
+KEYS[17]  answers          HASH  operation -> answer
+KEYS[18]  answers_old      HASH  the same, older
+KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
+KEYS[20]  fences_old       HASH  the same, older
+KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[22]  outbox_messages  HASH  id -> whether it is certain (c or u), when it was cancelled, message
+KEYS[23]  meta             HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[24]  history          LIST  what happened last, see prelude/history.lua
 
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
@@ -150,7 +151,7 @@ end
 for at, one in ipairs(looked) do
   if not one.entry then
     pass(at, one)
-  elseif mode == 'remove' and state_of(one.entry.place, keys) ~= 'DEAD' then
+  elseif mode == 'remove' and not is_dead(one.entry.place, keys) then
     words[at] = 'unchanged'
   else
     take(at, one.entry)

@@ -28,7 +28,7 @@ ARGV[4]  late    how long after its end a lease may stay, ms
 
 Returns  {the next cursor, or 0 at the end; {kind, id, field, ...}; last insertion number; now in us;
          of records: {name, member, when it was changed last, ...} of those that share a template;
-         of template_uses: {name, count, '', ...}}
+         of template_uses: {name, count, '', ...}; how many bytes were read}
 Cost     O(count * log N)
 Keeps    changes nothing; all that one finding is about is looked at in this one step, so that what is
          in motion is none
@@ -61,6 +61,7 @@ local slice = index and redis.call('ZSCAN', index, cursor, 'COUNT', count)
   or redis.call('HSCAN', hashes[part], cursor, 'COUNT', count)
 for at = 1, #slice[2], 2 do
   field = slice[2][at]
+  look.bytes = look.bytes + #field + #slice[2][at + 1]
   misfits.at(part, field, slice[2][at + 1], look)
 end
-return {slice[1], found, redis.call('HGET', meta, 'seq') or '0', clock_us(), shared}
+return {slice[1], found, redis.call('HGET', meta, 'seq') or '0', clock_us(), shared, look.bytes}

@@ -29,6 +29,7 @@ ARGV[3]  limit      most entries to claim, 1..1000
 ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
 ARGV[5]  catch_up   how many overdue entries may leave a second; 0: as many as there are
 ARGV[6]  owes       1: REVOKED is to be stored for what is too late to leave; or 0
+ARGV[7]  last_ms    when the caller took its last batch, ms; 0: it has taken none
 
 Returns  {now in us, {member, record, ...}, a text of what else is known of each: header_end, attempts made,
          refusals and uncertain 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} dead,
@@ -38,6 +39,7 @@ Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]
 local asker, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, catch_up, owes = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+local last_ms = tonumber(ARGV[7])
 local places = {due, relay, leased, dead, refused, parked = parked}
 
 local now_us = clock_us()
@@ -47,10 +49,10 @@ check_types({relay, leased, dead}, {records, templates, claims, errors, tombston
 allow_when_full(errors)
 
 local pace = pace_of(catch_up, now_us, meta)
-local members, fresh = (pace and paced_members or due_members)(relay, now, limit, pace)
-local has_pauses = redis.call('HLEN', paused) > 0
+local members, fresh = (pace and paced_members or due_members)(relay, now, limit, pace, last_ms)
+local lanes = new_lanes(paused, now_us)
 local claimed, known, brought, killed = {}, {}, {}, {}
-local lanes, parking, skips = {}, {}, new_skips()
+local parking, skips = {}, new_skips()
 local ids, leases, attempts = {}, {}, {} -- what HMGET, ZADD and HSET take, once for all
 local taken, bytes, spent = 0, 0, 0
 local until_ms = whole(now + lease_ms)
@@ -64,12 +66,17 @@ end
 local function park(lane, member, record, header_end)
   if #parking == 0 then check_types({parked}, {}) end
   parking[#parking + 1], parking[#parking + 2] = 0, parked_as(lane, record, header_end, member)
+  excuse_before(lane, lanes, records, id_of(member), record, header_end)
 end
 
 -- Whether an entry is too late to leave; then it is skipped.
-local function is_skipped(member, id, record, header_end)
-  local ms = too_late_by(record, header_end, now)
-  if not ms then return false end
+local function is_skipped(member, id, record, header_end, pauses)
+  local ms, from = too_late_by(lanes, record, header_end)
+  if not ms then
+    -- It may come back, when what was a pause is forgotten.
+    if #pauses > 0 then excuse(records, id, record, header_end, from) end
+    return false
+  end
   local line = lines_for(record, header_end, templates, {})
   local message = line ~= nil and message_of(record, header_end, id, line) or ''
   local how = parse_claim(redis.call('HGET', claims, id)).uncertain and 'u' or 'c'
@@ -85,11 +92,13 @@ local function take(member)
   bytes = bytes + #(record or '')
   if is_leftover(member, record, header_end, places, tombstones, tombstones_old) then return end
   if not header_end then return die(member, id, defect) end
-  local lane = has_pauses and paused_lane(record, header_end, paused, lanes)
+  local pauses = pauses_of(lanes, record, header_end)
+  local lane = paused_lane(pauses) or full_lane(pauses, record, header_end)
   if lane then return park(lane, member, record, header_end) end
-  if is_skipped(member, id, record, header_end) then return end
+  if is_skipped(member, id, record, header_end, pauses) then return end
   local shared = bring(templates, template_of(record, header_end), brought)
   if not shared then return die(member, id, 'template is gone') end
+  take_turns(pauses, record, header_end)
   bytes = bytes + shared
   local at = #claimed
   claimed[at + 1], claimed[at + 2] = member, record
@@ -125,6 +134,7 @@ end
 leave_skipped(skips, owes, now_us, keys)
 if #skips.ids > 0 and is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
 if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
+save_lanes(lanes)
 remove_taken(relay, members, fresh, taken)
 past.write(history)
 return {now_us, claimed, table.concat(known, ' '), brought, killed, skips.told, #parking / 2}

@@ -16,47 +16,35 @@ ARGV[2]  max_bytes  nor at more than so many bytes of them, of each index, > 0
 
 Returns  {now in us, scheduled, in flight, dead, live scanners, overdue, paused, refused, head of due, head of relay,
          due time of what is overdue longest, ms or -1}
-         scheduled: with the refused; overdue: of these, all that are refused or due by now. What is paused, and will be
-         parked when a scanner meets it, counts as paused, and as nothing else: so far as it is among the first `most`
-         of an index. Behind these it counts as overdue, as if nothing were paused
+         scheduled: with the refused; overdue: of these, all that are refused or due by now. What is due and held back
+         counts as paused, and as nothing else, be it parked or not: so far as it is among the first `most` of an
+         index. Behind these it counts as overdue, as if nothing were paused. What is parked in a lane that comes back
+         as fast as it goes is held back by nothing, and counts as overdue
 Cost     O(log N + S), S scanners; O(R) of what was refused, and, where something is paused, O(D) of what is due, each
-         `most` at most
+         `most` at most, and as much for each lane that comes back as fast as it goes
 Keeps    changes nothing
 ]]
 local most, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
-local SLICE = 50 -- that are read at a time
-
 local now_us = clock_us()
 local now = whole(math.floor(now_us / 1000))
-local tried, pauses = redis.call('ZCARD', refused), redis.call('HLEN', paused)
-local oldest, cache = -1, {}
+local tried, lanes = redis.call('ZCARD', refused), new_lanes(paused, now_us)
+local oldest = -1
 
 -- Look at what is overdue in an index. Behind so many that are paused, the next one counts, be it paused or not. Returns
 -- how many are paused, of those that were looked at; and, where they stand in due order, when the first other one is
 -- due: overdue or not; or -1.
 local function look_at(index, last, is_in_due_order)
-  local looked, held, bytes, first = 0, 0, 0, -1
-  repeat
-    local found = redis.call('ZRANGEBYSCORE', index, '-inf', last, 'WITHSCORES', 'LIMIT', looked, SLICE)
-    for at = 1, #found, 2 do
-      if looked == most or bytes >= max_bytes then
-        found = {}
-        break
-      end
-      looked = looked + 1
-      local record = redis.call('HGET', records, id_of(found[at]))
-      local header_end = header_end_of(record)
-      bytes = bytes + #(record or '')
-      if pauses > 0 and header_end and paused_lane(record, header_end, paused, cache) then
-        held = held + 1
-      else
-        local score = math.max(0, tonumber(found[at + 1]))
-        first = first < 0 and score or first
-        oldest = earlier_head(oldest, not is_in_due_order and header_end and due_of(record, header_end) or score)
-      end
+  local held, first = 0, -1
+  local looked = look_through(index, last, most, max_bytes, records, function(record, header_end, text)
+    if header_end and is_held(lanes, record, header_end) then
+      held = held + 1
+    else
+      local score = math.max(0, tonumber(text))
+      first = first < 0 and score or first
+      oldest = earlier_head(oldest, not is_in_due_order and header_end and due_of(record, header_end) or score)
     end
-  until #found < 2 * SLICE
+  end)
   if is_in_due_order and first < 0 then
     local other = redis.call('ZRANGE', index, looked, looked, 'WITHSCORES')
     first = other[2] and math.max(0, tonumber(other[2])) or -1
@@ -67,7 +55,7 @@ end
 
 local heads, held = {}, 0
 for at, index in ipairs({due, relay}) do
-  if pauses > 0 then
+  if lanes.any then
     local some
     some, heads[at] = look_at(index, now, true)
     held = held + some
@@ -78,15 +66,24 @@ for at, index in ipairs({due, relay}) do
 end
 local held_back = tried > 0 and look_at(refused, '+inf', false) or 0
 tried = tried - held_back
-local overdue = redis.call('ZCOUNT', due, '-inf', now) + redis.call('ZCOUNT', relay, '-inf', now) - held
+local free = 0
+if lanes.any then
+  local found, rest = parked_freely(lanes, parked, most, max_bytes, records)
+  free = #found + rest
+  for _, there in ipairs(found) do
+    heads[1] = earlier_head(heads[1], number_in(there, 8, 14))
+    oldest = earlier_head(oldest, number_in(there, 8, 14))
+  end
+end
+local overdue = free + redis.call('ZCOUNT', due, '-inf', now) + redis.call('ZCOUNT', relay, '-inf', now) - held
 return {
   now_us,
-  redis.call('ZCARD', due) + redis.call('ZCARD', relay) - held + tried,
+  redis.call('ZCARD', due) + redis.call('ZCARD', relay) - held + tried + free,
   redis.call('ZCARD', leased),
   redis.call('ZCARD', dead),
   #alive_in(scanners, heartbeats, tonumber(now)) / 2,
   overdue + tried,
-  redis.call('ZCARD', parked) + held + held_back,
+  redis.call('ZCARD', parked) - free + held + held_back,
   tried,
   heads[1],
   heads[2],

@@ -6,19 +6,20 @@ KEYS[3]   leased     ZSET  member -> lease deadline, ms
 KEYS[4]   dead       ZSET  member -> since when, ms
 KEYS[5]   refused    ZSET  member -> next try, ms
 KEYS[6]   parked     ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records    HASH  id -> record
-KEYS[8]   holders    HASH  key -> id of the entry that has it
-KEYS[9]   templates  HASH  name -> template
-KEYS[10]  errors     HASH  id -> what went wrong with it last
-KEYS[11]  claims     HASH  id -> claim
-KEYS[12]  outbox     ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[7]   paused     HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records    HASH  id -> record
+KEYS[9]   holders    HASH  key -> id of the entry that has it
+KEYS[10]  templates  HASH  name -> template
+KEYS[11]  errors     HASH  id -> what went wrong with it last
+KEYS[12]  claims     HASH  id -> claim
+KEYS[13]  outbox     ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 
 ARGV[1]  max_bytes  look at nothing more after so many bytes, > 0
 ARGV[2...] members  what the search for all gave, 0 to 1000; of what cannot be read, RECORDLESS and its id
 
 Returns  {now in us, of how many REVOKED is to be stored, text, {record or '', claim or '', error or '', ...} of those
-         that are here, {name, template, ...} they share}. The text has a word of each member: waiting, paused,
-         refused, in_flight or dead, then header_end, the next try (refused) or since when it is dead (ms, or -1), and 1
+         that are here, {name, template, ...} they share}. The text has a word of each member: waiting, paused (it is
+         due, and would be parked if a scanner met it, or is), refused, in_flight or dead, then header_end, the next try (refused) or since when it is dead (ms, or -1), and 1
          where its key names it or, in flight, would if it came back, else 0, a colon between two | unreadable, why stands
          where its error does | lost: it is dead, and its record is gone | gone: it has left | again: it was not looked
          at
@@ -31,6 +32,7 @@ local words = {[due] = 'waiting', [relay] = 'waiting', [leased] = 'in_flight', [
 words[parked] = 'paused'
 local keys = {due = due, relay = relay, refused = refused, parked = parked, records = records, holders = holders}
 local now_us = clock_us()
+local lanes = new_lanes(paused, now_us)
 local text, found, brought, bytes = {}, {}, {}, 0
 
 local function give(id, record, why)
@@ -73,6 +75,10 @@ local function word_of(member)
   -- What Redis stopped half-way has no place: it is what is dead.
   local place, score = place_of(places, own, record, header_end)
   local when = (place == dead or place == refused) and score or -1
+  local is_met = place == due or place == relay or place == refused
+  if is_met and tonumber(score) <= lanes.now and lane_for(pauses_of(lanes, record, header_end), record, header_end) then
+    place = parked
+  end
   return table.concat({words[place or dead], header_end, when, is_named(id, record, header_end, place) and 1 or 0}, ':')
 end
 

@@ -88,7 +88,7 @@ if new and new ~= old then
   redis.call('HINCRBY', template_uses, new, 1)
   -- Taken and not used: whoever counts the records of a template sees by it that one may have joined them.
   take_numbers(1, meta, records)
-  if redis.call('HEXISTS', templates, new) == 0 then redis.call('HSET', templates, new, template) end
+  if not text_of(templates, new) then redis.call('HSET', templates, new, template) end
 end
 -- Whoever holds the lease that ran out must not acknowledge what is new; and it is known of it before it waits.
 if lapsed then end_claim(claims, id, entry.claim) end

@@ -5,20 +5,22 @@ KEYS[2]   relay           ZSET  member -> due time, ms
 KEYS[3]   leased          ZSET  member -> lease deadline, ms
 KEYS[4]   refused         ZSET  member -> next try, ms
 KEYS[5]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[6]   dead            ZSET  member -> since when, ms
-KEYS[7]   records         HASH  id -> record
-KEYS[8]   holders         HASH  key -> id of the entry that has it
-KEYS[9]   templates       HASH  name -> template
-KEYS[10]  claims          HASH  id -> claim
-KEYS[11]  errors          HASH  id -> what went wrong with it last
-KEYS[12]  tombstones      HASH  id -> tombstone of what left
-KEYS[13]  tombstones_old  HASH  the same, older
+KEYS[6]   paused          HASH  lane -> what is paused, and how it comes back
+KEYS[7]   dead            ZSET  member -> since when, ms
+KEYS[8]   records         HASH  id -> record
+KEYS[9]   holders         HASH  key -> id of the entry that has it
+KEYS[10]  templates       HASH  name -> template
+KEYS[11]  claims          HASH  id -> claim
+KEYS[12]  errors          HASH  id -> what went wrong with it last
+KEYS[13]  tombstones      HASH  id -> tombstone of what left
+KEYS[14]  tombstones_old  HASH  the same, older
 
 ARGV[1]  target  who is meant: see prelude/entry.lua
 
 Returns  {state, id, record, its header_end, the template that it shares or '', what went wrong with it last or '',
-         attempts made, next try in ms or -1, since when it is dead in ms or -1}, state one of
-         scheduled | paused | in_flight | dead; {'unreadable', why}; {'handed_over', when in ms};
+         attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused: * (everything),
+         q (its queue), t (its task), or -}, state one of
+         SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why}; {'handed_over', when in ms};
          {'cancelled', how many ms ago}, if no copy of it can have been delivered; or {}
 Cost     O(log N)
 Keeps    changes nothing
@@ -42,8 +44,9 @@ if not header_end then return {'unreadable', defect} end
 local shared = template_of(record, header_end)
 local template = shared and redis.call('HGET', templates, shared)
 
-local place, score = place_of(places, member_of(record, header_end, id), record, header_end)
-local state = ({[leased] = 'in_flight', [parked] = 'paused', [dead] = 'dead'})[place or dead] or 'scheduled'
+local place, score, there = place_of(places, member_of(record, header_end, id), record, header_end)
+local lanes = new_lanes(paused, clock_us())
+local state = state_of({place = place, there = there, record = record, header_end = header_end}, lanes, keys)
 local failed, attempts = '', 0
 if place ~= due then
   failed = redis.call('HGET', errors, id) or ''
@@ -52,4 +55,5 @@ end
 return {
   state, id, record, header_end, template or '', failed, attempts,
   place == refused and tonumber(score) or -1, place == dead and tonumber(score) or -1,
+  paused_by(lanes, record, header_end),
 }

@@ -36,6 +36,7 @@ ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
 ARGV[9]  catch_up      how many overdue entries may leave a second; 0: as many as there are
 ARGV[10] owes          1: REVOKED is to be stored for what is too late to leave; or 0
 ARGV[11] tells         what the caller wants of what is handed over: 1 ids, 2 times, 3 both; or 0
+ARGV[12] last_ms       when the caller took its last step, ms; 0: it has taken none
 
 Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
          is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
@@ -51,6 +52,7 @@ local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
 local catch_up, owes, tells = tonumber(ARGV[9]), ARGV[10] == '1', tonumber(ARGV[11])
+local last_ms = tonumber(ARGV[12])
 local tells_ids, tells_times = tells % 2 == 1, tells >= 2
 
 local now_us = clock_us()
@@ -65,12 +67,12 @@ end
 
 -- First comes back what waited for something else.
 local bytes, returning, tried = 0, -1, head_of(refused)
-local has_pauses = redis.call('HLEN', paused) > 0
-if has_pauses then returning, bytes = come_back(now_us, max_bytes, keys) end
+local lanes = new_lanes(paused, now_us)
+if lanes.any then bytes = come_back(lanes, max_bytes, keys) end
 if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes, keys) end
 
 local pace = pace_of(catch_up, now_us, meta)
-local members, fresh = (pace and paced_members or due_members)(due, now, limit, pace)
+local members, fresh = (pace and paced_members or due_members)(due, now, limit, pace, last_ms)
 local lists, cache, killed, turned_down, parking, skips = {}, {}, {}, {}, {}, new_skips()
 local taken, spent = 0, 0
 
@@ -97,7 +99,7 @@ local places = {due, relay, leased, dead, refused, parked = parked}
 -- the name of the template.
 local prefix, labels, header_end = false, false, 0
 local list, line, name, has_extras
-local lane, lanes = false, {} -- the paused one that holds them up; what was asked of others
+local lane, pauses = false, {} -- the paused one that holds them up; all that may
 local messages, ids, its_members -- of that list
 local recent = {}
 
@@ -115,23 +117,30 @@ local function look_at(member, record)
   prefix, header_end = sub(record, 1, found), found
   labels = sub(record, found + 43, found + 68)
   has_extras = string.byte(labels) % EXTRAS > 0
-  lane = has_pauses and paused_lane(record, found, paused, lanes)
+  pauses = pauses_of(lanes, record, found)
+  lane = paused_lane(pauses)
   list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
   messages, ids, its_members = list.messages, list.ids, list.members
   return true
 end
 
-local function park(member, record)
+local function park(where, member, record)
   if #parking == 0 then check_types({parked}, {}) end
-  parking[#parking + 1], parking[#parking + 2] = 0, parked_as(lane, record, header_end, member)
+  parking[#parking + 1], parking[#parking + 2] = 0, parked_as(where, record, header_end, member)
+  excuse_before(where, lanes, records, id_of(member), record, header_end)
   bytes = bytes + #record
 end
 
 -- Whether an entry is too late to leave; then it is skipped.
-local function is_skipped(member, record, message)
-  local ms = too_late_by(record, header_end, now)
-  if ms then note_skip(skips, member, record, header_end, message, ms, 'c', now_us, keys) end
-  return ms
+local function is_skipped(member, id, record, message)
+  local ms, from = too_late_by(lanes, record, header_end)
+  if not ms then
+    if #pauses > 0 then excuse(records, id, record, header_end, from) end
+    return false
+  end
+  local how = parse_claim(redis.call('HGET', claims, id)).uncertain and 'u' or 'c'
+  note_skip(skips, member, record, header_end, message, ms, how, now_us, keys)
+  return true
 end
 
 -- Deal with an entry; whether it goes to its list.
@@ -144,11 +153,13 @@ local function take(member, id, record)
     and is_leftover(member, record, header_end, places, tombstones, tombstones_old) then
     return
   end
-  if lane then return park(member, record) end
+  local where = lane or #pauses > 0 and full_lane(pauses, record, header_end)
+  if where then return park(where, member, record) end
   local message, defect = message_of(record, header_end, id, line)
   if not message then return die(member, defect) end
   bytes = bytes + #message
-  if has_extras and is_skipped(member, record, message) then return end
+  if has_extras and is_skipped(member, id, record, message) then return end
+  if #pauses > 0 then take_turns(pauses, record, header_end) end
   local at = list.size + 1
   list.size = at
   messages[at], ids[at], its_members[at] = message, id, member
@@ -247,6 +258,7 @@ remove_taken(due, members, fresh, taken)
 if rotates then rotate(tombstones, tombstones_old) end
 past.write(history)
 
+if lanes.any then returning = look_back(lanes, keys) end
 if tried >= 0 or #turned_down > 0 then tried = head_of(refused) end
 local heads = {
   paced_head(due, now, pace), paced_head(relay, now, pace), head_of(leased), earlier_head(tried, returning),

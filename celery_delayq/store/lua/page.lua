@@ -1,14 +1,15 @@
 --[[ page: the next waiting entries in due order, wherever they wait.
 
-KEYS[1]  due        ZSET  member -> due time, ms
-KEYS[2]  relay      ZSET  member -> due time, ms
-KEYS[3]  refused    ZSET  member -> next try, ms
-KEYS[4]  parked     ZSET  lane, due time, kind, member -> 0
-KEYS[5]  records    HASH  id -> record
-KEYS[6]  templates  HASH  name -> template
-KEYS[7]  claims     HASH  id -> claim
-KEYS[8]  errors     HASH  id -> what went wrong with it last
-KEYS[9]  meta       HASH  store -> what tells this store from every other one
+KEYS[1]   due        ZSET  member -> due time, ms
+KEYS[2]   relay      ZSET  member -> due time, ms
+KEYS[3]   refused    ZSET  member -> next try, ms
+KEYS[4]   parked     ZSET  lane, due time, kind, member -> 0
+KEYS[5]   paused     HASH  lane -> what is paused, and how it comes back
+KEYS[6]   records    HASH  id -> record
+KEYS[7]   templates  HASH  name -> template
+KEYS[8]   claims     HASH  id -> claim
+KEYS[9]   errors     HASH  id -> what went wrong with it last
+KEYS[10]  meta       HASH  store -> what tells this store from every other one
 
 ARGV[1]  after      continue behind this due time, ms, as the last row had it; -1 for the start
 ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
@@ -19,7 +20,7 @@ ARGV[6]  most       of what was refused, look at no more than at the so many tha
 
 Returns  {what `store` is in meta or '', 1 if that was all, else 0, {member, record or '' if it cannot be read, ...},
          a text of what else is known of each: due time in ms, as Redis prints it, header_end, S (scheduled) or
-         P (paused), attempts and next try in ms or -1, blanks between; {id, what went wrong with it last, ...} of
+         P (paused), attempts and next try in ms or -1, by what it is paused, as `find` has it, blanks between; {id, what went wrong with it last, ...} of
          those with which something did; {name, template, ...} they share}
 Cost     O(log(N)^2 + M) and O(L log N), L lanes with something parked, and O(R), what was refused, at most `most`
 Keeps    changes nothing; all places are looked at in this one step, and each entry's place among the others is told
@@ -33,10 +34,10 @@ local behind = tonumber(after)
 local rows = {} -- what may be on the page
 
 -- Take a row, if it is behind what the last page ended with.
-local function add(member, score, text, state)
+local function add(member, score, text)
   local number = number_in(member, 1, 6)
   if score >= before or score < behind or (score == behind and number <= order) then return end
-  rows[#rows + 1] = {member = member, score = score, text = text, number = number, state = state}
+  rows[#rows + 1] = {member = member, score = score, text = text, number = number}
   return rows[#rows]
 end
 
@@ -44,7 +45,7 @@ local function look_at(index, is_new)
   local low = rank_behind(index, after, order)
   local found = limit > 0 and redis.call('ZRANGE', index, low, low + limit - 1, 'WITHSCORES') or {}
   for at = 1, #found, 2 do
-    local row = add(found[at], tonumber(found[at + 1]), found[at + 1], 'S')
+    local row = add(found[at], tonumber(found[at + 1]), found[at + 1])
     if row then row.is_new = is_new end
   end
 end
@@ -52,7 +53,8 @@ end
 local function look_at_parked(found)
   for _, one in ipairs(found) do
     local when = number_in(one, 8, 14)
-    add(sub(one, 16), when, whole(when), 'P')
+    local row = add(sub(one, 16), when, whole(when))
+    if row then row.there = one end
   end
 end
 
@@ -75,15 +77,6 @@ local function look_at_lane(lane)
   if last then of_time(last, 0) end
 end
 
--- The next lane in which something is parked.
-local function lane_behind(lane)
-  -- What is shorter than a lane is somebody else's, and a whole member.
-  local longest = lane and #lane == 7 and string.rep('\255', 7 + 1 + 6 + 512) or ''
-  local from = lane and '(' .. lane .. longest or '-'
-  local found = redis.call('ZRANGEBYLEX', parked, from, '+', 'LIMIT', 0, 1)[1]
-  return found and sub(found, 1, 7)
-end
-
 -- What was refused stands in the order of its next tries: all of it is looked at, or as much as may be.
 local function look_at_refused()
   local found, size = redis.call('ZRANGE', refused, 0, most - 1, 'WITHSCORES'), 0
@@ -93,7 +86,7 @@ local function look_at_refused()
     local header_end = header_end_of(record)
     size = size + #(record or '')
     local when = header_end and due_of(record, header_end) or tonumber(found[at + 1])
-    local row = add(found[at], when, whole(when), 'S')
+    local row = add(found[at], when, whole(when))
     if row then row.next_try = found[at + 1] end
   end
 end
@@ -102,17 +95,21 @@ if behind < 2^53 and before > 0 then
   look_at(due, true)
   look_at(relay, false)
   if redis.call('ZCARD', refused) > 0 then look_at_refused() end
-  local lane = limit > 0 and redis.call('ZCARD', parked) > 0 and lane_behind()
+  local lane = limit > 0 and redis.call('ZCARD', parked) > 0 and lane_behind(parked)
   while lane do
     look_at_lane(lane)
-    local other = lane_behind(lane)
-    lane = other ~= lane and other
+    lane = lane_behind(parked, lane)
   end
 end
 table.sort(rows, function(one, other)
   if one.score ~= other.score then return one.score < other.score end
   return one.number < other.number
 end)
+
+local lanes = new_lanes(paused, clock_us())
+local function is_paused(row, record, header_end)
+  return header_end and (row.there or row.score <= lanes.now) and is_held(lanes, record, header_end, row.there)
+end
 
 -- Mostly nothing went wrong, and no row need be asked.
 local has_claims = redis.call('HLEN', claims) > 0
@@ -129,7 +126,10 @@ for _, row in ipairs(rows) do
   if claim or row.next_try then failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', errors, id) or '' end
   local attempts = claim and parse_claim(claim).attempts or 0
   -- Not as a whole number: behind a rounded score the next page might begin with this row again.
-  known[#known + 1] = table.concat({row.text, header_end or 0, row.state, attempts, row.next_try or -1}, ' ')
+  known[#known + 1] = table.concat({
+    row.text, header_end or 0, is_paused(row, record, header_end) and 'P' or 'S', attempts, row.next_try or -1,
+    header_end and paused_by(lanes, record, header_end) or '-',
+  }, ' ')
   local shared = header_end and bring(templates, template_of(record, header_end), brought)
   bytes = bytes + #(record or '') + (shared or 0)
 end

@@ -27,11 +27,12 @@ local fenced_as = name_of_lane(lane)
 if is_fenced(call, fenced_as, issued, fences, fences_old) then return stale(call) end
 
 local before = parse_pause(redis.call('HGET', paused, lane))
-local since = before and before.state == 'p' and before.since or whole(call.now_us)
+local lasts = before and before.state == 'p'
 allow_when_full(fences)
 fence(call, fenced_as, fences)
 redis.call('HSET', paused, lane, format_pause({
-  state = 'p', late = late, since = since, rate = 0, next_us = 0, name = called,
+  state = 'p', late = late, since = lasts and before.since or whole(call.now_us), rate = 0, next_us = 0, left = 0, at = 0,
+  until_us = 0, last = 0, spans = before and spans_with(before, call.now_us) or '', name = called,
 }))
 note_returning(paused, lane, false)
 return end_call(call, 'done', answers, answers_old, fences, fences_old, meta)

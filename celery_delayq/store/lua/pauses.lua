@@ -1,17 +1,35 @@
 --[[ pauses: what is paused, or comes back.
 
-KEYS[1]  parked  ZSET  lane, due time, kind, member -> 0
-KEYS[2]  paused  HASH  lane -> what is paused, and how it comes back
+KEYS[1]  due      ZSET  member -> due time, ms
+KEYS[2]  relay    ZSET  member -> due time, ms
+KEYS[3]  refused  ZSET  member -> next try, ms
+KEYS[4]  parked   ZSET  lane, due time, kind, member -> 0
+KEYS[5]  paused   HASH  lane -> what is paused, and how it comes back
+KEYS[6]  records  HASH  id -> record
 
-ARGV[1]  cursor  where the last slice ended; 0 for the start
-ARGV[2]  count   about how many to look at, 1..1000
+ARGV[1]  cursor     where the last slice ended; 0 for the start
+ARGV[2]  count      about how many to look at, 1..1000
+ARGV[3]  most       look at no more than so many records that are overdue, of each index, > 0
+ARGV[4]  max_bytes  nor at more than so many bytes of them, of each index, > 0
 
 Returns  {the next cursor, or 0 at the end; {lane, name, 1 if it comes back, since when it is paused in us,
-         1 if that counts as lateness, how many come back a second as text, how many are parked, ...}}
-Cost     O(count * log N)
+         1 if that counts as lateness, how many come back a second as text, how many fell due and are here, ...}}: with
+         those that no scanner has met yet, so far as they are among the first `most` of an index
+Cost     O(count * log N), and O(`most`) where something is paused
 Keeps    changes nothing
 ]]
-local cursor, count = ARGV[1], ARGV[2]
+local cursor, count, most, max_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local lanes, unmet = new_lanes(paused, clock_us()), {}
+if lanes.any then
+  for _, index in ipairs({due, relay, refused}) do
+    look_through(index, index == refused and '+inf' or whole(lanes.now), most, max_bytes, records,
+      function(record, header_end)
+        local lane = header_end and lane_for(pauses_of(lanes, record, header_end), record, header_end)
+        if lane then unmet[lane] = (unmet[lane] or 0) + 1 end
+      end)
+  end
+end
 
 local slice = redis.call('HSCAN', paused, cursor, 'COUNT', count)
 local found = {}
@@ -22,7 +40,7 @@ for at = 1, #slice[2], 2 do
     found[last + 1], found[last + 2], found[last + 3] = lane, pause.name, pause.state == 'b' and 1 or 0
     found[last + 4], found[last + 5] = pause.since, tonumber(pause.late)
     found[last + 6] = string.format('%.6f', pause.rate)
-    found[last + 7] = redis.call('ZLEXCOUNT', parked, '[' .. lane, '(' .. lane .. '\255')
+    found[last + 7] = count_parked(parked, lane) + (unmet[lane] or 0)
   end
 end
 return {slice[1], found}

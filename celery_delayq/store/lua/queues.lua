@@ -3,8 +3,9 @@
 KEYS[1]  due      ZSET  member -> due time, ms
 KEYS[2]  relay    ZSET  member -> due time, ms
 KEYS[3]  refused  ZSET  member -> next try, ms
-KEYS[4]  records  HASH  id -> record
-KEYS[5]  paused   HASH  lane -> what is paused, and how it comes back
+KEYS[4]  parked   ZSET  lane, due time, kind, member -> 0
+KEYS[5]  records  HASH  id -> record
+KEYS[6]  paused   HASH  lane -> what is paused, and how it comes back
 
 ARGV[1]  after      continue behind this due time, ms, as the last step had it; -1 for the start
 ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
@@ -12,12 +13,14 @@ ARGV[3]  limit      most entries to look at, 1..1000
 ARGV[4]  max_bytes  look at nothing more after so many bytes of records, > 0
 
 Returns  {how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
-         next step goes on, or '' when that was all; how many of the refused are left out; {label of a queue, or '' of
+         next step goes on, or '' when that was all; how many of the refused and parked are left out;
+         {label of a queue, or '' of
          what cannot be read, how many are of it, how many of these are overdue, destination of one of them, ...}}
-         What is due and paused does not wait for its queue: it is looked at, and counted nowhere
+         What is due and paused does not wait for its queue: it is looked at, and counted nowhere. What is parked is,
+         where it comes back as fast as it goes
 Cost     O(log(N)^2 + limit)
 Keeps    changes nothing. At the start it looks at what was refused, which is overdue: at no more than `limit`, those
-         that are tried next
+         that are tried next; and at what is parked and overdue, at as much of each lane as is left of `limit`
 ]]
 local after, order, limit, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -26,7 +29,7 @@ local tallies, place_of_label, bytes = {}, {}, 0
 
 -- Mostly a record is like the one before: what they have in common is compared, and not looked for again.
 local header, header_end = false, 0
-local has_pauses, cache = redis.call('HLEN', paused) > 0, {}
+local lanes = new_lanes(paused, now * 1000)
 local function note(record, is_overdue)
   if not header or not record or sub(record, 1, header_end) ~= header then
     header_end = header_end_of(record)
@@ -35,8 +38,7 @@ local function note(record, is_overdue)
     header = false
   end
   bytes = bytes + #(record or '')
-  -- It is as good as parked: that is what becomes of it when a scanner meets it.
-  if is_overdue and has_pauses and header and paused_lane(record, header_end, paused, cache) then return end
+  if is_overdue and lanes.any and header and is_held(lanes, record, header_end) then return end
   local label = header and sub(record, header_end + 50, header_end + 55) or ''
   local at = place_of_label[label]
   if not at then
@@ -77,6 +79,13 @@ if tonumber(after) < 0 and order < 0 then
   local tried = redis.call('ZRANGE', refused, 0, limit - 1)
   looked = note_all(tried, #tried)
   left_out = redis.call('ZCARD', refused) - looked
+  if lanes.any then
+    local free, rest = parked_freely(lanes, parked, limit - looked, max_bytes, records)
+    local freed = {}
+    for at = 1, math.min(#free, limit - looked) do freed[at] = sub(free[at], 16) end
+    local noted = note_all(freed, #freed)
+    looked, left_out = looked + noted, left_out + rest + #free - noted
+  end
   -- Behind what was refused; no due time is below 0.
   order = 0
 end

@@ -32,11 +32,16 @@ local function drop(name)
   redis.call('HDEL', template_uses, name)
 end
 
+-- Whether HINCRBY takes a count, and has room to go on from it: '01' is no number to it. (checking.py has the same.)
+local function is_count(text)
+  return text == '0' or #text < 16 and string.find(text, '^-?[1-9]%d*$') ~= nil
+end
+
 local changes = {}
 
 function changes.raise(name, by, instead)
   local count = redis.call('HGET', template_uses, name)
-  if not count or string.find(count, '^-?%d+$') then
+  if not count or is_count(count) then
     redis.call('HINCRBY', template_uses, name, by)
   else
     redis.call('HSET', template_uses, name, instead)

@@ -6,22 +6,23 @@ KEYS[3]   leased          ZSET  member -> lease deadline, ms
 KEYS[4]   dead            ZSET  member -> since when, ms
 KEYS[5]   refused         ZSET  member -> next try, ms
 KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records         HASH  id -> record
-KEYS[8]   holders         HASH  key -> id of the entry that has it
-KEYS[9]   tags            ZSET  tag, NUL, member -> 0
-KEYS[10]  templates       HASH  name -> template
-KEYS[11]  template_uses   HASH  name -> how many records share the template
-KEYS[12]  claims          HASH  id -> claim
-KEYS[13]  errors          HASH  id -> what went wrong with it last
-KEYS[14]  tombstones      HASH  id -> tombstone of what left
-KEYS[15]  tombstones_old  HASH  the same, older
-KEYS[16]  wake            CHANNEL  where scanners are told to look
-KEYS[17]  timer           STRING  which scanner is up next, and when
-KEYS[18]  answers         HASH  operation -> answer
-KEYS[19]  answers_old     HASH  the same, older
-KEYS[20]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[21]  fences_old      HASH  the same, older
-KEYS[22]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[7]   paused          HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records         HASH  id -> record
+KEYS[9]   holders         HASH  key -> id of the entry that has it
+KEYS[10]  tags            ZSET  tag, NUL, member -> 0
+KEYS[11]  templates       HASH  name -> template
+KEYS[12]  template_uses   HASH  name -> how many records share the template
+KEYS[13]  claims          HASH  id -> claim
+KEYS[14]  errors          HASH  id -> what went wrong with it last
+KEYS[15]  tombstones      HASH  id -> tombstone of what left
+KEYS[16]  tombstones_old  HASH  the same, older
+KEYS[17]  wake            CHANNEL  where scanners are told to look
+KEYS[18]  timer           STRING  which scanner is up next, and when
+KEYS[19]  answers         HASH  operation -> answer
+KEYS[20]  answers_old     HASH  the same, older
+KEYS[21]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[22]  fences_old      HASH  the same, older
+KEYS[23]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
 
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock

@@ -93,7 +93,8 @@ local function give_place(id, record, header_end, member)
     past.note('b', now, past.told_by(record, header_end, id, extras and extras.key))
   end
   -- Of a pause that held it up, and is over, nothing is known here: that excuses nothing.
-  local is_late = too_late_by(record, header_end, now) and not paused_lane(record, header_end, paused, {})
+  local lanes = new_lanes(paused, clock_us())
+  local is_late = too_late_by(lanes, record, header_end) and not is_held(lanes, record, header_end)
   return is_late and 'late' or 'back'
 end
 
@@ -150,7 +151,12 @@ function mends.second_place(part, there)
 end
 
 function mends.parked_for_ever(_, there)
-  earliest = math.min(earliest, (unpark_one(there, true, now, keys)))
+  local lane, id = sub(there, 1, 7), id_of(sub(there, misfits.BEHIND_LANE))
+  local record = redis.call('HGET', records, id)
+  excuse(records, id, record, header_end_of(record), now)
+  -- It is not among the lanes that come back: what is known of it would hold up what comes back without it.
+  if parse_pause(redis.call('HGET', paused, lane)) then redis.call('HDEL', paused, lane) end
+  earliest = math.min(earliest, unpark_one(there, keys))
 end
 
 local function end_lease(_, member)

@@ -6,26 +6,27 @@ KEYS[3]   leased          ZSET  member -> lease deadline, ms
 KEYS[4]   dead            ZSET  member -> since when, ms
 KEYS[5]   refused         ZSET  member -> next try, ms
 KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records         HASH  id -> record
-KEYS[8]   holders         HASH  key -> id of the entry that has it
-KEYS[9]   claims          HASH  id -> claim
-KEYS[10]  errors          HASH  id -> what went wrong with it last
-KEYS[11]  tombstones      HASH  id -> tombstone of what left
-KEYS[12]  tombstones_old  HASH  the same, older
-KEYS[13]  wake            CHANNEL  where scanners are told to look
-KEYS[14]  timer           STRING  which scanner is up next, and when
-KEYS[15]  answers         HASH  operation -> answer
-KEYS[16]  answers_old     HASH  the same, older
-KEYS[17]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[18]  fences_old      HASH  the same, older
-KEYS[19]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
+KEYS[7]   paused          HASH  lane -> what is paused, and how it comes back
+KEYS[8]   records         HASH  id -> record
+KEYS[9]   holders         HASH  key -> id of the entry that has it
+KEYS[10]  claims          HASH  id -> claim
+KEYS[11]  errors          HASH  id -> what went wrong with it last
+KEYS[12]  tombstones      HASH  id -> tombstone of what left
+KEYS[13]  tombstones_old  HASH  the same, older
+KEYS[14]  wake            CHANNEL  where scanners are told to look
+KEYS[15]  timer           STRING  which scanner is up next, and when
+KEYS[16]  answers         HASH  operation -> answer
+KEYS[17]  answers_old     HASH  the same, older
+KEYS[18]  fences          HASH  id -> when a call left no entry under it, us
+KEYS[19]  fences_old      HASH  the same, older
+KEYS[20]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
 
 ARGV[1]   operation  names the call
 ARGV[2]   issued     when this request was made, us by Redis's clock
 ARGV[3]   deadline   when the call ends, us by Redis's clock
-ARGV[4]   mode       at | after | by: what `ms` counts from (by: the present due time); now: at once, and through a
+ARGV[4]   mode       at | after | by: what `us` counts from (by: the present due time); now: at once, and through a
                      pause; retry: at once, and only what is dead
-ARGV[5]   ms         unix time, or milliseconds, negative allowed with `by`; 0 with `now` and `retry`
+ARGV[5]   us         unix time, or microseconds, negative allowed with `by`; 0 with `now` and `retry`
 ARGV[6]   latest     greatest due time allowed, unix ms
 ARGV[7]   only       earlier | later: no other move; or empty
 ARGV[8]   if_due     the due time that it has to have until now, ms; or empty
@@ -35,14 +36,14 @@ ARGV[11...] targets  who is meant, 1 to 1000: see prelude/entry.lua
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
          with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
-         the due time, and the id, if a key was given | too_late (past `latest`) | unchanged (`only` or `if_due` does
+         the due time, the id, if a key was given, and when it expires, if that stays what it is | too_late (past `latest`) | unchanged (`only` or `if_due` does
          not hold, or it is not dead) | in_flight | handed_over (or it was released, and is about to be) | not_found |
          unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
 ]]
 local operation, issued, deadline, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local ms, latest, only, if_due = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
+local us, latest, only, if_due = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local filter, max_bytes = filter_of(ARGV[9]), tonumber(ARGV[10])
 local targets = {}
 for at = 11, #ARGV do targets[#targets + 1] = ARGV[at] end
@@ -56,15 +57,15 @@ local promise = promise_of(timer)
 
 -- When an entry is to be due, or nil: it stays as it is.
 local function new_due(entry)
-  local before, when = due_of(entry.record, entry.header_end), ms
+  local before, when = due_of(entry.record, entry.header_end), nil
   if if_due and before ~= if_due then return nil end
-  if mode == 'retry' and state_of(entry.place, keys) ~= 'DEAD' then return nil end
-  if mode == 'after' then
-    when = math.ceil(call.now_us / 1000) + ms
-  elseif mode == 'by' then
-    when = math.max(0, before + ms)
+  if mode == 'retry' and not is_dead(entry.place, keys) then return nil end
+  if mode == 'by' then
+    when = math.max(0, before + math.ceil(us / 1000))
   elseif mode == 'now' or mode == 'retry' then
     when = math.floor(call.now_us / 1000)
+  else
+    when = due_in_ms(mode == 'after' and call.now_us + us or us, call.now_us)
   end
   if (only == 'earlier' and when >= before) or (only == 'later' and when <= before) then return nil end
   return when
@@ -115,7 +116,8 @@ for at, one in ipairs(looked) do
     put_back(index, text, entry.place, entry.member, claims, entry.claim, entry.there)
     if entry.failed then redis.call('HDEL', errors, entry.id) end
     earliest = math.min(earliest, when)
-    word = word .. ':' .. text .. named_in(targets[at], entry.id)
+    local named, expiry = named_in(targets[at], entry.id), fixed_expiry(entry.record, entry.header_end)
+    word = word .. ':' .. text .. (expiry and (named == '' and ':' or named) .. quoted(expiry) or named)
   elseif not one.entry and is_gone(word) then
     fence(call, one.name, fences)
   end

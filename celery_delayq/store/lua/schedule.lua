@@ -24,7 +24,7 @@ KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when o
 KEYS[22]  outbox_messages  HASH  id -> what is owed for it
 KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
 KEYS[24]  history          LIST  what happened last, see prelude/history.lua
-KEYS[25]  arrived          HASH  mark -> when its message became an entry, us, less than 0; see prelude/marks.lua
+KEYS[25]  arrived          HASH  mark -> what became of its message; see prelude/marks.lua
 KEYS[26]  arrived_old      HASH  the generation before
 
 ARGV[1]  operation    names the call
@@ -36,13 +36,13 @@ ARGV[6]  owes         REVOKED is to be stored: 0, for none; 1, for what is repla
                       to what is kept, as its id has been given out
 ARGV[7]  max_bytes    look at nothing more after so many bytes of what is in the way, > 0
 ARGV[8]  deliveries   empty; or, where the entries were messages that a broker delivered: how many ms a generation of
-                      marks lasts, how many it has at most, blanks behind both, and of each entry its mark, 16 bytes,
-                      and since when (us, 7 bytes) that says that its message became one already; what was marked
-                      before is another message
+                      marks lasts, how many it has at most, blanks behind both, and of each entry its mark, 16 bytes;
+                      1, if it may have been delivered before, or 0: what was marked before this is another message;
+                      and when it was received (us, 7 bytes), or 0: its task runs, and asks for this now
 ARGV[9...] entries    of each entry, one after the other:
          id           the task's id
-         mode         at | after: what `ms` counts from
-         ms           unix time, or milliseconds from now, >= 0
+         mode         at | after: what `us` counts from
+         us           unix time, or microseconds from now, >= 0
          destination  the record's header, from its second byte
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this
@@ -55,8 +55,8 @@ ARGV[9...] entries    of each entry, one after the other:
 Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; {now in us, 'templates'}:
          all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
          the first request {id, c or u, when (us), message, why, ...} of whom REVOKED is to be stored for. The text has a
-         word of each entry: its due time; or, where it is not written: -1, the id is scheduled already; -2,
-         due past `latest`; -3, an entry of its id is leased; -4, ask again; -5, its message became an entry before; k
+         word of each entry: its due time; or, where it is not written: -1, the id is scheduled already, or its
+         message was let through to another worker since; -2, due past `latest`; -3, an entry of its id is leased; -4, ask again; -5, its message became an entry before; k
          and a due time, that one stays. Behind it, each after a colon, the ids of who has the key (-1), was replaced,
          or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
@@ -81,7 +81,7 @@ local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) >
 check_types({due, relay}, {templates, template_uses})
 if is_owing then check_types({}, {outbox_messages}) end
 
--- Whether all templates that are shared are here, or come along.
+-- Whether all templates that are shared are here, whole, or come along.
 local here = {} -- name of a template -> true
 local brought = {} -- templates that came along, be their entry refused or not
 local has_extras = false
@@ -89,7 +89,7 @@ for at = FIRST, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
   if name and template ~= '' then brought[name] = template end
   if name and not here[name] then
-    here[name] = redis.call('HEXISTS', templates, name) == 1
+    here[name] = text_of(templates, name) ~= nil
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
   if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
@@ -103,7 +103,7 @@ if has_extras then
 end
 
 local places = {due, relay, leased, dead, refused, parked = parked}
-local now, rounded_up = math.floor(call.now_us / 1000), math.ceil(call.now_us / 1000)
+local now = math.floor(call.now_us / 1000)
 local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local step = {
   call = call, issued = issued, now = now, created = created_now, keys = keys, places = places, owes = owes,
@@ -133,21 +133,26 @@ local function next_order(size)
   return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
 end
 
--- The mark of the message that an entry was, and whether it became one before.
+-- The mark of the message that an entry was, and why it does not become one, if so.
 local function delivered(at)
-  if not messages then return nil, false end
-  local first = (at - FIRST) / FIELDS * 23 + 1
-  local mark, since = sub(messages, first, first + 15), number_in(messages, first + 16, first + 22)
-  return mark, -(marked(arrived, arrived_old, mark) or math.huge) >= since
+  if not messages then return nil end
+  local first = (at - FIRST) / FIELDS * 24 + 1
+  local mark, again = sub(messages, first, first + 15), sub(messages, first + 16, first + 16) == '1'
+  local received = number_in(messages, first + 17, first + 23)
+  local us = marked(arrived, arrived_old, mark)
+  if us and us < 0 and -us >= (again and 0 or received) then return mark, TAKEN end
+  -- It runs elsewhere. Whoever died before that does not ask anew; and who runs it himself does.
+  if us and us > (received > 0 and received or issued) then return mark, received > 0 and CONFLICT or AGAIN end
+  return mark
 end
 
 local function schedule(at)
-  local id, mode, ms, destination, body, conflict =
+  local id, mode, us, destination, body, conflict =
     ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 6]
   if step.bytes >= max_bytes then return AGAIN end
-  local mark, is_taken = delivered(at)
-  if is_taken then return TAKEN end
-  local when = mode == 'after' and rounded_up + ms or tonumber(ms)
+  local mark, refused_as = delivered(at)
+  if refused_as then return refused_as end
+  local when = due_in_ms(mode == 'after' and call.now_us + us or tonumber(us), call.now_us)
   if when > latest then return LATE end
 
   local extras = extras_of_body(body)
@@ -184,11 +189,16 @@ local function schedule(at)
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, text, order .. id)
   if extras then index_extras(extras, id, order .. id, holders, tags) end
+  -- A copy of the earlier entry may be in a queue. Of the task that runs, it is the caller.
+  if own then own.lasts = not superseded and own.claim and own.claim.uncertain end
   -- Whoever holds the lease of the earlier entry must not acknowledge this one.
-  if own and own.place == leased then end_claim(claims, id, own.claim) end
+  if own and (own.lasts or own.place == leased) then
+    own.claim.refusals = 0
+    end_claim(claims, id, own.claim)
+  end
   redis.call('HSET', records, id, record_of(destination, order, text, created, changed, body))
   if leftovers then
-    redis.call('HDEL', claims, id)
+    if not (own and own.lasts) then redis.call('HDEL', claims, id) end
     redis.call('HDEL', errors, id)
     redis.call('ZREM', dead, RECORDLESS .. id)
   end

@@ -1,14 +1,19 @@
 --[[ sift: a step of the search for what a selection means; whether it still does, is asked when it is dealt with.
 
-KEYS[1]  records  HASH  id -> record
-KEYS[2]  tags     ZSET  tag, NUL, member -> 0
-KEYS[3]  leased   ZSET  member -> lease deadline, ms
-KEYS[4]  dead     ZSET  member -> since when, ms
-KEYS[5]  parked   ZSET  lane, due time, kind, member -> 0
-KEYS[6]  meta     HASH  store -> names this store; seq -> last insertion number
+KEYS[1]   records  HASH  id -> record
+KEYS[2]   tags     ZSET  tag, NUL, member -> 0
+KEYS[3]   due      ZSET  member -> due time, ms
+KEYS[4]   relay    ZSET  member -> due time, ms
+KEYS[5]   refused  ZSET  member -> next try, ms
+KEYS[6]   leased   ZSET  member -> lease deadline, ms
+KEYS[7]   dead     ZSET  member -> since when, ms
+KEYS[8]   parked   ZSET  lane, due time, kind, member -> 0
+KEYS[9]   paused   HASH  lane -> what is paused, and how it comes back
+KEYS[10]  meta     HASH  store -> names this store; seq -> last insertion number
 
 ARGV[1]  way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
-                 records, leased, dead, parked; all: records, of what cannot be read RECORDLESS and its id
+                 records, leased, dead, parked, refused, and, of what is due in them, due and relay; of these three
+                 nothing, where nothing is paused; all: records, of what cannot be read RECORDLESS and its id
 ARGV[2]  cursor  of a way without order: 0 to begin, and then what the step before gave
 ARGV[3]  count   about how many entries to look at, 1..1000
 ARGV[4]  after   only those of a later insertion number, -1 for the first
@@ -18,7 +23,7 @@ ARGV[6]  filter  what the selection picks by: see prelude/targets.lua; state and
 Returns  {name of the store or '', last insertion number, or where the next begin, the next cursor, 0 when that was all,
          how many bytes were read, or the count, {member, ...}}; without order some members come twice; insertion numbers
          are counted without the last bit, which tells the size
-Cost     O(log N + count)
+Cost     O(log(N)^2 + count)
 Keeps    changes nothing; what is there all the while is found, and by way of `tag` once
 ]]
 local way, cursor, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -51,8 +56,22 @@ elseif way == 'records' or way == 'all' then
     if not header_end and way == 'all' then take(RECORDLESS .. id) end
     bytes = bytes + #record
   end
+elseif (way == 'due' or way == 'relay' or way == 'refused') and redis.call('HLEN', paused) == 0 then
+  cursor = '0'
+elseif way == 'due' or way == 'relay' then
+  local index, now = way == 'due' and due or relay, math.floor(clock_us() / 1000)
+  local when, number = string.match(cursor, '^(.+):(%d+)$')
+  local low = when and rank_behind(index, when, tonumber(number)) or 0
+  local rows = redis.call('ZRANGE', index, low, low + count - 1, 'WITHSCORES')
+  cursor = '0'
+  for at = 1, #rows, 2 do
+    if tonumber(rows[at + 1]) > now then break end
+    take(rows[at])
+    if at == 2 * count - 1 then cursor = rows[at + 1] .. ':' .. whole(number_in(rows[at], 1, 6)) end
+  end
 elseif way ~= 'start' then
-  local step = redis.call('ZSCAN', ({leased = leased, dead = dead, parked = parked})[way], cursor, 'COUNT', count)
+  local places = {leased = leased, dead = dead, parked = parked, refused = refused}
+  local step = redis.call('ZSCAN', places[way], cursor, 'COUNT', count)
   cursor = step[1]
   for at = 1, #step[2], 2 do take(way == 'parked' and sub(step[2][at], 16) or step[2][at]) end
 end

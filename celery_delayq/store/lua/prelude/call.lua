@@ -12,8 +12,6 @@ the request was made (`issued`), both in us by Redis's clock as the caller knows
 No request runs later than `timeout` after it was made, the greatest that any process allows a call. So
 answers and fences are kept for that long, in two generations that are turned by age.
 ]]
-local AHEAD = 250000 -- us by which a request may have been made later than Redis's clock shows
-
 -- A call that may run, and nil; or its time, and the reply that ends it here.
 local function begin_call(operation, issued, deadline, answers, answers_old, meta)
   local now_us = clock_us()

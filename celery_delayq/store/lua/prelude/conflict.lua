@@ -17,7 +17,7 @@ local function present(step, id)
   entry.claim = (entry.place ~= step.keys.due or step.leftovers) and parse_claim(redis.call('HGET', step.keys.claims, id))
   if entry.place == step.keys.leased then
     entry.state = tonumber(entry.score) > step.now and 'leased' or 'waiting'
-    entry.claim.uncertain = true
+    entry.claim.attempts, entry.claim.uncertain = entry.claim.attempts + 1, true
   else
     entry.state = (entry.place == step.keys.dead or not entry.place) and 'dead' or 'waiting'
   end
@@ -94,15 +94,16 @@ local function settle(step, ways, own, new, when, conflict)
     end
   end
   if policy == 'debounce' and max_wait ~= '' then
-    when = math.min(when, math.ceil(tonumber(created) / 1000) + tonumber(max_wait))
+    when = math.min(when, due_in_ms(tonumber(created) + tonumber(max_wait) * 1000, step.call.now_us))
   end
   return nil, when, created
 end
 
--- An entry that was in the way departs. Of its own id nothing is owed: a new task has it.
+-- An entry that was in the way departs. Of its own id nothing is owed: a new task has it, and its claim, if that
+-- `lasts`.
 local function displace(step, entry, new)
   local leaving = {
-    ids = {entry.id}, place = entry.place, members = {entry.there}, claimed = entry.claim, failed = step.leftovers,
+    ids = {entry.id}, place = entry.place, members = {entry.there}, claimed = entry.claim and not entry.lasts, failed = step.leftovers,
     shared = {}, kept_key = entry.id == new.id and new.key,
   }
   local name = template_of(entry.record, entry.header_end)

@@ -1,5 +1,5 @@
 --[[ What is due, and who is to wake for it. ]]
-local FRESH = 20 -- ms for which what fell due counts as fresh, see due_members
+local FRESH = 1000 -- ms for which what fell due counts as fresh at least, see due_members
 local LATER = 9999999999999 -- ms: who promises this is up for what it is told of, and for nothing else
 local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
 
@@ -29,15 +29,17 @@ local function earlier_head(one, other)
   return math.min(one, other)
 end
 
--- What to take next of an index: members that are due, in due order, at most `limit`. Where more than
--- that is overdue, up to a quarter are those that fell due just now, so that a backlog holds up
--- nothing that comes after it. Returns the members, the fresh ones first, and how many those are.
-local function due_members(index, now, limit)
+-- What to take next of an index: members that are due, in due order, at most `limit`. If more than
+-- that is overdue, up to a quarter are those that fell due since the caller's last step, or in the last
+-- second: so a backlog holds up nothing that comes after it, however long a step takes. Returns the
+-- members, the fresh ones first, and how many those are.
+local function due_members(index, now, limit, _, last_ms)
+  local since = math.min(now - FRESH, last_ms > 0 and last_ms or now)
   local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now), 'LIMIT', 0, limit)
   local last = #members == limit and redis.call('ZSCORE', index, members[limit])
-  if not last or tonumber(last) >= now - FRESH then return members, 0 end
+  if not last or tonumber(last) >= since then return members, 0 end
   local share = math.floor(limit / 4)
-  local mixed = redis.call('ZRANGEBYSCORE', index, whole(now - FRESH), whole(now), 'LIMIT', 0, share)
+  local mixed = redis.call('ZRANGEBYSCORE', index, whole(since), whole(now), 'LIMIT', 0, share)
   local fresh = #mixed
   for at = 1, limit - fresh do mixed[fresh + at] = members[at] end
   return mixed, fresh

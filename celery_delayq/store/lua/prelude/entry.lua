@@ -132,8 +132,6 @@ local function entry_of(id, name, places, keys)
   local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
   entry.place, entry.score, entry.there = place_of(places, entry.member, record, header_end)
   entry.failed = redis.call('HEXISTS', keys.errors, id) == 1
-  -- Nobody claims what is in `due`; what its list has refused has an error.
-  if entry.place == keys.due and not entry.failed then return entry end
   if entry.place == keys.leased and tonumber(entry.score) > math.floor(clock_us() / 1000) then
     return nil, 'in_flight', entry
   end

@@ -1,35 +1,66 @@
---[[ What is paused, what fell due meanwhile, and how that comes back.
+--[[ What is paused, and what that holds back.
 
-paused  lane -> p (paused) or b (what is parked in it comes back), whether the pause counts as lateness (0 or 1),
-                since when, us, how many come back a second (0: as fast as it goes), when the next ones come, us; a
-                colon between two; and, behind one more, the name of the queue or task
+paused  lane -> p (paused) or b (it comes back), whether the pause counts as lateness (0 or 1), since when, us, how many
+                come back a second (0: as fast as it goes), when the next ones come, us, how many of those before have
+                a turn left, and up to which due time turns were given, ms; when it was resumed, us, and the last insertion number then; what is remembered of the
+                pauses before, a comma behind each: from when on, until it was resumed, and until it held nothing back
+                any more, ms, '-' between; a colon between two; and, behind one more, the name of the queue or task
         '<'  -> the lanes that come back, one behind the other
+
+A lane comes back until nothing is parked there, and nothing is due that fell due before it was resumed. What no scanner
+has met meanwhile is told by its due time and its insertion number: so it waits for its turn as what was parked does.
 ]]
 local RETURNING = '<' -- no lane is as short
-local BACK = 1000 -- most entries that come back in one step
-local STEPS_A_SECOND = 10 -- in which they come back at a rate, at least
-local MOST_AT_ONCE = 100 -- of these, so that a step of a high rate is small as well
-local STEPS_BEHIND = 10 -- that are made up for when nobody has looked for a while
-local FIELD = '^([pb]):([01]):(%d+):([%d.]+):(%d+):(.*)$'
+local MOST_SPANS = 8 -- pauses that a lane remembers
+local FIELD = '^([pb]):([01]):(%d+):([%d.]+):(%d+):(%d+):(%d+):(%d+):(%d+):([-%d,]*):(.*)$'
+local SPAN = '(%d+)%-(%d+)%-(%d+),'
+local NUMBERS = 2^47 -- are all below this
 
 -- What a lane's field in `paused` says; or nil.
 local function parse_pause(text)
-  local state, late, since, rate, next_us, name = string.match(text or '', FIELD)
+  local state, late, since, rate, next_us, left, at, until_us, last, spans, name = string.match(text or '', FIELD)
   if not state or not tonumber(rate) then return nil end
+  for _, number in ipairs({since, rate, next_us, left, at, until_us, last}) do
+    if tonumber(number) >= 2^53 then return nil end -- somebody else's
+  end
   return {
-    state = state, late = late, since = since, rate = tonumber(rate), next_us = tonumber(next_us), name = name,
+    state = state, late = late, since = since, rate = tonumber(rate), next_us = tonumber(next_us), left = tonumber(left),
+    at = tonumber(at), until_us = tonumber(until_us), last = tonumber(last), spans = spans, name = name,
   }
 end
 
 -- What stands for a pause of which only what is parked is left: somebody else changed the rest.
 local function unknown_pause(now_us)
-  return {state = 'b', late = '0', since = whole(now_us), rate = 0, next_us = now_us, name = ''}
+  local now = whole(math.ceil(now_us / 1000))
+  return {
+    state = 'b', late = '0', since = whole(now_us), rate = 0, next_us = now_us, left = 0, at = 0, until_us = now_us,
+    last = NUMBERS, spans = '0-' .. now .. '-' .. now .. ',', name = '', is_changed = true,
+  }
 end
 
 local function format_pause(pause)
   return table.concat({
-    pause.state, pause.late, pause.since, string.format('%.6f', pause.rate), whole(pause.next_us), pause.name,
+    pause.state, pause.late, pause.since, string.format('%.6f', pause.rate), whole(pause.next_us), whole(pause.left),
+    whole(pause.at), whole(pause.until_us), whole(pause.last), pause.spans, pause.name,
   }, ':')
+end
+
+-- What a lane remembers of the pauses before, when it is paused anew: those that count as lateness need not be.
+local function spans_with(pause, now_us)
+  local spans = {}
+  for from, upto, over in string.gmatch(pause.spans, SPAN) do spans[#spans + 1] = {from, upto, over} end
+  if pause.state == 'b' and pause.late == '0' then
+    spans[#spans + 1] = {
+      whole(math.floor(pause.since / 1000)), whole(math.ceil(pause.until_us / 1000)), whole(math.ceil(now_us / 1000)),
+    }
+  end
+  if #spans > MOST_SPANS then
+    -- The two that are over longest become one: rather too much is excused than too little.
+    spans[2][1] = spans[1][1]
+    table.remove(spans, 1)
+  end
+  for at, span in ipairs(spans) do spans[at] = table.concat(span, '-') .. ',' end
+  return table.concat(spans)
 end
 
 -- Under what a pause is fenced, among ids and keys, which do not begin with this byte.
@@ -51,17 +82,81 @@ local function note_returning(paused, lane, comes_back)
   end
 end
 
--- The paused lane that holds an entry up, or nil; none holds up one that was told to run now. `cache` keeps what
--- was asked, for the length of a script.
-local function paused_lane(record, header_end, paused, cache)
-  if string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then return nil end
-  for _, lane in ipairs(lanes_of(record, header_end)) do
-    if cache[lane] == nil then
-      local pause = parse_pause(redis.call('HGET', paused, lane))
-      cache[lane] = pause and pause.state == 'p' or false
-    end
-    if cache[lane] then return lane end
+-- The lanes, as a step sees them: what it asked of them, and has not written yet.
+local function new_lanes(paused, now_us)
+  return {
+    paused = paused, now_us = now_us, now = math.floor(now_us / 1000), known = {}, any = redis.call('HLEN', paused) > 0,
+  }
+end
+
+-- What is known of a lane; or false: it is not paused, and does not come back.
+local function pause_of(lanes, lane)
+  if lanes.known[lane] == nil then
+    lanes.known[lane] = lanes.any and parse_pause(redis.call('HGET', lanes.paused, lane)) or false
   end
+  return lanes.known[lane]
+end
+
+-- Write what has changed.
+local function save_lanes(lanes)
+  for lane, pause in pairs(lanes.known) do
+    if pause and pause.is_changed then redis.call('HSET', lanes.paused, lane, format_pause(pause)) end
+  end
+end
+
+-- The pauses that may hold an entry up; none holds up one that was told to run now.
+local function pauses_of(lanes, record, header_end)
+  local found = {}
+  if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then
+    return found
+  end
+  for _, lane in ipairs(lanes_of(record, header_end)) do
+    local pause = pause_of(lanes, lane)
+    if pause then
+      pause.lane = lane
+      found[#found + 1] = pause
+    end
+  end
+  return found
+end
+
+-- The lane that is paused, of some pauses; or nil.
+local function paused_lane(pauses)
+  for _, pause in ipairs(pauses) do
+    if pause.state == 'p' then return pause.lane end
+  end
+end
+
+-- Whether an entry comes back with a lane: it was here when that was resumed, and was due by then.
+local function returns_with(pause, record, header_end)
+  return pause.state == 'b' and due_of(record, header_end) * 1000 <= pause.until_us
+    and math.floor(number_in(record, header_end + 1, header_end + 6) / 2) <= pause.last
+end
+
+-- The first lane, of some pauses, that an entry which is due belongs to: it is paused, or comes back; or nil.
+local function lane_for(pauses, record, header_end)
+  for _, pause in ipairs(pauses) do
+    if pause.state == 'p' or returns_with(pause, record, header_end) then return pause.lane end
+  end
+end
+
+-- Whether an entry that is due is paused, as users are told: a lane of it is, or comes back at a rate. One that comes
+-- back as fast as it goes holds nothing back. `there`: what stands in `parked`, if it does.
+local function is_held(lanes, record, header_end, there)
+  for _, pause in ipairs(pauses_of(lanes, record, header_end)) do
+    if pause.state == 'p' or pause.rate > 0 and returns_with(pause, record, header_end) then return true end
+  end
+  -- Somebody else changed what is known of the lane: until that is resumed, nobody takes it out.
+  return there ~= nil and not pause_of(lanes, sub(there, 1, 7))
+end
+
+-- By what an entry is paused, be it due or not: the first letters of lanes, or '-'.
+local function paused_by(lanes, record, header_end)
+  local letters = ''
+  for _, pause in ipairs(pauses_of(lanes, record, header_end)) do
+    if pause.state == 'p' then letters = letters .. sub(pause.lane, 1, 1) end
+  end
+  return letters ~= '' and letters or '-'
 end
 
 -- What is parked in a lane, in the order of due times, at most `count`.
@@ -70,69 +165,54 @@ local function parked_in(parked, lane, count)
   return redis.call('ZRANGEBYLEX', parked, '[' .. lane, '(' .. lane .. '\255', 'LIMIT', 0, count)
 end
 
--- How many may come back by now at a lane's rate, at most `left`; notes when the next ones may.
-local function admitted(pause, now_us, left)
-  if pause.rate == 0 then return left end
-  local step = math.min(math.max(1, math.floor(pause.rate / STEPS_A_SECOND)), MOST_AT_ONCE)
-  local step_us = step / pause.rate * 1000000
-  -- Later than a step from now: Redis's clock was set back.
-  pause.next_us = math.min(pause.next_us, now_us + step_us)
-  if now_us < pause.next_us then return 0 end
-  local steps = math.floor((now_us - pause.next_us) / step_us) + 1
-  local count = math.min(math.min(steps, STEPS_BEHIND) * step, left)
-  if count > 0 then pause.next_us = pause.next_us + steps * step_us end
-  return count
+-- The next lane in which something is parked, or nil.
+local function lane_behind(parked, lane)
+  -- What is shorter than a lane is somebody else's, and a whole member.
+  local longest = lane and #lane == 7 and string.rep('\255', 7 + 1 + 6 + 512) or ''
+  local from = lane and '(' .. lane .. longest or '-'
+  local found = redis.call('ZRANGEBYLEX', parked, from, '+', 'LIMIT', 0, 1)[1]
+  local other = found and sub(found, 1, 7)
+  return other ~= lane and other or nil
 end
 
--- Let an entry come back, by what stands in `parked`, with the member and due time that it had; it may be excused.
--- Returns when it is due, ms, and how many bytes of records that took.
-local function unpark_one(there, is_excused, now, keys)
-  local kind, member, due, bytes = sub(there, 15, 15), sub(there, 16), number_in(there, 8, 14), 0
-  if is_excused and kind == string.lower(kind) then bytes = excuse(keys.records, id_of(member), now) end
-  -- Whoever is there already, as Redis stopped a script half-way, may have another due time since.
-  redis.call('ZADD', string.upper(kind) == 'L' and keys.due or keys.relay, 'NX', whole(due), member)
-  redis.call('ZREM', keys.parked, there)
-  return due, bytes
+-- How many are parked in a lane.
+local function count_parked(parked, lane)
+  return redis.call('ZLEXCOUNT', parked, '[' .. lane, '(' .. lane .. '\255')
 end
 
--- Let up to `count` entries of a lane come back; a pause that does not count as lateness is excused. Returns how many
--- did, and how many bytes of records that took.
-local function unpark(lane, pause, count, now, max_bytes, keys)
-  local came, bytes = 0, 0
-  for _, there in ipairs(parked_in(keys.parked, lane, count)) do
-    if bytes >= max_bytes then break end
-    local _, read = unpark_one(there, pause.late == '0', now, keys)
-    came, bytes = came + 1, bytes + read
-  end
-  return came, bytes
-end
-
--- Let come back what may. Returns when there is more, ms, or -1; and how many bytes of records were read.
-local function come_back(now_us, max_bytes, keys)
-  local lanes = redis.call('HGET', keys.paused, RETURNING)
-  if not lanes then return -1, 0 end
-  local now, left, bytes, more = math.floor(now_us / 1000), BACK, 0, -1
-  for lane in string.gmatch(lanes, string.rep('.', 7)) do
-    local pause = parse_pause(redis.call('HGET', keys.paused, lane)) or unknown_pause(now_us)
-    -- One that was paused anew is not among them: Redis stopped a script half-way.
-    local is_back = pause.state == 'b'
-    local count = is_back and admitted(pause, now_us, left) or 0
-    local came = 0
-    if count > 0 and bytes < max_bytes then
-      local read
-      came, read = unpark(lane, pause, count, now, max_bytes - bytes, keys)
-      left, bytes = left - came, bytes + read
+-- Look at the records of what is overdue in an index, at no more than `most`, nor than so many bytes: visit(record,
+-- header_end or nil, score as text). Returns how many that were.
+local function look_through(index, last, most, max_bytes, records, visit)
+  local looked, bytes, slice = 0, 0, 50
+  repeat
+    local found = redis.call('ZRANGEBYSCORE', index, '-inf', last, 'WITHSCORES', 'LIMIT', looked, slice)
+    for at = 1, #found, 2 do
+      if looked == most or bytes >= max_bytes then return looked end
+      looked = looked + 1
+      local record = redis.call('HGET', records, id_of(found[at]))
+      bytes = bytes + #(record or '')
+      visit(record, header_end_of(record), found[at + 1])
     end
-    if not is_back then
-      note_returning(keys.paused, lane, false)
-    elseif #parked_in(keys.parked, lane, 1) == 0 then
-      note_returning(keys.paused, lane, false)
-      redis.call('HDEL', keys.paused, lane)
-    else
-      redis.call('HSET', keys.paused, lane, format_pause(pause))
-      local at = pause.rate > 0 and math.max(now, math.ceil(pause.next_us / 1000)) or now
-      more = more < 0 and at or math.min(more, at)
+  until #found < 2 * slice
+  return looked
+end
+
+-- What is parked in lanes that come back as fast as they go, and so is held back by nothing: of each lane's first ones,
+-- at most `most`, and not after so many bytes of records; and how many are behind those.
+local function parked_freely(lanes, parked, most, max_bytes, records)
+  local found, rest, bytes = {}, 0, 0
+  for lane in string.gmatch(redis.call('HGET', lanes.paused, RETURNING) or '', string.rep('.', 7)) do
+    local pause = pause_of(lanes, lane)
+    if pause and pause.state == 'b' and pause.rate == 0 then
+      rest = rest + count_parked(parked, lane)
+      for _, there in ipairs(parked_in(parked, lane, most)) do
+        if bytes >= max_bytes then break end
+        local record = redis.call('HGET', records, id_of(sub(there, 16)))
+        local header_end = header_end_of(record)
+        bytes, rest = bytes + #(record or ''), rest - 1
+        if not header_end or not is_held(lanes, record, header_end, there) then found[#found + 1] = there end
+      end
     end
   end
-  return more, bytes
+  return found, rest
 end

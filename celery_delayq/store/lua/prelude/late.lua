@@ -4,26 +4,66 @@ policy  for how many ms after its due time it may still leave, ':', and since wh
         unix ms, 13 digits
 ]]
 
--- For how many ms an entry has been due, if that is more than its policy allows; or nil.
-local function too_late_by(record, header_end, now)
+-- For how long after its due time an entry may leave, and since when that counts, ms; or nil: it has no policy, or one
+-- that cannot be read.
+local function policy_of(record, header_end)
   if string.byte(record, header_end + 43) % (2 * LATE_POLICY) < LATE_POLICY then return nil end
   local grace, excused = string.match(extras_of(record, header_end).policy or '', '^(%d+):(%d+)$')
-  local due = due_of(record, header_end)
-  if grace and now > math.max(due, tonumber(excused)) + tonumber(grace) then return now - due end
+  return tonumber(grace), tonumber(excused)
 end
 
--- Let an entry's lateness count from now. It is no change of its owner's. Returns how many bytes were read.
-local function excuse(records, id, now)
-  local record = redis.call('HGET', records, id)
-  local header_end = header_end_of(record)
-  if not header_end or string.byte(record, header_end + 43) % (2 * LATE_POLICY) < LATE_POLICY then
-    return #(record or '')
+-- Since when the lateness of an entry counts, ms, and for how long it may last: since its due time, what it was excused
+-- for, or the end of the last pause before which it was not too late, whichever of its lanes that was in. Or nil.
+-- `is_open`: one that lasts is over by now; `own`: the lane in which it was parked until now.
+local function counted_from(lanes, record, header_end, is_open, own)
+  local grace, excused = policy_of(record, header_end)
+  if not grace then return nil end
+  local due, now, spans = due_of(record, header_end), math.ceil(lanes.now_us / 1000), {}
+  local from = math.max(due, excused)
+  for _, pause in ipairs(pauses_of(lanes, record, header_end)) do
+    for began, upto, over in string.gmatch(pause.spans, SPAN) do
+      spans[#spans + 1] = {tonumber(began), tonumber(upto), tonumber(over)}
+    end
+    if pause.late == '0' and (is_open or pause.state == 'b') then
+      local is_over = pause.state == 'b' and pause.lane ~= own
+      local upto = is_over and math.ceil(pause.until_us / 1000) or math.huge
+      spans[#spans + 1] = {math.floor(pause.since / 1000), upto, now}
+    end
   end
+  table.sort(spans, function(one, other) return one[1] < other[1] end)
+  for _, span in ipairs(spans) do
+    -- What had come back by the end of a pause is not excused for that again.
+    if span[1] <= from + grace and (from < span[2] or from == span[2] and excused < due) then
+      from = math.max(from, math.min(span[3], now))
+    end
+  end
+  return from, grace
+end
+
+-- For how many ms an entry has been due, if that is more than its policy allows; or nil, and since when that counts.
+local function too_late_by(lanes, record, header_end)
+  local from, grace = counted_from(lanes, record, header_end)
+  if from and lanes.now > from + grace then return lanes.now - due_of(record, header_end) end
+  return nil, from
+end
+
+-- Let an entry's lateness count from a time, if it does not already. It is no change of its owner's.
+local function excuse(records, id, record, header_end, from)
+  local _, excused = policy_of(record, header_end)
+  if not from or not excused or from <= excused then return end
   local policy = string.find(record, '\0', extras_start(record, header_end), true)
-  local excused = string.match(record, '^%z%d+():' .. string.rep('%d', 13) .. '%z', policy)
-  if not excused then return #record end
-  redis.call('HSET', records, id, sub(record, 1, excused) .. string.format('%013.0f', now) .. sub(record, excused + 14))
-  return #record
+  local at = string.match(record, '^%z%d+():' .. string.rep('%d', 13) .. '%z', policy)
+  if not at then return end
+  redis.call('HSET', records, id, sub(record, 1, at) .. string.format('%013.0f', from) .. sub(record, at + 14))
+end
+
+-- An entry is parked: it keeps what it is excused for by pauses of other lanes, which are forgotten before it comes
+-- back. What its own lane excuses, it is given then.
+local function excuse_before(lane, lanes, records, id, record, header_end)
+  local pause = pause_of(lanes, lane)
+  if pause.state == 'p' or pause.late == '1' then
+    excuse(records, id, record, header_end, (counted_from(lanes, record, header_end)))
+  end
 end
 
 -- What a step skips; it is what `depart` is given.

@@ -1,7 +1,7 @@
 --[[ Marks of what has been at a worker: 16 bytes, in two generations that are turned by age.
 
-arrived  HASH  mark -> which attempt at a hand-over was there first; or less than 0: when (us) that message became an
-               entry of the store
+arrived  HASH  mark -> of a hand-over: which attempt was there first; of a message: when (us) it was let through to run,
+               or, less than 0, when (us) it became an entry of the store
                since, last -> when the generation began, and when it was given its last mark, ms
 ]]
 local PAUSE = 60000 -- ms without a mark that do not make a generation older

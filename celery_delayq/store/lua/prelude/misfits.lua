@@ -4,8 +4,8 @@ part    a key of the store, by its name
 field   one of its fields or members, as it is there
 kind    what does not fit, in one word: see store/misfits.py
 look    what one step has in common: keys, places, now, late (how long after its end a lease may stay, ms), seq (the
-        last insertion number, or nil), and two functions: report, given a kind and an id, and share, given what is
-        known of templates
+        last insertion number, or nil), bytes (of records, read so far), templates (name -> what is wrong with it, or
+        false), and two functions: report, given a kind and an id, and share, given what is known of templates
 ]]
 local misfits = {
   BEHIND_LANE = 16, -- where a member begins in that of `parked`
@@ -16,7 +16,7 @@ function misfits.look(keys, late, report, share)
   return {
     keys = keys, places = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked},
     now = math.floor(clock_us() / 1000), late = late, seq = last_number(redis.call('HGET', keys.meta, 'seq')),
-    report = report, share = share,
+    bytes = 0, report = report, share = share, templates = {},
   }
 end
 
@@ -42,6 +42,7 @@ function misfits.place(part, there, score, look)
   local member = part == 'parked' and sub(there, misfits.BEHIND_LANE) or there
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
+  look.bytes = look.bytes + #(record or '')
   if not record then return look.report(part == 'dead' and 'dead_without_record' or 'place_without_record', id) end
   local header_end = header_end_of(record)
   if not header_end then return end -- told of as a record
@@ -56,6 +57,7 @@ end
 -- version wrote may have any key and tag.
 function misfits.extras_at(id, look)
   local record = redis.call('HGET', look.keys.records, id)
+  look.bytes = look.bytes + #(record or '')
   local header_end = header_end_of(record)
   if header_end then return extras_of(record, header_end), member_of(record, header_end, id) end
   return nil, nil, record ~= false
@@ -74,6 +76,15 @@ function misfits.tag(there, look)
     if tag .. '\0' .. member == there then return end
   end
   look.report('tag_without_entry', id)
+end
+
+-- What is wrong with a template that a record shares, or false.
+function misfits.template(name, look)
+  if look.templates[name] == nil then
+    local text, why = text_of(look.keys.templates, name)
+    look.templates[name] = not text and 'template_' .. string.match(why, '%l+$')
+  end
+  return look.templates[name]
 end
 
 function misfits.record(id, record, look)
@@ -100,7 +111,8 @@ function misfits.record(id, record, look)
   local name = template_of(record, header_end)
   if not name then return end
   look.share(name, member, sub(record, header_end + 36, header_end + 42))
-  if redis.call('HEXISTS', keys.templates, name) == 0 then look.report('template_gone', id) end
+  local wrong = misfits.template(name, look)
+  if wrong then look.report(wrong, id) end
 end
 
 -- What a field of `part` is reported of is what `check` looks for there.

@@ -17,7 +17,8 @@ record   1 byte    format version, '1'; a script leaves a record of another form
          44..49    task: the first 6 bytes of the SHA-1 of its name
          50..55    queue that it was sent with: the same of its name
          56        I: the message follows, as JSON up to the due time at its end
-                   T: it shares a template: 12 bytes that name it, then what differs, in 6 lines
+                   T: it shares a template: 12 bytes that name it, then what differs, in 6 lines; behind the
+                   kwargs for logs, in the fifth, the headers that may differ with each call
 template the message's JSON, in 10 lines: between two of them belongs what differs; see message_of
          Its name is the first 12 bytes of its text's SHA-1: one that was spoilt is not pushed.
 
@@ -27,6 +28,7 @@ local FORMAT = '1'
 local NO_RECORD = 'no record' -- why what Redis has deleted is dead
 local RECORDLESS = string.rep('\0', 6) -- begins its member among the dead, as its number is known to nobody
 local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '[0-O]' .. string.rep('.', 12) .. '[IT]$'
+local AHEAD = 250000 -- us by which a request, or a change, may have been made later than Redis's clock shows
 local EXTRAS = 8 -- what the flags of a record with extras are no multiple of
 local TIMES = '^%d+()' -- where digits end: both times are all digits, as a rule, and the next byte is none
 local RELEASED = 16 -- flag
@@ -36,6 +38,13 @@ local sub = string.sub
 local function clock_us()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
+end
+
+-- The millisecond in which a time in us is due: one to come is rounded up, so that nothing is early; one that has passed
+-- is due in the millisecond that has begun, so that the very next look finds it.
+local function due_in_ms(us, now_us)
+  local ms = math.ceil(us / 1000)
+  return us > now_us and ms or math.min(ms, math.floor(now_us / 1000))
 end
 
 -- The longest that a call may last, in ms, by what `meta` says; nil where that says nothing sensible.
@@ -160,10 +169,11 @@ local function changed_of(record, header_end)
   return number_in(record, header_end + 36, header_end + 42)
 end
 
--- The same, in its 7 bytes, of a change that is made now. Later than the one before, also where the clock
--- was set back: it tells each state of an entry from all others.
+-- The same, in its 7 bytes, of a change that is made now. Later than the one before, which tells each state of an
+-- entry from all others; but where the clock was set back, it is now: else this change would tell nothing either.
 local function changed_next(record, header_end, now_us)
-  return seven_bytes(math.max(now_us, changed_of(record, header_end) + 1))
+  local before = changed_of(record, header_end)
+  return seven_bytes(before > now_us + AHEAD and now_us or math.max(now_us, before + 1))
 end
 
 local function with_due(record, header_end, text, now_us)

@@ -34,11 +34,18 @@ local function has_selected(filter, record, header_end)
   return at and string.find(record, '\0' .. filter.tag .. '\0', at - 1, true) ~= nil
 end
 
--- Where an entry stands, as users are told.
-local function state_of(place, keys)
-  if place == keys.leased then return 'IN_FLIGHT' end
-  if place == keys.parked then return 'PAUSED' end
-  return (place == keys.dead or not place) and 'DEAD' or 'SCHEDULED'
+-- Whether an entry is dead, by its place: what has none lost it.
+local function is_dead(place, keys)
+  return place == keys.dead or not place
+end
+
+-- Where an entry stands, as users are told: what is due and held back is paused, wherever it waits.
+local function state_of(entry, lanes, keys)
+  if is_dead(entry.place, keys) then return 'DEAD' end
+  if entry.place == keys.leased then return 'IN_FLIGHT' end
+  local there = entry.place == keys.parked and entry.there or nil
+  local is_due = there or due_of(entry.record, entry.header_end) <= lanes.now
+  return is_due and is_held(lanes, entry.record, entry.header_end, there) and 'PAUSED' or 'SCHEDULED'
 end
 
 -- The insertion number in a member: an edit may change the last bit, which tells the size of the record.
@@ -47,9 +54,9 @@ local function serial_of(member)
 end
 
 -- Whether a selection that met an entry as this member still means it.
-local function is_meant(entry, member, filter, keys)
+local function is_meant(entry, member, filter, lanes, keys)
   return serial_of(member) == serial_of(entry.member)
-    and (not filter.state or state_of(entry.place, keys) == filter.state)
+    and (not filter.state or state_of(entry, lanes, keys) == filter.state)
     and has_selected(filter, entry.record, entry.header_end)
 end
 
@@ -58,6 +65,7 @@ end
 -- Nothing more is looked at after `max_bytes` of records, or twice: of that the answer is to ask again.
 local function look_for(targets, call, issued, filter, max_bytes, places, keys)
   local looked, bytes, taken = {}, 0, {}
+  local lanes = filter and filter.state and new_lanes(keys.paused, call.now_us)
   for at, target in ipairs(targets) do
     local one = {answer = 'again'}
     looked[at] = one
@@ -71,7 +79,9 @@ local function look_for(targets, call, issued, filter, max_bytes, places, keys)
         if there then
           bytes = bytes + #there.record
           if is_late_for(call, there, one.name, issued, keys.fences, keys.fences_old) then return nil end
-          if filter and not is_meant(there, one.member, filter, keys) then one.entry, one.answer = nil, SKIPPED end
+          if filter and not is_meant(there, one.member, filter, lanes, keys) then
+            one.entry, one.answer = nil, SKIPPED
+          end
         end
       end
     end

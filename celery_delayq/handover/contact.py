@@ -1,0 +1,69 @@
+"""Contact with the store or the broker: pauses while it is lost, and what the log says of that."""
+
+from __future__ import annotations
+
+import logging
+
+from .. import clock
+from ..logs import logger_of
+from .backoff import Backoff
+
+logger = logger_of(__name__)
+
+
+class Contact:
+    """One outage after the other, of one server; used by one thread.
+
+    Args:
+        what: What it is, and its URL without what is secret: ``store redis://red:6379/0``.
+        setting: Where that URL is set.
+        backoff: Pauses between tries to reach it.
+    """
+
+    def __init__(self, what: str, setting: str, backoff: Backoff | None = None) -> None:
+        self.backoff = backoff or Backoff()
+        self._what = what
+        self._setting = setting
+        self._lost_at: float | None = None
+        self._is_said = False
+        self._was_there = False
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost_at is not None
+
+    def lost(self, why: str) -> float:
+        """Note that a try failed; returns for how many seconds to wait before the next one."""
+        now = clock.monotonic()
+        is_news, pause = self.backoff.is_news(now, "lost"), self.backoff.next()
+        if self._lost_at is None:
+            self._lost_at, self._is_said = now, False
+        news = f"the {self._what} of {self._setting}"
+        if self._is_said:
+            news += f" is still away after {now - self._lost_at:.0f} s"
+        else:
+            news = f"{'lost' if self._was_there else 'cannot reach'} {news}"
+        level = logging.WARNING if is_news else logging.DEBUG
+        logger.log(level, "%s (%s); retrying in %.1f s", news, _reason(why), pause)
+        self._is_said = self._is_said or is_news
+        return pause
+
+    def back(self, overdue: int | None = None) -> None:
+        """Note that it does its work, and say how long it did not, if the log has the loss.
+
+        Args:
+            overdue: How many tasks were overdue before it did, if that is known.
+        """
+        self._was_there = True
+        if self._lost_at is None:
+            return
+        seconds, self._lost_at = clock.monotonic() - self._lost_at, None
+        waited = "" if overdue is None else f"; {overdue} overdue"
+        level = logging.INFO if self._is_said else logging.DEBUG
+        logger.log(level, "%s is back after %.0f s%s", self._what, seconds, waited)
+
+
+def _reason(why: str) -> str:
+    """An error's text as a part of a sentence."""
+    text = why.rstrip(". ")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

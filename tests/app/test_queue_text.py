@@ -1,0 +1,59 @@
+"""A queue, an exchange or a routing key that is no text is refused, with any priority."""
+
+import pytest
+from kombu import Queue
+
+from celery_delayq.errors import InvalidOption
+from tests.app.support import LONG_AGO, lists
+
+NO_TEXT = [5, 5.5, b"mail", True, (1,)]
+
+
+@pytest.mark.parametrize("priority", [None, 0, 3, 9])
+@pytest.mark.parametrize("queue", NO_TEXT, ids=repr)
+def test_a_queue_that_is_no_text_is_refused_as_by_celery(app, make_app, redis, queue, priority):
+    with pytest.raises((AttributeError, TypeError)):
+        make_app(app.conf.broker_url).send_task("t", queue=queue, priority=priority)
+
+    with pytest.raises(InvalidOption) as caught:
+        app.send_task("t", queue=queue, priority=priority, delayq_at=LONG_AGO)
+
+    assert str(caught.value) == f"queue is {queue!r}; expected text, or a Queue whose name is"
+    assert not redis.exists("{delayq:0}:records")
+    assert app.delayq.hand_over() == 0
+
+
+def test_a_queue_whose_name_is_no_text_is_refused(app):
+    with pytest.raises(InvalidOption, match="queue is 5; expected text"):
+        app.send_task("t", queue=Queue(5), priority=3, delayq_at=LONG_AGO)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"exchange": "x", "routing_key": 5}, "routing_key is 5; expected text"),
+        ({"exchange": 5, "routing_key": "k"}, "exchange is 5; expected text"),
+    ],
+)
+def test_an_exchange_or_a_routing_key_that_is_no_text_is_refused(app, options, says):
+    with pytest.raises(InvalidOption) as caught:
+        app.send_task("t", **options, priority=3, delayq_at=LONG_AGO)
+
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize("options", [{"routing_key": 5}, {"exchange": 5}])
+def test_what_celery_leaves_out_for_a_plain_queue_does_not_matter(app, redis, options):
+    app.send_task("t", **options, delayq_at=LONG_AGO)
+
+    assert app.delayq.hand_over() == 1
+    assert [*lists(redis)] == [b"celery"]
+
+
+def test_an_item_of_a_bulk_is_refused_like_a_call(app, redis):
+    with pytest.raises(InvalidOption, match="queue is 5; expected text"):
+        app.delayq.schedule_many(
+            app.signature("t").set(queue=5, priority=3), [((), {})] * 3, at=LONG_AGO
+        )
+
+    assert app.delayq.hand_over() == 0

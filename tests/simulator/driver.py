@@ -1,0 +1,784 @@
+"""All that the simulator knows of the package; no other file here imports it, or knows its inside.
+
+clients, workers, scanners --> Caller, Taker, scan --> the package's own Python
+                                                          | Wire: its connection
+judge <--- Sight <--- Inside: its scripts and its keys <--+
+patches ---> seams: where it asks for time and chance
+sabotage --> CUTS: its safeguards, one by one
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import redis
+from kombu.exceptions import ChannelError
+
+from celery_delayq import clock
+from celery_delayq.errors import (
+    AlreadyScheduled,
+    AlreadyTaken,
+    DelayQError,
+    InFlight,
+    StoreUnavailable,
+)
+from celery_delayq.handover import backoff, scanner
+from celery_delayq.handover.link import Link
+from celery_delayq.handover.publishers import OneByOne
+from celery_delayq.handover.relay import Relay
+from celery_delayq.handover.scanner import Scanner
+from celery_delayq.hooks import Hooks
+from celery_delayq.integration.adopting import batches
+from celery_delayq.integration.adopting.batches import ASK_AGAIN, Batches, is_stored
+from celery_delayq.integration.asking import Asking
+from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
+from celery_delayq.servers import packed, translated
+from celery_delayq.store import Engine, Entries, Membership, NewEntry, Receipt
+from celery_delayq.store.copies import Copies
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.ids import Target, target_of_key, target_of_member
+from celery_delayq.store.outcome import Outcome
+from celery_delayq.store.record import (
+    RELEASED,
+    RUN_NOW,
+    NewRecord,
+    Record,
+    Template,
+    destination_for,
+    whole,
+)
+from celery_delayq.store.scripts import load
+from celery_delayq.store.selecting import Chosen, Place
+from tests.simulator.books import Answer
+from tests.simulator.sight import Sight, View, edited_in, name_in
+from tests.store import support
+from tests.store.support import CLOCK, INDEXES, LABELS, LANE, ClockedScripts, Store
+
+QUEUE = "celery"
+LANES = {"*": b"*" * 7, "q": b"q" + LABELS[7:13], "t": b"t" + LABELS[1:7]}
+ROUTE = json.dumps(
+    {"exchange": "", "routing_key": "mail", "declare": [], "mandatory": True, "list": None}
+)
+TYPE = '{"content-type": "application/json", "content-encoding": "utf-8", '
+LINES = [TYPE + support.LINES[0][1:], *support.LINES[1:]]
+WHOLE = TYPE + '"properties": {}, "body": %(body)s, "headers": {"id": "%(id)s", "delayq_due": '
+
+When = clock.When  # when a planned call wants something to be due
+Unavailable = StoreUnavailable  # what a call raises that has no answer
+Refused = ChannelError  # what a broker raises that takes a message not
+Raw = Sequence[Receipt | DelayQError]  # what the package answers of entries
+
+
+# What clients call.
+
+
+class Caller:
+    """A process that makes calls.
+
+    Args:
+        scripts: From :meth:`Inside.scripts`.
+        timeout: Seconds that a call may take.
+    """
+
+    def __init__(self, scripts: Any, timeout: float):
+        self._entries = Entries(scripts, Membership(timeout))
+        self._timeout = timeout
+
+    def make(self, one: Any) -> list[Answer]:
+        """Make a planned call.
+
+        Raises:
+            Unavailable: it is not known what became of it.
+        """
+        entries = self._entries
+        if one.lane:
+            return [self._turn(one)]
+        if one.kind == "clear":
+            return [Answer("CLEARED", self._clear(one.tags[0]))]
+        who = one.ids[0] if one.ids else target_of_key(one.key)
+        if one.kind in ("edit", "release"):
+            return [Answer(self._edit(who, one).name)]
+        if one.kind == "cancel":
+            outcome, _ = entries.cancel(who)
+            return [Answer(outcome.name)]
+        if one.kind == "reschedule":
+            mode = {"mode": "now"} if one.runs_now else {}
+            outcome, due_ms = entries.reschedule(who, one.when, **mode)
+            return [Answer(outcome.name, due_ms)]
+        until = clock.monotonic() + self._timeout
+        new, pauses = [_new_entry(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
+        return [*map(_answer_of, entries.schedule(new, owes=2, until=until, pauses=pauses))]
+
+    def _turn(self, one: Any) -> Answer:
+        if one.kind == "pause":
+            self._entries.pause(LANES[one.lane], "")
+            return Answer("PAUSED")
+        self._entries.resume(LANES[one.lane])
+        return Answer("RESUMED")
+
+    def _clear(self, tag: str) -> int:
+        """Cancel what has a tag, as a selection does; returns how many that were."""
+        entries, chosen, done = self._entries, Chosen(tag=tag), 0
+        for page in entries.sieve.pages(chosen, *entries.sieve.start(), Place()):
+            met = [target_of_member(member) for member in page]
+            asked = {"tells": False, "chosen": chosen.text}
+            for changes in entries.changes.cancel(met, **asked) if met else ():
+                done += sum(one.outcome in (Outcome.DONE, Outcome.UNCERTAIN) for one in changes)
+        return done
+
+    def _edit(self, who: Target, one: Any) -> Outcome:
+        """Give what is there another message, which tells both calls; as the package does.
+
+        With a release, it goes at once.
+        """
+        entries = self._entries
+        entry = entries.find(who)
+        if entry is None:
+            return entries.edit(who, None, NewRecord(b"", b"", b""))
+        leaves = one.kind == "release"
+        shares = one.shares and not leaves  # no two that are released have the same message
+        one = replace(one, relayed=entry.record.text[1:2] == b"R", shares=shares)
+        text = f"call:{name_in(entry.record.text)};edit:{one.name};"
+        made = _record(one, entry.task_id, text)
+        if leaves and entry.record.is_released:
+            return Outcome.HANDED_OVER  # it is on its way
+        if leaves:
+            part = who, entry.record, entry.record.released(made)
+            return entries.changes.release([part])[0].outcome
+        return entries.edit(who, entry.record, entry.record.with_message(made))
+
+
+def _new_entry(one: Any, task_id: str) -> NewEntry:
+    record = _record(one, task_id, f"call:{one.name};")
+    record = record.with_extras(Extras(one.key, one.tags, one.grace_ms))
+    return NewEntry(task_id, one.when, record, one.conflict)
+
+
+def _record(one: Any, task_id: str, text: str) -> NewRecord:
+    destination = destination_for("R", ROUTE) if one.relayed else destination_for("L", QUEUE)
+    body = json.dumps(text)
+    if one.shares:
+        differing = ["", "null", "null", '"()"', '"{}"', body]
+        return Template.of(LINES).new_record(destination, LABELS, differing)
+    return whole(destination, LABELS, WHOLE % {"id": task_id, "body": body})
+
+
+def _answer_of(given: Receipt | DelayQError) -> Answer:
+    if isinstance(given, Receipt):
+        gone = tuple((one.task_id, one.outcome is Outcome.DONE) for one in given.cancelled)
+        if given.existed:
+            return Answer("KEPT", given.due_ms, given.task_id, gone)
+        return Answer("SCHEDULED", given.due_ms, "", gone)
+    if isinstance(given, AlreadyTaken):
+        return Answer("TAKEN")
+    if isinstance(given, InFlight):
+        return Answer("IN_FLIGHT")
+    if isinstance(given, AlreadyScheduled):
+        return Answer("ALREADY_SCHEDULED")
+    raise given
+
+
+# What workers do with messages that become entries.
+
+
+class Taker:
+    """A process that is given messages.
+
+    Args:
+        scripts: As for `Caller`.
+        timeout: As for `Caller`.
+        visibility: Seconds after which its broker gives a message to another one.
+    """
+
+    def __init__(self, scripts: Any, timeout: float, visibility: float):
+        self._entries = Entries(scripts, Membership(timeout))
+        self._copies = Copies([scripts], visibility)
+        self._asking = Asking()
+        self._timeout = timeout
+
+    def adopt(
+        self,
+        given: list[Any],
+        write: Callable[[Sequence[Any]], Raw],
+        sleep: Callable[[float], None],
+    ) -> list[tuple[Any, bool]]:
+        """Messages with an eta, and of each whether it is an entry now; else it runs.
+
+        Args:
+            given: What was delivered.
+            write: To answer what :meth:`write` does.
+            sleep: Waits so many seconds.
+        """
+        found = Batches(write, lambda: None)
+        # As its thread does, which is another process's matter here.
+        found._under_way = given
+        while len(found):
+            found._settle(given)
+            if len(found):
+                sleep(ASK_AGAIN)
+        return found.settled()
+
+    def is_taken(self, one: Any) -> bool | None:
+        """Whether a message that came again became an entry before; ``None``: nobody knows."""
+        return self._asking.ask(
+            one.task_id, lambda until: self._copies.is_taken(one.message.identity, until), None
+        )
+
+    def write(self, given: Sequence[Any], *, puts_off: bool = False) -> Raw:
+        """Write entries: of tasks that put themselves off, or of messages with an eta.
+
+        Raises:
+            Unavailable: it is not known what became of them.
+        """
+        new = [self._entry(one, puts_off=puts_off) for one in given]
+        return self._entries.schedule(new, until=clock.monotonic() + self._timeout)
+
+    def _entry(self, one: Any, *, puts_off: bool) -> NewEntry:
+        message = one.message
+        how: dict[str, Any] = {"again": one.again or message.has_name, "received": one.received}
+        delivery = self._copies.delivery(message.identity, **({"again": True} if puts_off else how))
+        return replace(_new_entry(message.plan, one.task_id), delivery=delivery)
+
+
+def is_done(answer: Receipt | DelayQError) -> bool:
+    """Whether nothing is left to do for a message."""
+    return is_stored(answer)
+
+
+def answers_in(raw: Raw) -> list[Answer] | None:
+    """What it was told; ``None`` where it is not known of each."""
+    if any(isinstance(one, StoreUnavailable) for one in raw):
+        return None
+    return [_answer_of(one) for one in raw]
+
+
+# What scanners do.
+
+
+def scan(
+    name: str,
+    scripts: Any,
+    publisher: "Publisher",
+    ear: Any,
+    *,
+    timeout: float,
+    batch_size: int,
+    lease: float,
+    safety_interval: float,
+) -> None:
+    """Scan until the world ends.
+
+    Args:
+        name: The scanner's.
+        scripts: As for `Caller`.
+        publisher: The way to its broker.
+        ear: What hears that Redis has published to it; a `words.Ear`.
+        timeout: Seconds that a step may take.
+        batch_size: How many entries a step hands over.
+        lease: Seconds for which it has what it claims.
+        safety_interval: Seconds after which it looks, though it was not told.
+    """
+    engine = Engine(
+        scripts,
+        Membership(timeout),
+        batch_size=batch_size,
+        lease=lease,
+        alive=3 * safety_interval,
+        name=name,
+        owes=True,
+    )
+    relay = Relay(engine, _Link(publisher), lease=lease, hooks=Hooks())
+    one = Scanner(
+        [relay], _Wakeup(ear), safety_interval=safety_interval, lease=lease, hooks=Hooks()
+    )
+    one._stopping = _NeverStopping(ear)
+    one.run()
+
+
+class _NeverStopping:
+    def __init__(self, ear: Any):
+        self._ear = ear
+
+    def is_set(self) -> bool:
+        self._ear.actor.may_fall_asleep()
+        return False
+
+
+class _Wakeup:
+    """The package's wake-up, as one scanner sees it."""
+
+    def __init__(self, ear: Any):
+        self._ear = ear
+
+    def listen(self) -> bool:
+        with _unheard():
+            return self._ear.listen()
+
+    def wait(self, seconds: float) -> set[int]:
+        with _unheard():
+            return {0} if self._ear.wait(seconds) else set()
+
+    def rest(self, seconds: float) -> None:
+        self._ear.actor.sleep(seconds)
+
+    def interrupt(self) -> None:
+        """Nobody stops a scanner here: it dies, or lives to the end."""
+
+    def close(self) -> None:
+        """What listens ends with the world."""
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionError as error:
+        raise StoreUnavailable("wake", str(error), False) from error
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """The way to a broker.
+
+    Attributes:
+        take: Called with a message's body and headers; raises what a broker and its link raise.
+        probe: Called to see whether the broker is there; raises ``ConnectionError``.
+        timeout: Seconds that it may take for a message.
+    """
+
+    take: Callable[[bytes, dict[str, Any]], None]
+    probe: Callable[[], None]
+    timeout: float
+
+
+class _Link(Link):
+    """The package's link, whose connection is to the broker of this world."""
+
+    def __init__(self, publisher: Publisher):
+        super().__init__(lambda: None, timeout=publisher.timeout)
+        self._to = publisher
+
+    def _open(self) -> OneByOne:
+        self._publisher = _OneByOne(self._to)
+        self._used = clock.monotonic()
+        return self._publisher
+
+
+class _OneByOne(OneByOne):
+    """The package's publisher, down to kombu's ``Producer``."""
+
+    def __init__(self, publisher: Publisher):
+        self._to = publisher
+        errors = SimpleNamespace(
+            recoverable_connection_errors=(ConnectionError,), channel_errors=()
+        )
+        super().__init__(errors, publisher.timeout)
+
+    def _open(self) -> None:
+        self._producer = SimpleNamespace(publish=self._take, channel=None)
+
+    def probe(self) -> None:
+        self._to.probe()
+
+    def _take(self, body: bytes, *, headers: dict[str, Any], **_: Any) -> None:
+        self._to.take(body, headers)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What a message says of itself.
+
+    Attributes:
+        version: The due time that it was delivered for, and the name of its last edit.
+    """
+
+    name: str
+    task_id: str
+    is_marked: bool
+    version: tuple[int, str]
+
+
+def copy_of(message: bytes, headers: Mapping[str, Any] | None = None) -> Copy:
+    """Read a message; one from a list of Redis's has its headers in itself."""
+    known = json.loads(message)["headers"] if headers is None else headers
+    version = known[DUE_HEADER], edited_in(message)
+    return Copy(name_in(message), known["id"], REDELIVERED_HEADER in known, version)
+
+
+# The way to Redis.
+
+
+class Wire:
+    """A process's connection to Redis, as the package asks for it.
+
+    Args:
+        network: Where requests go; it raises ``ConnectionError`` and ``TimeoutError``.
+        actor: Whose connection it is.
+        timeout: Seconds that a step takes at most where it does not say so itself.
+    """
+
+    def __init__(self, network: Any, actor: Any, timeout: float):
+        self._network = network
+        self._actor = actor
+        self._timeout = timeout
+
+    def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
+        actor = self._actor
+        if until is None:
+            until = actor.monotonic() + self._timeout
+        actor.may_fall_asleep()
+        where = actor.step()
+        with translated(step, may_have_run=False), _of_redis():
+            self._network.connect(actor, where, step)
+        text = b"*%d\r\n%s" % (len(command), b"".join(command))
+        with translated(step), _of_redis():
+            reply = self._network.ask(actor, where, step, text, until)
+            if isinstance(reply, Exception):
+                raise reply
+        actor.may_fall_asleep()
+        return reply
+
+    def close(self) -> None:
+        """A connection of the next command's is another one."""
+
+
+@contextmanager
+def _of_redis() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionError as error:
+        raise redis.exceptions.ConnectionError(str(error)) from error
+    except TimeoutError as error:
+        raise redis.exceptions.TimeoutError(str(error)) from error
+
+
+# What there is in Redis.
+
+
+class Inside:
+    """The package's scripts and keys on a real Redis, whose clock is a key."""
+
+    def __init__(self, redis_server: Any):
+        self._store = Store(redis_server)
+
+    def connection(self) -> Any:
+        """One of redis-py's."""
+        where = self._store.endpoint
+        return where.connection_class()(**where.options(timeout=30))
+
+    def close(self) -> None:
+        self._store.close()
+
+    def channels(self, scanner_name: str) -> tuple[str, str]:
+        """Where Redis publishes to all scanners, and to one."""
+        return self._store.keys.channels(scanner_name)
+
+    def scripts(self, wire: Wire, cut: "Cut | None") -> Any:
+        """A process's own, without a safeguard."""
+        return _Cut(wire, self._store.keys, cut)
+
+    def empty(self) -> None:
+        self._store.raw.flushall()
+
+    def forget_scripts(self) -> None:
+        self._store.raw.script_flush()
+
+    def set_clock(self, us: int) -> None:
+        self._store.raw.set(CLOCK, us)
+
+    def clock(self, us: int) -> bytes:
+        """The command that sets it."""
+        return _text("SET", CLOCK, us)
+
+    def check(self) -> list[str]:
+        """What the package's own check says of the store.
+
+        What comes back from a lease waits without its key while another has that; when that one has
+        left, nobody has it, until somebody repairs it.
+        """
+        found = [one for one in self._store.entries.check() if one.kind != "entry_without_key"]
+        return sorted(map(str, found))
+
+    def look(self, queued: int) -> list[bytes]:
+        """The commands that read all there is, and the queue behind so many messages."""
+        keys = self._store.keys
+        commands: list[tuple[Any, ...]] = [("HGETALL", keys["records"])]
+        commands.append(("HGETALL", keys["holders"]))
+        commands.append(("ZRANGE", keys["tags"], 0, -1))
+        commands.append(("HKEYS", keys["outbox_messages"]))
+        commands.append(("HGETALL", keys["paused"]))
+        commands += [("ZRANGE", keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
+        commands.append(("LRANGE", QUEUE, 0, -(queued + 1)))
+        return [_text(*one) for one in commands]
+
+    def seen(self, answers: list[Any], last: Sight) -> Sight:
+        """What they answer."""
+        records, holders, tags, owed, paused, *places, arrived = answers
+        raw: dict[str, Any] = {}
+        for task_id, record in _pairs(records):
+            raw[task_id.decode()] = [record]
+        for index, rows in zip(INDEXES, places, strict=True):
+            for member, score in _pairs(rows):
+                raw.setdefault(_id_in(index, member), [None]).append((index, score))
+        # Only what has changed is read; the record itself is the package's own affair.
+        views = {
+            task_id: last.views[task_id]
+            if last.raw.get(task_id) == parts
+            else self._view(task_id, parts[0])
+            for task_id, parts in raw.items()
+            if parts[0] is not None
+        }
+        return Sight(
+            views,
+            raw,
+            arrived[::-1],
+            {key.decode(): of.decode() for key, of in _pairs(holders)},
+            [_tag_and_id(member) for member in tags],
+            {task_id.decode() for task_id in owed},
+            {lane[:1].decode(): how[:1].decode() for lane, how in _pairs(paused) if len(lane) == 7},
+        )
+
+    def _view(self, task_id: str, record: bytes) -> View:
+        entry = self._store.entries.find(task_id)
+        extras, flags = entry.extras, _flags(record)
+        since_ms, last_ms = max(entry.due_ms, extras.excused_ms), math.inf
+        if extras.grace_ms is not None:
+            last_ms = since_ms + extras.grace_ms
+        return View(
+            *(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms),
+            *(bool(flags & RUN_NOW), last_ms, edited_in(record), bool(flags & RELEASED), since_ms),
+        )
+
+
+def _text(*command: Any) -> bytes:
+    return b"*%d\r\n%s" % (len(command), b"".join(packed(command)))
+
+
+def _flags(record: bytes) -> int:
+    return Record(record, record.index(b":") + 1 + int(record[2 : record.index(b":")])).flags
+
+
+def _pairs(flat: list[Any]) -> Any:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _tag_and_id(member: bytes) -> tuple[str, str]:
+    tag, _, entry = member.partition(b"\0")
+    return tag.decode(), entry[6:].decode()
+
+
+def _id_in(index: str, member: bytes) -> str:
+    return member[LANE + 6 if index == "parked" else 6 :].decode()
+
+
+# Where it asks for time and chance.
+
+real_monotonic, real_sleep, real_urandom = clock.monotonic, clock.sleep, os.urandom
+
+
+def seams(
+    *,
+    monotonic: Callable[[], float],
+    sleep: Callable[[float], None],
+    utc_now: Callable[[], Any],
+    urandom: Callable[[int], bytes],
+    uniform: Callable[[float, float], float],
+    failed: Callable[..., None],
+) -> list[tuple[Any, str, Any]]:
+    """What is to stand where, while a world runs: the owner of a name, the name, and what.
+
+    Args:
+        monotonic: A process's own clock, in seconds.
+        sleep: Lets a process wait.
+        utc_now: The time of day.
+        urandom: Random bytes.
+        uniform: A random number between two.
+        failed: Told what a scanner or a worker logs that goes on after what it did not expect.
+    """
+    dice = SimpleNamespace(uniform=uniform)
+    return [
+        (clock, "monotonic", monotonic),
+        (clock, "utc_now", utc_now),
+        (os, "urandom", urandom),
+        (clock, "sleep", sleep),
+        (scanner, "random", dice),
+        (backoff, "random", dice),
+        (scanner.logger, "exception", failed),
+        (batches.logger, "exception", failed),
+    ]
+
+
+# Its safeguards.
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A safeguard that is taken out: every script that has this text gets another one."""
+
+    old: str
+    new: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a safeguard."""
+        return any(self.old in script.text for script in load().values())
+
+
+class _Cut(ClockedScripts):
+    def __init__(self, connection: Any, keys: Any, cut: Cut | None):
+        super().__init__(connection, keys)
+        self._cut = cut
+
+    def _prepare(self, name: str) -> Any:
+        call, cut = super()._prepare(name), self._cut
+        if cut is not None and cut.old in call.script.text:
+            text = call.script.text.replace(cut.old, cut.new)
+            sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+            script = replace(call.script, text=text, sha=sha)
+            call = replace(call, script=script, by_sha=packed(["EVALSHA", sha]))
+            self._calls[name] = call
+        return call
+
+
+CUTS = {
+    "answers are not looked up": Cut(
+        "if answer then return nil, {now_us, 'answer', answer} end",
+        "",
+    ),
+    "answers are forgotten early": Cut(
+        "age <= call.timeout",
+        "age <= 0",
+    ),
+    "deadlines are not looked at": Cut(
+        "if deadline < now_us then return nil, {now_us, 'late'} end",
+        "",
+    ),
+    "fences are not looked at": Cut(
+        "return since and is_overtaken(call, issued, number_in(since, 1, 7))",
+        "return false",
+    ),
+    "a hand-over leaves no fence": Cut(
+        "    young[#young + 1], young[#young + 2] = id, changed",
+        "",
+    ),
+    "the last change is not looked at": Cut(
+        "is_overtaken(call, issued, changed_of(entry.record, entry.header_end))",
+        "false",
+    ),
+    "a lease that ran out is not marked": Cut(
+        "claim.attempts, claim.uncertain = claim.attempts + 1, true",
+        "claim.attempts = claim.attempts + 1",
+    ),
+    "due times are not looked at": Cut(
+        "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now),",
+        "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now + 100),",
+    ),
+    "fences of keys are not looked at": Cut(
+        "for _, generation in ipairs({fences, fences_old}) do",
+        "for _, generation in ipairs({}) do",
+    ),
+    "what has the key is not looked at": Cut(
+        "step.asked[key] = not (named and is_newer(step, named))",
+        "step.asked[key] = true",
+    ),
+    "what waits under a key is not looked for": Cut(
+        "local holder = named and named.state == 'waiting' and named.place ~= leased and named "
+        "or nil",
+        "local holder",
+    ),
+    "what comes back takes the key from what waits": Cut(
+        "if is_key_free(key, id, keys) then redis",
+        "if true then redis",
+    ),
+    "what comes back leaves the key to what is leased": Cut(
+        "if is_key_free(key, id, keys) then redis",
+        "if not redis.call('HGET', keys.holders, key) then redis",
+    ),
+    "what leaves frees its key, whoever has it": Cut(
+        "if one.key ~= leaving.kept_key and redis.call('HGET', keys.holders, one.key) == one.id",
+        "if one.key ~= leaving.kept_key",
+    ),
+    "what leaves does not free its key": Cut(
+        "redis.call('HDEL', keys.holders, one.key)",
+        "",
+    ),
+    "what leaves stays under its tags": Cut(
+        "local tagged = leaving.tagged or {}\n  for",
+        "local tagged = {}\n  for",
+    ),
+    "nobody revokes what was replaced": Cut(
+        "if step.owes > 0 then owe(",
+        "if step.owes > 2 then owe(",
+    ),
+    "a replacement forgets when the first was scheduled": Cut(
+        "if since < created then created = since end",
+        "",
+    ),
+    "no bound is kept of how long a task is put off": Cut(
+        "if policy == 'debounce' and max_wait ~= '' then",
+        "if false then",
+    ),
+    "a release is sure of what may have been delivered": Cut(
+        "return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'",
+        "return 'done'",
+    ),
+    "what is released loses its key": Cut(
+        "local function release(entry, body)\n",
+        "local function release(entry, body)\n  redis.call('HDEL', holders, 'k')\n",
+    ),
+    "a pause is not looked at": Cut(
+        "if pause.state == 'p' then return pause.lane end",
+        "",
+    ),
+    "a pause or a resume may come late": Cut(
+        "if is_fenced(call, fenced_as, issued, fences, fences_old) then return stale(call) end",
+        "",
+    ),
+    "what is parked stays there": Cut(
+        "keys.due or keys.relay, 'NX', whole(due), member)",
+        "keys.relay or keys.relay, 'XX', 0, member)",
+    ),
+    "what runs now is paused as well": Cut(
+        "if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then",
+        "if not lanes.any then",
+    ),
+    "nothing is too late": Cut(
+        "if from and lanes.now > from + grace then",
+        "if false then",
+    ),
+    "what was paused is late for it": Cut(
+        "if pause.late == '0' and (is_open or pause.state == 'b') then",
+        "if false then",
+    ),
+    "nobody revokes what was skipped": Cut(
+        "for _, one in ipairs(owes and skips.owed or {}) do",
+        "for _, one in ipairs({}) do",
+    ),
+    "what became an entry is not marked": Cut(
+        "if #marks > 0 then set_marks(",
+        "if false then set_marks(",
+    ),
+    "a message is marked before it is an entry": Cut(
+        "if is_taken then return TAKEN end",
+        "if is_taken then return TAKEN end\n"
+        "  if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end",
+    ),
+    "marks are not looked at by who writes": Cut(
+        "if is_taken then return TAKEN end",
+        "",
+    ),
+    "marks are not looked at by who runs": Cut(
+        "if first then return math.max(first, 0) end",
+        "",
+    ),
+    "a message that came for the first time is taken for new": Cut(
+        ">= since\n",
+        ">= (since > 0 and math.huge or 0)\n",
+    ),
+}

@@ -1,0 +1,89 @@
+"""What an onlooker sees of the store: entries, where they are, and messages that came."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulator.world import SECOND, START_US
+
+EDITED = re.compile(rb"edit:([\w.]+);")
+NAME = re.compile(rb"call:([\w.]+);")  # in the message: the call that scheduled it
+GONE = "gone"  # where an id is that is not in the store
+WAITING = ("due", "relay", "refused", "parked")
+
+# Of what is delivered: the due time, and the name of the call that edited it last.
+Version = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class View:
+    """An entry as it stands in the store."""
+
+    name: str  # of the call that scheduled it
+    due_ms: int
+    key: str
+    tags: tuple[str, ...]
+    created_ms: int
+    runs_now: bool
+    last_ms: float  # until when it may leave
+    edited: str  # the name of the call that did so last
+    is_released: bool
+    since_ms: int  # that its lateness counts from
+
+    @property
+    def version(self) -> Version:
+        return self.due_ms, self.edited
+
+
+@dataclass
+class Sight:
+    """What there is: entries by id, and messages that came into the queue since the last look.
+
+    Attributes:
+        raw: Of each id its record, and its places with their scores.
+        holders: The id that has each key.
+        tagged: Members of the index of tags: tag, and id.
+        owed: The ids whose ``REVOKED`` is still to be stored.
+        paused: Lanes, by their first letters, with p (paused) or b (comes back).
+    """
+
+    views: dict[str, View] = field(default_factory=dict)
+    raw: dict[str, Any] = field(default_factory=dict)
+    arrived: list[bytes] = field(default_factory=list)
+    holders: dict[str, str] = field(default_factory=dict)
+    tagged: list[tuple[str, str]] = field(default_factory=list)
+    owed: set[str] = field(default_factory=set)
+    paused: dict[str, str] = field(default_factory=dict)
+
+    def place(self, task_id: str | None) -> str:
+        parts = self.raw.get(task_id)
+        return parts[1][0] if parts and len(parts) > 1 else GONE
+
+    def waits(self, task_id: str | None) -> bool:
+        return self.place(task_id) in WAITING
+
+
+def name_in(message: bytes) -> str:
+    """The name of the call that a message or a record is of."""
+    return NAME.search(message)[1].decode()
+
+
+def edited_in(message: bytes) -> str:
+    """The name of the call that edited it last."""
+    found = EDITED.search(message)
+    return found[1].decode() if found else ""
+
+
+def describe(before: Sight, after: Sight) -> str:
+    """What is another than it was, for the history."""
+    parts = [f"pushed {name_in(message)}" for message in after.arrived]
+    for task_id in sorted(before.raw.keys() | after.raw.keys()):
+        if before.raw.get(task_id) != after.raw.get(task_id):
+            view, (_, *places) = after.views.get(task_id), after.raw.get(task_id, [None])
+            at = [f"{place} {_since_start(int(score))}" for place, score in places]
+            parts.append(f"{task_id} {view.name} {' '.join(at)}" if view else f"{task_id} is gone")
+    return ", ".join(parts)
+
+
+def _since_start(ms: int) -> str:
+    return f"{ms / 1000 - START_US / SECOND:+.3f}"

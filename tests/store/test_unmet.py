@@ -1,0 +1,489 @@
+"""Pauses that no scanner has seen: what fell due meanwhile is treated as what one has parked."""
+
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.store import NOW, Outcome, State
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.ids import target_of_member
+from celery_delayq.store.record import destination_for, labels_for, lane_for
+from celery_delayq.store.selecting import Chosen, Place
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
+
+ALL = lane_for()
+MAIL = lane_for(queue="mail")
+TASK = lane_for(task="t")
+GRACE = Extras(grace_ms=500)
+SECOND = 1000
+
+each_way = pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relayed"])
+
+
+def put(store, task_id, due_ms=NOW_MS, *, queue="mail", relayed=False, extras=None):
+    """An entry of a queue and of the task `t`; it goes to the list of that name, or is relayed."""
+    where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
+    record = replace(new_record(task_id, where), labels=labels_for("t", queue))
+    store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
+
+
+def put_many(store, count, **options):
+    """In another order than that of their due times, a millisecond between two."""
+    for number in range(count - 1, -1, -1):
+        put(store, f"a{number:03}", NOW_MS + number, **options)
+
+
+def look(engine):
+    """What a scanner does until there is no more: ids that left, and what was skipped."""
+    went, skipped = [], []
+    while True:
+        seen = engine.hand_over(tells=1)
+        claimed = engine.claim(1000) if seen.is_past(seen.relay) else None
+        went += seen.ids + [one.task_id for one in claimed.entries] if claimed else seen.ids
+        skipped += seen.skipped + (claimed.skipped if claimed else [])
+        if claimed:
+            engine.ack(claimed.entries)
+        if not (claimed or seen.is_past(seen.due) or seen.is_past(seen.back)):
+            return went, skipped
+
+
+def skipped_in(answer):
+    return [task_id for task_id, _ in answer[1]]
+
+
+# At a rate.
+
+
+@each_way
+def test_at_a_rate_what_no_scanner_has_met_comes_back_in_due_order(store, relayed):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 50, relayed=relayed)
+    store.set_ms(NOW_MS + SECOND)
+    store.entries.resume(MAIL, 20)
+    engine, went, steps = store.engine(batch_size=7), [], []
+    for tenth in range(0, 2600, 100):
+        store.set_ms(NOW_MS + SECOND + tenth)
+        some, _ = look(engine)
+        went += some
+        steps.append(len(some))
+    assert went == [f"a{number:03}" for number in range(50)]
+    assert steps == [2] * 25 + [0]
+    assert store.entries.pauses() == []
+    store.check()
+
+
+@each_way
+def test_what_was_met_and_what_was_not_come_back_as_one(store, relayed):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 5, relayed=relayed)
+    engine = store.engine()
+    store.set_ms(NOW_MS + SECOND)
+    look(engine)
+    for number in range(5):
+        put(store, f"b{number}", NOW_MS + SECOND + number, relayed=not relayed)
+    store.set_ms(NOW_MS + 2 * SECOND)
+    store.entries.resume(MAIL, 20)
+    went = []
+    for tenth in range(0, 500, 100):
+        store.set_ms(NOW_MS + 2 * SECOND + tenth)
+        some, _ = look(engine)
+        assert len(some) == 2
+        went += sorted(some)  # what goes directly goes before what is relayed, of one look
+    assert went == [f"a00{n}" for n in range(5)] + [f"b{n}" for n in range(5)]
+    assert store.entries.pauses() == []
+    store.check()
+
+
+def test_without_a_rate_it_goes_at_once(store):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 30)
+    store.set_ms(NOW_MS + SECOND)
+    assert store.entries.resume(MAIL)
+    went, _ = look(store.engine(batch_size=7))
+    assert went == [f"a{number:03}" for number in range(30)]
+    assert store.entries.pauses() == []
+    store.check()
+
+
+@each_way
+def test_what_falls_due_after_it_was_resumed_goes_at_once(store, relayed):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 30, relayed=relayed)
+    put(store, "later", NOW_MS + SECOND + 1, relayed=relayed)
+    store.set_ms(NOW_MS + SECOND)
+    store.entries.resume(MAIL, 0.01)
+    put(store, "new", NOW_MS - 1, relayed=relayed)  # due before, and scheduled after it
+    store.set_ms(NOW_MS + SECOND + 1)
+    went, _ = look(store.engine())
+    assert sorted(went) == ["a000", "later", "new"]
+    store.check()
+
+
+def test_another_queue_does_not_wait_for_it(store):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 30)
+    put(store, "other", NOW_MS + 3, queue="other")
+    store.set_ms(NOW_MS + SECOND)
+    store.entries.resume(MAIL, 1)
+    assert look(store.engine())[0] == ["other", "a000"]
+
+
+@pytest.mark.parametrize("is_met", [False, True], ids=["unmet", "met"])
+def test_two_lanes_that_come_back_are_both_kept_to(store, is_met):
+    for lane, name in ((MAIL, "mail"), (TASK, "t")):
+        store.entries.pause(lane, name)
+    put_many(store, 40)
+    engine, went = store.engine(), []
+    store.set_ms(NOW_MS + SECOND)
+    if is_met:
+        look(engine)
+    store.entries.resume(TASK, 10)
+    store.entries.resume(MAIL, 20)
+    for tenth in range(0, 4000, 100):
+        store.set_ms(NOW_MS + SECOND + tenth)
+        some, _ = look(engine)
+        went += some
+        assert len(went) <= 1 + tenth // 100
+    assert went == [f"a{number:03}" for number in range(40)]
+    store.check()
+
+
+def test_a_rate_that_is_given_anew_holds_for_no_more_than_before(store):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 30)
+    store.set_ms(NOW_MS + SECOND)
+    store.entries.resume(MAIL, 1)
+    put(store, "later", NOW_MS + 2 * SECOND)
+    store.set_ms(NOW_MS + 3 * SECOND)
+    assert store.entries.resume(MAIL, 10)
+    assert sorted(look(store.engine())[0]) == ["a000", "later"]
+
+
+def test_what_came_back_and_is_paused_anew_waits_for_the_next_resume(store):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 30, relayed=True)
+    store.set_ms(NOW_MS + SECOND)
+    store.entries.resume(MAIL)
+    engine = store.engine()
+    engine.hand_over()  # and no broker is there
+    store.entries.pause(MAIL, "mail")
+    store.set_ms(NOW_MS + 2 * SECOND)
+    store.entries.resume(MAIL, 1)
+    assert look(engine)[0] == ["a000"]
+    store.check()
+
+
+def test_what_comes_back_and_fell_due_just_now_goes_behind_what_is_older(store):
+    store.entries.pause(MAIL, "mail")
+    for number in range(20):
+        put(store, f"old{number:02}", NOW_MS - 1000 + number)
+    for number in range(4):
+        put(store, f"young{number}", NOW_MS + number)
+    store.set_ms(NOW_MS + 5)
+    store.entries.resume(MAIL, 20)
+    engine = store.engine(batch_size=8)
+    assert look(engine)[0] == ["old00", "old01"]
+
+
+def test_a_lane_is_forgotten_when_nothing_that_is_unmet_was_due_before(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", relayed=True)
+    put(store, "later", NOW_MS + 2 * SECOND)
+    store.set_ms(NOW_MS + SECOND)
+    assert store.entries.resume(MAIL, 1) is True
+    engine = store.engine()
+    engine.hand_over()
+    assert [one.resumed for one in store.entries.pauses()] == [True]
+    look(engine)
+    assert store.entries.pauses() == []
+    assert store.entries.resume(MAIL) is False
+
+
+def test_where_nothing_is_due_a_lane_is_forgotten_at_once(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "later", NOW_MS + 2 * SECOND)
+    store.set_ms(NOW_MS + SECOND)
+    assert store.entries.resume(MAIL, 1) is True
+    assert store.entries.pauses() == []
+    assert not store.raw.exists(store.keys["paused"])
+
+
+# Lateness.
+
+
+@each_way
+@pytest.mark.parametrize("rate", [None, 20.0])
+def test_a_pause_that_no_scanner_has_seen_is_no_lateness(store, relayed, rate):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 10, relayed=relayed, extras=GRACE)
+    store.set_ms(NOW_MS + 10 * SECOND)
+    store.entries.resume(MAIL, rate)
+    engine, went, skipped = store.engine(), [], []
+    for tenth in range(0, 1000, 100):
+        store.set_ms(NOW_MS + 10 * SECOND + tenth)
+        some, others = look(engine)
+        went, skipped = went + some, skipped + others
+    assert (went, skipped) == ([f"a{number:03}" for number in range(10)], [])
+    store.check()
+
+
+@each_way
+def test_it_is_lateness_where_that_was_asked_for(store, relayed):
+    store.entries.pause(MAIL, "mail", late=True)
+    put_many(store, 10, relayed=relayed, extras=GRACE)
+    store.set_ms(NOW_MS + 10 * SECOND)
+    store.entries.resume(MAIL)
+    assert len(skipped_in(look(store.engine()))) == 10
+    store.check()
+
+
+@each_way
+@pytest.mark.parametrize("is_met", [False, True], ids=["unmet", "met"])
+def test_what_was_too_late_before_the_pause_stays_too_late(store, relayed, is_met):
+    put(store, "late", NOW_MS, relayed=relayed, extras=GRACE)
+    put(store, "in time", NOW_MS + 1, relayed=relayed, extras=GRACE)
+    store.set_ms(NOW_MS + 501)
+    store.entries.pause(MAIL, "mail")
+    engine = store.engine()
+    if is_met:
+        look(engine)
+    store.set_ms(NOW_MS + 10 * SECOND)
+    store.entries.resume(MAIL)
+    assert look(engine) == (["in time"], [("late", "skipped: 10 s late")])
+    store.check()
+
+
+def test_pauses_of_several_lanes_are_joined(store):
+    """Of one after the other, with a gap that is shorter than the grace, and one that is longer."""
+    for number, (lane, from_ms, to_ms) in enumerate(
+        [(MAIL, 0, 1000), (TASK, 1400, 3000), (ALL, 2500, 5000)]
+    ):
+        store.set_ms(NOW_MS + from_ms)
+        store.entries.pause(lane, str(number))
+        put(store, f"a{number}", NOW_MS + from_ms, extras=GRACE)
+        put(store, f"other{number}", NOW_MS + from_ms, queue="other", extras=GRACE)
+        if number == 2:
+            store.set_ms(NOW_MS + 3000)
+            store.entries.resume(TASK)
+        if number != 1:
+            store.set_ms(NOW_MS + to_ms)
+            store.entries.resume(lane)
+    answer = look(store.engine())
+    assert sorted(answer[0]) == ["a0", "a1", "a2", "other1", "other2"]
+    assert skipped_in(answer) == ["other0"]
+
+
+def test_a_lane_remembers_eight_pauses_before_the_last_one(store):
+    """Each of the last ones counts as lateness, and so does what is between them."""
+    for number in range(12):
+        late = number == 11
+        store.entries.pause(MAIL, "mail", late=late)
+        put(store, f"a{number:02}", NOW_MS + 10 * number * SECOND, extras=GRACE)
+        store.set_ms(NOW_MS + (10 * number + 1) * SECOND)
+        store.entries.resume(MAIL)
+        store.set_ms(NOW_MS + 10 * (number + 1) * SECOND)
+    [field] = [
+        value for lane, value in store.raw.hgetall(store.keys["paused"]).items() if lane == MAIL
+    ]
+    assert field.count(b",") == 8
+    # What was excused until the last pause began is late for the length of that.
+    assert len(skipped_in(look(store.engine()))) == 12
+    assert not store.raw.exists(store.keys["paused"])
+
+
+def test_an_earlier_pause_excuses_also_where_a_later_one_counts(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", NOW_MS, extras=GRACE)
+    store.set_ms(NOW_MS + 10 * SECOND)
+    store.entries.resume(MAIL)
+    store.entries.pause(MAIL, "mail", late=True)
+    store.set_ms(NOW_MS + 10 * SECOND + 400)
+    store.entries.resume(MAIL)
+    assert look(store.engine())[0] == ["a"]
+
+
+def test_what_is_excused_stays_so_when_the_pause_is_forgotten(store):
+    """It is refused, and tried again: then nobody knows of the pause any more."""
+    store.raw.set("mail", "no list")
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", extras=Extras(grace_ms=5000))
+    store.set_ms(NOW_MS + 10 * SECOND)
+    store.entries.resume(MAIL)
+    engine = store.engine()
+    look(engine)
+    assert (store.places("a"), store.entries.pauses()) == (["refused"], [])
+    store.raw.delete("mail")
+    store.set_ms(NOW_MS + 12 * SECOND)
+    assert look(engine)[0] == ["a"]
+
+
+def test_so_it_does_where_its_broker_is_away(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", relayed=True, extras=Extras(grace_ms=5000))
+    store.set_ms(NOW_MS + 10 * SECOND)
+    store.entries.resume(MAIL)
+    engine = store.engine()
+    claimed = engine.claim(9).entries
+    engine.hand_over()
+    assert store.entries.pauses() == []
+    engine.nack("unsent", claimed)
+    store.set_ms(NOW_MS + 14 * SECOND)
+    assert look(engine)[0] == ["a"]
+
+
+@pytest.mark.parametrize(("ms", "is_late"), [(500, False), (501, True)])
+def test_so_it_does_where_another_pause_that_counts_parks_it_which_counts(store, ms, is_late):
+    for lane, late in ((MAIL, False), (TASK, True)):
+        store.entries.pause(lane, "x", late=late)
+    put(store, "a", extras=GRACE)
+    store.set_ms(NOW_MS + 10 * SECOND)
+    store.entries.resume(MAIL)
+    engine = store.engine()
+    look(engine)
+    assert store.places("a") == ["parked"]
+    store.set_ms(NOW_MS + 10 * SECOND + ms)
+    store.entries.resume(TASK)
+    assert skipped_in(look(engine)) == ["a"] * is_late
+
+
+def test_waiting_for_its_turn_in_a_second_lane_is_no_lateness(store):
+    for lane, name in ((MAIL, "mail"), (TASK, "t")):
+        store.entries.pause(lane, name)
+    put_many(store, 3, extras=GRACE)
+    engine = store.engine()
+    look(engine)
+    store.set_ms(NOW_MS + 10 * SECOND)
+    store.entries.resume(TASK, 0.1)
+    store.set_ms(NOW_MS + 11 * SECOND)
+    look(engine)
+    store.entries.resume(MAIL)
+    went = []
+    for second in range(11, 60, 5):
+        store.set_ms(NOW_MS + second * SECOND)
+        some, skipped = look(engine)
+        went += some
+        assert skipped == []
+    assert went == ["a000", "a001", "a002"]
+
+
+# One definition.
+
+
+def told_in(store, task_id="a"):
+    """How each way of reading tells of an entry; they have to agree."""
+    states = {
+        store.entries.state(task_id),
+        store.entries.find(task_id).state,
+        *(one.state for one in store.entries.waiting(0, FAR_MS) if one.task_id == task_id),
+    }
+    for state in (State.PAUSED, State.SCHEDULED):
+        chosen = Chosen(state=state)
+        sieve, members = store.entries.sieve, []
+        for page in sieve.pages(chosen, *sieve.start(), Place()):
+            members += page
+        if any(entry.task_id == task_id for _, entry in store.entries.chosen(chosen, members)):
+            states.add(state)
+    counts = store.entries.counts()
+    states.add(State.PAUSED if counts.paused else State.SCHEDULED)
+    [state] = states
+    tallies, _ = store.entries.tallies(100)
+    assert sum(one.overdue for one in tallies) == counts.overdue
+    return state, (counts.scheduled, counts.overdue, counts.paused)
+
+
+@each_way
+@pytest.mark.parametrize("lane", [ALL, MAIL, TASK], ids=["all", "queue", "task"])
+@pytest.mark.parametrize("is_met", [False, True], ids=["unmet", "met"])
+def test_all_tell_the_same_of_what_is_paused(store, relayed, lane, is_met):
+    def seen():
+        if is_met:
+            look(engine)
+        return told_in(store)
+
+    engine = store.engine()
+    store.entries.pause(lane, "x")
+    put(store, "a", NOW_MS + 1, relayed=relayed)
+    put(store, "b", NOW_MS + 1, relayed=relayed)
+    assert seen() == (State.SCHEDULED, (2, 0, 0))
+    store.set_ms(NOW_MS + 1)
+    assert seen() == (State.PAUSED, (0, 0, 2))
+    assert [one.parked for one in store.entries.pauses()] == [2]
+    assert store.entries.counts().oldest_overdue_ms is None
+    store.entries.resume(lane, 0.1)
+    assert told_in(store) == (State.PAUSED, (0, 0, 2))
+    assert [(one.parked, one.resumed) for one in store.entries.pauses()] == [(2, True)]
+    store.entries.resume(lane)
+    assert told_in(store) == (State.SCHEDULED, (2, 2, 0))
+    assert [(one.parked, one.resumed) for one in store.entries.pauses()] == [(2, True)]
+    assert store.entries.counts().oldest_overdue_ms == NOW_MS + 1
+    assert store.entries.counts().next_due_ms == NOW_MS + 1
+
+
+def test_what_is_refused_is_paused_when_its_queue_is(store):
+    store.raw.set("mail", "no list")
+    put(store, "a")
+    store.engine().hand_over()
+    assert told_in(store) == (State.SCHEDULED, (1, 1, 0))
+    store.entries.pause(MAIL, "mail")
+    assert told_in(store) == (State.PAUSED, (0, 0, 1))
+
+
+def test_what_runs_now_is_not_paused(store):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", FAR_MS)
+    store.entries.move("a", NOW, mode="now")
+    assert told_in(store) == (State.SCHEDULED, (1, 1, 0))
+    assert store.entries.find("a").paused_by == ""
+
+
+@each_way
+def test_a_selection_of_the_paused_cancels_what_no_scanner_has_met(store, relayed):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", relayed=relayed)
+    put(store, "b", relayed=relayed, queue="other")
+    put(store, "c", FAR_MS, relayed=relayed)
+    chosen = Chosen(state=State.PAUSED)
+    sieve = store.entries.sieve
+    targets = [
+        target_of_member(member)
+        for page in sieve.pages(chosen, *sieve.start(), Place())
+        for member in page
+    ]
+    outcomes = [
+        change.outcome
+        for changes in store.entries.changes.cancel(targets, owes=0, chosen=chosen.text)
+        for change in changes
+    ]
+    assert outcomes.count(Outcome.DONE) == 1
+    assert [store.entries.state(one) for one in "abc"] == [
+        None,
+        State.SCHEDULED,
+        State.SCHEDULED,
+    ]
+
+
+def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
+    put(store, "a", FAR_MS)
+    put(store, "b", FAR_MS, queue="other")
+    assert store.entries.find("a").paused_by == ""
+    store.entries.pause(MAIL, "mail")
+    store.entries.pause(TASK, "t")
+    assert store.entries.find("a").paused_by == "qt"
+    assert [one.paused_by for one in store.entries.waiting(0, FAR_MS + 1)] == ["qt", "t"]
+    store.entries.pause(ALL, "")
+    store.entries.resume(MAIL)
+    chosen = Chosen(queue="mail")
+    sieve = store.entries.sieve
+    [members] = sieve.pages(chosen, *sieve.start(), Place())
+    [(_, entry)] = store.entries.chosen(chosen, members)
+    assert (entry.state, entry.paused_by) == (State.SCHEDULED, "*t")
+
+
+def test_a_long_backlog_of_the_paused_is_found_whole(store):
+    """More than one step of the search looks at, each due at the same time."""
+    ids = store.flood(1300)
+    store.entries.pause(ALL, "")
+    chosen = Chosen(state=State.PAUSED)
+    sieve = store.entries.sieve
+    found = [m[6:].decode() for page in sieve.pages(chosen, *sieve.start(), Place()) for m in page]
+    assert sorted(found) == sorted(ids)
