@@ -11,6 +11,8 @@ from celery_delayq.errors import StoreUnavailable
 from celery_delayq.integration.adopting.worker import AdoptingStep
 from tests.app.support import FAR, LONG_AGO, comparable, lists, only_message, to_ms
 
+pytestmark = pytest.mark.libraries
+
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 
 

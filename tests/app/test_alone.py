@@ -13,6 +13,8 @@ from tests.support.process import ChildProcess
 from tests.support.redis_programs import redis_binaries
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 BINARIES = [binary for _, binary in redis_binaries()] or [None]
 SENTENCE = (
     "this Redis is a node of a Redis Cluster, which cannot be the store; let delayq_url name a "

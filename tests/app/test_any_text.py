@@ -8,6 +8,8 @@ from celery_delayq.errors import DelayQError, InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.operations.test_cli import HOSTILE, printable
 
+pytestmark = pytest.mark.libraries
+
 OWN = "{delayq:0}:"
 TEXTS = [
     *HOSTILE,

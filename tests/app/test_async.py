@@ -8,6 +8,8 @@ import pytest
 from tests.app.support import FAR
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def slow(delayq_app, start_redis):

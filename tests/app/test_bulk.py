@@ -14,6 +14,8 @@ from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists, templates
 from tests.support.shards import total, with_one_shard
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def remind(app):

@@ -18,6 +18,8 @@ from tests.app.support import FAR, comparable
 from tests.app.test_contract_messages import COMPRESSIONS, SERIALIZERS
 from tests.support.shards import keys_of
 
+pytestmark = pytest.mark.libraries
+
 EXPIRY = datetime(2200, 1, 1, tzinfo=timezone.utc)
 OPTIONS = {
     "none": {},

@@ -12,6 +12,8 @@ from celery_delayq import DelayQ
 from tests.app.bulk import ITEMS, both_ways, plain_task
 from tests.app.support import FAR
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.mark.parametrize(
     ("owner", "method"), [(Task, "apply_async"), (Celery, "send_task"), (Signature, "apply_async")]

@@ -9,6 +9,8 @@ from celery.app.routes import MapRoute, Router
 from tests.app.bulk import ITEMS, both_ways, plain_task
 from tests.app.support import FAR
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def connected():

@@ -14,6 +14,8 @@ from celery_delayq import Outcome
 from celery_delayq.message.canvas import LAUNCH
 from tests.app.support import FAR, LONG_AGO, lists
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def app(app_with_results):

@@ -8,7 +8,7 @@ from tests.app.conflicts import told, waiting
 from tests.app.support import FAR
 from tests.support.shards import with_one_shard
 
-pytestmark = with_one_shard
+pytestmark = [pytest.mark.libraries, with_one_shard]
 
 
 @pytest.fixture

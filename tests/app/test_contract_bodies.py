@@ -12,6 +12,8 @@ from kombu.serialization import registry
 from tests.app.support import LONG_AGO, envelope, templates
 from tests.support.shards import keys_of
 
+pytestmark = pytest.mark.libraries
+
 KEY = b"key of this test"
 
 

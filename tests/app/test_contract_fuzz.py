@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from celery_delayq.errors import DelayQError
 from tests.app.support import FAR, LONG_AGO, comparable, lists
 
+pytestmark = pytest.mark.libraries
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,

@@ -4,6 +4,8 @@ import pytest
 
 from tests.app.support import LONG_AGO, lists
 
+pytestmark = pytest.mark.libraries
+
 STEPS = [
     pytest.param({}, id="default"),
     pytest.param({"priority_steps": list(range(10))}, id="every"),

@@ -13,6 +13,8 @@ from kombu.compression import _aliases, encoders
 
 from tests.app.support import LONG_AGO, comparable, lists
 
+pytestmark = pytest.mark.libraries
+
 # What is installed takes part: msgpack and yaml are packages of their own, and so are some codecs.
 SERIALIZERS = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
 COMPRESSIONS = [

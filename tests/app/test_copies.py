@@ -12,6 +12,8 @@ from celery.app.control import Control
 from celery_delayq import DelayQ, Outcome
 from tests.app.support import FAR, LONG_AGO, lists
 
+pytestmark = pytest.mark.libraries
+
 
 def pickled(app):
     return pickle.loads(pickle.dumps(app))

@@ -9,6 +9,8 @@ import pytest
 from celery_delayq import InvalidDueTime
 from tests.app.support import FAR, LONG_AGO, lists, redis_ms, to_ms
 
+pytestmark = pytest.mark.libraries
+
 UTC = timezone.utc
 A_MILLISECOND = timedelta(milliseconds=1)
 WHEN = datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)

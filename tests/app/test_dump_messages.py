@@ -11,6 +11,8 @@ from kombu import Exchange, Queue
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.shards import SHARDS
 
+pytestmark = pytest.mark.libraries
+
 SERIALIZERS = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
 ACCEPT = {"accept_content": SERIALIZERS, "delayq_max_message": 10_000_000}
 IDS = ("a-1", "b:2", "ü 3\n")

@@ -7,6 +7,8 @@ from celery.result import EagerResult
 from celery_delayq.errors import CallRejected, ItemsRefused, NotScheduled
 from tests.app.support import FAR, lists
 
+pytestmark = pytest.mark.libraries
+
 
 class Once(Task):
     """Of several calls with the same arguments, the first; as celery-singleton has it."""

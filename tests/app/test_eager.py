@@ -11,6 +11,8 @@ from celery.result import EagerResult, GroupResult
 from celery_delayq import InvalidDueTime, Outcome, ScheduledResult
 from celery_delayq.errors import InvalidOption
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def eager(delayq_app, url):

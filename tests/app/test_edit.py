@@ -25,6 +25,8 @@ from tests.app.support import (
     templates,
 )
 
+pytestmark = pytest.mark.libraries
+
 UTC = timezone.utc
 
 

@@ -16,6 +16,8 @@ from tests.app.support import FAR, LONG_AGO
 from tests.faults.proxy import Proxy
 from tests.support.shards import keys_need_one_shard
 
+pytestmark = pytest.mark.libraries
+
 DUE = "2100-01-01T00:00:00+00:00"
 # What no two events have in common.
 OWN = ("timestamp", "clock", "local_received", "utcoffset", "pid")

@@ -9,6 +9,8 @@ from kombu import Exchange, Queue
 
 from tests.app.support import FAR, envelope
 
+pytestmark = pytest.mark.libraries
+
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 EXPIRES = datetime(2101, 1, 1, tzinfo=timezone.utc)
 LOOSE = timedelta(seconds=5)

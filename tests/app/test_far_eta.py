@@ -17,6 +17,8 @@ from celery_delayq.integration.remembered import remembered_here
 from tests.app.support import only_message, to_ms
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 NOW = datetime.now(timezone.utc).replace(microsecond=0)
 FAR = NOW + timedelta(days=1)
 

@@ -16,6 +16,8 @@ from celery_delayq.store import ShardedEntries
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
 from tests.support.ports import free_port
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def app(app_with_results):

@@ -9,6 +9,8 @@ from celery_delayq.integration import signals
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import keys_need_one_shard
 
+pytestmark = pytest.mark.libraries
+
 
 def give(delayq, **hooks):
     delayq.services.hooks = Hooks(**hooks)

@@ -13,6 +13,8 @@ from celery_delayq.clock import from_ms
 from celery_delayq.integration import control, inspecting
 from tests.app.support import FAR, LONG_AGO
 
+pytestmark = pytest.mark.libraries
+
 SECRETS = "(***)"
 
 

@@ -23,6 +23,8 @@ from celery_delayq.integration import contract
 from celery_delayq.integration.contract import LEANINGS, TRIED
 from celery_delayq.libraries import Leaning, mentions, takes, takes_at
 
+pytestmark = pytest.mark.libraries
+
 PACKAGE = Path(celery_delayq.__file__).parent
 SEND_TASK = "celery.app.base:Celery.send_task"  # need not delay anything in the broker
 BY_NAME = pytest.mark.parametrize("leaning", LEANINGS, ids=lambda leaning: leaning.where)

@@ -7,6 +7,8 @@ from dateutil.parser import isoparse
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, comparable, lists
 
+pytestmark = pytest.mark.libraries
+
 MAKERS = ["as_task_v1", "as_task_v2", "create_task_message"]
 BY_PLACE = ("a", "t", (1,), {"x": 2}, None, None, None, None, 60)
 BY_NAME = {"task_id": "a", "name": "t", "args": (1,), "kwargs": {"x": 2}, "expires": 60}

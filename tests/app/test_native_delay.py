@@ -15,6 +15,8 @@ from tests.app.support import FAR
 from tests.support.ports import free_port
 from tests.support.shards import keys_of
 
+pytestmark = pytest.mark.libraries
+
 TOPIC = Exchange("shop", type="topic")
 ORDERS = Queue("orders", TOPIC, routing_key="order.new", queue_arguments={"x-queue-type": "quorum"})
 MAIL = Queue("mail", TOPIC, routing_key="mail.#", queue_arguments={"x-queue-type": "quorum"})

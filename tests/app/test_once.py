@@ -9,6 +9,8 @@ from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, envelope, only_message, templates
 from tests.app.test_adoption import Consumer
 
+pytestmark = pytest.mark.libraries
+
 
 def sent(redis):
     return json.loads(only_message(redis)[1])["headers"]

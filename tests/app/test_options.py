@@ -6,6 +6,8 @@ import pytest
 
 from tests.app.support import LONG_AGO, envelope, lists, only_message
 
+pytestmark = pytest.mark.libraries
+
 OPTIONS = {
     "priority": 4,
     "headers": {"trace": "ü"},

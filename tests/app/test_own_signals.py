@@ -10,6 +10,8 @@ from celery_delayq import Outcome, signals
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
 from tests.support.shards import keys_need_one_shard
 
+pytestmark = pytest.mark.libraries
+
 DUE = datetime(2100, 1, 1, tzinfo=timezone.utc)
 LATER = datetime(2100, 1, 1, 0, 1, tzinfo=timezone.utc)
 

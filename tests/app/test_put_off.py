@@ -9,6 +9,8 @@ from celery import Celery, Task
 from celery_delayq import Defer, DelayQ, InvalidDueTime
 from celery_delayq.errors import InvalidOption, PutOffTooOften
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def app():

@@ -8,6 +8,8 @@ from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
 from celery_delayq.store.copies import KEEP
 from tests.support.ports import free_port
 
+pytestmark = pytest.mark.libraries
+
 LATER = 3600
 
 

@@ -5,6 +5,8 @@ from kombu import Exchange, Queue
 
 from tests.app.support import FAR
 
+pytestmark = pytest.mark.libraries
+
 VIDEO = Queue("video", Exchange("media", type="topic"), routing_key="media.video.#")
 WAYS = {
     "queue": ({"queue": "mail", "priority": 9}, "mail"),

@@ -23,6 +23,8 @@ from tests.app.support import (
     templates,
 )
 
+pytestmark = pytest.mark.libraries
+
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 MINUTE = timedelta(minutes=1)
 

@@ -14,6 +14,8 @@ from celery_delayq.errors import InvalidOption
 from celery_delayq.integration import panel
 from tests.app.support import FAR, LONG_AGO
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def ask(app):

@@ -10,6 +10,8 @@ from celery_delayq import Outcome, ScheduledResult
 from celery_delayq.integration.results import scheduled
 from tests.app.support import FAR, LONG_AGO
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def app(app_with_results):

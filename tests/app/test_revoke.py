@@ -15,6 +15,8 @@ from celery_delayq.integration import control
 from tests.app.support import FAR, LONG_AGO, claim, lists, redis_ms
 from tests.support.shards import each
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def app(app_with_results):

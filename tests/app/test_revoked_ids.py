@@ -15,6 +15,8 @@ from celery_delayq.operations.changing import let_it_end
 from tests.app.network import Listener
 from tests.app.support import FAR, LONG_AGO, only_message, redis_ms
 
+pytestmark = pytest.mark.libraries
+
 RETRY = {"retries": 1}
 
 

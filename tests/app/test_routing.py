@@ -8,6 +8,8 @@ from kombu import Exchange, Queue
 from tests.app.support import LONG_AGO, comparable, lists
 from tests.support.shards import total
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def queue_of(app, delayq, redis):

@@ -7,6 +7,8 @@ from celery.signals import task_revoked
 
 from tests.app.support import FAR, LONG_AGO
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def heard():

@@ -16,6 +16,8 @@ from celery_delayq.operations import stamps
 from celery_delayq.operations.changing import TOLD
 from tests.app.support import FAR, envelope
 
+pytestmark = pytest.mark.libraries
+
 STAMPED = [
     ({"mark": "a"}, {"mark": "a"}),
     ({"mark": "a"}, {"mark": ["b", "a"]}),

@@ -7,6 +7,8 @@ from celery.exceptions import Reject, Retry
 from celery_delayq import AlreadyScheduled
 from tests.app.support import FAR, LONG_AGO, claim
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def app(delayq_app, url):

@@ -7,6 +7,8 @@ from celery_delayq import DelayQ, DelayQTask
 from celery_delayq.errors import NoDelayQ
 from tests.app.support import FAR
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.mark.parametrize("name", ["delay_until", "delay_for"])
 def test_its_methods_are_those_of_every_task(app, name):

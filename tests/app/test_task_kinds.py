@@ -9,6 +9,8 @@ from celery import shared_task
 from celery_delayq import DelayQError, InvalidDueTime, ScheduledResult
 from tests.app.support import FAR
 
+pytestmark = pytest.mark.libraries
+
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 
 

@@ -13,6 +13,8 @@ from tests.app.network import Listener, hang_up
 from tests.app.support import FAR, LONG_AGO
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.libraries
+
 THREADS, CALLS = 8, 40
 
 

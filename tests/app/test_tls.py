@@ -13,6 +13,8 @@ from tests.support.ports import free_port
 from tests.support.process import ProcessEndedError
 from tests.support.redis_programs import on_path
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):

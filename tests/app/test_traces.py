@@ -19,6 +19,8 @@ from tests.app.bulk import plain_task
 from tests.app.support import FAR, envelope, templates
 from tests.support.shards import keys_of
 
+pytestmark = pytest.mark.libraries
+
 ITEMS = [((number,), {}) for number in range(5)]
 
 

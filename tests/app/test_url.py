@@ -9,6 +9,8 @@ from celery_delayq.errors import InvalidSetting
 from tests.app.support import LONG_AGO, lists
 from tests.support.shards import total
 
+pytestmark = pytest.mark.libraries
+
 WANTED = "a redis://, rediss://, redis+socket:// or sentinel:// URL"
 READABLE = "a URL that kombu can read; a port is a number from 0 to 65535"
 QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"

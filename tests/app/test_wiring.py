@@ -15,6 +15,8 @@ from tests.app.network import Listener
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 def test_importing_the_package_does_nothing():
     code = """

@@ -16,6 +16,8 @@ from celery_delayq.servers.risks import Line
 from tests.app.support import FAR
 from tests.support.ports import free_port
 
+pytestmark = pytest.mark.libraries
+
 NAMES = [
     *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
     *("slow scripts", "agreement", "scanners", "overdue", "dead", "pauses", "broker"),

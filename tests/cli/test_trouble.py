@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from tests.app.support import FAR
 from tests.cli.conftest import MODULE
 
+pytestmark = pytest.mark.libraries
+
 
 def test_the_worker_s_help_names_the_option_to_leave_the_scanner_out(app, project):
     project(app)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.libraries
+
 SETTINGS = """
 DATABASES["archive"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": "archive.sqlite3"}
 """

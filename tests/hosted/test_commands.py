@@ -20,6 +20,8 @@ from tests.metrics.support import Scrape
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
+pytestmark = pytest.mark.libraries
+
 LONG_AGO = 1_000_000_000
 DEAF = "scanner may not be told of tasks due before all others"
 

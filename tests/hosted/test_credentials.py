@@ -17,6 +17,8 @@ from tests.support.sentinels import NAME, SentinelServer
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
+pytestmark = pytest.mark.libraries
+
 __all__ = ["make_delayq"]
 
 LONG_AGO = 1_000_000_000

@@ -6,6 +6,8 @@ from celery_delayq.doctor.examine import AT_THE_STORE
 from celery_delayq.doctor.patient import Patient
 from tests.hosted.servers import CELERYS, SPARE, HostedServer, all_but, as_user, forbid
 
+pytestmark = pytest.mark.libraries
+
 UNTOLD = {
     "replication": "whether it has replicas is unknown: the store's Redis does not tell this user",
     "eviction": "its maxmemory-policy is unknown: the store's Redis does not tell this user",

@@ -13,6 +13,8 @@ from tests.faults.proxy import Proxy
 from tests.hosted.scaled_times import MOMENT, PROXY, SCALE
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 __all__ = ["make_delayq"]
 
 LONG_AGO = 1_000_000_000

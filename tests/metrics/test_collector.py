@@ -19,6 +19,8 @@ from tests.app.support import FAR, claim, hand_over_until_dead, redis_ms
 from tests.metrics.support import Scrape
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.libraries
+
 NOW_MS = 1_800_000_000_000
 WITHOUT_A_STORE = {"build_info", "store_up"}
 COUNTS = ("scheduled", "in_flight", "dead", "scanners", "overdue", "paused", "refused")

@@ -15,6 +15,8 @@ from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
 
+pytestmark = pytest.mark.libraries
+
 SERVED = r"metrics are served on http://127.0.0.1:\d+/metrics"
 MISSING = (
     "delayq_metrics_port is {}; expected None, as prometheus-client is missing: "

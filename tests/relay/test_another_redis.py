@@ -13,6 +13,8 @@ from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 OWN = (
     "delayq_due",
     "delayq_attempt",

@@ -11,6 +11,8 @@ from celery_delayq.errors import BrokerDown
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.libraries
+
 
 def attempts(messages):
     """What the headers of these messages say: attempt and possible copy."""

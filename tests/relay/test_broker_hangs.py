@@ -12,6 +12,8 @@ from celery_delayq.handover import confirms
 from celery_delayq.handover import link as handoff
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.libraries
+
 LEASE = 2  # seconds; the broker may take 0.3 of it
 BOUND = LEASE * 0.8
 

@@ -8,6 +8,8 @@ from celery_delayq.doctor.patient import Patient
 from celery_delayq.servers.risks import Line
 from tests.relay.house import new_name
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def look(make_house, rabbitmq_server):

@@ -9,6 +9,8 @@ from celery_delayq import Outcome
 from tests.relay.house import LONG_AGO
 from tests.support.copies import attempts_at, publish
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture(params=["rabbit", "other_redis"])
 def house(request):

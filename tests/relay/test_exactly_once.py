@@ -8,6 +8,8 @@ from kombu import Queue
 from celery_delayq.handover.publishers import OneByOne
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_scanners_share_what_is_due_and_repeat_nothing(rabbit, count):

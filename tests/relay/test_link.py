@@ -6,6 +6,8 @@ from kombu import Connection
 from celery_delayq.handover.link import Link
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def made():

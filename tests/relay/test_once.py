@@ -16,6 +16,8 @@ from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.copies import attempts_at, publish
 
+pytestmark = pytest.mark.libraries
+
 
 class Receiver:
     """As much of a worker's consumer as the step needs; its messages come from the real broker."""

@@ -6,6 +6,8 @@ import pytest
 
 from tests.relay.house import new_name
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture(params=["rabbitmq", "redis", "memory"])
 def house(request, make_house, rabbitmq_server, start_redis):

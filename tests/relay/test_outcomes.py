@@ -8,6 +8,8 @@ from celery_delayq import Outcome, State
 from tests.relay.house import LONG_AGO
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 LEASED = "{delayq:0}:leased"
 
 

@@ -1,6 +1,10 @@
 """Pausing what goes through RabbitMQ: it is parked at the claim."""
 
+import pytest
+
 from celery_delayq import State
+
+pytestmark = pytest.mark.libraries
 
 
 def test_what_is_paused_is_not_published_until_it_is_resumed(rabbit):

@@ -10,6 +10,8 @@ from kombu import Exchange, Queue
 from celery_delayq import clock
 from tests.relay.house import LONG_AGO, new_name
 
+pytestmark = pytest.mark.libraries
+
 OWN = (
     "delayq_due",
     "delayq_attempt",

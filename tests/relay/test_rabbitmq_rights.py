@@ -6,6 +6,8 @@ from kombu import Exchange, Queue
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def orders(rabbitmq_server):

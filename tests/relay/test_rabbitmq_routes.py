@@ -5,6 +5,8 @@ from kombu import Exchange, Queue
 
 from tests.relay.house import new_name
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def topic(make_house, rabbitmq_server):

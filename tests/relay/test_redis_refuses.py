@@ -7,6 +7,8 @@ from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelServer
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 def wants_replicas(house):
     """NOREPLICAS"""

@@ -11,6 +11,8 @@ from celery_delayq.store.record import FORM
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 MISSING = {"task_create_missing_queues": False}
 
 

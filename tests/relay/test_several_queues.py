@@ -8,6 +8,8 @@ from celery_delayq.errors import BrokerDown
 from celery_delayq.handover import relay as relaying
 from tests.relay.house import new_name
 
+pytestmark = pytest.mark.libraries
+
 FULL = {"x-max-length": 0, "x-overflow": "reject-publish"}
 
 

@@ -11,6 +11,8 @@ from tests.faults.proxy import Proxy
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def store_proxy(redis_server, redis_url):

@@ -8,6 +8,8 @@ from celery_delayq.handover.publishers import Verdict
 from celery_delayq.hooks import Hooks
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.libraries
+
 FAR_AWAY = 4_102_444_800
 COUNTED = ("left", "refused", "uncertain", "reclaimed", "broker_down")
 NAMES = ("task_edited", "task_handed_over", "task_dead", "task_skipped")

@@ -10,6 +10,8 @@ from tests.relay.house import House
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def house(make_app):

@@ -10,6 +10,8 @@ from tests.faults.proxy import Proxy
 from tests.support.shards import SHARDS, each
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.libraries
+
 TIMEOUT = 0.5
 
 

@@ -5,6 +5,8 @@ import pytest
 from tests.sentinel.faults import demote, failover, kill, silence
 from tests.sentinel.trial import tried
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.mark.parametrize("fault", [kill, silence, failover, demote])
 def test_all_are_at_work_again_soon_and_each_task_is_in_one_place(

@@ -9,6 +9,8 @@ from tests.sentinel.work import FAR, arrived
 from tests.support.sentinels import NAME
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.libraries
+
 LONG_AGO = 1_000_000_000
 
 

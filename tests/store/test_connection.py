@@ -16,6 +16,8 @@ from celery_delayq.servers.pool import MOST, Pool
 from tests.store.support import FAR_MS, endpoint
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.libraries
+
 PING = packed(["PING"])
 
 

@@ -14,6 +14,7 @@ from tests.store import by_opcode
 from tests.support.waiting import eventually
 
 pytestmark = [
+    pytest.mark.libraries,
     # What is interrupted where redis-py closes a connection is reported; nothing else comes of it.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

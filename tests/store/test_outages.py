@@ -13,6 +13,8 @@ from tests.store.support import FAR_MS, MEMBERSHIP, endpoint
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away():
     entries = Entries(

@@ -17,6 +17,8 @@ from tests.store.support import FAR_MS, MEMBERSHIP, endpoint, new_record
 from tests.support.replicas import replicated
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.libraries
+
 ONE = Wanted(1, 30)
 LIST = destination_for("L", "celery")
 

@@ -17,6 +17,8 @@ from celery_delayq.store.keys import Keys
 from tests.store.support import endpoint
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.libraries
+
 KEYS = [Keys("delayq", shard, 3) for shard in range(3)]
 ALL, OWN = KEYS[0].channels("me")
 LONG = 30  # seconds that no test here takes

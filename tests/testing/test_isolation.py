@@ -17,6 +17,8 @@ from celery_delayq.errors import CannotIsolate, LibraryChanged, NoDelayQ, StoreU
 from celery_delayq.integration import contract
 from tests.support.redis_server import RedisServer
 
+pytestmark = pytest.mark.libraries
+
 
 def number_of(app):
     """A task of an app that has none."""

@@ -7,6 +7,8 @@ from celery.worker.request import Request
 
 from celery_delayq.errors import EndlessTasks
 
+pytestmark = pytest.mark.libraries
+
 
 def states_of(ran):
     return [result.state for result in ran]

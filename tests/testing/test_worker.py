@@ -14,6 +14,8 @@ from freezegun import freeze_time
 from celery_delayq.errors import CannotIsolate
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 SOON = 30  # seconds for which a test waits on a busy machine
 
 

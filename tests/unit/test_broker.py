@@ -11,6 +11,8 @@ from celery_delayq.handover.link import bounded, connect
 from celery_delayq.message.broker import Broker, store_endpoint
 from celery_delayq.servers import Endpoint
 
+pytestmark = pytest.mark.libraries
+
 NAMES = "delayq_url", "delayq_transport_options"
 URLS = "sentinel://user:pass@a/3;sentinel://b:1"
 OPTIONS = {"master_name": "mymaster"}

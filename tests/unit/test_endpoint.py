@@ -5,6 +5,8 @@ import redis
 
 from celery_delayq.servers import Endpoint, SentinelGroup
 
+pytestmark = pytest.mark.libraries
+
 SECRET = {"username": "u", "password": "p"}
 
 

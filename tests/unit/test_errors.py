@@ -7,6 +7,7 @@ import re
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
+import pytest
 from kombu.exceptions import OperationalError
 
 import celery_delayq

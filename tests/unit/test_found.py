@@ -4,6 +4,8 @@ import pytest
 
 from celery_delayq.servers.found import Found, Word
 
+pytestmark = pytest.mark.libraries
+
 OLD, NEW = ("old", 1), ("new", 2)
 
 

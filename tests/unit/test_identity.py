@@ -6,6 +6,8 @@ from kombu import Message
 
 from celery_delayq.message.identity import give_identity, identity_of, may_come_again
 
+pytestmark = pytest.mark.libraries
+
 HAND_OVER = {"delayq_hand_over": "1.1"}
 
 

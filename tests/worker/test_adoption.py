@@ -13,6 +13,8 @@ from tests.support.visibility import end_visibility
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
+pytestmark = pytest.mark.libraries
+
 FAR = timedelta(hours=1)
 
 

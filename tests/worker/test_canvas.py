@@ -4,6 +4,8 @@ import pytest
 from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 
+pytestmark = pytest.mark.libraries
+
 TIMEOUT = 20
 
 

@@ -1,8 +1,11 @@
 """Scheduling from within tasks, in the children of a prefork pool."""
 
+import pytest
 from celery.utils import uuid
 
 from tests.worker.project import TASKS
+
+pytestmark = pytest.mark.libraries
 
 
 def ids(count):

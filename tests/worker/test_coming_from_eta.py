@@ -12,6 +12,8 @@ from celery import Celery
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 
+pytestmark = pytest.mark.libraries
+
 FAR = timedelta(hours=1)
 
 

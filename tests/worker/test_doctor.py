@@ -5,6 +5,7 @@ import re
 import threading
 import time
 
+import pytest
 import time_machine
 
 from celery_delayq.doctor.clocks import workers
@@ -15,6 +16,8 @@ from tests.readme.document import OPERATIONS
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
+
+pytestmark = pytest.mark.libraries
 
 
 def test_where_all_is_well_every_line_is_ok_and_the_status_0(

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture(params=["crew", "rabbit"])
 def project(request):

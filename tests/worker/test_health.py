@@ -3,9 +3,13 @@
 import json
 import socket
 
+import pytest
+
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
+
+pytestmark = pytest.mark.libraries
 
 COUNTS_FOR = 3.0  # seconds that a heartbeat counts, with the projects' safety interval of one
 

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from tests.worker.test_revoke import celery
+
+pytestmark = pytest.mark.libraries
 
 
 def test_every_worker_that_is_asked_shows_what_waits(crew):

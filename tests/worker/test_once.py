@@ -15,6 +15,8 @@ from tests.support.visibility import end_visibility
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
+pytestmark = pytest.mark.libraries
+
 ALONE = "--no-delayq"  # what arrives is what a test publishes
 
 

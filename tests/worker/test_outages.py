@@ -1,10 +1,14 @@
 """Workers that die, that are not there, or that come up before the store does."""
 
+import pytest
+
 from celery_delayq.store.keys import SCHEMA
 from tests.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
+
+pytestmark = pytest.mark.libraries
 
 LONG_AGO = 1_000_000_000
 

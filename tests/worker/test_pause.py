@@ -8,6 +8,8 @@ from tests.support.waiting import eventually
 from tests.support.worker import WorkerProcess
 from tests.worker.project import TASKS, Project
 
+pytestmark = pytest.mark.libraries
+
 RATE, TASKS_DUE = 20, 60
 
 

@@ -5,6 +5,8 @@ import pytest
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
 def pool(request, standing):

@@ -9,6 +9,8 @@ import pytest
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture(params=["redis", "rabbitmq"])
 def project(request, make_project):

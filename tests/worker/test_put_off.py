@@ -13,6 +13,8 @@ from tests.worker.project import TASKS
 from tests.worker.putting_off import LONG, TOLD
 from tests.worker.test_shutdown import HAS_SOFT_SHUTDOWN
 
+pytestmark = pytest.mark.libraries
+
 
 def told(project, result):
     return [one.decode() for one in project.evidence.lrange(TOLD.format(result.id), 0, -1)]

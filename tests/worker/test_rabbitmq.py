@@ -5,6 +5,8 @@ from celery import chord
 
 from tests.support.shards import with_one_shard
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture(scope="module")
 def rabbit(standing, server, rabbitmq_server):

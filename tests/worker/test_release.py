@@ -13,6 +13,8 @@ from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT, WorkerProcess
 
+pytestmark = pytest.mark.libraries
+
 DELAYS = (0.2, 2.0, 3.5)
 
 

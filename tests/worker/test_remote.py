@@ -9,6 +9,8 @@ from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
 
+pytestmark = pytest.mark.libraries
+
 WITHIN = ("-t", "10")
 
 

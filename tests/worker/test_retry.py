@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture(params=["crew", "capturing"])
 def project(request):

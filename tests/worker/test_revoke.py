@@ -4,9 +4,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from celery_delayq import Outcome
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
+
+pytestmark = pytest.mark.libraries
 
 
 def celery(project, *arguments):

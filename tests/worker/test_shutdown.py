@@ -8,6 +8,8 @@ import pytest
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
+pytestmark = pytest.mark.libraries
+
 # A scanner that did not end would sleep as long: most of what ending takes is Celery's own.
 SLEEPS = 10 * PATIENCE
 HAS_SOFT_SHUTDOWN = celery.VERSION >= (5, 5)

@@ -15,6 +15,8 @@ from tests.support.worker import ROOT
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
 
+pytestmark = pytest.mark.libraries
+
 STARTED = r"scanner \S+ started: (.*)"
 NO_REDIS = "delayq_url is None; expected a redis:// URL, because the broker is not a Redis"
 BATCH = "delayq_batch_size is 1.5; expected a whole number of tasks from 1 to 1000"

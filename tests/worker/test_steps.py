@@ -6,6 +6,8 @@ from celery import Celery
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
+pytestmark = pytest.mark.libraries
+
 
 def test_a_worker_without_delayq_scans_nothing_and_still_runs_tasks(make_project, start_worker):
     project = make_project()

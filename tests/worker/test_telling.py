@@ -12,6 +12,8 @@ from tests.readme.document import PACKAGE
 from tests.support.waiting import eventually
 from tests.worker import telling
 
+pytestmark = pytest.mark.libraries
+
 NAME = re.compile(r"`([\w-]+)`")
 
 
