@@ -56,6 +56,7 @@ def test_the_readme_of_the_project_says_the_same(cells):
     assert said == {job: SHORTER.get(cells[job], cells[job]) for job in said}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "row", [row for row in ANSWERS if row.name in FAST], ids=lambda row: row.name
 )

@@ -4,6 +4,8 @@ import pytest
 
 from tests.faults.history import Call, Copy, Kept, judge
 
+pytestmark = pytest.mark.thorough
+
 END = 100_000
 FAR = 4_000_000_000_000
 

@@ -14,6 +14,8 @@ from tests.faults.watches import ListWatch, QueueWatch
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.thorough
+
 HEADERS = {"id": "a", "delayq_due": 5}
 
 

@@ -12,7 +12,7 @@ SECONDS = 20
 SEED = "1"
 
 # It waits, for most of its time: for faults to last, and for what is due.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
 
 
 def assert_nothing_differs(path, rabbit=None):

@@ -6,6 +6,8 @@ from tests.readme.document import Block
 from tests.readme.runner import run
 from tests.readme.shape import shape
 
+pytestmark = pytest.mark.thorough
+
 
 def example(text):
     return Block("README.md", "section", "python", 1, text)

@@ -12,6 +12,8 @@ from tests.selfcheck.test_process import alive
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 HELD = """
 import signal

@@ -29,6 +29,8 @@ from celery_delayq.store.scripts import Scripts
 from tests.store.support import MEMBERSHIP, ROUTE, Store, new_record
 from tests.store.test_aborted import sites_of, writing
 
+pytestmark = pytest.mark.thorough
+
 REPAIRS = int(os.environ.get("DELAYQ_REPAIRS", "1000"))
 CROWD = 50  # entries that there are at most, about
 PACE = 0.004  # seconds between two steps of an actor: the repairs want their share of the machine
