@@ -6,7 +6,7 @@ from typing import Any
 from tests.simulator.sight import Version, View
 
 RULES = {
-    "twice": "a call takes effect once",
+    "twice": "a call takes effect once, and so does a selection, but for what was not told yet",
     "late": "a call takes effect before its caller is told how it ended",
     "order": "a call that was interrupted takes no effect after a later one",
     "answer": "an answer is true",
@@ -74,7 +74,7 @@ class Call:
     """What a client does once."""
 
     name: str
-    kind: str  # schedule, cancel, reschedule, edit, release, clear, pause, resume
+    kind: str  # schedule, cancel, reschedule, edit, release, clear, sweep, pause, resume
     ids: tuple[str, ...]  # none, of one that names the key, a tag, or a lane
     key: str
     conflict: str
@@ -91,9 +91,10 @@ class Call:
     held: set[tuple[str, int]] = field(default_factory=set)  # what they found under the key
     displaced: dict[str, "Effect"] = field(default_factory=dict)  # what was in the way, and went
     about: set[str] = field(default_factory=set)  # the ids and keys that its effects were about
-    taking: dict[str, Any] = field(default_factory=dict)  # of each id the message that it was
+    taking: dict[str, Any] = field(default_factory=dict)  # of each id the delivery that it was
     taken: set[str] = field(default_factory=set)  # the ids of those that were entries before
     revoked: set[str] = field(default_factory=set)  # of its ids, after one of its requests
+    told: dict[str, "Life"] = field(default_factory=dict)  # what progress told of, or of before
     to_be_interrupted: bool = False
     unchanged: int = 0
 
@@ -108,7 +109,7 @@ class Call:
 
     def name_of(self, task_id: str) -> str:
         """The name that stands in what it writes under an id."""
-        return str(self.taking.get(task_id, self.name))
+        return str(self.taking[task_id].message if task_id in self.taking else self.name)
 
     @property
     def subjects(self) -> set[str]:

@@ -49,6 +49,8 @@ def planned(
     keys: str,
     *,
     pauses: bool,
+    sweeps: bool = False,
+    twice: bool = False,
 ) -> Planned:
     """The call of this number of a client, of one of some ids, or of two; or of a key.
 
@@ -56,6 +58,8 @@ def planned(
         keys: ``""``, nothing has a key; ``"some"``; ``"one"``, all have the same, and are relayed
             soon, so that some come back; or ``"held"``, all have the same, and wait.
         pauses: Whether some are paused, and may not leave too late.
+        sweeps: Whether some move all that a selection means.
+        twice: Whether a bulk may have an id twice.
     """
     kind = dice.choice(KINDS)
     count = min(2, len(ids)) if kind == "bulk" else 1
@@ -72,7 +76,20 @@ def planned(
     chosen = tuple(dice.sample(ids, count))
     one = Planned(f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s)
     one = _keyed(dice, one, keys) if keys else one
-    return _held_up(dice, one) if pauses else one
+    one = _held_up(dice, one) if pauses else one
+    # Last, so that a seed is what it was where there is none of these.
+    if sweeps and dice.random() < 0.4:
+        return _sweeping(dice, one)
+    if twice and len(one.ids) > 1 and dice.random() < 0.7:
+        return replace(one, ids=(*one.ids, one.ids[0]))
+    return one
+
+
+def _sweeping(dice: random.Random, one: Planned) -> Planned:
+    tags = dice.choice(((), *((tag,) for tag in TAGS))) if one.tags else ()
+    by = When("by", dice.choice((-1, 1)) * (dice.choice((500, 8_000, 3_600_000)) + len(one.name)))
+    plain = {"key": "", "conflict": "", "lane": "", "runs_now": False}
+    return replace(one, kind="sweep", ids=(), tags=tags, when=by, **plain)
 
 
 def _held_up(dice: random.Random, one: Planned) -> Planned:
@@ -118,26 +135,36 @@ class Client:
         self._scripts = scripts
         self._timeout = timeout
         self._is_calm = is_calm
+        self._stored: str | None = None  # the cursor of the selection under way
 
     def run(self, actor: Actor) -> None:
         caller = Caller(self._scripts(actor), self._timeout)
         for one in self._plan:
             actor.sleep(one.pause_s)
-            self._make(actor, caller, one)
+            call = self._make(actor, caller, one)
+            if one.kind == "sweep" and call.how != "answered":
+                # Another one goes on, as far as it knows how far that is.
+                self._make(actor, caller, replace(one, name=f"{one.name}b"), call)
 
-    def _make(self, actor: Actor, caller: Caller, one: Planned) -> None:
+    def _make(self, actor: Actor, caller: Caller, one: Planned, before: Call | None = None) -> Call:
         world = actor.world
         kind = "schedule" if one.kind == "bulk" else one.kind
         timeout_us = round(self._timeout * SECOND)
-        if kind in ("clear", "edit", "release"):  # several steps, each with its own time
+        if kind in ("clear", "edit", "release", "sweep"):  # several steps, each with its own time
             timeout_us = 100 * SECOND
         call = Call(
             *(one.name, kind, one.ids, one.key, one.conflict, one.lane),
             *(timeout_us, world.now_us, actor.slept_us),
         )
+        if before is None:
+            self._stored = None
+        else:
+            call.told |= before.told
         actor.begin(call)
         self._judge.began(call)
-        when = f"{one.when.mode} {one.when.ms}" if kind in ("schedule", "reschedule") else ""
+        when = (
+            f"{one.when.mode} {one.when.ms}" if kind in ("schedule", "reschedule", "sweep") else ""
+        )
         by = " (relayed)" * (one.relayed and kind == "schedule")
         under = f" {key_of(one.key)} {one.conflict}" if one.key else f" {one.conflict}"
         world.say(actor.name, f"{one.name}: {kind} {' '.join(one.ids)}{under} {when}{by}")
@@ -145,15 +172,18 @@ class Client:
             call.to_be_interrupted = True
             us = round(dice.choice((0.001, 0.01, 1, self._timeout)) * dice.random() * SECOND)
             world.later(us, lambda: actor.call is call and actor.interrupt(Interrupted()))
-        how, answers = self._outcome(caller, one)
+        how, answers = self._outcome(actor, caller, one)
         actor.begin(None)
         world.say(actor.name, f"{one.name}: {how} {', '.join(map(str, answers))}")
         self._judge.ended(call, how, answers, world.now_us, actor.slept_us)
         if self._is_calm and how != "answered":
             self._judge.found("unanswered", f"{one.name} is {how}")
+        return call
 
-    def _outcome(self, caller: Caller, one: Planned) -> tuple[str, list[Answer]]:
+    def _outcome(self, actor: Actor, caller: Caller, one: Planned) -> tuple[str, list[Answer]]:
         try:
+            if one.kind == "sweep":
+                return "answered", [Answer("SWEPT", self._sweep(actor, caller, one))]
             return "answered", caller.make(one)
         except Interrupted:
             return "interrupted", []
@@ -162,3 +192,17 @@ class Client:
         except Exception as error:
             self._judge.found("error", f"{one.name} raised {error!r}")
             return "failed", []
+
+    def _sweep(self, actor: Actor, caller: Caller, one: Planned) -> int:
+        """Move many, and store the cursor wherever that tells something."""
+        world, call = actor.world, actor.call
+
+        def told(count: int, cursor: str) -> None:
+            self._judge.told(call, count)
+            self._stored = cursor
+            world.say(actor.name, f"{one.name}: {count} so far, and stores the cursor")
+            if world.decisions.fault("interrupted", actor.step()):
+                world.say(actor.name, f"{one.name}: is killed")
+                raise Interrupted
+
+        return caller.sweep(one, self._stored, told)

@@ -8,14 +8,18 @@ sabotage --> CUTS: its safeguards, one by one
 """
 
 import hashlib
+import inspect
 import json
 import math
 import os
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import redis
 from kombu.exceptions import ChannelError
@@ -38,6 +42,8 @@ from celery_delayq.integration.adopting import batches
 from celery_delayq.integration.adopting.batches import ASK_AGAIN, Batches, is_stored
 from celery_delayq.integration.asking import Asking
 from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
+from celery_delayq.operations import selection
+from celery_delayq.operations.selection import Selection
 from celery_delayq.servers import packed, translated
 from celery_delayq.store import Engine, Entries, Membership, NewEntry, Receipt
 from celery_delayq.store.copies import Copies
@@ -114,6 +120,25 @@ class Caller:
         until = clock.monotonic() + self._timeout
         new, pauses = [_new_entry(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
         return [*map(_answer_of, entries.schedule(new, owes=2, until=until, pauses=pauses))]
+
+    def sweep(self, one: Any, cursor: str | None, told: Callable[[int, str], None]) -> int:
+        """Move all that a selection means, from a cursor on; returns how many that were.
+
+        Args:
+            one: What is planned; by its tag, or all.
+            cursor: Behind which it goes on, or ``None``.
+            told: Called in the selection's progress, with the count and the cursor.
+
+        Raises:
+            Unavailable: it is not known what became of the last step.
+        """
+        services: Any = SimpleNamespace(
+            entries=SimpleNamespace(each=[self._entries]), hooks=Hooks(), timezone=timezone.utc
+        )
+        chosen = Chosen(tag=one.tags[0]) if one.tags else Chosen()
+        found = Selection(services, chosen, cursor)
+        by = timedelta(milliseconds=one.when.ms)
+        return found.reschedule(by=by, progress=lambda count: told(int(count), found.cursor))
 
     def _turn(self, one: Any) -> Answer:
         if one.kind == "pause":
@@ -225,7 +250,11 @@ class Taker:
         return found.settled()
 
     def is_taken(self, one: Any) -> bool | None:
-        """Whether a message that came again became an entry before; ``None``: nobody knows."""
+        """Whether a message that came again became an entry before; ``None``: nobody knows.
+
+        If not, it is let through. Tasks that may have put themselves off are asked for so, and what
+        has an eta that is near by then.
+        """
         return self._asking.ask(
             one.task_id, lambda until: self._copies.is_taken(one.message.identity, until), None
         )
@@ -609,6 +638,7 @@ def seams(
         (clock, "sleep", sleep),
         (scanner, "random", dice),
         (backoff, "random", dice),
+        (selection, "CHUNK", 1),  # so that few tasks are several steps
         (scanner.logger, "exception", failed),
         (batches.logger, "exception", failed),
     ]
@@ -619,15 +649,37 @@ def seams(
 
 @dataclass(frozen=True)
 class Cut:
-    """A safeguard that is taken out: every script that has this text gets another one."""
+    """A safeguard that is taken out: each script that has a text, or a method, gets another one.
+
+    Attributes:
+        old: The text.
+        new: What is to stand there.
+        method: Of which class, and its name; by default it is about scripts.
+    """
 
     old: str
     new: str
+    method: tuple[Any, str] | None = None
 
     @property
     def is_there(self) -> bool:
         """Whether there is such a safeguard."""
-        return any(self.old in script.text for script in load().values())
+        texts = [self._source()] if self.method else [one.text for one in load().values()]
+        return any(self.old in text for text in texts)
+
+    def applied(self) -> AbstractContextManager[Any]:
+        """As long as this lasts it is taken out of the method, if it is about one."""
+        if self.method is None:
+            return nullcontext()
+        owner, name = self.method
+        names: dict[str, Any] = {}
+        text = self._source().replace(self.old, self.new)
+        exec(text, vars(inspect.getmodule(owner)), names)
+        return patch.object(owner, name, names[name])
+
+    def _source(self) -> str:
+        owner, name = self.method or (None, "")
+        return textwrap.dedent(inspect.getsource(getattr(owner, name)))
 
 
 class _Cut(ClockedScripts):
@@ -637,7 +689,7 @@ class _Cut(ClockedScripts):
 
     def _prepare(self, name: str) -> Any:
         call, cut = super()._prepare(name), self._cut
-        if cut is not None and cut.old in call.script.text:
+        if cut is not None and not cut.method and cut.old in call.script.text:
             text = call.script.text.replace(cut.old, cut.new)
             sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
             script = replace(call.script, text=text, sha=sha)
@@ -765,20 +817,45 @@ CUTS = {
         "if false then set_marks(",
     ),
     "a message is marked before it is an entry": Cut(
-        "if is_taken then return TAKEN end",
-        "if is_taken then return TAKEN end\n"
+        "if refused_as then return refused_as end",
+        "if refused_as then return refused_as end\n"
         "  if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end",
     ),
     "marks are not looked at by who writes": Cut(
-        "if is_taken then return TAKEN end",
+        "if us and us < 0 and -us >= (again and 0 or received) then return mark, TAKEN end",
         "",
     ),
     "marks are not looked at by who runs": Cut(
-        "if first then return math.max(first, 0) end",
+        "if first and (attempt > 0 or first < 0) then return math.max(first, 0) end",
         "",
     ),
     "a message that came for the first time is taken for new": Cut(
-        ">= since\n",
-        ">= (since > 0 and math.huge or 0)\n",
+        "-us >= (again and 0 or received)",
+        "-us >= (again and 0 or math.huge)",
+    ),
+    "who lets a message through does not mark it": Cut(
+        "set_marks(arrived, arrived_old, now, keep_ms, most, {mark, number})\n",
+        "",
+    ),
+    "who writes does not look whether it was let through": Cut(
+        "if us and us > (received > 0 and received or issued) then",
+        "if false then",
+    ),
+    "in progress a cursor is one step behind": Cut(
+        "self._at = self._begun.behind(shard, Place.of(some[done - 1]))\n"
+        "                    self._note(tally, changes)\n"
+        "                    _report(progress, tally)\n",
+        "self._note(tally, changes)\n"
+        "                    _report(progress, tally)\n"
+        "                    self._at = self._begun.behind(shard, Place.of(some[done - 1]))\n",
+        (Selection, "_change"),
+    ),
+    "after the clock was set back, a change has a time to come": Cut(
+        "before > now_us + AHEAD and now_us or math.max(now_us, before + 1)",
+        "math.max(now_us, before + 1)",
+    ),
+    "what takes the id of an uncertain entry is sure": Cut(
+        "own.lasts = not superseded and own.claim and own.claim.uncertain",
+        "own.lasts = false",
     ),
 }

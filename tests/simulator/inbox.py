@@ -26,6 +26,8 @@ class Message:
             it is told by its task's id and time, as over AMQP.
         entries: How often it became an entry.
         is_over: It was run, or its task has failed.
+        is_asked: A worker has asked whether it became an entry, and so has let it through, if not.
+        through: The delivery that was let through last.
     """
 
     plan: Any
@@ -36,6 +38,8 @@ class Message:
     is_gone: bool = False
     entries: int = 0
     is_over: bool = False
+    is_asked: bool = False
+    through: "Delivery | None" = None
 
     def __str__(self) -> str:
         return self.plan.name
@@ -54,15 +58,19 @@ class Delivery:
     """A message in a worker's hands.
 
     Attributes:
+        number: Among all deliveries.
         again: It is flagged: it may have been delivered before.
         was_taken: It had become an entry by then.
+        is_lost: Its worker has died with it.
     """
 
     message: Message
+    number: int
     worker: str
     received: float
     again: bool
     was_taken: bool
+    is_lost: bool = False
 
     @property
     def task_id(self) -> str:
@@ -87,6 +95,7 @@ class Inbox:
         self._world = world
         self._ready: list[Message] = []
         self._given = itertools.count(1)
+        self._all: list[Delivery] = []
         for message in messages:
             world.later(round(message.plan.pause_s * SECOND), lambda one=message: self._send(one))
 
@@ -105,17 +114,20 @@ class Inbox:
         if message is None:
             return None
         self._ready.remove(message)
-        taken = message.entries > 0
-        one = Delivery(message, actor.name, actor.monotonic(), message.again, taken)
+        taken, number = message.entries > 0, next(self._given)
+        one = Delivery(message, number, actor.name, actor.monotonic(), message.again, taken)
+        self._all.append(one)
         message.held, message.again = one, True
         self._world.say(actor.name, f"is given {message}{', again' * one.again}")
-        dice = self._world.decisions.fault("taken back", f"{message} {next(self._given)}")
+        dice = self._world.decisions.fault("taken back", f"{message} {number}")
         us = round(VISIBILITY * SECOND * (dice.random() ** 3 if dice else 1))
         self._world.later(us, lambda: self._take_back(one))
         return one
 
     def lose(self, worker: str) -> None:
         """Its connection is gone."""
+        for one in self._all:
+            one.is_lost = one.is_lost or one.worker == worker
         for message in self.messages:
             if message.held and message.held.worker == worker:
                 self._take_back(message.held)

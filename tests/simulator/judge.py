@@ -121,10 +121,12 @@ class Judge:
 
     def _effect(self, request: Request, kind: str, life: Life) -> None:
         call, task_id = request.call, life.task_id
-        if call is None or call.kind != kind:
+        if call is None or kind != {"sweep": "reschedule"}.get(call.kind, call.kind):
             self.found("unasked", f"{request.where} {request.step}: {kind} of {task_id}")
         elif task_id in call.effects or (call.by_key and call.effects):
             self.found("twice", f"{call.name}, {kind} {task_id}, takes effect again")
+        elif call.told.get(task_id) is life:
+            self.found("twice", f"{call.name}, {kind} {task_id}, which was told to be done")
         elif call.how in ("answered", "unavailable"):
             self.found("late", f"{call.name}, {kind} {task_id}, takes effect; it is {call.how}")
         elif call.how == "interrupted":
@@ -187,14 +189,25 @@ class Judge:
             self.found("overtime", f"{call.name} took {(now_us - call.began_us) / SECOND:.3f} s")
         if how == "answered" and call.lane:
             self._lanes.told(call, answers[0])
-        elif how == "answered" and call.kind == "clear":
-            if answers[0].due_ms != len(call.effects):
-                self.found("count", f"{call.name} counts {answers[0]}; it did {[*call.effects]}")
+        elif how == "answered" and call.kind in ("clear", "sweep"):
+            self._counted(call, answers[0].due_ms)
         elif how == "answered":
-            for asked, one in zip(call.asked, answers, strict=True):
+            for number, (asked, one) in enumerate(zip(call.asked, answers, strict=True)):
+                # An id that comes twice: the second is refused whatever became of the first.
+                if asked in call.asked[:number] and one.word == "ALREADY_SCHEDULED":
+                    continue
                 if not self._is_true(call, asked, one):
                     self._untrue(call, asked, one)
                 self._keys.told(call, asked, one)
+
+    def told(self, call: Call, count: int) -> None:
+        """What a selection says in its progress: so many are done, and need not be done again."""
+        self._counted(call, count)
+        call.told |= {task_id: effect.life for task_id, effect in call.effects.items()}
+
+    def _counted(self, call: Call, count: int | None) -> None:
+        if count != len(call.effects):
+            self.found("count", f"{call.name} counts {count}; it did {[*call.effects]}")
 
     def _untrue(self, call: Call, task_id: str, answer: Answer) -> None:
         seen = sorted(call.seen.get(task_id, ()))
@@ -220,9 +233,10 @@ class Judge:
         """Whether one of a call's requests found what it is told, and the reason why not."""
         seen = call.seen.get(asked, set())
         if word in ("ALREADY_SCHEDULED", "KEPT"):
-            return bool(seen - {GONE} or call.held) and asked not in call.taken
+            elsewhere = asked in call.taking and call.taking[asked].message.is_asked
+            return bool(seen - {GONE} or call.held or elsewhere) and asked not in call.taken
         if word == "TAKEN":
-            return call.taking[asked].entries > 0
+            return call.taking[asked].message.entries > 0
         if word == "UNCHANGED":
             return call.kind in ("edit", "release")
         if word == "IN_FLIGHT":

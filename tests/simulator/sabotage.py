@@ -1,7 +1,9 @@
 """The package with a safeguard taken out, to see that the simulator misses it."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tests.simulator.driver import CUTS, Cut
 
@@ -17,7 +19,10 @@ class Sabotage:
         keys: If it is about keys and tags, who has them; see `clients.planned`.
         pauses: Whether it is about pauses and late policies.
         messages: If it is about messages that become entries, whether they have names of their own.
+        sweeps: Whether it is about selections.
+        near: Whether it is about messages that are not adopted, as their time is near.
         acks_first: Workers acknowledge what is not stored yet.
+        seed: One that finds it, if few do.
     """
 
     name: str
@@ -26,7 +31,14 @@ class Sabotage:
     keys: str = ""
     pauses: bool = False
     messages: str = ""
+    sweeps: bool = False
+    near: bool = False
     acks_first: bool = False
+    seed: int | None = None
+
+    def applied(self) -> AbstractContextManager[Any]:
+        """As long as this lasts it is taken out of the package's Python."""
+        return self.cut.applied() if self.cut else nullcontext()
 
     @property
     def cut(self) -> Cut | None:
@@ -59,6 +71,9 @@ def _taken(name: str, *rules: str) -> Sabotage:
 
 
 DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}
+DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
+# Seeds that found something once.
+CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = FOUND = 3428598312, 349079172
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
 HELD = {**LATE, "keys": "held"}
 BACK = {"keys": "one", "dead": 0.5}
@@ -222,6 +237,30 @@ SABOTAGES = (
             reply_lost=0.2,
         ),
         messages="no names",
+    ),
+    replace(
+        _taken("who lets a message through does not mark it", "taken"),
+        near=True,
+        rates=DIED_ON_THE_WAY,
+    ),
+    replace(
+        _taken("who writes does not look whether it was let through", "taken"),
+        near=True,
+        rates=DIED_ON_THE_WAY,
+    ),
+    replace(
+        _of("in progress a cursor is one step behind", "twice", interrupted=0.5),
+        sweeps=True,
+    ),
+    Sabotage(
+        "after the clock was set back, a change has a time to come",
+        frozenset({"order"}),
+        seed=CHANGED_AFTER_SET_BACK,
+    ),
+    Sabotage(
+        "what takes the id of an uncertain entry is sure",
+        frozenset({"answer"}),
+        seed=REPLACED_AND_UNCERTAIN,
     ),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),

@@ -59,6 +59,10 @@ class Simulation:
         keys = self.world.decisions.dice("keys").choice(("", "", "some", "one", "held"))
         self._keys = sabotage.keys or keys
         self._pauses = sabotage.pauses or self.world.decisions.dice("pauses").random() < 0.3
+        # Of each some have none, as the seeds that found something before these were there.
+        self._sweeps = sabotage.sweeps or self.world.decisions.dice("sweeps").random() < 0.3
+        self._twice = self.world.decisions.dice("ids twice").random() < 0.3
+        self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
         self._server = Server(self.world, lab, drift=DRIFT)
         self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
         self._network = Network(self.world, self._serve)
@@ -94,7 +98,12 @@ class Simulation:
         dice, decisions = self.world.decisions.dice(f"plan {number}"), self.world.decisions
         numbers = range(1, CALLS + 1)
         plan = [
-            planned(dice, number, each, self._ids, self._keys, pauses=self._pauses)
+            planned(
+                *(dice, number, each, self._ids, self._keys),
+                pauses=self._pauses,
+                sweeps=self._sweeps,
+                twice=self._twice,
+            )
             for each in numbers
         ]
         plan = [one for one in plan if decisions.takes(one.name)]
@@ -126,7 +135,11 @@ class Simulation:
         return Inbox(
             self.world,
             [
-                planned_message(decisions.dice(f"m{n}"), n, self._ids, has_name=names != NO_NAMES)
+                planned_message(
+                    *(decisions.dice(f"m{n}"), n, self._ids),
+                    has_name=names != NO_NAMES,
+                    near=self._runs_near,
+                )
                 for n in numbers
             ],
         )
@@ -138,6 +151,7 @@ class Simulation:
         worker = Worker(
             *(self._judge, self._inbox, self._scripts, timeout),
             acks_first=self._sabotage.acks_first,
+            runs_near=self._runs_near,
         )
         actor = Actor(self.world, name, DRIFT, worker.run)
 
@@ -210,7 +224,7 @@ def simulate(
     simulation = Simulation(lab, seed, without, sabotage)
     world = simulation.world
     try:
-        with owned(world, simulation._judge):
+        with owned(world, simulation._judge), sabotage.applied():
             requests = simulation.run()
     finally:
         world.end()

@@ -15,9 +15,12 @@ class Taken:
 
     def began(self, call: Call) -> None:
         """A call that finds what has become an entry by now has to say so."""
-        call.taken = {one.task_id for one in call.taking.values() if one.entries}
+        call.taken = {one.task_id for one in call.taking.values() if one.message.entries}
 
-    def became(self, call: Call, message: Message) -> None:
+    def became(self, call: Call, one: Delivery) -> None:
+        message, through = one.message, one.message.through
+        if through and one.is_lost and one.number < through.number:
+            self._judge.found("taken", f"{message} becomes an entry, and was let through")
         message.entries += 1
         if message.entries > 1:
             self._judge.found("taken", f"{message} becomes an entry again, by {call.name}")
@@ -36,6 +39,10 @@ class Taken:
         # Of what the broker has taken back it says the same to the worker that has it now.
         if message.entries and not one.again and one.is_held:
             self._judge.found("copies", f"{message} runs, unmarked, and became an entry")
+
+    def let_through(self, one: Delivery) -> None:
+        """The store has said that it did not become an entry, so it runs."""
+        one.message.through = one
 
     def failed(self, one: Delivery) -> None:
         """Its task could not be put off, which is seen by whoever looks."""

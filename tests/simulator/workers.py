@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.simulator.books import Answer, Call
@@ -11,14 +12,15 @@ from tests.simulator.inbox import VISIBILITY, Delivery, Inbox, Message
 from tests.simulator.judge import Judge
 from tests.simulator.world import SECOND, START_US, Actor
 
+NEAR = 6.0  # seconds; what is due within that is not adopted
 POLL = 0.3  # seconds
 SLICE = 2  # messages per call
 
 
 def planned_message(
-    dice: random.Random, number: int, ids: Sequence[str], *, has_name: bool
+    dice: random.Random, number: int, ids: Sequence[str], *, has_name: bool, near: bool
 ) -> Message:
-    """The message of this number, of one of some ids."""
+    """The message of this number, of one of some ids; *near*: due when it is hardly adopted."""
     puts_off = dice.random() < 0.4
     ahead_s = dice.choice((5, 10, 20, 30, 3600))
     at = When("at", START_US // 1000 + ahead_s * 1000 + 500 + number)
@@ -27,6 +29,11 @@ def planned_message(
     plan = Planned(
         f"m{number}", "message", (dice.choice(ids),), when, relayed, shares, 15 * dice.random()
     )
+    if near and not puts_off:
+        ahead_s = plan.pause_s + NEAR + dice.choice((0.4, 0.7, 1.2))
+        # An id of its own, as another entry's would be in its way.
+        at = When("at", START_US // 1000 + round(ahead_s * 1000))
+        plan = replace(plan, ids=(f"of{plan.name}",), when=at)
     return Message(plan, puts_off, has_name)
 
 
@@ -39,6 +46,7 @@ class Worker:
         scripts: Makes this process's own.
         timeout: Seconds that its calls take at most.
         acks_first: Acknowledge what is not stored yet; a sabotage.
+        runs_near: Leave to Celery what is due soon.
     """
 
     def __init__(
@@ -49,12 +57,14 @@ class Worker:
         timeout: float,
         *,
         acks_first: bool = False,
+        runs_near: bool = False,
     ):
         self._judge = judge
         self._inbox = inbox
         self._scripts = scripts
         self._timeout = timeout
         self._acks_first = acks_first
+        self._runs_near = runs_near
 
     def run(self, actor: Actor) -> None:
         """Work until there are no more messages."""
@@ -64,7 +74,10 @@ class Worker:
             given = self._take()
             if self._acks_first:
                 self._ack(given)
-            self._adopt([one for one in given if not one.message.puts_off])
+            near = [one for one in given if self._is_near(one)]
+            self._adopt([one for one in given if not one.message.puts_off and one not in near])
+            for one in near:
+                self._leave(one)
             for one in given:
                 if one.message.puts_off:
                     self._run(one)
@@ -89,7 +102,7 @@ class Worker:
 
     def _run(self, one: Delivery) -> None:
         """Run a task that puts itself off; unless it did, when it was delivered before."""
-        is_taken = one.again and self._taker.is_taken(one)
+        is_taken = self._was_taken(one)
         if not is_taken:
             self._judge.taken.ran(one, asked=is_taken is False)
             self._may_die("runs")
@@ -102,12 +115,34 @@ class Worker:
                 self._judge.taken.failed(one)
         self._ack([one])
 
+    def _is_near(self, one: Delivery) -> bool:
+        ahead_ms = one.message.plan.when.ms - (START_US + self._actor.world.now_us) // 1000
+        return self._runs_near and not one.message.puts_off and ahead_ms < NEAR * 1000
+
+    def _leave(self, one: Delivery) -> None:
+        """Let Celery have what is not adopted; unless it was, when it was delivered before."""
+        is_taken = self._was_taken(one)
+        if not is_taken:
+            self._judge.taken.ran(one, asked=is_taken is False)
+            self._may_die("runs")
+        self._ack([one])
+
+    def _was_taken(self, one: Delivery) -> bool | None:
+        """``None``: nobody knows, or it did not come before."""
+        if not one.again:
+            return None
+        one.message.is_asked = True
+        is_taken = self._taker.is_taken(one)
+        if is_taken is False:
+            self._judge.taken.let_through(one)
+        return is_taken
+
     def _schedule(self, given: Sequence[Delivery], *, puts_off: bool = False) -> Raw:
         actor, self._calls = self._actor, self._calls + 1
         call = Call(
             *(f"{actor.name}.{self._calls}", "schedule", tuple(one.task_id for one in given)),
             *("", "", "", round(self._timeout * SECOND), actor.world.now_us, actor.slept_us),
-            taking={one.task_id: one.message for one in given},
+            taking={one.task_id: one for one in given},
         )
         actor.begin(call)
         self._judge.began(call)

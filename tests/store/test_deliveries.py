@@ -209,6 +209,18 @@ def test_what_a_dead_worker_asked_for_is_not_stored_once_another_let_the_message
     assert not is_taken(marks, "a")
 
 
+def test_nor_if_it_is_alive_and_asks_anew(store, marks):
+    """Its connection to the broker broke, so the message was delivered to another worker."""
+    received = clock.monotonic()
+    late = adoption(store, marks, "a", received)
+    assert not is_taken(marks, "a")
+    store.set_us(requests.now_us(store) + 1)
+
+    assert late.anew().answer() == b"-1"
+
+    assert store.places("a") == []
+
+
 def test_nor_is_what_its_task_put_off(store, marks):
     late = putting_off(store, marks, "a")
     assert not is_taken(marks, "a")
