@@ -98,7 +98,7 @@ def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative)
     before = store.snapshot()
     with pytest.raises(InvalidDueTime) as caught:
         store.entries.reschedule("a", relative(too_long))
-    assert str(caught.value).startswith(f"{too_long!r} is not a due time; expected ")
+    assert str(caught.value).startswith("104249 days 23 hours 47 minutes 34.74 seconds is not ")
     assert store.snapshot() == before
 
 
