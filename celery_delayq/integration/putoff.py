@@ -19,6 +19,7 @@ from datetime import timezone, tzinfo
 from functools import wraps
 from typing import Any
 
+import celery.app.task
 from celery import states
 from celery.app.task import Context, Task
 from celery.exceptions import Ignore, TaskPredicate
@@ -36,6 +37,13 @@ logger = logger_of(__name__)
 MOST_EAGER = 100  # times that a task may put itself off where no time passes
 
 _WRAPS = "delayq_puts_off"
+
+# In Celery 5.7 a call can ask for the result of a task that ignores results; in 5.4 it cannot.
+_ignores_result: Callable[[Task, Context], bool] = getattr(
+    celery.app.task,
+    "get_actual_ignore_result",
+    lambda task, request: request.ignore_result or task.ignore_result,
+)
 
 
 class Defer(TaskPredicate):
@@ -167,8 +175,7 @@ def _take_back_state(task: Task, request: Context) -> None:
 
     Celery stored that it was started or is a retry; the task may have stored a state of its own.
     """
-    said = vars(request).get("ignore_result")  # as Celery reads it
-    if task.ignore_result if said is None else said:
+    if _ignores_result(task, request):
         return
     # Before it is scheduled, as REVOKED may be stored from then on.
     try:

@@ -1,5 +1,6 @@
 """What `Defer` does to the store, in a process that runs tasks as a worker does."""
 
+import celery.app.task
 import pytest
 from celery.exceptions import Ignore
 
@@ -133,6 +134,8 @@ def stored(task):
 @pytest.mark.parametrize("said", [{}, {"ignore_result": False}], ids=["its own", "the call's"])
 def test_a_state_that_the_task_stored_of_itself_is_taken_back(app_with_results, report, said):
     app = app_with_results
+    if said and not hasattr(celery.app.task, "get_actual_ignore_result"):
+        pytest.skip("in this Celery a call cannot ask for what its task ignores")
 
     @app.task(name="later", shared=False, bind=True, ignore_result=bool(said))
     def later(self, _x):

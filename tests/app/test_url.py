@@ -7,6 +7,7 @@ import pytest
 from celery_delayq import DelayQ
 from celery_delayq.errors import InvalidSetting
 from tests.app.support import LONG_AGO, lists
+from tests.support.ports import free_port
 from tests.support.shards import total
 
 pytestmark = pytest.mark.libraries
@@ -294,7 +295,7 @@ def test_the_error_about_a_url_does_not_show_what_is_secret(make_app, url, shown
 def test_a_list_of_brokers_for_failover_is_no_store_and_the_error_names_the_setting(
     delayq_app, redis_server, redis
 ):
-    app = delayq_app(f"redis://127.0.0.1:1/0;{redis_server.url()}")
+    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0;{redis_server.url()}")
 
     app.send_task("plain")  # by the second, as the first is away
     with pytest.raises(InvalidSetting) as caught:
@@ -308,8 +309,8 @@ def test_a_list_of_brokers_for_failover_is_no_store_and_the_error_names_the_sett
 
 
 def test_to_a_list_of_brokers_tasks_go_by_the_one_that_is_up(delayq_app, redis_server, redis):
-    # Not the first URL of the test before: kombu's pools are known by that one alone.
-    url = f"redis://127.0.0.1:2/0;{redis_server.url(1)}"
+    # Not the first URL of another test: kombu's pools are known by that one alone.
+    url = f"redis://127.0.0.1:{free_port()}/0;{redis_server.url(1)}"
     app = delayq_app(url, delayq_url=redis_server.url())
 
     app.send_task("plain")

@@ -111,7 +111,7 @@ local function fixed_expiry(record, header_end)
   else
     at = select(2, string.find(record, '"eta": null, "expires": "', header_end + 57, true))
   end
-  return at and string.match(record, '^[^"]*', at + 1)
+  return at and string.match(sub(record, at + 1, at + 64), '^([^"]*)"')
 end
 
 -- Add the template that a record shares to those sent along, {name, text, ...}, each once. Returns how
