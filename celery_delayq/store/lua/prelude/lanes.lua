@@ -37,6 +37,15 @@ local function name_of_lane(lane)
   return '\254' .. lane
 end
 
+-- Let these lanes be the ones that come back.
+local function write_returning(paused, lanes)
+  if #lanes == 0 then
+    redis.call('HDEL', paused, RETURNING)
+  else
+    redis.call('HSET', paused, RETURNING, table.concat(lanes))
+  end
+end
+
 -- Let a lane be among those that come back, or be so no longer.
 local function note_returning(paused, lane, comes_back)
   local others = {}
@@ -44,11 +53,7 @@ local function note_returning(paused, lane, comes_back)
     if other ~= lane then others[#others + 1] = other end
   end
   if comes_back then others[#others + 1] = lane end
-  if #others == 0 then
-    redis.call('HDEL', paused, RETURNING)
-  else
-    redis.call('HSET', paused, RETURNING, table.concat(others))
-  end
+  write_returning(paused, others)
 end
 
 -- The paused lane that holds an entry up, or nil; none holds up one that was told to run now. `cache` keeps what
@@ -111,7 +116,7 @@ end
 local function come_back(now_us, max_bytes, keys)
   local lanes = redis.call('HGET', keys.paused, RETURNING)
   if not lanes then return -1, 0 end
-  local now, left, bytes, more = math.floor(now_us / 1000), BACK, 0, -1
+  local now, left, bytes, more, others = math.floor(now_us / 1000), BACK, 0, -1, {}
   for lane in string.gmatch(lanes, string.rep('.', 7)) do
     local pause = parse_pause(redis.call('HGET', keys.paused, lane)) or unknown_pause(now_us)
     -- One that was paused anew is not among them: Redis stopped a script half-way.
@@ -123,16 +128,16 @@ local function come_back(now_us, max_bytes, keys)
       came, read = unpark(lane, pause, count, now, max_bytes - bytes, keys)
       left, bytes = left - came, bytes + read
     end
-    if not is_back then
-      note_returning(keys.paused, lane, false)
-    elseif #parked_in(keys.parked, lane, 1) == 0 then
-      note_returning(keys.paused, lane, false)
+    if is_back and #parked_in(keys.parked, lane, 1) == 0 then
       redis.call('HDEL', keys.paused, lane)
-    else
+    elseif is_back then
+      others[#others + 1] = lane
       redis.call('HSET', keys.paused, lane, format_pause(pause))
       local at = pause.rate > 0 and math.max(now, math.ceil(pause.next_us / 1000)) or now
       more = more < 0 and at or math.min(more, at)
     end
   end
+  -- Once, as there may be thousands. One whose field is gone, and stands here still, is dropped by the next step.
+  if #others * 7 < #lanes then write_returning(keys.paused, others) end
   return more, bytes
 end
