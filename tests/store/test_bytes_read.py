@@ -155,9 +155,8 @@ def test_what_comes_back_of_many_lanes(metered):
         metered.entries.resume(lane)
     read = most_of(until_empty(lambda: engine.hand_over().handed_over))
     assert len(metered.arrived()) == 300
-    assert (
-        read < 2 * SMALL_THINGS
-    )  # the list of lanes is read once; for each of them, it would be 320 kB more
+    # The list of lanes is read once; for each of them, it would be 320 kB more.
+    assert read < 2 * SMALL_THINGS
 
 
 def test_what_is_claimed_acknowledged_and_given_back(metered):
