@@ -13,7 +13,7 @@ from tests.support.shards import total
 pytestmark = pytest.mark.libraries
 
 WANTED = "a redis://, rediss://, redis+socket:// or sentinel:// URL"
-READABLE = "a URL that kombu can read; a port is a number from 0 to 65535"
+READABLE = "a URL whose port is a number, with the special characters of a password as %XX"
 QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
 REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"
 DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"

@@ -211,26 +211,33 @@ def test_where_the_broker_is_that_store_nothing_is_said_of_it(delayq_app, run):
     assert result.exit_code == 1
 
 
-UNUSABLE = {
-    "nosuch://here": "KeyError",
-    "amqp://u:s3cr3tx/y@127.0.0.1//": "ValueError",
-    "unloadable://here": "No module named 'tests.cli.no_transport'",
-}
-
-
 @pytest.mark.parametrize("options", [(), ("--rates",)])
-@pytest.mark.parametrize("broker_url", UNUSABLE)
-def test_a_broker_url_of_no_use_is_one_error_that_does_not_show_it(
-    options, broker_url, delayq_app, run, monkeypatch
+@pytest.mark.parametrize(
+    ("broker_url", "shown"),
+    [("nosuch://here", "nosuch://here"), ("amqp://u:s3cr3tx/y@127.0.0.1//", "amqp://127.0.0.1//")],
+)
+def test_a_broker_url_of_no_use_is_one_error_without_its_password(
+    options, broker_url, shown, delayq_app, run
 ):
-    monkeypatch.setitem(TRANSPORT_ALIASES, "unloadable", "tests.cli.no_transport:Transport")
     app = delayq_app(broker_url, delayq_url="redis://127.0.0.1:1/0")
 
     result = run("doctor", *options, app=app)
 
-    said = "broker_url cannot be read, or its transport cannot be loaded: " + UNUSABLE[broker_url]
-    assert said in result.output
+    assert result.output.startswith(f"Error: broker_url is {shown!r}; expected a URL ")
     assert "s3cr3tx" not in result.output
+    assert len(result.output.splitlines()) == 1
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--rates",)])
+def test_a_transport_that_cannot_be_loaded_is_one_error(options, delayq_app, run, monkeypatch):
+    monkeypatch.setitem(TRANSPORT_ALIASES, "unloadable", "tests.cli.no_transport:Transport")
+    app = delayq_app("unloadable://here", delayq_url="redis://127.0.0.1:1/0")
+
+    result = run("doctor", *options, app=app)
+
+    said = "its transport cannot be loaded: No module named 'tests.cli.no_transport'"
+    assert said in result.output
     assert len(result.output.splitlines()) == (1 if options else 2)
     assert result.exit_code == 1
 

@@ -11,6 +11,7 @@ import pytest
 from celery_delayq.servers import packed
 from celery_delayq.store import listing as listing_module
 from celery_delayq.store.engine import MAX_BYTES
+from celery_delayq.store.record import lane_for
 from tests.store import support
 from tests.store.support import NOW_MS, ClockedScripts, Store
 
@@ -140,6 +141,22 @@ def test_what_is_handed_over_with_large_templates(metered, large_template):
     engine = metered.engine()
     read = most_of(until_empty(lambda: engine.hand_over().handed_over))
     assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+
+
+def test_what_comes_back_of_many_lanes(metered):
+    lanes = [lane_for(queue=f"q{at}") for at in range(300)]
+    for at, lane in enumerate(lanes):
+        metered.schedule(f"a{at}", queue=f"q{at}")
+        metered.entries.pause(lane, f"q{at}")
+    engine = metered.engine()
+    while engine.hand_over().due is not None:
+        pass
+    for lane in lanes:
+        metered.entries.resume(lane)
+    read = most_of(until_empty(lambda: engine.hand_over().handed_over))
+    assert len(metered.arrived()) == 300
+    # The list of lanes is read once; for each of them, it would be 320 kB more.
+    assert read < 2 * SMALL_THINGS
 
 
 def test_what_is_claimed_acknowledged_and_given_back(metered):

@@ -102,12 +102,12 @@ def asked_by_kombu(url):
         (
             "sentinel://:secret@a;sentinel://:sec/ret@b:1",
             "sentinel://a;sentinel://b:1",
-            "a URL that kombu can read; a port is a number from 0 to 65535",
+            "a URL whose port is a number, with the special characters of a password as %XX",
         ),
         (
             "amqp://:secret@a;amqp://:secret@b:x",
             "amqp://b:x",
-            "a URL that kombu can read; a port is a number from 0 to 65535",
+            "a URL whose port is a number, with the special characters of a password as %XX",
         ),
     ],
 )

@@ -40,7 +40,7 @@ if pause and pause.state == 'p' then
   pause.state, pause.until_us = 'b', call.now_us
   pause.last = last_number(redis.call('HGET', meta, 'seq')) or NUMBERS
 end
-local has_more = pause and is_awaited(lane, pause, keys)
+local has_more = pause and is_awaited(lane, pause, {}, keys)
 local promise = promise_of(timer)
 allow_when_full(fences)
 fence(call, fenced_as, fences)

@@ -89,39 +89,53 @@ local function come_back(lanes, max_bytes, keys)
   return bytes
 end
 
+-- When the earliest of what is parked is due, ms, by the kinds of lanes; asked once in a step, as lanes may be thousands.
+local function earliest_parked(lanes, keys)
+  if not lanes.earliest then
+    lanes.earliest = {}
+    local lane, first = lane_behind(keys.parked)
+    while lane do
+      local kind, due = sub(lane, 1, 1), number_in(first, 8, 14)
+      lanes.earliest[kind] = math.min(lanes.earliest[kind] or due, due)
+      lane, first = lane_behind(keys.parked, lane)
+    end
+  end
+  return lanes.earliest
+end
+
 -- Whether something may be of a lane that was resumed, and comes back with it: it is parked there; or no scanner has
 -- met it since it fell due; or it is parked in another lane, which may be one of its own as well.
-local function is_awaited(lane, pause, keys)
+local function is_awaited(lane, pause, lanes, keys)
   if #parked_in(keys.parked, lane, 1) > 0 then return true end
   for _, index in ipairs({keys.due, keys.relay, keys.refused, keys.leased}) do
     local head = head_of(index)
     if head >= 0 and head * 1000 <= pause.until_us then return true end
   end
-  local kind, other = sub(lane, 1, 1), lane_behind(keys.parked)
-  while other do
-    local first = (lane == EVERYTHING or kind ~= sub(other, 1, 1)) and parked_in(keys.parked, other, 1)[1]
-    if first and number_in(first, 8, 14) * 1000 <= pause.until_us then return true end
-    other = lane_behind(keys.parked, other)
+  for kind, due in pairs(earliest_parked(lanes, keys)) do
+    if kind ~= sub(lane, 1, 1) and due * 1000 <= pause.until_us then return true end
   end
   return false
 end
 
 -- Forget the lanes of which all has come back. Returns when there is more of the others, ms, or -1.
 local function look_back(lanes, keys)
-  local more = -1
-  for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
+  local text, more, others = redis.call('HGET', keys.paused, RETURNING) or '', -1, {}
+  for lane in string.gmatch(text, string.rep('.', 7)) do
     local pause = pause_of(lanes, lane)
-    if not pause or pause.state ~= 'b' then
-      note_returning(keys.paused, lane, false)
-    elseif not is_awaited(lane, pause, keys) then
-      note_returning(keys.paused, lane, false)
+    local is_back = pause and pause.state == 'b'
+    if is_back and not is_awaited(lane, pause, lanes, keys) then
       redis.call('HDEL', keys.paused, lane)
       lanes.known[lane] = false
-    elseif #parked_in(keys.parked, lane, 1) > 0 then
-      local at = pause.rate > 0 and math.max(lanes.now, math.ceil(pause.next_us / 1000)) or lanes.now
-      more = more < 0 and at or math.min(more, at)
+    elseif is_back then
+      others[#others + 1] = lane
+      if #parked_in(keys.parked, lane, 1) > 0 then
+        local at = pause.rate > 0 and math.max(lanes.now, math.ceil(pause.next_us / 1000)) or lanes.now
+        more = more < 0 and at or math.min(more, at)
+      end
     end
   end
+  -- Once, as there may be thousands. One whose field is gone, and stands here still, is dropped by the next step.
+  if #others * 7 < #text then write_returning(keys.paused, others) end
   save_lanes(lanes)
   return more
 end

@@ -68,6 +68,15 @@ local function name_of_lane(lane)
   return '\254' .. lane
 end
 
+-- Let these lanes be the ones that come back.
+local function write_returning(paused, lanes)
+  if #lanes == 0 then
+    redis.call('HDEL', paused, RETURNING)
+  else
+    redis.call('HSET', paused, RETURNING, table.concat(lanes))
+  end
+end
+
 -- Let a lane be among those that come back, or be so no longer.
 local function note_returning(paused, lane, comes_back)
   local others = {}
@@ -75,11 +84,7 @@ local function note_returning(paused, lane, comes_back)
     if other ~= lane then others[#others + 1] = other end
   end
   if comes_back then others[#others + 1] = lane end
-  if #others == 0 then
-    redis.call('HDEL', paused, RETURNING)
-  else
-    redis.call('HSET', paused, RETURNING, table.concat(others))
-  end
+  write_returning(paused, others)
 end
 
 -- The lanes, as a step sees them: what it asked of them, and has not written yet.
@@ -165,14 +170,14 @@ local function parked_in(parked, lane, count)
   return redis.call('ZRANGEBYLEX', parked, '[' .. lane, '(' .. lane .. '\255', 'LIMIT', 0, count)
 end
 
--- The next lane in which something is parked, or nil.
+-- The next lane in which something is parked, and its first; or nil.
 local function lane_behind(parked, lane)
   -- What is shorter than a lane is somebody else's, and a whole member.
   local longest = lane and #lane == 7 and string.rep('\255', 7 + 1 + 6 + 512) or ''
   local from = lane and '(' .. lane .. longest or '-'
   local found = redis.call('ZRANGEBYLEX', parked, from, '+', 'LIMIT', 0, 1)[1]
   local other = found and sub(found, 1, 7)
-  return other ~= lane and other or nil
+  if other and other ~= lane then return other, found end
 end
 
 -- How many are parked in a lane.
