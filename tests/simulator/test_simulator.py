@@ -13,7 +13,7 @@ from tests.simulator.simulation import report, simulate
 HISTORIES = 150  # others are tried by ./tests/run simulate
 SEEDS = 300  # at most, until a safeguard is missed; most need fewer than ten
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
