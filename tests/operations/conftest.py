@@ -6,6 +6,7 @@ from tests.operations.table import prepare
 from tests.store.conftest import short_timeout, store, store_on
 from tests.store.support import Store
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import PATIENCE
 
 __all__ = ["app", "delayq_app", "project", "redis", "redis_client", "refused", "run"]
 __all__ += ["short_timeout", "store", "store_on", "url"]
@@ -29,9 +30,9 @@ def prepare_anew(spoilt_server):
     """Empty that server, and prepare a store on it."""
     made = []
 
-    def anew():
+    def anew(timeout=PATIENCE):
         spoilt_server.empty()
-        made.append(Store(spoilt_server, timeout=1.0))
+        made.append(Store(spoilt_server, timeout=timeout))
         return prepare(made[-1])
 
     yield anew

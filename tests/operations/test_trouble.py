@@ -108,7 +108,7 @@ def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
     # A second reschedule is one more change, and the record says so. (An edit asks what it is.)
     assert operation.script == "reschedule" or twice == once
 
-    ready = prepare_anew()
+    ready = prepare_anew(timeout=2.0)  # which passes below
     ready.store.raw.hset(ready.store.keys["meta"], "timeout", 60_000)
     spoilt_server.pause()
     try:

@@ -355,7 +355,7 @@ def run(machine, examples):
     run_state_machine_as_test(machine, settings=profile)
 
 
-@pytest.mark.timeout(300)  # six thousand steps
+@pytest.mark.timeout(900)  # six thousand steps
 def test_the_scripts_and_the_model_never_differ(redis_server, redis_url, store_on, monkeypatch):
     store = store_on(redis_server, timeout=TIMEOUT_MS / 1000)
     monkeypatch.setattr(engine_module, "MAX_REFUSALS", MAX_REFUSALS)

@@ -12,7 +12,7 @@ from tests.simulator.simulation import report, simulate
 SEEDS = [range(first, first + 50) for first in range(0, 150, 50)] + [[seed] for seed in FOUND]
 MOST = 300  # seeds until a safeguard is missed; most need fewer than ten
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
