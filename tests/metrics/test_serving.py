@@ -5,6 +5,7 @@ import socket
 import sys
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from celery_delayq import DelayQ
 from celery_delayq.metrics.serving import Serving
@@ -68,6 +69,14 @@ def is_free(port):
     with socket.socket() as probe:
         probe.settimeout(5)
         return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def can_listen(port):
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
@@ -178,8 +187,20 @@ def test_when_the_worker_that_serves_is_killed_another_one_takes_the_port(
     assert is_free(port)
 
 
-def test_a_child_that_outlives_its_worker_does_not_keep_the_port(make_app, redis_url, port):
-    serving = Serving(DelayQ(make_app(redis_url)), port, "127.0.0.1")
+@pytest.fixture
+def make_serving(make_app, redis_url, port):
+    """Make what serves in this process, from a registry of its own."""
+
+    def make(**conf):
+        serving = Serving(DelayQ(make_app(redis_url, **conf)), port, "127.0.0.1")
+        serving._registry = CollectorRegistry()
+        return serving
+
+    return make
+
+
+def test_a_child_that_outlives_its_worker_does_not_keep_the_port(make_serving, port):
+    serving = make_serving()
     serving.start()
     wait, end = os.pipe()
     child = os.fork()
@@ -192,30 +213,27 @@ def test_a_child_that_outlives_its_worker_does_not_keep_the_port(make_app, redis
     serving.stop()
 
     try:
-        eventually(lambda: is_free(port))
+        eventually(lambda: can_listen(port))
     finally:
         os.close(end)
         os.waitpid(child, 0)
         os.close(wait)
-        serving._registry.unregister(serving._collector)
 
 
-def test_a_process_that_stops_while_the_port_is_taken_tries_no_more(make_app, redis_url, port):
-    serving = Serving(DelayQ(make_app(redis_url, delayq_safety_interval=0.1)), port, "127.0.0.1")
+def test_a_process_that_stops_while_the_port_is_taken_tries_no_more(make_serving, port):
+    serving = make_serving(delayq_safety_interval=0.1)
     with socket.create_server(("127.0.0.1", port)):
         serving.start()
         serving.stop()
     assert not serving._trying.is_alive()
     assert is_free(port)
-    serving._registry.unregister(serving._collector)
 
 
 @pytest.mark.parametrize(("safety", "seconds"), [(300.0, 5.0), (0.5, 0.5)])
 def test_a_port_that_is_taken_is_tried_again_every_five_seconds_at_least(
-    make_app, redis_url, port, safety, seconds
+    make_serving, safety, seconds
 ):
-    app = make_app(redis_url, delayq_safety_interval=safety)
-    assert Serving(DelayQ(app), port, "127.0.0.1")._again == seconds
+    assert make_serving(delayq_safety_interval=safety)._again == seconds
 
 
 def test_an_address_of_another_machine_is_said_and_ends_no_worker(make_project, start_worker, port):
