@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -24,6 +25,7 @@ from celery_delayq.errors import (
 from celery_delayq.servers import packed
 from celery_delayq.store import NewEntry, OldEntry
 from celery_delayq.store.checking import number
+from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key, target_of_member
 from celery_delayq.store.record import NewRecord, Template, destination_for, lane_for
@@ -253,6 +255,11 @@ def _take(ready):
         ready.store.schedule("new", NOW_MS - 9, delivery=ready.store.delivery("new"))
 
 
+def _let_through(ready):
+    """A message that came again has become no entry, so its task runs."""
+    assert not Copies([ready.store.scripts], 30.0).is_taken(("new",), clock.monotonic() + 5)
+
+
 def _schedule_first(ready):
     ready.store.entries._scheduler._templates.clear()
     ready.store.schedule("new", share=True)
@@ -425,6 +432,42 @@ def resumed_at_a_rate(ready):
     store.entries.resume(lane_for())
 
 
+def turns_given(ready):
+    """Of what comes back at a rate, one may go."""
+    alone()(ready)
+    store = ready.store
+    for step in range(3):
+        store.schedule_relayed(f"slow{step}")
+    paused(ready)
+    ready.engine.claim(9)
+    store.entries.resume(lane_for(), 1)
+    ready.engine.hand_over()
+
+
+def unmet(ready):
+    """It was paused while no scanner looked, and is excused for that."""
+    paused(ready)
+    ready.store.schedule_relayed("graced", extras=Extras(grace_ms=FAR_MS))
+    ready.store.entries.resume(lane_for())
+
+
+def all_back(ready):
+    """Nothing is left of one lane that was resumed; another one is still waited for."""
+    alone("parked")(ready)
+    store = ready.store
+    store.entries.resume(MAIL)
+    paused(ready)
+    store.set_ms(NOW_MS + 4000)
+    store.schedule_relayed("later", NOW_MS + 3000)
+    store.entries.resume(lane_for())
+
+
+def last_back(ready):
+    alone("list")(ready)
+    paused(ready)
+    ready.store.entries.resume(lane_for())
+
+
 def nothing_parked(ready):
     resumed(ready)
     ready.engine.hand_over()
@@ -531,6 +574,13 @@ def parked_for_ever(ready):
     ready.store.schedule("graced", extras=Extras(grace_ms=FAR_MS))
     parked(ready)
     ready.store.raw.delete(ready.store.keys["paused"])
+
+
+def resumed_for_ever(ready):
+    """A lane comes back, and is not among those that do."""
+    parked(ready)
+    ready.store.entries.resume(lane_for())
+    ready.store.raw.hdel(ready.store.keys["paused"], "<")
 
 
 def long_after(ready):
@@ -666,7 +716,14 @@ CASES = [
     Case("owed", "nothing", lambda ready: ready.engine.owed(), nothing_owed),
     Case("reschedule", "nothing", _reschedule("nobody")),
     Case("arrive", "generation", lambda ready: ready.store.arrive("new", 1), old_generation),
+    Case("arrive", "let through", _let_through),
     Case("hand_over", "paused", _hand_over, paused),
+    Case("hand_over", "all back", _hand_over, all_back),
+    Case("hand_over", "last back", _hand_over, last_back),
+    Case("claim", "turns given", _claim, turns_given),
+    Case("claim", "unmet", _claim, unmet),
+    Case("resume", "nothing to come back", lambda ready: ready.store.entries.resume(MAIL), alone()),
+    Case("repair", "resumed for ever", _repair, resumed_for_ever),
     Case("hand_over", "resumed", _hand_over, resumed),
     Case("hand_over", "resumed at a rate", _hand_over, resumed_at_a_rate),
     Case("hand_over", "up again", _hand_over, up_again),
