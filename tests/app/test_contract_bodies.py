@@ -143,4 +143,5 @@ def test_what_is_alike_in_all_calls_takes_no_room_in_a_record(app, redis, name):
         app.send_task("add", task_id=task_id, delayq_after=60, **OF_ALL[name])
 
     differing = redis.hget(keys_of("b")["records"], "b").split(b"\n")
-    assert differing[3:5] == [b'"()"', b'"{}"']
+    # From the end: the numbers in front may have any byte.
+    assert differing[-3:-1] == [b'"()"', b'"{}"']
