@@ -26,7 +26,7 @@ def unusable(services: Services) -> Line | None:
     Nothing of the URL is told: what cannot be read may be a part of its password.
 
     Raises:
-        InvalidSetting: its URL cannot be read, or what it is told beside it leaves something out.
+        InvalidSetting: its URL cannot be read, or its transport options lack something.
     """
     try:
         _ = services.broker

@@ -70,6 +70,5 @@ def _agree(services: Services) -> None:
     except StoreDiffers:
         raise
     except StoreError as error:
-        logger.warning(
-            "%s (the %s of %s)", error, *services.named_store
-        )  # what is sent later may find it well
+        # A later call may find the store well.
+        logger.warning("%s (the %s of %s)", error, *services.named_store)

@@ -639,9 +639,20 @@ def seams(
         (scanner, "random", dice),
         (backoff, "random", dice),
         (selection, "CHUNK", 1),  # so that few tasks are several steps
-        (scanner.logger, "exception", failed),
+        (scanner.logger, "log", _noting(failed, scanner.logger.log)),
         (batches.logger, "exception", failed),
     ]
+
+
+def _noting(failed: Callable[..., None], log: Callable[..., None]) -> Callable[..., None]:
+    """A logger's ``log`` that also tells *failed* of what has a traceback."""
+
+    def noting(level: int, text: str, *told: Any, **more: Any) -> None:
+        if more.get("exc_info") is not None:
+            failed(text, more["exc_info"])
+        log(level, text, *told, **more)
+
+    return noting
 
 
 # Its safeguards.
