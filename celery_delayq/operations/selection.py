@@ -237,7 +237,7 @@ class Selection:
                     some = page[first : first + size]
                     done = 0
                     for changes in steps(entries, [target_of_member(one) for one in some]):
-                        # Set before progress or an error is reported, so that nothing is done twice.
+                        # Set before progress or an error is reported: nothing is then done twice.
                         done += len(changes)
                         self._at = self._begun.behind(shard, Place.of(some[done - 1]))
                         self._note(tally, changes)

@@ -94,6 +94,28 @@ def test_what_was_met_and_what_was_not_come_back_as_one(store, relayed):
     store.check()
 
 
+@each_way
+def test_what_no_scanner_has_met_takes_turns_of_what_is_parked_and_due_later(store, relayed):
+    store.entries.pause(MAIL, "mail")
+    for number in range(5):
+        put(store, f"met{number}", NOW_MS + 500 + number, relayed=relayed)
+    engine = store.engine()
+    store.set_ms(NOW_MS + SECOND)
+    look(engine)
+    for number in range(5):
+        put(store, f"earlier{number}", NOW_MS + number, relayed=relayed)
+    store.entries.resume(MAIL, 20)
+    went = []
+    for tenth in range(0, 500, 100):
+        store.set_ms(NOW_MS + SECOND + tenth)
+        some, _ = look(engine)
+        assert len(some) == 2
+        went += some
+    assert sorted(went) == sorted(f"{when}{n}" for when in ("earlier", "met") for n in range(5))
+    assert store.entries.pauses() == []
+    store.check()
+
+
 def test_without_a_rate_it_goes_at_once(store):
     store.entries.pause(MAIL, "mail")
     put_many(store, 30)
