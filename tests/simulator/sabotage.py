@@ -22,7 +22,7 @@ class Sabotage:
         sweeps: Whether it is about selections.
         near: Whether it is about messages that are not adopted, as their time is near.
         acks_first: Workers acknowledge what is not stored yet.
-        seed: One that finds it, if few do.
+        seed: The first to try: one that finds it, if few do.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Sabotage:
     sweeps: bool = False
     near: bool = False
     acks_first: bool = False
-    seed: int | None = None
+    seed: int = 0
 
     def applied(self) -> AbstractContextManager[Any]:
         """As long as this lasts it is taken out of the package's Python."""
@@ -53,17 +53,17 @@ class Sabotage:
 NONE = Sabotage("none")
 
 
-def _of(name: str, *rules: str, **rates: float) -> Sabotage:
+def _of(name: str, *rules: str, seed: int = 0, **rates: float) -> Sabotage:
     named = {kind.replace("_", " "): rate for kind, rate in rates.items()}
-    return Sabotage(name, frozenset(rules), named)
+    return Sabotage(name, frozenset(rules), named, seed=seed)
 
 
-def _keyed(name: str, *rules: str, keys: str = "some", **rates: float) -> Sabotage:
-    return replace(_of(name, *rules, **rates), keys=keys)
+def _keyed(name: str, *rules: str, keys: str = "some", **options: float) -> Sabotage:
+    return replace(_of(name, *rules, **options), keys=keys)
 
 
-def _paused(name: str, *rules: str, **rates: float) -> Sabotage:
-    return replace(_of(name, *rules, **rates), pauses=True, keys="some")
+def _paused(name: str, *rules: str, **options: float) -> Sabotage:
+    return replace(_of(name, *rules, **options), pauses=True, keys="some")
 
 
 def _taken(name: str, *rules: str) -> Sabotage:
@@ -101,12 +101,14 @@ SABOTAGES = (
         "order",
         interrupted=0.5,
         overtaken=0.9,
+        seed=25,
     ),
     _of(
         "a hand-over leaves no fence",
         "order",
         interrupted=0.5,
         overtaken=0.9,
+        seed=45,
     ),
     _of(
         "the last change is not looked at",
@@ -127,11 +129,13 @@ SABOTAGES = (
         "fences of keys are not looked at",
         "order",
         **HELD,
+        seed=38,
     ),
     _keyed(
         "what has the key is not looked at",
         "order",
         **HELD,
+        seed=39,
     ),
     _keyed(
         "what waits under a key is not looked for",
@@ -175,6 +179,7 @@ SABOTAGES = (
         "a release is sure of what may have been delivered",
         *("answer", "copies", "undone"),
         confirm_lost=0.7,
+        seed=223,
     ),
     _keyed(
         "what is released loses its key",
@@ -189,6 +194,7 @@ SABOTAGES = (
             "a pause or a resume may come late",
             "order",
             **LATE,
+            seed=188,
         ),
         keys="",  # where all have some, it is far rarer
     ),
@@ -199,6 +205,7 @@ SABOTAGES = (
     _paused(
         "what runs now is paused as well",
         "paused",
+        seed=20,
     ),
     _paused(
         "nothing is too late",
@@ -242,11 +249,13 @@ SABOTAGES = (
         _taken("who lets a message through does not mark it", "taken"),
         near=True,
         rates=DIED_ON_THE_WAY,
+        seed=16,
     ),
     replace(
         _taken("who writes does not look whether it was let through", "taken"),
         near=True,
         rates=DIED_ON_THE_WAY,
+        seed=16,
     ),
     replace(
         _of("in progress a cursor is one step behind", "twice", interrupted=0.5),
