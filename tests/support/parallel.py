@@ -22,10 +22,12 @@ PROCESSES = 4
 # A test belongs to the group of the first of these that it asks for.
 SHARED = (
     "rabbitmq_server",
-    *("ended", "pool", "capturing", "crew"),  # workers
-    *("certificates", "wheel"),
+    *("ended", "broker", "pool", "pair", "watch", "capturing", "crew"),  # workers
+    *("certificates", "wheel", "new_project", "versions"),
     *("guarded", "standing_group"),  # groups with three sentinels
 )
+# What a parameter is called by which a fixture asks for one of them.
+CALLED = {"rabbit": "rabbitmq_server", "rabbitmq": "rabbitmq_server"}
 # What takes longest begins first, so that no process is left alone with it in the end.
 FIRST = (
     *("tests/worker", "tests/wheel", "tests/protocol/test_machine.py", "tests/readme"),
@@ -57,7 +59,8 @@ def tell(items: list[pytest.Item], path: str) -> None:
 def _group_of(item: pytest.Item) -> str | None:
     chosen = getattr(getattr(item, "callspec", None), "params", {})
     # A test may choose its fixture by name.
-    asked = [*item.fixturenames, *(each for each in chosen.values() if isinstance(each, str))]
+    names = [each for each in chosen.values() if isinstance(each, str)]
+    asked = [*item.fixturenames, *(CALLED.get(each, each) for each in names)]
     name = next((name for name in SHARED if name in asked), None)
     # A parametrised fixture is another one for each parameter.
     return f"{name} {chosen[name]}" if name in chosen else name
