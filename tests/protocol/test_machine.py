@@ -355,10 +355,13 @@ def run(machine, examples):
     run_state_machine_as_test(machine, settings=profile)
 
 
-@pytest.mark.timeout(900)  # six thousand steps
-def test_the_scripts_and_the_model_never_differ(redis_server, redis_url, store_on, monkeypatch):
+@pytest.mark.timeout(900)  # forty thousand steps
+@pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_the_scripts_and_the_model_never_differ(
+    redis_server, redis_url, store_on, monkeypatch, examples
+):
     store = store_on(redis_server, timeout=TIMEOUT_MS / 1000)
     monkeypatch.setattr(engine_module, "MAX_REFUSALS", MAX_REFUSALS)
     for _ in range(2):
         store.engine(batch_size=BATCH, lease=LEASE_MS / 1000)
-    run(type("Driven", (Machine,), {"store": store}), examples=150)
+    run(type("Driven", (Machine,), {"store": store}), examples)

@@ -173,8 +173,16 @@ def away(make_project, server, broker):
         yield make_project(**conf, delayq_timeout=1), proxy
 
 
-@pytest.mark.parametrize("pool", ["prefork", "gevent"])
-@pytest.mark.parametrize("how", ["refuse", "stall"])
+@pytest.mark.parametrize(
+    ("broker", "pool", "how"),
+    [
+        ("rabbitmq", "prefork", "refuse"),
+        ("rabbitmq", "gevent", "stall"),
+        ("redis", "prefork", "stall"),
+        ("redis", "gevent", "refuse"),
+    ],
+    indirect=["broker"],
+)
 def test_while_the_store_is_away_others_run_and_nothing_is_lost(
     away, start_worker, broker, how, pool
 ):

@@ -76,8 +76,16 @@ def make_relayed(make_project, server, broker):
     )
 
 
+# The broker sees no pool, and a pool no broker.
 @pytest.mark.parametrize(
-    ("pool", "late"), [("solo", True), ("solo", False), ("threads", False), ("prefork", False)]
+    ("broker", "pool", "late"),
+    [
+        ("rabbitmq", "solo", True),
+        ("rabbitmq", "prefork", False),
+        ("redis", "solo", True),
+        ("redis", "threads", False),
+    ],
+    indirect=["broker"],
 )
 def test_a_dropped_copy_is_acknowledged(make_relayed, start_worker, pool, late):
     project = make_relayed(task_acks_late=late)
@@ -178,7 +186,9 @@ def test_a_canvas_is_applied_once(project):
     assert [len(project.runs(part)) for part in (*parts, result.id)] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("how", ["refuse", "stall"])
+@pytest.mark.parametrize(
+    ("broker", "how"), [("rabbitmq", "refuse"), ("redis", "stall")], indirect=["broker"]
+)
 def test_while_the_store_is_away_a_task_runs_and_the_log_says_so(
     make_relayed, start_worker, server, how
 ):

@@ -195,8 +195,16 @@ def let_it_come_again(project):
         end_visibility(project.client)
 
 
-@pytest.mark.parametrize("scheduled", [False, True])
-@pytest.mark.parametrize("cancel", [False, True])
+@pytest.mark.parametrize(
+    ("broker", "scheduled", "cancel"),
+    [
+        ("rabbitmq", False, False),
+        ("rabbitmq", True, True),
+        ("redis", False, True),
+        ("redis", True, False),
+    ],
+    indirect=["broker"],
+)
 def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
     make_late, start_worker, scheduled, cancel
 ):

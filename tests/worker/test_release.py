@@ -15,7 +15,7 @@ from tests.support.worker import ROOT, WorkerProcess
 
 pytestmark = pytest.mark.libraries
 
-DELAYS = (0.2, 2.0, 3.5)
+DELAYS = (0.2, 1.0, 2.0)
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])
@@ -100,12 +100,12 @@ def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
 @pytest.mark.parametrize("adopts", [None, 1.0])
 def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, tmp_path, adopts):
     project = make_project(delayq_adopt_after=adopts, delayq_history=100)
-    result = project.tasks["note"].delay_for(6)
-    assert project.delayq.select(all=True).release() == 1
     worker = WorkerProcess(
         "tests.worker.tasks", "-P", "solo", env=project.env, log=tmp_path / "worker.log"
     ).wait_ready()
     try:
+        result = project.tasks["note"].delay_for(2.5)
+        assert project.delayq.select(all=True).release() == 1
         eventually(lambda: not project.delayq.counts().scheduled, 20, "it left")
 
         [run] = project.wait_runs(result)
