@@ -2,11 +2,12 @@
 
 import itertools
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from kombu import Connection
 
 from celery_delayq import DelayQ
+from celery_delayq.errors import BrokerDown
 from celery_delayq.handover import new_relays
 from tests.support.waiting import eventually
 
@@ -62,6 +63,17 @@ class House:
             return relay.batch(lambda: False).claimed
         finally:
             relay.close()
+
+    def relay_all(self, relay=None) -> None:
+        """Relay until nothing is left, however long the broker takes to answer."""
+        relay = relay or self.relay()
+
+        def nothing_is_left():
+            with suppress(BrokerDown):
+                relay.batch(lambda: False)
+            return self.counts() == (0, 0, 0)
+
+        eventually(nothing_is_left)
 
     def due_now(self, *args, **options):
         """Schedule a task that is due already."""

@@ -3,8 +3,10 @@
 import pytest
 from kombu import Connection, Consumer, Exchange, Queue
 
+from celery_delayq import clock
 from celery_delayq.doctor.broker import broker
 from celery_delayq.doctor.patient import Patient
+from celery_delayq.handover.confirms import Confirming
 from celery_delayq.servers.risks import Line
 from tests.relay.house import new_name
 
@@ -114,7 +116,10 @@ def test_quorum_queues_are_named(look, captures, does):
 
 
 def test_one_that_takes_nothing_is_an_error(look, rabbitmq_server, monkeypatch):
-    monkeypatch.setattr("celery_delayq.doctor.broker.TIMEOUT", 0.5)
+    # Connecting may take its time; only a confirm that never comes is waited for shortly.
+    wait = Confirming._await_confirms
+    shortly = lambda self, _until: wait(self, clock.monotonic() + 0.5)  # noqa: E731
+    monkeypatch.setattr(Confirming, "_await_confirms", shortly)
     rabbitmq_server.control("set_vm_memory_high_watermark", "0")
     try:
         [line] = look(queue())

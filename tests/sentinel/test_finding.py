@@ -175,10 +175,17 @@ def test_users_of_the_access_list_of_both(guarded, make_delayq):
     assert arrived(guarded.master) == ["through"]
 
 
+@pytest.fixture
+def unhurried(monkeypatch):
+    """Connecting takes as long as a busy machine needs to shake hands."""
+    monkeypatch.setattr("celery_delayq.servers.endpoint.TIMEOUT", PATIENCE)
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_master_and_sentinels_over_tls_with_certificates_checked(start_tls_group, make_delayq):
     group = start_tls_group()
     use_ssl = {"ssl_cert_reqs": "required", "ssl_ca_certs": f"{group.tls}/ca.crt"}
-    delayq = make_delayq(group, broker_use_ssl=use_ssl)
+    delayq = make_delayq(group, broker_use_ssl=use_ssl, delayq_timeout=PATIENCE)
 
     through(delayq)
 
@@ -194,10 +201,11 @@ def test_a_master_whose_authority_is_unknown_is_refused(start_tls_group, make_de
         delayq.note.apply_async(delayq_at=FAR)
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_master_that_speaks_tls_is_found_anew(start_tls_group, make_delayq):
     group = start_tls_group()
     use_ssl = {"ssl_cert_reqs": "required", "ssl_ca_certs": f"{group.tls}/ca.crt"}
-    delayq = make_delayq(group, broker_use_ssl=use_ssl, delayq_timeout=10.0)
+    delayq = make_delayq(group, broker_use_ssl=use_ssl, delayq_timeout=PATIENCE)
     delayq.note.apply_async(task_id="before", delayq_at=FAR)
     group.catch_up()
 

@@ -22,7 +22,7 @@ from tests.support.ports import free_port
 from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.redis_server import ATTEMPTS, RedisServer
 from tests.support.server import Server
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 NAME = "mymaster"
 MARKS = 9  # the database that is written to, to see whether replicas have caught up
@@ -339,7 +339,8 @@ class SentinelGroup:
     @property
     def options(self) -> dict:
         """Transport options."""
-        asked: dict = {"socket_timeout": 1.0}
+        # No sentinel that speaks TLS is ever silent, and a busy machine takes long to shake hands.
+        asked: dict = {"socket_timeout": PATIENCE if self.tls else 1.0}
         if self.sentinel_password:
             asked["password"] = self.sentinel_password
         if self.tls:
