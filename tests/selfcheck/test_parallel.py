@@ -37,6 +37,20 @@ def crew():
     with Path(__file__).with_name("started").open("a") as started:
         started.write(f"{os.getpid()}\\n")
 
+@pytest.fixture(scope="session")
+def rabbitmq_server():
+    with Path(__file__).with_name("rabbits").open("a") as started:
+        started.write(f"{os.getpid()}\\n")
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def place(request):
+    if request.param == "rabbitmq":
+        request.getfixturevalue("rabbitmq_server")
+
+@pytest.mark.parametrize("number", range(12))
+def test_in_a_place(place, number):
+    pass
+
 @pytest.mark.parametrize("number", range(12))
 def test_with_a_crew(crew, number):
     pass
@@ -71,9 +85,10 @@ def test_however_a_run_ends_its_servers_end_with_it(tmp_path, kill, number):
         run.kill()
 
 
-def test_the_tests_that_share_a_crew_run_in_one_process(tmp_path):
+def test_the_tests_that_share_a_crew_or_a_rabbitmq_run_in_one_process(tmp_path):
     done = subprocess.run(
         command(tmp_path, SHARED), cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert "24 passed" in done.stdout
-    assert len((tmp_path / "started").read_text().splitlines()) == 1
+    assert "48 passed" in done.stdout
+    for started in ("started", "rabbits"):
+        assert len((tmp_path / started).read_text().splitlines()) == 1
