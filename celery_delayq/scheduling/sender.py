@@ -53,11 +53,6 @@ class Sender:
         self._send = send
         self._seen: set[bytes] = set()
 
-    @property
-    def channel(self) -> Any:
-        """A channel that messages can be read with as a broker's."""
-        return self._producer.channel
-
     @cached_property
     def _producer(self) -> Producer:
         broker = self.services.broker
