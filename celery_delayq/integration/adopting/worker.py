@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from celery import bootsteps
+from celery.worker import state
 
 from ... import clock
 from ...errors import DelayQError
@@ -16,7 +17,6 @@ from ...scheduling.sender import Sender
 from ...services import Services
 from ...store import Receipt
 from ..registry import find
-from ..remembered import Remembered, remembered_here
 from ..strategies import Strategy, wrap_strategies
 from .asked import adopting
 from .batches import Batches, is_stored
@@ -42,15 +42,13 @@ class AdoptingStep(bootsteps.StartStopStep):
         self.enabled = services is not None
         if services is None:
             return
-        remembered = remembered_here()
-        self._worker = worker = Worker(services, consumer, remembered)
+        self._worker = worker = Worker(services, consumer)
         sender = Sender(services, never)
 
         def looked_at(strategy: Strategy) -> Strategy:
-            plain = remembered.telling_apart(services, strategy)
-            return adopting(sender, worker.adopting(plain), consumer)
+            return adopting(sender, worker.adopting(strategy), consumer)
 
-        wrap_strategies(consumer, looked_at, begin=remembered.connected)
+        wrap_strategies(consumer, looked_at)
 
     def start(self, _consumer: Any) -> None:
         self._worker.connected()
@@ -70,13 +68,11 @@ class Worker:
     Args:
         services: Of the worker's app.
         consumer: The worker's.
-        remembered: What it was told to revoke.
     """
 
-    def __init__(self, services: Services, consumer: Any, remembered: Remembered) -> None:
+    def __init__(self, services: Services, consumer: Any) -> None:
         self._services = services
         self._consumer = consumer
-        self._remembered = remembered
         self._queues = Queues(consumer)
         self._entering = Entering(services)
         self._batches: Batches | None = None
@@ -154,7 +150,7 @@ class Worker:
         except Exception:  # one here would stop the worker
             logger.exception("a message with an eta is left to Celery")
             return None
-        return one if one and not self._remembered.knows(one.task_id, message) else None
+        return one if one and not _is_revoked(message) else None
 
     def _far(self, message: Any, body: Any) -> Far | None:
         after = self._services.settings.adopt_after
@@ -242,7 +238,13 @@ class Worker:
 
     def _unless_revoked(self, one: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
         """*answer*; an error where its id was revoked meanwhile, and nothing is held any more."""
-        if is_stored(answer) and self._remembered.knows(one.task_id, one.message):
+        if is_stored(answer) and _is_revoked(one.message):
             self._services.entries.cancel(one.task_id)
             return DelayQError("revoked")
         return answer
+
+
+def _is_revoked(message: Any) -> bool:
+    """Whether this worker may have been told to drop a message, by its id or by its stamps."""
+    stamped = state.revoked_stamps and message.headers.get("stamped_headers")
+    return message.properties["correlation_id"] in state.revoked or bool(stamped)
