@@ -48,12 +48,7 @@ _OWN = (
     Leaning(
         "celery.app.amqp:AMQP.__init__",
         "what makes a message can be overridden",
-        mentions("as_task_v1", "as_task_v2"),
-    ),
-    Leaning(
-        "celery.app.amqp:AMQP.as_task_v1",
-        "a message's expiry counts from its due time",
-        takes_at(EXPIRES_AT, "expires"),
+        mentions("as_task_v2"),
     ),
     Leaning(
         "celery.app.amqp:AMQP.as_task_v2",
