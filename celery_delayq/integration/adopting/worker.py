@@ -16,6 +16,7 @@ from ...logs import logger_of
 from ...scheduling.sender import Sender
 from ...services import Services
 from ...store import Receipt
+from ..asking import Asking
 from ..registry import find
 from ..strategies import Strategy, wrap_strategies
 from .asked import adopting
@@ -26,12 +27,11 @@ from .queues import Queues
 
 logger = logger_of(__name__)
 
-ANSWER_WITHIN = 0.5  # seconds that the store may take while a message is received
 SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for what it has received
-ASK_AGAIN = 5.0  # seconds for which nothing is asked, or waited for, after it took longer
+WAIT_AGAIN = 5.0  # seconds for which nothing is waited for after it took longer
 
 _TAKEN = "task %s: dropped, as it was adopted when this message was delivered before"
-_UNKNOWN = "task %s: left to Celery, be it adopted already or not: %s"
+_UNKNOWN = "left to Celery, be it adopted already or not"
 
 
 class AdoptingStep(bootsteps.StartStopStep):
@@ -78,7 +78,8 @@ class Worker:
         self._batches: Batches | None = None
         self._passed_on: Any = None
         self._raised = 0
-        self._ask_from = self._wait_from = 0.0
+        self._asking = Asking(_UNKNOWN)
+        self._wait_from = 0.0
         self._hub: Any = None
         self._pipe: tuple[int, int] | None = None
 
@@ -170,15 +171,13 @@ class Worker:
 
     def _was_adopted(self, one: Far) -> bool:
         """Whether one that does not become an entry did, when it was delivered before."""
-        now = clock.monotonic()
-        if not one.again or now < self._ask_from:
+        if not one.again:
             return False
-        try:
-            is_taken = self._services.copies.is_taken(one.identity, now + ANSWER_WITHIN)
-        except DelayQError as error:
-            self._ask_from = clock.monotonic() + ASK_AGAIN
-            logger.warning(_UNKNOWN, one.task_id, error)
-            return False
+        is_taken = self._asking.ask(
+            one.task_id,
+            lambda until: self._services.copies.is_taken(one.identity, until),
+            False,
+        )
         if is_taken:
             logger.info(_TAKEN, one.task_id)
         return is_taken
@@ -186,7 +185,7 @@ class Worker:
     def _wait(self, batches: Batches) -> None:
         # A loop without a hub learns of nothing while it waits for the next message.
         if clock.monotonic() >= self._wait_from and not batches.wait_settled(SETTLED_WITHIN):
-            self._wait_from = clock.monotonic() + ASK_AGAIN
+            self._wait_from = clock.monotonic() + WAIT_AGAIN
         self.settle()
 
     def settle(self) -> None:
