@@ -18,7 +18,6 @@ from typing import Any
 from celery import Celery
 from celery.utils import time
 
-from .errors import InvalidSetting
 from .hooks import Hooks
 from .logs import logger_of
 from .message.broker import Broker, store_endpoint
@@ -29,7 +28,6 @@ from .store import (
     Engine,
     Entries,
     Keys,
-    Lists,
     Membership,
     ScratchKeys,
     Scripts,
@@ -40,7 +38,6 @@ from .store import (
 
 logger = logger_of(__name__)
 
-_REDIS_ONLY = "a Redis, which has lists; elsewhere workers adopt, by delayq_adopt_after"
 GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
 # Seconds in which the store's Redis has to answer each step of connecting. Where packets vanish, a
 # scanner notices that they arrive again so much later at most, after its pause.
@@ -171,17 +168,6 @@ class Services:
     def wakeup(self, scanner: str) -> Wakeup:
         """What a scanner of that name waits on."""
         return Wakeup(self.connect(), self._keys(), scanner)
-
-    def broker_lists(self) -> Lists:
-        """The lists of the broker's Redis; whoever asks closes them.
-
-        Raises:
-            InvalidSetting: the broker is no Redis.
-        """
-        endpoint = self.broker.endpoint
-        if endpoint is None:
-            raise InvalidSetting("the transport of broker_url", self.broker.transport, _REDIS_ONLY)
-        return Lists(PooledConnection(endpoint, self.settings.timeout), self.broker.unacked)
 
     def scratch_keys(self) -> ScratchKeys:
         """Keys to measure with, in the store's Redis."""

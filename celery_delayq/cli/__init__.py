@@ -11,7 +11,6 @@
     releasing release ---------------+
     dumping   dump, load ------------+
     running   scan ------------------+
-    adopting  adopt ----------------------> integration, over the broker's lists
     doctor    doctor ---------------------> doctor, over the store and the broker
 
 A command that one of these files defines is found by itself. What they share:
@@ -34,7 +33,6 @@ from celery.bin.base import handle_preload_options
 # A command line asks workers for their commands, so it has to know of them.
 from ..integration import panel as panel
 from . import (
-    adopting,
     changing,
     checking,
     doctor,
@@ -79,7 +77,7 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
 # Whatever command one of these files defines.
 for _module in (
     *(status, health, listing, reading, checking),
-    *(changing, editing, pausing, releasing, dumping, adopting, running, doctor),
+    *(changing, editing, pausing, releasing, dumping, running, doctor),
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):

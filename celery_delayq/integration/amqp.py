@@ -1,7 +1,7 @@
 """The app's ``AMQP`` class, which lets messages be scheduled instead of published.
 
-Celery asks it to make each message (``as_task_v1``, ``as_task_v2``), to make the function that
-sends one (``_create_task_sender``), and where to (``Router``). Nothing else is overridden.
+Celery asks it to make each message (``as_task_v2``), to make the function that sends one
+(``_create_task_sender``), and where to (``Router``). Nothing else is overridden.
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ class SchedulingMixin:
 
     def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         return native_delay.noting(super().Router(*args, **options))  # type: ignore[misc]
-
-    def as_task_v1(self, *args: Any, **options: Any) -> Any:
-        message = super().as_task_v1(*args, **options)  # type: ignore[misc]
-        return decided(services_of(self.app), message, args, options)
 
     def as_task_v2(self, *args: Any, **options: Any) -> Any:
         message = super().as_task_v2(*args, **options)  # type: ignore[misc]

@@ -18,16 +18,17 @@ logger = logger_of(__name__)
 ANSWER_WITHIN = 0.5  # seconds that the store may take; some fifty times what it does
 ASK_AGAIN = 5.0  # seconds for which it is not asked after it did not answer
 
-_UNKNOWN = "task %s: runs, as all will for %.0f s, be it a second copy or not: %s"
-
-
 T = TypeVar("T")
 
 
 class Asking:
-    """Asks the store about messages; of one worker."""
+    """Asks the store about messages; of one worker.
 
-    def __init__(self) -> None:
+    ``unknown``: what the log says of a message that the store did not tell of.
+    """
+
+    def __init__(self, unknown: str) -> None:
+        self._unknown = unknown
         self._ask_from = 0.0
 
     def ask(self, task_id: str, question: Callable[[float], T], otherwise: T) -> T:
@@ -39,5 +40,5 @@ class Asking:
             return question(now + ANSWER_WITHIN)
         except DelayQError as error:
             self._ask_from = clock.monotonic() + ASK_AGAIN
-            logger.warning(_UNKNOWN, task_id, ASK_AGAIN, error)
+            logger.warning("task %s: %s: %s", task_id, self._unknown, error)
             return otherwise

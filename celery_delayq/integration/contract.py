@@ -48,12 +48,7 @@ _OWN = (
     Leaning(
         "celery.app.amqp:AMQP.__init__",
         "what makes a message can be overridden",
-        mentions("as_task_v1", "as_task_v2"),
-    ),
-    Leaning(
-        "celery.app.amqp:AMQP.as_task_v1",
-        "a message's expiry counts from its due time",
-        takes_at(EXPIRES_AT, "expires"),
+        mentions("as_task_v2"),
     ),
     Leaning(
         "celery.app.amqp:AMQP.as_task_v2",
@@ -150,34 +145,17 @@ _OWN = (
         "celery.worker.control:Panel.data",
         "workers cancel what waits, and show it",
         has(
-            *("revoke", "terminate", "revoke_by_stamped_headers"),
-            *("query_task", "scheduled", "dump_schedule"),
+            *("revoke", "terminate", "query_task", "scheduled", "dump_schedule"),
         ),
     ),
     Leaning(
         "celery.worker.control:revoke",
         "workers cancel what waits",
-        takes("state", "task_id", "delayq_told="),
+        takes("state", "task_id"),
     ),
-    Leaning(
-        "celery.worker.control:revoke_by_stamped_headers",
-        "workers cancel what waits",
-        takes("state", "headers"),
-    ),
-    Leaning(
-        "celery.app.control:Control.revoke_by_stamped_headers",
-        "workers are told that what waits is cancelled",
-        takes("headers", "delayq_told="),
-    ),
-    Leaning("celery.worker.state:revoked", "revoked ids can be used again", has("add", "discard")),
-    Leaning("celery.worker.state:requests", "revoked ids can be used again", has("get")),
-    Leaning("celery.worker.state:active_requests", "revoked ids can be used again"),
-    Leaning("celery.worker.request:Request.revoked", "revoked ids can be used again", takes()),
-    Leaning(
-        "celery.app.control:Control.revoke",
-        "workers are told when an id was revoked",
-        takes("task_id", "delayq_told="),
-    ),
+    Leaning("celery.worker.state:revoked", "a message that is revoked is not adopted"),
+    Leaning("celery.worker.state:revoked_stamps", "a message that is revoked is not adopted"),
+    Leaning("celery.app.control:Control.revoke", "revoke reaches what waits", takes("task_id")),
     Leaning(
         "celery.worker.request:Request.__init__",
         "a running task knows which message it was",

@@ -1,11 +1,13 @@
 """A worker's remote control, and the app's, reach the store.
 
-``revoke`` and ``terminate`` cancel what waits; ``inspect scheduled`` and ``query_task`` show it.
+``revoke`` and ``terminate`` cancel waiting tasks; ``inspect scheduled`` and ``query_task`` show
+them. ``inspect delayq`` shows how the store stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from celery.app.control import Control
@@ -14,13 +16,11 @@ from kombu.utils.functional import maybe_list
 
 from ..errors import DelayQError, InvalidOption, StoreError
 from ..logs import logger_of
-from ..operations.changing import TOLD, cancel, let_it_end
+from ..operations.changing import cancel
 from ..services import Services
 from ..store import Outcome
-from . import inspecting, stamped
+from . import inspecting
 from .registry import find, services_of
-from .remembered import now, remembered_here
-from .remote import RemoteMixin
 
 logger = logger_of(__name__)
 
@@ -29,23 +29,34 @@ logger = logger_of(__name__)
 LATELY_MS = 60_000
 
 
-class RevokingMixin(RemoteMixin):
+class InspectingMixin:
+    """What an ``Inspect`` class needs to ask workers for their store."""
+
+    def delayq(self) -> dict[str, Any] | None:
+        """How the store stands, as each worker that answers sees it.
+
+        Returns:
+            Of each worker a dictionary, the ``facts()`` of ``DelayQ.status()`` without its
+            ``queues``; or ``error``, a sentence. ``None`` if no worker answers.
+        """
+        return self._request("delayq")  # type: ignore[attr-defined,no-any-return]
+
+
+class RevokingMixin:
     """What a ``Control`` class needs to reach what waits; serves ``AsyncResult.revoke`` too."""
 
     app: Any
 
-    def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
-        left, told = _cancel(services_of(self.app), task_id)
-        # Workers remember what they were told to revoke. So they are not told of what never
-        # reached them, and of the rest when that was.
-        return super().revoke(left, *args, **told, **options) if left else None  # type: ignore[misc]
+    @cached_property
+    def inspect(self) -> Any:
+        plain = super().inspect  # type: ignore[misc]
+        return type(plain.__name__, (InspectingMixin, plain), {})
 
-    def revoke_by_stamped_headers(self, headers: Any, *args: Any, **options: Any) -> Any:
-        """As Celery's; and before that, cancel what waits: it reads all of it, in short steps."""
-        told = {TOLD: 0} if stamped.cancel(services_of(self.app), headers) else {}
-        return super().revoke_by_stamped_headers(  # type: ignore[misc]
-            headers, *args, **told, **options
-        )
+    def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
+        # A worker remembers each id that it is told to revoke, and drops what comes under it. So
+        # workers are not told of tasks that never reached them.
+        left = _cancel(services_of(self.app), task_id)
+        return super().revoke(left, *args, **options) if left else None  # type: ignore[misc]
 
 
 class RevokingControl(RevokingMixin, Control):
@@ -81,14 +92,10 @@ def wrap_panel() -> None:
 
 def _cancelling(plain: Command) -> Any:
     def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
-        services, left = find(state.app), task_id
-        told = {name: options.pop(name) for name in (TOLD,) if name in options}
-        # Who says when it was has asked the store; by now another task may wait under the id.
-        if services and not told:
-            left, told = _cancel(services, task_id, lately=True)
+        services = find(state.app)
+        left = _cancel(services, task_id) if services else task_id
         if not left:
             return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
-        remembered_here().told(maybe_list(left), told.get(TOLD))
         return plain(state, left, *args, **options)
 
     return revoke
@@ -102,18 +109,6 @@ def _terminating(plain: Command) -> Any:
         return _cancelling(of_the_rest)(state, task_id, *args, **options)
 
     return terminate
-
-
-def _cancelling_stamped(plain: Command) -> Any:
-    def revoke_by_stamped_headers(state: Any, headers: Any, *args: Any, **options: Any) -> Any:
-        services, told = find(state.app), options.pop(TOLD, None)
-        reply = plain(state, headers, *args, **options)
-        # Who was told has asked the store; and a worker has no time to read all of it.
-        if services and told is None:
-            stamped.cancel_in_background(services, headers)
-        return reply
-
-    return revoke_by_stamped_headers
 
 
 def _listing(plain: Command) -> Any:
@@ -147,7 +142,6 @@ def _finding(plain: Command) -> Any:
 _WRAPS = {
     "revoke": _cancelling,
     "terminate": _terminating,
-    "revoke_by_stamped_headers": _cancelling_stamped,
     "query_task": _finding,
     "scheduled": _listing,
     "dump_schedule": _listing,
@@ -155,31 +149,18 @@ _WRAPS = {
 _NOT_SHOWN = "what waits in the store is not shown: %s"
 
 
-Told = dict[str, int]
+def _cancel(services: Services, task_id: Any) -> Any:
+    """Cancel waiting tasks; returns the id, or the ids, that workers have to know of."""
+    if isinstance(task_id, (list, tuple, set)):
+        return [one for one in task_id if not _is_cancelled(services, one)]
+    return None if _is_cancelled(services, task_id) else task_id
 
 
-def _cancel(services: Services, task_id: Any, *, lately: bool = False) -> tuple[Any, Told]:
-    """Cancel what waits; returns the id, or the ids, that workers have to be told of, and when.
-
-    With *lately*, none of what somebody else has cancelled a moment ago, either. There is no time
-    where the store could not be asked for one of them: it may still wait, and is meant.
-    """
-    several = isinstance(task_id, (list, tuple, set))
-    ids = list(task_id) if several else [task_id]
-    asked = [_was_cancelled(services, one, lately) for one in ids]
-    left = [one for one, cancelled in zip(ids, asked, strict=True) if not cancelled]
-    told_ms = now(services) if left and None not in asked else None
-    if told_ms is not None:
-        let_it_end()
-    told = {} if told_ms is None else {TOLD: told_ms}
-    return left if several or not left else task_id, told
-
-
-def _was_cancelled(services: Services, task_id: str, lately: bool) -> bool | None:
-    """Whether workers need not be told of it; ``None`` where the store cannot be asked."""
+def _is_cancelled(services: Services, task_id: Any) -> bool:
+    """Cancel a task; whether it waited, or did until it was cancelled a moment ago."""
     try:
         outcome = cancel(services, task_id)
-        if outcome is Outcome.NOT_FOUND and lately:
+        if outcome is Outcome.NOT_FOUND:
             ago = services.entries.cancelled_ms_ago(task_id)
             return ago is not None and ago < LATELY_MS
         return bool(outcome)
@@ -188,4 +169,4 @@ def _was_cancelled(services: Services, task_id: str, lately: bool) -> bool | Non
     except StoreError as error:
         # The workers can still be told, and it may be running.
         logger.warning("task %s: not looked for in the store: %s", task_id, error)
-        return None
+        return False

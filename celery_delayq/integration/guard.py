@@ -38,7 +38,7 @@ from ..logs import logger_of
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, ONCE_HEADER
 from ..message.identity import identity_of, may_come_again
 from ..services import Services
-from .asking import Asking
+from .asking import ASK_AGAIN, Asking
 from .registry import find
 from .strategies import Strategy, wrap_strategies
 
@@ -47,6 +47,7 @@ logger = logger_of(__name__)
 MOST_ATTEMPTS = 2**31  # a number past that is none of ours
 
 _DROPPED = "task %s: attempt %d is dropped, as attempt %d was at a worker first"
+_UNKNOWN = f"runs, as all will for {ASK_AGAIN:.0f} s, be it a second copy or not"
 _TAKEN = "task %s: dropped, as it was put off when this message was delivered before"
 
 
@@ -75,7 +76,7 @@ class Guard:
     def __init__(self, services: Services, consumer: Any) -> None:
         self._services = services
         self._consumer = consumer
-        self._asking = Asking()
+        self._asking = Asking(_UNKNOWN)
 
     def guarding(self, strategy: Strategy) -> Strategy:
         """*strategy*, which is not given what has been dealt with."""

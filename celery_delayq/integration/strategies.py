@@ -9,19 +9,12 @@ from typing import Any
 Strategy = Callable[..., Any]
 
 
-def wrap_strategies(
-    consumer: Any, wrap: Callable[[Strategy], Strategy], begin: Callable[[], object] | None = None
-) -> None:
-    """Let each strategy of a worker's consumer be what *wrap* makes of it.
-
-    *begin* is called whenever they are made anew, which is when the worker has its broker (again).
-    """
+def wrap_strategies(consumer: Any, wrap: Callable[[Strategy], Strategy]) -> None:
+    """Let each strategy of a worker's consumer be what *wrap* makes of it."""
     plain = consumer.update_strategies
 
     def update_strategies() -> None:
         plain()
-        if begin is not None:
-            begin()
         for name, strategy in consumer.strategies.items():
             consumer.strategies[name] = wrap(strategy)
 

@@ -48,21 +48,6 @@ def data_of(envelope: dict[str, Any], accept: Any) -> Any:
     return None
 
 
-def received(raw: bytes, channel: Any, accept: Any) -> Any:
-    """A message of a Redis list, as a worker is given it.
-
-    Args:
-        raw: What stands in the list.
-        channel: Any channel of kombu's that is no real broker's.
-        accept: The names of the serializers that the app accepts.
-
-    Raises:
-        Exception: it is none.
-    """
-    names = serialization.prepare_accept_content(accept)
-    return virtual.Message(loads(raw), channel=channel, accept=names)
-
-
 def serializer_of(content_type: str) -> str:
     """The name of the serializer that makes bodies of a type.
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kombu import Connection
-from kombu.transport import redis as kombu_redis
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
@@ -70,14 +69,6 @@ class Broker:
     def visibility_timeout(self) -> float:
         """Seconds after which kombu delivers again what a Redis broker's consumer does not ack."""
         return float(self.options.get("visibility_timeout", VISIBILITY_TIMEOUT))
-
-    @property
-    def unacked(self) -> tuple[str, str]:
-        """Where kombu keeps what a Redis broker's consumers have not acknowledged: hash, index."""
-        prefix, channel = self.options.get("global_keyprefix", ""), kombu_redis.Channel
-        names = ("unacked_key", "unacked_index_key")
-        unacked, index = (self.options.get(name, getattr(channel, name)) for name in names)
-        return f"{prefix}{unacked}", f"{prefix}{index}"
 
     @classmethod
     def of(cls, connect: Callable[[], Connection], url: Any) -> Broker:

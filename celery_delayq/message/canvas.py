@@ -11,7 +11,7 @@ The entry has the id of the canvas's result, so that ``result.id`` cancels and r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from celery import signature
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 LAUNCH = "celery_delayq.launch"
 _MAPS = {"celery.map": "map", "celery.starmap": "starmap"}  # whose signatures do not say it
-
-_INSIDE = {"chain": ("tasks",), "group": ("tasks",), "chord": ("header", "body")}
 
 
 def is_canvas(sig: Signature) -> bool:
@@ -128,17 +126,6 @@ def has_ids(sig: Any) -> bool:
         return True
     parts = sig["kwargs"] if sig.get("subtask_type") else {}
     return any(has_ids(parts.get(name)) for name in ("tasks", "header", "body"))
-
-
-def tasks_of(sig: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The signatures of single tasks that a canvas is made of."""
-    inside = _INSIDE.get(sig.get("subtask_type") or "")
-    if inside is None:
-        yield sig
-        return
-    for part in map(sig["kwargs"].get, inside):
-        for one in [part] if isinstance(part, Mapping) else part or ():
-            yield from tasks_of(one)
 
 
 def task_ids(body: Any) -> list[str]:

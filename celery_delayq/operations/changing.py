@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Literal
 
 from .. import clock
 from ..clock import TimeInput, When, from_ms
-from ..errors import InvalidDueTime, InvalidOption, StoreError
+from ..errors import InvalidDueTime, InvalidOption
 from ..logs import logger_of
 from ..revoked import has_backend, tell
 from ..services import Services
@@ -18,9 +17,6 @@ from .targets import Named, id_of, who_is
 logger = logger_of(__name__)
 
 _LAPSED = "task %s: due at %s, but expires at %s: no worker will run it%s"
-
-#: Argument of the workers' command `revoke`: when it was told, in ms by Redis's clock.
-TOLD = "delayq_told"
 
 #: What a move may do: ``only=`` of a reschedule.
 Direction = Literal["earlier", "later"]
@@ -41,7 +37,8 @@ def cancel(
         raise InvalidOption("revoke", revoke, "a task's id with it: workers know no keys")
     outcome = _remove(services, task_id, key)
     if revoke and not outcome:
-        _tell_workers(services, id_of(task_id))
+        arguments = {"task_id": id_of(task_id), "terminate": False}
+        services.app.control.broadcast("revoke", arguments=arguments)
     return outcome
 
 
@@ -62,23 +59,6 @@ def _remove(
     else:
         services.hooks.missed("cancel", outcome)
     return outcome
-
-
-def _tell_workers(services: Services, task_id: str) -> None:
-    arguments: dict[str, Any] = {"task_id": task_id, "terminate": False}
-    with suppress(StoreError):
-        # Another task may be scheduled under the id before they hear of it.
-        arguments[TOLD] = services.entries.counts().now_ms
-        let_it_end()
-    services.app.control.broadcast("revoke", arguments=arguments)
-
-
-def let_it_end() -> None:
-    """Wait until the millisecond of a revoke is over: what is scheduled from then on is due later.
-
-    By its due time a worker tells it from what was revoked.
-    """
-    clock.sleep(0.002)  # more than one, by whichever clock
 
 
 def reschedule(

@@ -14,6 +14,8 @@ from ..store import Pause, lane_for
 LONGEST_NAME = 512  # bytes
 MIN_RATE, MAX_RATE = 0.001, 1_000_000.0
 
+_RATE = f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
+
 
 def pause(
     services: Services,
@@ -23,8 +25,9 @@ def pause(
     late: bool = False,
 ) -> None:
     """Hand over nothing of it until it is resumed; see :meth:`DelayQ.pause`."""
-    queue, name = checked(queue, task)
-    check_late(late)
+    queue, name = _checked(queue, task)
+    if not isinstance(late, bool):
+        raise InvalidOption("late", late, "true or false")
     services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
 
 
@@ -36,8 +39,9 @@ def resume(
     rate: float | None = None,
 ) -> bool:
     """Hand it over again; returns whether it was paused. See :meth:`DelayQ.resume`."""
-    check_rate(rate)
-    return services.entries.resume(lane_for(*checked(queue, task)), rate)
+    if rate is not None and not _is_rate(rate):
+        raise InvalidOption("rate", rate, _RATE)
+    return services.entries.resume(lane_for(*_checked(queue, task)), rate)
 
 
 def pauses(services: Services) -> list[Pause]:
@@ -50,27 +54,13 @@ def is_all_paused(services: Services) -> bool:
     return any(not (one.queue or one.task or one.resumed) for one in pauses(services))
 
 
-def check_late(late: Any) -> None:
-    """Raise ``InvalidOption`` where *late* is not one of true and false."""
-    if not isinstance(late, bool):
-        raise InvalidOption("late", late, "true or false")
-
-
-def check_rate(rate: Any) -> None:
-    """Raise ``InvalidOption`` where *rate* is none, and not ``None``."""
-    if rate is not None and not _is_rate(rate):
-        raise InvalidOption(
-            "rate", rate, f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
-        )
-
-
 def _is_rate(rate: object) -> bool:
     if isinstance(rate, bool) or not isinstance(rate, (int, float)):
         return False
     return MIN_RATE <= rate <= MAX_RATE and math.isfinite(rate)
 
 
-def checked(queue: Any, task: Any) -> tuple[str | None, str | None]:
+def _checked(queue: Any, task: Any) -> tuple[str | None, str | None]:
     """The names of a queue and of a task, one of them or neither.
 
     Raises:

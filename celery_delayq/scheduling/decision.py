@@ -22,7 +22,7 @@ from ..store import checked_id
 from ..store.record import LAST_MS
 from .request import Request, has_time, requested
 
-# Places among the arguments of AMQP.as_task_v1 and _v2. Celery fills them; a program may name them.
+# Places among the arguments of AMQP.as_task_v2. Celery fills them; a program may name them.
 EXPIRES_AT = 8
 _PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES_AT}
 
@@ -48,19 +48,18 @@ def decided(
     Raises:
         InvalidOption, InvalidDueTime: what asks for it cannot be honoured.
     """
-    envelope = envelope_of(message)
+    headers = message.headers
     given = {**options, **{name: args[at] for name, at in _PLACES.items() if at < len(args)}}
-    request = requested(services, options, envelope.get("eta"), given["name"])
+    request = requested(services, options, headers.get("eta"), given["name"])
     if request is not None:
         checked_id(given["task_id"])
         # A retry has one by itself: its task's default delay.
-        if has_time(options) and not envelope.get("retries"):
+        if has_time(options) and not headers.get("retries"):
             _refuse_second_time(given)
         expires = given.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
-            envelope["expires"] = expiry_after(request.expected_due(), expires).isoformat()
-            # In protocol 1 it stands in the body, and stays what it is if the task is rescheduled.
-            message.headers[EXPIRES_HEADER] = round(expires * 1000)
+            headers["expires"] = expiry_after(request.expected_due(), expires).isoformat()
+            headers[EXPIRES_HEADER] = round(expires * 1000)
     if type(message) is not _TaskMessage:
         return message  # an AMQP class has messages of its own: the sender decides on these
     made: DecidedMessage = DecidedMessage._make(message)
@@ -89,12 +88,5 @@ def count_expiry_from_now(message: Any) -> None:
     """Undo what ``decided`` made of a relative ``expires``."""
     expires_ms = message.headers.get(EXPIRES_HEADER)
     if expires_ms is not None:
-        envelope_of(message)["expires"] = expiry_after(
-            clock.utc_now(), expires_ms / 1000
-        ).isoformat()
-
-
-def envelope_of(message: Any) -> dict[str, Any]:
-    """Where id, eta and expires are: the headers, or in protocol 1 the body."""
-    where: dict[str, Any] = message.body if isinstance(message.body, dict) else message.headers
-    return where
+        expiry = expiry_after(clock.utc_now(), expires_ms / 1000)
+        message.headers["expires"] = expiry.isoformat()

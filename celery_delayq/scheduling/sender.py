@@ -3,9 +3,9 @@
 Celery builds its sender in ``AMQP._create_task_sender``. Everything that sends a task ends
 there: ``apply_async``, ``send_task``, signatures, retries, every part of a canvas.
 
-    as_task_v1, _v2 ---> decided ---> routing, signals ---> Sender ---> published by Celery
-                                                               \
-                                                                ---> its entry is written
+    as_task_v2 ---> decided ---> routing, signals ---> Sender ---> published by Celery
+                                                          \
+                                                           ---> its entry is written
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..message.outgoing import (
 from ..services import Services
 from ..store import NewEntry, checked_id
 from ..store.record import NewRecord
-from .decision import count_expiry_from_now, envelope_of
+from .decision import count_expiry_from_now
 from .request import LASTING, PREFIX, Ready, Request, note_sent, requested
 from .writing import write_one
 
@@ -41,6 +41,8 @@ logger = logger_of(__name__)
 SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 ONCE = {"max_retries": 0}
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
+
+_PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
 
 Send = Callable[..., Any]
 
@@ -52,11 +54,6 @@ class Sender:
         self.services = services
         self._send = send
         self._seen: set[bytes] = set()
-
-    @property
-    def channel(self) -> Any:
-        """A channel that messages can be read with as a broker's."""
-        return self._producer.channel
 
     @cached_property
     def _producer(self) -> Producer:
@@ -74,8 +71,8 @@ class Sender:
         try:
             request = message.request
         except AttributeError:
-            # Made by another way than the app's AMQP, or copied since: decided here.
-            request = requested(self.services, options, envelope_of(message).get("eta"), name)
+            # Made by another way than the app's AMQP, or copied since, or of protocol 1.
+            request = self._requested(name, message, options)
         theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
         theirs["headers"] = _with_words(options, foreign(theirs.get("headers")))
         if request is not None and request.captured and self._is_left(message, theirs):
@@ -89,11 +86,19 @@ class Sender:
             return self._send(producer, name, message, *where, **theirs)
         return self._schedule(request, name, message, where, theirs)
 
+    def _requested(self, name: str, message: Any, options: Mapping[str, Any]) -> Request | None:
+        is_v1 = isinstance(message.body, dict)
+        eta = (message.body if is_v1 else message.headers).get("eta")
+        request = requested(self.services, options, eta, name)
+        if request is not None and is_v1:
+            raise InvalidSetting("task_protocol", 1, _PROTOCOL)
+        return request
+
     def _schedule(
         self, request: Request, name: str, message: Any, where: Any, options: dict[str, Any]
     ) -> None:
         # The receiving worker would hold a message with an eta once more, in its memory.
-        envelope_of(message)["eta"] = None
+        message.headers["eta"] = None
         message = message._replace(sent_event=None)
         task_id = checked_id(message.properties["correlation_id"])
         native_delay.undo(options, self.services.app.amqp)

@@ -26,7 +26,6 @@ from .ids import (
     target_of_member,
 )
 from .keys import Keys
-from .lists import Lists, Waiting
 from .loads import OldEntry
 from .member import Membership
 from .misfits import KINDS, Finding, Kind, Repaired
@@ -71,7 +70,6 @@ __all__ = [
     "Keys",
     "Kind",
     "LeasedEntry",
-    "Lists",
     "Membership",
     "Met",
     "NewEntry",
@@ -89,7 +87,6 @@ __all__ = [
     "State",
     "Tally",
     "Target",
-    "Waiting",
     "Wakeup",
     "Wanted",
     "What",

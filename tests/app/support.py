@@ -4,6 +4,11 @@ import contextlib
 import json
 from types import SimpleNamespace
 
+from celery import Celery
+
+from celery_delayq.integration.adopting.entries import never
+from celery_delayq.scheduling.delivered import schedule_delivered
+from celery_delayq.scheduling.sender import Sender
 from celery_delayq.store.engine import MAX_REFUSALS
 from tests.support.shards import each, total
 
@@ -43,6 +48,17 @@ def comparable(raw):
     for name in OWN_HEADERS:
         message["headers"].pop(name, None)
     return message
+
+
+def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery", **options):
+    """Schedule what a process without a DelayQ sent to an empty queue, as a worker does."""
+    with Celery("stranger", broker=app.conf.broker_url, set_as_current=False) as stranger:
+        stranger.conf.task_protocol = 1
+        stranger.send_task(name, args, kwargs, queue=queue, **options)
+        with stranger.connection_for_read() as connection:
+            simple = connection.SimpleQueue(queue, no_ack=True, accept=["json", "pickle"])
+            schedule_delivered(Sender(app.delayq.services, never), simple.get_nowait())
+            simple.close()
 
 
 def envelope(delayq, task_id):

@@ -156,15 +156,6 @@ def test_pydantic_arguments_are_dumped_of_every_task(app, redis, made_by_celery)
     assert len(made_by_celery) == len(ITEMS)
 
 
-def test_messages_of_protocol_1_are_celery_s(delayq_app, url, redis, made_by_celery):
-    app = delayq_app(url, task_protocol=1)
-
-    singly, together = both_ways(redis, plain_task(app).s(), ids="abcde")
-
-    assert together == singly
-    assert len(made_by_celery) == len(ITEMS)
-
-
 OF_ONE_TASK = {
     "repr of args": {"argsrepr": "()"},
     "repr of kwargs": {"kwargsrepr": "{}"},

@@ -117,10 +117,7 @@ def test_nothing_is_stored_for_a_task_that_ignores_results(app, delayq):
 
 
 @pytest.mark.parametrize("serializer", ["json", "pickle"])
-@pytest.mark.parametrize("protocol", [1, 2])
-def test_every_kind_of_message_is_revoked(app, delayq, serializer, protocol):
-    app.conf.task_protocol = protocol
-
+def test_every_kind_of_message_is_revoked(app, delayq, serializer):
     result = app.send_task("t", (1,), serializer=serializer, delayq_at=FAR)
 
     assert delayq.cancel(result.id) is Outcome.DONE

@@ -68,15 +68,6 @@ def test_a_naive_eta_is_wall_time_in_the_app_s_zone(delayq_app, url):
     assert app.delayq.get(result.id).due == DUE
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-def test_each_protocol_is_captured(delayq_app, url, protocol):
-    app = delayq_app(url, delayq_capture_eta=True, task_protocol=protocol)
-
-    result = app.send_task("t", (1,), eta=DUE)
-
-    assert app.delayq.get(result.id).due == DUE
-
-
 def test_what_has_no_eta_is_sent(task, redis):
     task.delay(1)
     task.apply_async((2,), countdown=0)

@@ -133,13 +133,12 @@ def test_any_message_is_what_kombu_would_have_pushed(apps, redis_client, call, i
     }
 
 
-@pytest.fixture(params=[1, 2])
-def protocols(request, make_app, delayq_app, redis_server, url):
-    """An app without DelayQ, its database, and an app with it, of one protocol."""
+@pytest.fixture
+def both(make_app, delayq_app, redis_server, url):
+    """An app without DelayQ, its database, and an app with it."""
     accept = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
-    conf = {"task_protocol": request.param, "accept_content": accept}
-    plain = make_app(redis_server.url(3), **conf)
-    return plain, redis_server.client(db=3), delayq_app(url, **conf)
+    plain = make_app(redis_server.url(3), accept_content=accept)
+    return plain, redis_server.client(db=3), delayq_app(url, accept_content=accept)
 
 
 def sent(app, name, call, **more):
@@ -171,13 +170,11 @@ def popped(redis):
 
 @given(name=ANY_TEXT, call=any_calls(), ids=st.lists(ANY_IDS, min_size=2, max_size=2))
 def test_whatever_is_accepted_arrives_and_whatever_is_not_is_not_written(
-    protocols, redis_client, name, call, ids
+    both, redis_client, name, call, ids
 ):
-    plain, plain_redis, held = protocols
+    plain, plain_redis, held = both
     redis_client.flushall()
     call["reply_to"] = "r"  # another one in each app, by default
-    if held.conf.task_protocol == 1 and isinstance(call.get("expires"), (int, float)):
-        del call["expires"]  # which counts from the due time, and stands in the body here
     held.send_task("there before", task_id="before", delayq_at=FAR)
 
     for task_id in ids:
@@ -212,9 +209,9 @@ OPTIONS = st.fixed_dictionaries(
 
 @given(items=ITEMS, options=OPTIONS)
 def test_each_item_of_a_bulk_arrives_or_is_refused_and_not_written(
-    protocols, redis_client, items, options
+    both, redis_client, items, options
 ):
-    plain, plain_redis, held = protocols
+    plain, plain_redis, held = both
     redis_client.flushall()
     held.send_task("there before", task_id="before", delayq_at=FAR)
     before = dumped(redis_client)

@@ -84,19 +84,14 @@ def same(by_kombu, by_store):
     }
 
 
-# What a protocol puts around the body, and where, has nothing to do with how the body is written.
-@pytest.mark.parametrize(
-    ("protocol", "serializer"), [(1, "json"), *((2, serializer) for serializer in SERIALIZERS)]
-)
+@pytest.mark.parametrize("serializer", SERIALIZERS)
 @pytest.mark.parametrize("what", ARGUMENTS)
-def test_a_message_is_what_kombu_would_have_pushed(both, what, serializer, protocol):
+def test_a_message_is_what_kombu_would_have_pushed(both, what, serializer):
     args, kwargs = ARGUMENTS[what]
     if serializer == "msgpack" and what == "big-integers":
         args = (2**53 + 1, 2**63, -(2**63))  # all that msgpack itself can
 
-    by_kombu, by_store = both(
-        args, kwargs, {"task_protocol": protocol, "task_serializer": serializer}
-    )
+    by_kombu, by_store = both(args, kwargs, {"task_serializer": serializer})
 
     assert same(by_kombu, by_store)
 

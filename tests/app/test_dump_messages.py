@@ -74,13 +74,11 @@ def pushed(redis):
     return {key: [json.loads(one) for one in found] for key, found in lists(redis).items()}
 
 
-@pytest.mark.parametrize(
-    ("protocol", "serializer"), [(1, "json"), (1, "pickle"), *((2, one) for one in SERIALIZERS)]
-)
+@pytest.mark.parametrize("serializer", SERIALIZERS)
 @pytest.mark.parametrize("what", ARGUMENTS)
-def test_arguments_of_any_kind(moved, what, serializer, protocol):
+def test_arguments_of_any_kind(moved, what, serializer):
     args, kwargs = ARGUMENTS[what]
-    conf = {"task_protocol": protocol, "task_serializer": serializer}
+    conf = {"task_serializer": serializer}
     if serializer == "msgpack" and what == "big integers":
         args = (2**53 + 1, 2**63, -(2**63))  # all that msgpack itself can
 

@@ -57,14 +57,12 @@ WAYS = {
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["whole", "template"])
-@pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_sent_is_what_a_call_with_these_arguments_sends(
-    delayq_app, url, redis, *, protocol, way, shared
+    delayq_app, url, redis, *, way, shared
 ):
     app = delayq_app(
         url,
-        task_protocol=protocol,
         accept_content=["json", "msgpack", "pickle"],
         broker_transport_options={"priority_steps": [0, 3, 6, 9]},
     )
@@ -184,21 +182,6 @@ def test_an_expiry_can_be_taken_away(add, delayq, before):
     assert delayq.edit(result, expires=None)
 
     assert expiry(delayq, result.id) is None
-
-
-def test_an_expiry_of_protocol_1_stands_in_the_body(delayq_app, url, redis):
-    app = delayq_app(url, task_protocol=1)
-    app.send_task("t", (1,), task_id="a", delayq_at=LONG_AGO)
-
-    assert app.delayq.edit("a", expires=60)
-
-    app.delayq.hand_over()
-    message = json.loads(only_message(redis)[1])
-    body = serialization.loads(
-        __import__("base64").b64decode(message["body"]), "application/json", "utf-8"
-    )
-    assert datetime.fromisoformat(body["expires"]) == datetime.fromtimestamp(LONG_AGO + 60, UTC)
-    assert "delayq_expires_ms" not in message["headers"]
 
 
 def test_a_far_expiry_is_the_last_day_there_is(add, delayq):

@@ -64,11 +64,10 @@ def facts(event):
     return {name: value for name, value in event.items() if name not in OWN}
 
 
-@pytest.fixture(params=[1, 2], ids="protocol {}".format)
-def both(request, delayq_app, make_app, url):
+@pytest.fixture
+def both(delayq_app, make_app, url):
     """An app without a DelayQ, and one with it."""
-    conf = {"task_protocol": request.param, "accept_content": ["json", "pickle"]}
-    conf["task_send_sent_event"] = True
+    conf = {"accept_content": ["json", "pickle"], "task_send_sent_event": True}
     return make_app(url, **conf), delayq_app(url, **conf)
 
 

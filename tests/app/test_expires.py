@@ -85,18 +85,6 @@ def test_a_captured_countdown_expires_after_it_is_due(delayq_app, url):
     assert close(envelope(app.delayq, result.id).headers["expires"], due + timedelta(seconds=60))
 
 
-def test_with_protocol_1_the_expiry_in_the_body_counts_from_the_due_time(delayq_app, url, redis):
-    app = delayq_app(url, task_protocol=1)
-    app.send_task("add", (1,), task_id="a", delayq_at=DUE, expires=EXPIRES)
-    app.delayq.reschedule("a", 0)
-
-    app.delayq.hand_over()
-
-    with app.connection_for_read() as connection:
-        message = connection.SimpleQueue("celery", no_ack=True).get_nowait()
-    assert isoparse(message.payload["expires"]) == EXPIRES
-
-
 def test_the_broker_s_time_to_live_counts_from_the_hand_over(delayq_app, url, redis):
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app = delayq_app(url, task_queues=[topic])

@@ -6,6 +6,7 @@ from threading import Event
 from types import SimpleNamespace
 
 import pytest
+from celery.worker import state
 from kombu import Exchange, Queue
 from kombu.common import QoS
 
@@ -13,7 +14,6 @@ from celery_delayq import clock
 from celery_delayq.errors import StoreFull, StoreUnavailable
 from celery_delayq.integration.adopting import batches
 from celery_delayq.integration.adopting.worker import AdoptingStep
-from celery_delayq.integration.remembered import remembered_here
 from tests.app.support import only_message, to_ms
 from tests.support.waiting import eventually
 
@@ -75,8 +75,8 @@ def adopting(delayq_app, url):
     app = delayq_app(url, delayq_adopt_after=60, accept_content=["json", "pickle"])
     app.task(name="t", shared=False)(run)
     yield app
-    remembered_here()._ids.discard("a")
-    remembered_here()._told.pop("a", None)
+    state.revoked.discard("a")
+    state.revoked_stamps.clear()
 
 
 @pytest.fixture
@@ -203,13 +203,13 @@ def test_a_large_one_is_left_to_celery(stranger, consumer, adopting):
     assert len(consumer.ran) == 1
 
 
-@pytest.mark.parametrize("how", ["remembered", "told"])
+@pytest.mark.parametrize("how", ["id", "stamp"])
 def test_a_revoked_one_is_left_to_celery_which_drops_it(stranger, consumer, how):
-    if how == "told":
-        remembered_here().told(["a"], None)
+    if how == "id":
+        state.revoked.add("a")
     else:
-        remembered_here()._ids.add("a")
-    stranger.send_task("t", task_id="a", eta=FAR)
+        state.revoked_stamps["mark"] = "m"
+    stranger.send_task("t", task_id="a", eta=FAR, stamped_headers=["mark"], mark="m")
 
     consumer.receive()
     eventually(lambda: consumer.ran)
@@ -222,7 +222,7 @@ def test_one_that_is_revoked_on_its_way_is_not_held(stranger, consumer, adopting
 
     def revoked_meanwhile(*args, **options):
         answers = write(*args, **options)
-        remembered_here().told(["a"], None)
+        state.revoked.add("a")
         return answers
 
     monkeypatch.setattr(consumer.step._worker._entering, "write", revoked_meanwhile)

@@ -13,11 +13,10 @@ def labels(app, task_id):
     return text[header_end + FORM - 13 : header_end + FORM]
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("broker", ["store", "memory"])
-def test_the_task_and_the_queue_by_name(delayq_app, url, broker, protocol):
+def test_the_task_and_the_queue_by_name(delayq_app, url, broker):
     to = {"broker": url} if broker == "store" else {"broker": "memory://", "delayq_url": url}
-    app = delayq_app(**to, task_protocol=protocol)
+    app = delayq_app(**to)
 
     plain = app.send_task("add", (1,), delayq_at=FAR).id
     other = app.send_task("add", (1,), delayq_at=FAR, queue="mail", priority=9).id

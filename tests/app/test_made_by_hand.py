@@ -9,14 +9,14 @@ from tests.app.support import FAR, LONG_AGO, comparable, lists
 
 pytestmark = pytest.mark.libraries
 
-MAKERS = ["as_task_v1", "as_task_v2", "create_task_message"]
+MAKERS = ["as_task_v2", "create_task_message"]
 BY_PLACE = ("a", "t", (1,), {"x": 2}, None, None, None, None, 60)
 BY_NAME = {"task_id": "a", "name": "t", "args": (1,), "kwargs": {"x": 2}, "expires": 60}
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_message_is_made_of_arguments_by_name_as_of_those_by_place(app, make_app, maker):
-    more = {"now": app.now(), **({} if maker == "as_task_v1" else {"origin": "me"})}
+    more = {"now": app.now(), "origin": "me"}
     by_celery = getattr(make_app().amqp, maker)(**BY_NAME, **more)
     make = getattr(app.amqp, maker)
 
@@ -33,8 +33,7 @@ def test_a_message_of_named_arguments_is_scheduled_and_expires_after_its_due_tim
     with app.producer_pool.acquire() as producer:
         app.amqp.send_task_message(producer, "t", message)
 
-    told = message.body if maker == "as_task_v1" else message.headers
-    assert isoparse(told["expires"]).timestamp() == FAR + 60
+    assert isoparse(message.headers["expires"]).timestamp() == FAR + 60
     assert delayq.get("a").due.timestamp() == FAR
 
 

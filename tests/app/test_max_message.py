@@ -143,14 +143,12 @@ def heard():
     after_task_publish.disconnect(after)
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("options", [{}, {"expires": DUE}, {"priority": 3, "queue": "mail"}])
 def test_a_captured_eta_of_a_larger_message_goes_as_celery_sends_it(
-    capturing, make_app, redis, protocol, options
+    capturing, make_app, redis, options
 ):
     app = capturing.app
-    app.conf.task_protocol = protocol
-    plain = make_app(app.conf.broker_url, task_protocol=protocol)
+    plain = make_app(app.conf.broker_url)
     call = {"args": (LARGE,), "task_id": "a", "eta": DUE, "reply_to": "r", **options}
     plain.send_task("tests.remind", **call)
     key, expected = only_message(redis)

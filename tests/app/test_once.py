@@ -74,9 +74,7 @@ def test_what_is_sent_at_once_has_it_as_well_for_its_retries(app, add, redis, pr
     assert sent(redis)["delayq_once"] is True
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-def test_it_arrives_with_a_task_that_was_handed_over(app, add, delayq, redis, protocol):
-    app.conf.task_protocol = protocol
+def test_it_arrives_with_a_task_that_was_handed_over(add, delayq, redis):
     add.apply_async((1,), delayq_at=LONG_AGO, delayq_once=True)
 
     delayq.hand_over()

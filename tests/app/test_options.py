@@ -159,16 +159,6 @@ def test_no_eta_is_left_in_the_message_or_a_worker_would_hold_it_again(app, add,
     assert json.loads(only_message(redis)[1])["headers"]["eta"] is None
 
 
-def test_with_protocol_1_no_eta_is_left_in_the_body(delayq_app, url, redis):
-    app = delayq_app(url, task_protocol=1, delayq_capture_eta=True)
-    app.delayq.run_now(app.send_task("add", (1,), countdown=3600))
-    app.delayq.hand_over()
-
-    with app.connection_for_read() as connection:
-        message = connection.SimpleQueue("celery", no_ack=True).get_nowait()
-    assert message.payload["eta"] is None
-
-
 def test_signals_of_sending_are_sent_as_celery_sends_them(app, add, delayq):
     from celery.signals import after_task_publish, before_task_publish
 

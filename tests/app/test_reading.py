@@ -62,13 +62,10 @@ def test_what_was_handed_over_is_not_scheduled(add, delayq):
     assert delayq.state(result.id) is None
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("compression", [None, "zlib", "bzip2"])
 @pytest.mark.parametrize("serializer", ["json", "pickle"])
-def test_arguments_are_read_from_every_kind_of_message(
-    delayq_app, url, protocol, compression, serializer
-):
-    app = delayq_app(url, task_protocol=protocol, accept_content=["json", "pickle"])
+def test_arguments_are_read_from_every_kind_of_message(delayq_app, url, compression, serializer):
+    app = delayq_app(url, accept_content=["json", "pickle"])
     args, kwargs = ("ü", 2**70, [1.5, None], "x" * 3000), {"k": {"deep": True}}
 
     result = app.send_task(
@@ -76,9 +73,7 @@ def test_arguments_are_read_from_every_kind_of_message(
     )
 
     task = app.delayq.get(result.id)
-    # Protocol 1 has the name among what is pickled, and a list unpickles nothing.
-    name = "" if (protocol, serializer) == (1, "pickle") else "t"
-    assert (task.task, task.args, task.kwargs) == (name, args, kwargs)
+    assert (task.task, task.args, task.kwargs) == ("t", args, kwargs)
     assert [(one.args, one.kwargs) for one in app.delayq.tasks()] == [(args, kwargs)]
 
 

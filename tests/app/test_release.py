@@ -6,7 +6,6 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery import chain
-from kombu import serialization
 
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, StoreUnavailable
@@ -61,12 +60,9 @@ def ids(redis):
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["whole", "template"])
-@pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
-def test_what_leaves_is_what_a_call_with_that_eta_sends(
-    delayq_app, url, redis, *, way, protocol, shared
-):
-    app = delayq_app(url, task_protocol=protocol, accept_content=["json", "msgpack"])
+def test_what_leaves_is_what_a_call_with_that_eta_sends(delayq_app, url, redis, *, way, shared):
+    app = delayq_app(url, accept_content=["json", "msgpack"])
 
     @app.task(name="add")
     def add(x, y=0):
@@ -93,18 +89,13 @@ def test_what_leaves_is_what_a_call_with_that_eta_sends(
 
 
 def released(app, redis):
-    """The headers of the only message that leaves; of protocol 1, its body."""
+    """The headers of the only message that leaves."""
     app.delayq.select(all=True).release()
     app.delayq.hand_over()
     _, raw = only_message(redis)
-    message = json.loads(raw)
-    if app.conf.task_protocol == 2:
-        return message["headers"]
-    body = __import__("base64").b64decode(message["body"])
-    return serialization.loads(body, message["content-type"], message["content-encoding"])
+    return json.loads(raw)["headers"]
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize(
     ("options", "after_due"),
     [
@@ -116,21 +107,17 @@ def released(app, redis):
     ],
 )
 def test_what_ends_a_task_counts_on_from_its_due_time(
-    delayq_app, url, redis, *, protocol, options, after_due
+    delayq_app, url, redis, *, options, after_due
 ):
-    app = delayq_app(url, task_protocol=protocol)
+    app = delayq_app(url)
     app.send_task("t", task_id="a", delayq_at=FAR - 100, **options)
     app.delayq.reschedule("a", FAR)
     expected = None if after_due is None else FAR + after_due
-    if protocol == 1 and options.get("expires") and "delayq_grace" not in options:
-        expected -= 100  # in protocol 1 an expiry stays what it is when the task is rescheduled
 
     found = released(app, redis)
 
     assert datetime.fromisoformat(found["eta"]) == DUE
     until = found["expires"] and datetime.fromisoformat(found["expires"]).timestamp()
-    if protocol == 1 and len(options) == 3:
-        expected = min(expected, FAR - 100 + 60)
     assert until == expected
 
 
@@ -269,17 +256,6 @@ def test_what_is_being_published_stays_and_is_counted(delayq_app, url, redis):
     assert app.delayq.select(all=True).release(dry_run=True).in_flight == 1
     count = app.delayq.select(all=True).release()
     assert (count, count.in_flight) == (0, 1)
-
-
-def test_what_cannot_be_read_stays_and_is_counted(delayq_app, url, redis):
-    app = delayq_app(url, task_protocol=1, task_serializer="pickle", accept_content=["json"])
-    app.send_task("t", task_id="a", delayq_at=FAR)
-    before = redis.hgetall("{delayq:0}:records")
-
-    count = app.delayq.select(all=True).release()
-
-    assert (count, count.unreadable) == (0, 1)
-    assert redis.hgetall("{delayq:0}:records") == before
 
 
 # Canvases.

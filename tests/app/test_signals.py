@@ -60,16 +60,6 @@ def test_arguments_that_the_app_does_not_accept_stay_unread(delayq_app, url, hea
     assert [(facts["request"].id, facts["request"].args) for facts in heard] == [("a", None)]
 
 
-def test_in_protocol_1_too(delayq_app, url, heard):
-    app = delayq_app(url, task_protocol=1)
-
-    app.send_task("t", (1,), task_id="a", delayq_at=FAR)
-    app.delayq.cancel("a")
-
-    [told] = heard
-    assert (told["sender"], told["request"].id, told["request"].args) == ("t", "a", [1])
-
-
 def test_a_task_that_left_before_is_not_told_of(add, delayq, heard):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()

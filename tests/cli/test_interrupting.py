@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from celery_delayq.integration.adopting import lists as adopting
 from celery_delayq.operations import selection
 from celery_delayq.operations.releasing import Release
 from celery_delayq.store import ShardedEntries
@@ -96,19 +95,6 @@ def test_what_is_released_by_then_is_said_to_need_a_scanner(app, run, ctrl_c):
     )
     assert result.exit_code == CTRL_C
     assert app.delayq.hand_over() == 4
-
-
-def test_so_does_the_adopting_of_messages(app, run, monkeypatch, ctrl_c):
-    monkeypatch.setattr(adopting, "SLICE", 2)
-    for number in range(6):
-        app.send_task("t", task_id=f"task-{number}", countdown=86_400)
-    ctrl_c(adopting.Entering, "write")
-
-    result = run("adopt", "--yes")
-
-    assert result.output == "interrupted: 4 messages adopted; the rest is as it was\n"
-    assert result.exit_code == CTRL_C
-    assert app.delayq.counts().scheduled == 4
 
 
 @pytest.mark.usefixtures("many")

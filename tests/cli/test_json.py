@@ -26,7 +26,6 @@ def told(printed):
     return told
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("serializer", ["json", "msgpack"])
 @pytest.mark.parametrize(
     ("args", "kwargs"),
@@ -38,9 +37,9 @@ def told(printed):
     ids=["none", "some", "long"],
 )
 def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
-    delayq_app, url, told, protocol, serializer, args, kwargs
+    delayq_app, url, told, serializer, args, kwargs
 ):
-    app = delayq_app(url, task_protocol=protocol, accept_content=[serializer])
+    app = delayq_app(url, accept_content=[serializer])
     app.send_task("t", args, kwargs, task_id="a", serializer=serializer, delayq_at=FAR)
 
     facts = told(app)
@@ -77,17 +76,16 @@ def test_what_cannot_be_json_is_null_with_its_text(  # noqa: PLR0917
     assert "kwargsrepr" not in facts
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("accept", [["json"], ["json", "pickle"]])
 @pytest.mark.parametrize("line", [
     ["list"], ["list", "--json"], ["list", "--ids"], ["list", "--tag", "x", "--json"],
     ["show", "a"], ["show", "a", "--json"],
 ], ids=" ".join)  # fmt: skip
 def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
-    delayq_app, url, printed, tmp_path, protocol, accept, line
+    delayq_app, url, printed, tmp_path, accept, line
 ):
     mark = tmp_path / "mark"
-    app = delayq_app(url, task_protocol=protocol, accept_content=accept)
+    app = delayq_app(url, accept_content=accept)
     app.send_task(
         "t", (Mark(mark),), task_id="a", serializer="pickle", delayq_at=FAR, delayq_tags=["x"]
     )
@@ -98,7 +96,7 @@ def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
     if "--json" in line:
         [facts] = map(json.loads, lines)
         assert (facts["args"], facts["kwargs"]) == (None, None)
-        assert ("Mark" in (facts["argsrepr"] or "")) == (protocol == 2)
+        assert "Mark" in facts["argsrepr"]
 
 
 @pytest.mark.parametrize("hidden", ["args", "kwargs"])

@@ -7,7 +7,14 @@ from celery import chain
 
 from celery_delayq.cli import releasing
 from celery_delayq.operations import selection
-from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, lists
+from tests.app.support import (
+    FAR,
+    LONG_AGO,
+    arrive_in_protocol_1,
+    claim,
+    hand_over_until_dead,
+    lists,
+)
 
 BEYOND = (
     "2 due later than the broker's visibility_timeout (3600 s): Redis delivers these again "
@@ -65,9 +72,9 @@ def test_dead_letters_stay(app, said, redis):
     ]
 
 
-def test_what_cannot_be_read_stays(delayq_app, url, run, redis):
-    app = delayq_app(url, task_protocol=1, task_serializer="pickle", accept_content=["json"])
-    app.send_task("t", task_id="a", delayq_at=FAR)
+def test_what_cannot_be_read_stays(delayq_app, url, run):
+    app = delayq_app(url, accept_content=["json"])
+    arrive_in_protocol_1(app, serializer="pickle", delayq_at=FAR)
     assert run("release", "--all", "--yes", app=app).output.splitlines() == [
         "1 task cannot be read, and stays",
         "0 tasks released",

@@ -113,7 +113,7 @@ def test_in_a_narrow_one_a_row_has_more_lines_and_its_id_is_whole(app, terminal)
     ["cancel", f"{UUID[:-1]}0", "nobody"], ["reschedule", f"{UUID[:-1]}1", "by:+1h"],
     ["pause", "--queue", "m"], ["resume", "--queue", "m"], ["check"], ["retry", "--dead", "--yes"],
     ["edit", f"{UUID[:-1]}2", "--priority", "3"], ["remove", "dead"], ["run-now", "parked"],
-    ["release", "--tag", "x", "--dry-run"], ["adopt", "--dry-run"],
+    ["release", "--tag", "x", "--dry-run"],
 ], ids=" ".join)  # fmt: skip
 def test_no_line_is_wider_than_the_terminal(tasks, app, terminal, columns, line):
     app.conf.delayq_history = 10
@@ -209,7 +209,7 @@ def test_a_pipe_gets_no_colours_and_whole_rows(tasks, printed, monkeypatch):
 @pytest.mark.parametrize("line", [
     ["cancel", "--tag", "x", "--yes"], ["reschedule", "--tag", "x", "--yes", "by:+1h"],
     ["run-now", "--tag", "x", "--yes"], ["retry", "--dead", "--yes"],
-    ["remove", "--dead", "--yes"], ["release", "--tag", "x", "--yes"], ["adopt", "--yes"],
+    ["remove", "--dead", "--yes"], ["release", "--tag", "x", "--yes"],
 ], ids=" ".join)  # fmt: skip
 def test_how_far_it_has_come_is_shown_while_it_runs(impatient, terminal, line):
     shown = terminal(80, *line)
@@ -227,9 +227,8 @@ def test_ctrl_c_leaves_a_whole_terminal_and_says_how_far_it_came(impatient, term
 
 @pytest.fixture
 def impatient(app, tasks, monkeypatch):
-    """Progress is shown at once; and there is a message in the broker's list to adopt."""
+    """Progress is shown at once."""
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    app.send_task("t", task_id="far", countdown=86_400)
 
 
 def test_what_is_quick_shows_no_progress(app, tasks, terminal):

@@ -14,7 +14,7 @@ from kombu import Exchange, Queue
 from celery_delayq import DelayQ
 from celery_delayq.clock import monotonic
 from celery_delayq.store import Engine, Keys
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1
 
 CONF = {
     "accept_content": ["json", "pickle"],
@@ -160,14 +160,11 @@ def _wait(delayq: DelayQ) -> None:
     for task_id, options in WAITING.items():
         _send(delayq, task_id, FAR, **options)
     _send(delayq, "large", FAR, argsrepr="x" * 5000)
-    old = Celery("frozen1", broker=delayq.app.conf.broker_url, set_as_current=False)
-    old.conf.update({**CONF, "task_protocol": 1})
-    with contextlib.closing(DelayQ(old)):
-        for task_id in ("protocol 1", "protocol 1 pickle"):
-            serializer = "pickle" if "pickle" in task_id else "json"
-            old.send_task(
-                "shop.remind", (1,), task_id=task_id, delayq_at=FAR, serializer=serializer
-            )
+    for task_id in ("protocol 1", "protocol 1 pickle"):
+        options = {"serializer": "pickle" if "pickle" in task_id else "json", "delayq_at": FAR}
+        arrive_in_protocol_1(
+            delayq.app, "shop.remind", (1,), task_id=task_id, queue="old", **options
+        )
     add = delayq.app.signature("shop.add", args=(1, 2))
     chain(add, add).set(task_id="chain").delay_until(FAR)
     group(add, add).set(task_id="group").delay_until(FAR)

@@ -1,6 +1,5 @@
 """What arrives on RabbitMQ is what a plain `apply_async` would have sent, but for our headers."""
 
-import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -118,16 +117,6 @@ def test_one_that_expired_while_it_waited_is_not_refused(rabbit):
     rabbit.due_now(expires=datetime.now(timezone.utc) - timedelta(seconds=5))
     rabbit.relay_once()
     assert rabbit.counts() == (0, 0, 0)
-
-
-def test_a_protocol_1_message_arrives(make_house, rabbitmq_server):
-    house = make_house(rabbitmq_server.url, task_protocol=1)
-    task_id = uuid()
-    house.task.apply_async((1,), task_id=task_id, delayq_at=LONG_AGO)
-    house.relay_once()
-    [message] = house.take()
-    body = json.loads(message.body)
-    assert (body["id"], body["args"], body["eta"]) == (task_id, [1], None)
 
 
 def test_order_follows_the_due_time_and_then_insertion(rabbit):

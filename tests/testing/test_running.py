@@ -193,14 +193,6 @@ def test_a_task_that_the_app_does_not_have_fails(shop, delayq):
         result.get()
 
 
-def test_messages_of_protocol_1_run_as_well(shop, delayq):
-    shop.app.conf.task_protocol = 1
-    shop.remind.delay_for(60, 7)
-    delayq.advance(minutes=1)
-
-    assert values_of(delayq.run_due()) == ["reminded 7"]
-
-
 noted = []
 
 

@@ -1,16 +1,12 @@
 """The steps by which a project comes from `eta`, as the recipe has them, with tasks in flight."""
 
 import json
-import os
-import subprocess
-import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery import Celery
 
 from tests.support.waiting import eventually
-from tests.support.worker import ROOT
 
 pytestmark = pytest.mark.libraries
 
@@ -51,19 +47,6 @@ def held(project, ids):
     return all(project.delayq.get(one) for one in ids)
 
 
-def adopt(project, *options):
-    ran = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "tests.worker.tasks", "delayq", "adopt", *options],
-        cwd=ROOT,
-        env={**os.environ, **project.env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return ran.stdout + ran.stderr
-
-
 def test_what_an_old_worker_held_is_adopted_by_a_new_one(project, before, start_worker):
     old = start_worker("tests.worker.plain", "-P", "solo", env=before)
     ids = send(project, 3)
@@ -77,17 +60,6 @@ def test_what_an_old_worker_held_is_adopted_by_a_new_one(project, before, start_
     assert project.delayq.select(all=True).run_now() == 3
     for one in ids:
         assert len(project.wait_runs(one)) == 1
-
-
-def test_what_waits_in_a_redis_list_is_adopted_without_a_worker(make_project):
-    project = make_project()
-    ids = send(project, 3)
-
-    assert adopt(project, "--dry-run") == "3 messages would be adopted\n"
-    assert adopt(project, "--yes") == "3 messages adopted\n"
-
-    assert held(project, ids)
-    assert project.queued() == 0
 
 
 def test_an_old_worker_beside_a_new_one_holds_what_it_gets(project, before, start_worker):

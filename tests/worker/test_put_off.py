@@ -123,8 +123,9 @@ def test_a_member_of_a_group_is_put_off(project):
 
 
 def test_so_is_a_message_of_protocol_1(make_project, start_worker):
-    project = make_project(task_protocol=1)
+    project = make_project()
     start_worker(TASKS, "-P", "solo", env=project.env)
+    project.app.conf.task_protocol = 1  # here, and not in the worker
     result = project.tasks["later"].delay(0.1)
     assert result.get(timeout=30) == 2
     assert [run["retries"] for run in project.runs(result)] == [0, 0]

@@ -46,9 +46,8 @@ def plain_worker(tmp_path):
         worker.kill()
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker, protocol):
-    project = make_project(task_protocol=protocol, **broker)
+def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker):
+    project = make_project(**broker)
     note, numbers = project.tasks["note"], itertools.count()
     results = [note.delay_for(delay, next(numbers)) for delay in DELAYS * 2]
     kept = note.s(99).set(expires=600, priority=3).delay_for(0.5)

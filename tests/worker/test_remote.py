@@ -1,10 +1,9 @@
-"""`celery inspect delayq`, `celery control delayq_pause` and the like, with two real workers."""
+"""`celery inspect delayq`, with two real workers."""
 
 import json
 
 import pytest
 
-from celery_delayq import State
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
@@ -56,47 +55,13 @@ def test_each_worker_shows_the_store(pair):
     held.cancel()
 
 
-def test_a_queue_is_paused_and_resumed_on_the_command_line(pair):
-    lane = f"queue={pair.queue}"
-    assert (
-        told(pair, "control", "delayq_pause", lane, "late=true")
-        == [{"ok": f"queue {pair.queue} is paused"}] * 2
-    )
-    held = pair.tasks["note"].delay_for(0)
-    eventually(lambda: pair.delayq.state(held.id) is State.PAUSED)
-    [pause] = told(pair, "inspect", "delayq")[0]["pauses"]
-    assert (pause["queue"], pause["late"], pause["parked"]) == (pair.queue, True, 1)
-    assert pair.runs(held) == []
-    answers = told(pair, "control", "delayq_resume", lane, "rate=50")
-    assert {"ok": f"queue {pair.queue} is resumed"} in answers
-    assert all("ok" in one for one in answers)
-    pair.wait_runs(held)
-
-
-def test_wrong_words_are_a_sentence_and_no_traceback(pair):
-    for answer in told(pair, "control", "delayq_pause", pair.queue):
-        assert answer["error"].startswith(f"argument is '{pair.queue}'; expected queue=…")
-    for worker in (pair.worker, pair.second):
-        assert not any("Traceback" in line for line in worker.lines)
-    assert pair.delayq.pauses() == []
-
-
 def test_the_app_s_control_does_the_same(pair):
-    control = pair.app.control
-    note = pair.tasks["note"]
-    answers = control.delayq_pause(task=note, destination=pair.names, reply=True, timeout=10)
-    assert [*map(list, map(dict.values, answers))] == [[{"ok": f"task {note.name} is paused"}]] * 2
-    held = note.delay_for(0)
-    eventually(lambda: pair.delayq.state(held.id) is State.PAUSED)
-    shown = control.inspect(destination=pair.names, timeout=10).delayq()
+    pair.delayq.pause(queue="other")
+    shown = pair.app.control.inspect(destination=pair.names, timeout=10).delayq()
     assert sorted(shown) == pair.names
-    assert [one["task"] for one in shown[pair.names[0]]["pauses"]] == [note.name]
-    assert control.delayq_resume(task=note, destination=pair.names[:1]) is None
-    pair.wait_runs(held)
+    assert [[one["queue"] for one in told["pauses"]] for told in shown.values()] == [["other"]] * 2
+    pair.delayq.resume(queue="other")
 
 
-def test_the_command_line_lists_them(pair):
+def test_the_command_line_lists_it(pair):
     assert "delayq " in celery(pair, "inspect", "--list").stdout
-    listed = celery(pair, "control", "--list").stdout
-    assert "delayq_pause [queue=QUEUE|task=TASK] [late=true]" in listed
-    assert "delayq_resume [queue=QUEUE|task=TASK] [rate=TASKS_A_SECOND]" in listed

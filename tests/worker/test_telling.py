@@ -116,27 +116,16 @@ def test_a_task_that_puts_itself_off(project, watch):
     )
 
 
-@pytest.mark.parametrize("by", ["id", "selection", "revoke", "stamp"])
+@pytest.mark.parametrize("by", ["id", "selection", "revoke"])
 def test_each_way_of_cancelling(project, watch, by):
-    stamp = {"stamped_headers": ["mark"], "mark": "a", "delayq_tags": ["mine"]}
-    result = project.tasks["add"].s(1, 2).set(**stamp).delay_until(FAR)
+    result = project.tasks["add"].s(1, 2).set(delayq_tags=["mine"]).delay_until(FAR)
     watch.expect(result.id, "scheduled")
     {
         "id": lambda: project.delayq.cancel(result),
         "selection": lambda: project.delayq.select(tag="mine").cancel(),
         "revoke": result.revoke,
-        "stamp": lambda: project.app.control.revoke_by_stamped_headers({"mark": "a"}),
     }[by]()
     watch.expect(result.id, "cancelled, or replaced")
-
-
-def test_a_stamp_that_only_the_worker_was_told_of(project, watch):
-    stamp = {"stamped_headers": ["only"], "only": "a"}
-    result = project.tasks["add"].s(1, 2).set(**stamp).delay_until(FAR)
-    project.app.control.broadcast(
-        "revoke_by_stamped_headers", arguments={"headers": {"only": ["b", "a"]}}
-    )
-    watch.expect(result.id, "scheduled", "cancelled, or replaced")
 
 
 def test_a_task_that_is_too_late(project, watch):

@@ -4,7 +4,6 @@ r"""Messages of processes without this package, which should wait in the store a
            \--> an eta that is far? -----> buffer --> thread --> store        far, batches
                   | no, or doubtful                     |
                   +--- Celery's own way <--- refused ---+--- stored --> ack   worker
-    list of the broker's Redis --slices--> taken --> store --> ack            lists
 
 Store first, acknowledge second. A worker that dies in between leaves the message to be delivered
 again, and the mark that stands beside its entry tells that it was stored.

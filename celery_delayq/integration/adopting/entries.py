@@ -22,7 +22,7 @@ class Entering:
     """Makes and writes them; used by one thread."""
 
     def __init__(self, services: Services) -> None:
-        self.sender = Sender(services, never)
+        self._sender = Sender(services, never)
         self._services = services
 
     def write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
@@ -45,7 +45,7 @@ class Entering:
         )
         try:
             request = Request(one.when, delivery=delivery)
-            return entry_of(self.sender, one.message, request, queue=one.queue).new
+            return entry_of(self._sender, one.message, request, queue=one.queue).new
         except DelayQError as error:
             return error
         except Exception as error:

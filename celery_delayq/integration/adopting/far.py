@@ -59,7 +59,7 @@ def has_eta(message: Any, body: Any) -> bool:
 
 
 def far_of(
-    services: Services, message: Any, body: Any, queue: str | None, after: float | None
+    services: Services, message: Any, body: Any, queue: str | None, after: float
 ) -> Far | None:
     """What a message with an eta is to become; ``None`` where it is left to Celery.
 
@@ -68,16 +68,11 @@ def far_of(
         message: The message.
         body: What it says, in protocol 1; else ``None``.
         queue: Where it came from, if that is known.
-        after: How many seconds ahead is far; ``None``: nothing is.
+        after: How many seconds ahead is far.
     """
     envelope = _envelope(message.headers, body)
     task_id = message.properties.get("correlation_id")
-    if (
-        queue is None
-        or after is None
-        or DUE_HEADER in message.headers
-        or task_id != envelope.get("id")
-    ):
+    if queue is None or DUE_HEADER in message.headers or task_id != envelope.get("id"):
         return None
     due = _moment(envelope.get("eta"))
     if due is None or _may_expire(envelope) or not _is_taken_in(services, message, envelope):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from celery import bootsteps
+from celery.worker import state
 
 from ... import clock
 from ...errors import DelayQError
@@ -15,8 +16,8 @@ from ...logs import logger_of
 from ...scheduling.sender import Sender
 from ...services import Services
 from ...store import Receipt
+from ..asking import Asking
 from ..registry import find
-from ..remembered import Remembered, remembered_here
 from ..strategies import Strategy, wrap_strategies
 from .asked import adopting
 from .batches import Batches, is_stored
@@ -26,12 +27,11 @@ from .queues import Queues
 
 logger = logger_of(__name__)
 
-ANSWER_WITHIN = 0.5  # seconds that the store may take while a message is received
 SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for what it has received
-ASK_AGAIN = 5.0  # seconds for which nothing is asked, or waited for, after it took longer
+WAIT_AGAIN = 5.0  # seconds for which nothing is waited for after it took longer
 
 _TAKEN = "task %s: dropped, as it was adopted when this message was delivered before"
-_UNKNOWN = "task %s: left to Celery, be it adopted already or not: %s"
+_UNKNOWN = "left to Celery, be it adopted already or not"
 
 
 class AdoptingStep(bootsteps.StartStopStep):
@@ -42,15 +42,13 @@ class AdoptingStep(bootsteps.StartStopStep):
         self.enabled = services is not None
         if services is None:
             return
-        remembered = remembered_here()
-        self._worker = worker = Worker(services, consumer, remembered)
+        self._worker = worker = Worker(services, consumer)
         sender = Sender(services, never)
 
         def looked_at(strategy: Strategy) -> Strategy:
-            plain = remembered.telling_apart(services, strategy)
-            return adopting(sender, worker.adopting(plain), consumer)
+            return adopting(sender, worker.adopting(strategy), consumer)
 
-        wrap_strategies(consumer, looked_at, begin=remembered.connected)
+        wrap_strategies(consumer, looked_at)
 
     def start(self, _consumer: Any) -> None:
         self._worker.connected()
@@ -70,19 +68,18 @@ class Worker:
     Args:
         services: Of the worker's app.
         consumer: The worker's.
-        remembered: What it was told to revoke.
     """
 
-    def __init__(self, services: Services, consumer: Any, remembered: Remembered) -> None:
+    def __init__(self, services: Services, consumer: Any) -> None:
         self._services = services
         self._consumer = consumer
-        self._remembered = remembered
         self._queues = Queues(consumer)
         self._entering = Entering(services)
         self._batches: Batches | None = None
         self._passed_on: Any = None
         self._raised = 0
-        self._ask_from = self._wait_from = 0.0
+        self._asking = Asking(_UNKNOWN)
+        self._wait_from = 0.0
         self._hub: Any = None
         self._pipe: tuple[int, int] | None = None
 
@@ -154,7 +151,7 @@ class Worker:
         except Exception:  # one here would stop the worker
             logger.exception("a message with an eta is left to Celery")
             return None
-        return one if one and not self._remembered.knows(one.task_id, message) else None
+        return one if one and not _is_revoked(message) else None
 
     def _far(self, message: Any, body: Any) -> Far | None:
         after = self._services.settings.adopt_after
@@ -174,15 +171,13 @@ class Worker:
 
     def _was_adopted(self, one: Far) -> bool:
         """Whether one that does not become an entry did, when it was delivered before."""
-        now = clock.monotonic()
-        if not one.again or now < self._ask_from:
+        if not one.again:
             return False
-        try:
-            is_taken = self._services.copies.is_taken(one.identity, now + ANSWER_WITHIN)
-        except DelayQError as error:
-            self._ask_from = clock.monotonic() + ASK_AGAIN
-            logger.warning(_UNKNOWN, one.task_id, error)
-            return False
+        is_taken = self._asking.ask(
+            one.task_id,
+            lambda until: self._services.copies.is_taken(one.identity, until),
+            False,
+        )
         if is_taken:
             logger.info(_TAKEN, one.task_id)
         return is_taken
@@ -190,7 +185,7 @@ class Worker:
     def _wait(self, batches: Batches) -> None:
         # A loop without a hub learns of nothing while it waits for the next message.
         if clock.monotonic() >= self._wait_from and not batches.wait_settled(SETTLED_WITHIN):
-            self._wait_from = clock.monotonic() + ASK_AGAIN
+            self._wait_from = clock.monotonic() + WAIT_AGAIN
         self.settle()
 
     def settle(self) -> None:
@@ -242,7 +237,13 @@ class Worker:
 
     def _unless_revoked(self, one: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
         """*answer*; an error where its id was revoked meanwhile, and nothing is held any more."""
-        if is_stored(answer) and self._remembered.knows(one.task_id, one.message):
+        if is_stored(answer) and _is_revoked(one.message):
             self._services.entries.cancel(one.task_id)
             return DelayQError("revoked")
         return answer
+
+
+def _is_revoked(message: Any) -> bool:
+    """Whether this worker may have been told to drop a message, by its id or by its stamps."""
+    stamped = state.revoked_stamps and message.headers.get("stamped_headers")
+    return message.properties["correlation_id"] in state.revoked or bool(stamped)

@@ -1,0 +1,174 @@
+"""`task_protocol = 1`: no call schedules; what another process sent so is adopted, and read."""
+
+import base64
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery.signals import task_revoked
+from kombu import serialization
+
+from celery_delayq import Outcome
+from celery_delayq.errors import InvalidSetting
+from celery_delayq.integration import events
+from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1, lists, only_message
+
+DUE = datetime.fromtimestamp(FAR, timezone.utc)
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    return delayq_app(url, task_protocol=1, delayq_capture_eta=True)
+
+
+@pytest.fixture
+def task(app):
+    @app.task(name="t", shared=False)
+    def t(*_):
+        return None
+
+    return t
+
+
+CALLS = {
+    "delay_for": lambda task: task.delay_for(60),
+    "apply_async": lambda task: task.apply_async(delayq_at=FAR),
+    "send_task": lambda task: task.app.send_task("t", delayq_after=60),
+    "a captured eta": lambda task: task.apply_async(eta=DUE),
+    "a canvas": lambda task: (task.si() | task.si()).delay_for(60),
+    "schedule_many": lambda task: task.app.delayq.schedule_many(task, [((), {})] * 3, at=FAR),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_call_that_schedules_is_refused_and_nothing_is_written(task, redis, call):
+    with pytest.raises(InvalidSetting) as caught:
+        call(task)
+
+    assert str(caught.value) == (
+        "task_protocol is 1; expected 2, Celery's default: "
+        "no message of protocol 1 can be scheduled"
+    )
+    assert redis.keys("*delayq*") == []
+    assert lists(redis) == {}
+
+
+def test_a_plain_call_is_celery_s(task, redis):
+    task.apply_async((1,), countdown=-5)
+
+    assert "delayq" not in only_message(redis)[1].decode()
+
+
+# What a process without a DelayQ sent.
+
+
+@pytest.fixture
+def arrive(delayq_app, url):
+    """An app, whose store has a task "a" of protocol 1."""
+
+    def arrive(due=FAR, *, accept=("json", "pickle"), conf=None, **options):
+        app = delayq_app(url, accept_content=[*accept], **(conf or {}))
+        call = {"args": (1,), "kwargs": {"x": "ü"}, "task_id": "a", "delayq_at": due, **options}
+        arrive_in_protocol_1(app, **call)
+        return app
+
+    return arrive
+
+
+def body(redis):
+    """The body of the one message that left."""
+    message = json.loads(only_message(redis)[1])
+    text = base64.b64decode(message["body"])
+    return serialization.loads(text, message["content-type"], message["content-encoding"])
+
+
+@pytest.mark.parametrize("serializer", ["json", "pickle"])
+def test_it_is_read(arrive, serializer):
+    task = arrive(serializer=serializer).delayq.get("a")
+
+    # Its name stands in the body, and no pickle is read to show a name.
+    assert task.task == ("" if serializer == "pickle" else "t")
+    assert (task.args, task.kwargs, task.queue) == ((1,), {"x": "ü"}, "celery")
+    assert task.argsrepr == (None if serializer == "pickle" else "(1,)")
+
+
+def test_it_is_picked_by_its_task(arrive):
+    assert arrive().delayq.select(task="t").count() == 1
+
+
+def test_it_leaves_without_its_eta(arrive, redis):
+    arrive(LONG_AGO).delayq.hand_over()
+
+    assert (body(redis)["id"], body(redis)["args"], body(redis)["eta"]) == ("a", [1], None)
+
+
+def test_a_cancel_is_told(arrive, url):
+    heard = []
+    app = arrive(conf={"result_backend": url})
+    task_revoked.connect(receiver := lambda request, **_: heard.append(request))
+    try:
+        app.delayq.cancel("a")
+    finally:
+        task_revoked.disconnect(receiver)
+
+    assert [(one.id, one.args) for one in heard] == [("a", [1])]
+    assert app.AsyncResult("a").state == "REVOKED"
+
+
+def test_the_event_says_what_it_is(arrive, monkeypatch):
+    made, sent = events._sent, []
+    monkeypatch.setattr(events, "_sent", lambda *new: sent.append(made(*new)) or sent[-1])
+
+    arrive(conf={"task_send_sent_event": True})
+
+    [told] = sent
+    assert (told["uuid"], told["name"], told["args"], told["kwargs"]) == (
+        "a",
+        "t",
+        "(1,)",
+        "{'x': 'ü'}",
+    )
+
+
+def test_it_is_edited(arrive, redis):
+    delayq = arrive(LONG_AGO).delayq
+
+    assert delayq.edit("a", args=[2], expires=60) is Outcome.DONE
+
+    delayq.hand_over()
+    assert (body(redis)["args"], body(redis)["kwargs"]) == ([2], {"x": "ü"})
+    expires = datetime.fromtimestamp(LONG_AGO + 60, timezone.utc)
+    assert datetime.fromisoformat(body(redis)["expires"]) == expires
+    assert "delayq_expires_ms" not in json.loads(only_message(redis)[1])["headers"]
+
+
+def test_it_is_released_with_its_eta(arrive, redis):
+    delayq = arrive(expires=DUE + timedelta(seconds=60)).delayq
+
+    assert delayq.select(all=True).release() == 1
+
+    delayq.hand_over()
+    assert datetime.fromisoformat(body(redis)["eta"]) == DUE
+    assert datetime.fromisoformat(body(redis)["expires"]) == DUE + timedelta(seconds=60)
+
+
+def test_one_that_cannot_be_read_is_not_released(arrive, redis):
+    delayq = arrive(accept=["json"], serializer="pickle").delayq
+    before = redis.hgetall("{delayq:0}:records")
+
+    count = delayq.select(all=True).release()
+
+    assert (count, count.unreadable) == (0, 1)
+    assert redis.hgetall("{delayq:0}:records") == before
+
+
+def test_a_dump_has_it_and_a_store_takes_it_back(arrive, redis):
+    delayq = arrive(LONG_AGO).delayq
+    lines = [*delayq.dump()]
+    delayq.cancel("a")
+    redis.flushall()
+
+    assert delayq.load(lines).loaded == 1
+
+    delayq.hand_over()
+    assert body(redis)["id"] == "a"
