@@ -20,6 +20,7 @@ from celery.utils import time
 
 from .errors import InvalidSetting
 from .hooks import Hooks
+from .libraries import Feature, works
 from .logs import logger_of
 from .message.broker import Broker, store_endpoint
 from .servers import Connection, PooledConnection, Server
@@ -255,7 +256,7 @@ class _Configured:
         return self._app.conf is not self._conf or self._changed() != self._changes
 
     def _changed(self) -> list[Any]:
-        return [*map(self._conf.changes.get, _KEYS)]
+        return [*map(self._conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
 
     @cached_property
     def endpoint(self) -> Server:

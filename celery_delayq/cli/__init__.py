@@ -29,7 +29,6 @@ from io import TextIOWrapper
 from typing import Any
 
 import click
-from celery.bin.base import handle_preload_options
 
 # A command line asks workers for their commands, so it has to know of them.
 from ..integration import panel as panel
@@ -48,6 +47,7 @@ from . import (
     running,
     status,
 )
+from .looks import handle_preload_options
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

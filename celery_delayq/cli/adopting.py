@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..integration.adopting.lists import adopt_lists
 from .common import Said, delayq_of, examples
 from .interrupting import Steps
+from .looks import CeleryCommand, CeleryOption
 from .progress import progress_of
 
 _GROUP = "Messages"

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..doctor.broker import unusable
 from ..doctor.examine import examine
@@ -20,6 +19,7 @@ from ..logs import plain
 from ..servers.risks import Line as Found
 from ..services import Services
 from .common import Said, aligned, delayq_of, examples, json_option
+from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen
 
 _LIMITS = {"redis": "Redis", "round_trip": "the round trip", "this_process": "this process"}

@@ -13,6 +13,7 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.functional import maybe_list
 
 from ..errors import DelayQError, InvalidOption, StoreError
+from ..libraries import Feature, works
 from ..logs import logger_of
 from ..operations.changing import TOLD, cancel, let_it_end
 from ..services import Services
@@ -67,14 +68,16 @@ Command = Callable[..., Any]
 
 def wrap_panel() -> None:
     """Let those of a worker's commands that are about tasks ask the store as well; wraps once."""
+    if not works(Feature.REMOTE_CONTROL):
+        return
     # Here, not above: only a worker has these modules loaded already.
     from celery.worker.control import Panel
 
     from . import panel  # noqa: F401 - which makes its commands known
 
     for name, wrap in _WRAPS.items():
-        plain = Panel.data[name]
-        if not hasattr(plain, "delayq_wraps"):
+        plain = Panel.data.get(name)
+        if plain is not None and not hasattr(plain, "delayq_wraps"):
             Panel.data[name] = command = wrap(plain)
             command.delayq_wraps = plain
 
@@ -88,7 +91,8 @@ def _cancelling(plain: Command) -> Any:
             left, told = _cancel(services, task_id, lately=True)
         if not left:
             return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
-        remembered_here().told(maybe_list(left), told.get(TOLD))
+        if works(Feature.ADOPTING):
+            remembered_here().told(maybe_list(left), told.get(TOLD))
         return plain(state, left, *args, **options)
 
     return revoke

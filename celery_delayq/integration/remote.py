@@ -7,6 +7,7 @@ from typing import Any
 
 from celery.app.task import Task
 
+from ..libraries import Feature, works
 from ..operations import pausing
 
 
@@ -29,6 +30,8 @@ class RemoteMixin:
     @cached_property
     def inspect(self) -> Any:
         plain = super().inspect  # type: ignore[misc]
+        if not works(Feature.INSPECTING):
+            return plain
         return type(plain.__name__, (InspectingMixin, plain), {})
 
     def delayq_pause(
