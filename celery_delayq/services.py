@@ -32,7 +32,6 @@ from .store import (
     Keys,
     Lists,
     Membership,
-    ScratchKeys,
     Scripts,
     ShardedEntries,
     Wakeup,
@@ -183,10 +182,6 @@ class Services:
         if endpoint is None:
             raise InvalidSetting("the transport of broker_url", self.broker.transport, _REDIS_ONLY)
         return Lists(PooledConnection(endpoint, self.settings.timeout), self.broker.unacked)
-
-    def scratch_keys(self) -> ScratchKeys:
-        """Keys to measure with, in the store's Redis."""
-        return ScratchKeys(self.connect(), self.settings.prefix)
 
     def import_tasks(self) -> None:
         """Know tasks as a worker does: import the modules that it imports, as far as that works."""

@@ -1,4 +1,4 @@
-"""``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
+"""``celery -A proj delayq …``: look at what is scheduled, change it, scan.
 
     status    status ----------------+
     health    health ----------------+

@@ -1,4 +1,4 @@
-"""A worker's remote commands ``delayq``, ``delayq_clock``, ``delayq_pause``, ``delayq_resume``.
+"""A worker's remote commands ``delayq``, ``delayq_pause``, ``delayq_resume``.
 
 Loading this file makes them known, as Celery has it. A worker loads it, and Celery's command line
 by way of ``cli``; other processes do not, as it takes half of a worker's modules along.
@@ -8,7 +8,6 @@ All workers are told at once, and each takes the step: the second one finds it d
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,12 +39,6 @@ def delayq(state: Any, **options: Any) -> Answer:
         return status(services, queues=False).facts()
 
     return _answered(state, show)
-
-
-@inspect_command()
-def delayq_clock(state: Any, **_: Any) -> Answer:  # noqa: ARG001 - Celery gives it
-    """Show what time it is by a worker's clock, for `celery delayq doctor`."""
-    return {"now": time.time()}
 
 
 @control_command(variadic="words", signature="[queue=QUEUE|task=TASK] [late=true]")
