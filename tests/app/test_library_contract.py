@@ -199,6 +199,7 @@ def test_a_worker_gives_celery_each_message_at_once(app, take_away, step, name):
 
 def test_a_revoke_is_celery_s_alone(app, monkeypatch, take_away):
     monkeypatch.setattr(Panel, "data", {"revoke": lambda _, task_id: {"ok": task_id}})
+    monkeypatch.setattr(control, "remembered_here", None)
     take_away("celery.worker.state:revoked")
     control.wrap_panel()
 
