@@ -311,7 +311,7 @@ class NotLoaded(DelayQError):
 
 
 class LibraryChanged(DelayQError):
-    """An installed library lacks something that this package leans on."""
+    """An installed library lacks something that messages, or a test's isolation, are made with."""
 
     def __init__(
         self,

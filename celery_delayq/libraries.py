@@ -1,179 +1,174 @@
-"""How a private or undocumented name of a library is written down that this package leans on.
+"""The private names of other libraries that this package leans on, and what it does without one.
 
-Each room lists its own (``servers.libraries``, ``message.libraries``, ``handover.libraries``);
-``integration.contract`` puts the lists together and looks at them when a ``DelayQ`` is made.
+    a message would be wrong   --> LibraryChanged, when DelayQ(app) is made
+    anything else              --> that feature is off, with one warning
+
+The dependencies have no upper bound, so a release may come that lacks one of them. Names that a
+library documents are not here. Nor is what only bulks lean on to be fast:
+:mod:`.scheduling.untouched` looks at it, and Celery makes every message if something is missing.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import cache
+from importlib import metadata
+from pkgutil import resolve_name
+from typing import Any
 
-#: A name that is not there.
-MISSING: Any = object()
+from .errors import LibraryChanged
+from .logs import logger_of
 
-#: What is wrong with what was found; empty if nothing is.
-Expectation = Callable[[Any], str]
+logger = logger_of(__name__)
+
+#: The versions that this package was tried with, oldest and newest.
+TRIED = {
+    "celery": ("5.4", "5.7"),
+    "kombu": ("5.4", "5.7"),
+    "amqp": ("5.2", "5.4"),
+    "redis": ("5.3", "8.1"),
+}
+
+_TASK = "task_id name args kwargs countdown eta group_id group_index expires"
+
+#: How a message is built, captured and published; and the arguments that a function takes first.
+MESSAGES: Mapping[str, str] = {
+    "celery.app.base:Celery.amqp_cls": "",
+    "celery.app.amqp:AMQP.as_task_v1": _TASK,
+    "celery.app.amqp:AMQP.as_task_v2": _TASK,
+    "celery.app.amqp:AMQP._create_task_sender": "",
+    "celery.app.amqp:AMQP.Router": "",
+    "celery.app.amqp:task_message": "headers properties body sent_event",
+    "celery.app.routes:Router.route": "options name args kwargs task_type",
+    "celery.canvas:Signature.subtask_type": "",
+    "kombu:Queue.as_dict": "recurse",
+    "kombu.serialization:registry.type_to_name": "",
+    "kombu.transport.virtual:Channel.basic_publish": "message exchange routing_key",
+    "kombu.transport.virtual:Channel._inplace_augment_message": "message exchange routing_key",
+    "kombu.transport.virtual:Channel.encode_body": "body encoding",
+    "kombu.transport.virtual:Channel.body_encoding": "",
+    "kombu.transport.virtual:Channel.codecs": "",
+    "kombu.transport.redis:Channel.sep": "",
+    "kombu.transport.redis:Channel.priority_steps": "",
+}
 
 
-@dataclass(frozen=True)
-class Leaning:
-    """One name that is leaned on.
+class Feature(Enum):
+    """What is off if a name that it leans on is gone; the words stand in the warning."""
 
-    Attributes:
-        where: ``module:qualified.name``.
-        why: What would not work without it.
-        expects: What the name has to be, besides being there.
+    ADOPTING = "delayq_adopt_after"
+    DJANGO = "scheduling when a Django transaction commits"
+    EVENTS = "events of scheduled tasks"
+    INSPECTING = "app.control.inspect().delayq()"
+    LATER_SETTINGS = "noticing settings that change after the first call"
+    LOOKS = "Celery's look of the delayq commands"
+    ONCE = "delayq_once"
+    PUSHING = "pushing many messages to a Redis list at a time"
+    PUTTING_OFF = "self.defer() and Defer"
+    REMOTE_CONTROL = "a worker's remote commands for scheduled tasks"
+    REVOKED_RESULTS = "REVOKED in the result backend for cancelled tasks"
+    UNROUTABLE = "noticing messages that no queue gets"
+
+
+LEANS_ON: Mapping[Feature, tuple[str, ...]] = {
+    Feature.ADOPTING: (
+        "celery.worker.consumer.consumer:Consumer.update_strategies",
+        "celery.worker.state:revoked",
+        "celery.worker.state:revoked_stamps",
+    ),
+    Feature.DJANGO: ("celery.app.base:Celery._fixups", "celery.fixups.django:DjangoFixup"),
+    Feature.EVENTS: ("celery.utils.collections:ConfigurationView.changes",),
+    Feature.INSPECTING: ("celery.app.control:Inspect._request",),
+    Feature.LATER_SETTINGS: ("celery.utils.collections:ConfigurationView.changes",),
+    Feature.LOOKS: (
+        "celery.bin.base:CeleryCommand",
+        "celery.bin.base:CeleryOption",
+        "celery.bin.base:handle_preload_options",
+    ),
+    Feature.ONCE: ("celery.worker.consumer.consumer:Consumer.update_strategies",),
+    Feature.PUSHING: ("kombu.transport.redis:Channel.conn_or_acquire",),
+    Feature.PUTTING_OFF: (
+        "celery.app.task:Context.called_directly",
+        "celery.app.task:Task.on_bound",
+        "celery.app.task:Task.signature_from_request",
+    ),
+    Feature.REMOTE_CONTROL: (
+        "celery.worker.control:Panel.data",
+        "celery.worker.control:query_task",
+        "celery.worker.control:revoke",
+        "celery.worker.control:revoke_by_stamped_headers",
+        "celery.worker.control:scheduled",
+        "celery.worker.control:terminate",
+    ),
+    Feature.REVOKED_RESULTS: ("celery.backends.base:Backend.mark_as_revoked",),
+    Feature.UNROUTABLE: ("kombu.transport.virtual:Channel._lookup",),
+}
+
+
+@cache
+def check_messages() -> None:
+    """Look at what messages are made with; once in a process.
+
+    Raises:
+        LibraryChanged: one is gone, or takes other arguments.
     """
-
-    where: str
-    why: str
-    expects: Expectation = lambda _: ""
-
-    @property
-    def module(self) -> str:
-        return self.where.partition(":")[0]
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether its module is; one that nothing has imported is not leaned on yet."""
-        return self.module in sys.modules
-
-    def find(self) -> Any:
-        """What the name is in the installed library; :data:`MISSING` if it is not there."""
-        names = self.where.partition(":")[2].split(".")
-        return reduce(lambda found, name: getattr(found, name, MISSING), names, self._module())
-
-    def problem(self) -> str:
-        """What is wrong with it, for a reader; empty if nothing is."""
-        found = self.find()
-        if found is MISSING:
-            return f"{self.where} is gone"
-        wrong = "" if self._is_wrapped(found) else self.expects(found)
-        return wrong and f"{self.where} {wrong}"
-
-    def _is_wrapped(self, found: Any) -> bool:
-        """Whether somebody else put a function there, which shows nothing of the library's."""
-        if not callable(found):
-            return False
-        function, library = _function(found), self.module.partition(".")[0]
-        if function is _nothing:
-            # A stand-in of a test, for one; a class is of type `type`, Python's own.
-            return type(found).__module__.partition(".")[0] not in (library, "builtins")
-        return os.sep + library + os.sep not in function.__code__.co_filename
-
-    def _module(self) -> Any:
-        return sys.modules.get(self.module, MISSING)
+    _refuse(problem for problem in (_problem(*one) for one in MESSAGES.items()) if problem)
 
 
-def takes(*given: str) -> Expectation:
-    """Called with so many arguments, *self* not counted; ``name=`` is passed by its name."""
-    places = [one for one in given if not one.endswith("=")]
-    named = {one[:-1] for one in given if one.endswith("=")}
+def need(names: Iterable[str]) -> None:
+    """Look at what a test's helper leans on.
 
-    def wrong(found: Any) -> str:
-        if not callable(found):
-            return "cannot be called"
-        taken = _Taken.of(found)
-        if len(places) > len(taken.names) and not taken.any_number:
-            return f"does not take {len(places)} arguments"
-        unknown = named - {*taken.names, *taken.by_name}
-        if unknown and not taken.any_name:
-            return f"does not take {', '.join(sorted(unknown))}"
-        missing = [one for one in taken.needed(len(places)) if one not in named]
-        return f"wants {', '.join(missing)} as well" if missing else ""
-
-    return wrong
+    Raises:
+        LibraryChanged: one is gone.
+    """
+    _refuse(f"{name} is gone" for name in names if _is_gone(name))
 
 
-def takes_at(place: int, name: str) -> Expectation:
-    """Takes an argument of this name at this place, *self* not counted."""
-
-    def wrong(found: Any) -> str:
-        at = _Taken.of(found).names[place : place + 1]
-        return "" if at == (name,) else f"does not take {name} as argument {place + 1}"
-
-    return wrong
-
-
-def mentions(*names: str) -> Expectation:
-    """A function whose code uses these names or texts, as nothing else shows what it sets."""
-
-    def wrong(found: Any) -> str:
-        code = _function(found).__code__
-        used = {*code.co_names, *_texts(code.co_consts)}
-        missing = [name for name in names if name not in used]
-        return f"does not use {', '.join(missing)}" if missing else ""
-
-    return wrong
+@cache
+def works(feature: Feature) -> bool:
+    """Whether a feature has all that it leans on; if not, the log has one warning."""
+    gone = [name for name in LEANS_ON[feature] if _is_gone(name)]
+    if gone:
+        library = gone[0].partition(".")[0]
+        installed = f"{library} {_version(library)}"
+        logger.warning("%s: off, as %s lacks %s", feature.value, installed, ", ".join(gone))
+    return not gone
 
 
-def has(*names: str) -> Expectation:
-    """Something that has these attributes, or else these keys."""
-
-    def wrong(found: Any) -> str:
-        keys = found if isinstance(found, dict) else ()
-        missing = [name for name in names if not (hasattr(found, name) or name in keys)]
-        return f"has no {', '.join(missing)}" if missing else ""
-
-    return wrong
+def _is_gone(name: str) -> bool:
+    try:
+        resolve_name(name)
+    except (ImportError, AttributeError):
+        return True
+    return False
 
 
-def is_cached_property(found: Any) -> str:
-    """A property whose value is kept in the instance."""
-    return "" if "cached_property" in type(found).__name__ else "is no cached property"
+def _problem(name: str, takes: str) -> str:
+    if _is_gone(name):
+        return f"{name} is gone"
+    if takes and not _takes(resolve_name(name), takes.split()):
+        return f"{name} does not take ({takes.replace(' ', ', ')})"
+    return ""
 
 
-class _Taken(NamedTuple):
-    """What a function takes, in a tenth of the time that ``inspect.signature`` would want."""
-
-    names: tuple[str, ...]
-    optional: int
-    by_name: tuple[str, ...]
-    needed_by_name: tuple[str, ...]
-    any_number: bool
-    any_name: bool
-
-    @classmethod
-    def of(cls, found: Any) -> _Taken:
-        function = _function(found)
-        code = function.__code__
-        names = code.co_varnames[: code.co_argcount]
-        by_name = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
-        preset = function.__kwdefaults__ or {}
-        return cls(
-            names[1:] if names[:1] == ("self",) else names,
-            len(function.__defaults__ or ()),
-            by_name,
-            tuple(name for name in by_name if name not in preset),
-            bool(code.co_flags & inspect.CO_VARARGS),
-            bool(code.co_flags & inspect.CO_VARKEYWORDS),
-        )
-
-    def needed(self, given: int) -> tuple[str, ...]:
-        """What is wanted besides the first arguments, *given* in their places."""
-        return self.names[given : len(self.names) - self.optional] + self.needed_by_name
+def _takes(found: Any, names: list[str]) -> bool:
+    """Whether these are its first arguments; a wrapper that takes any passes them on."""
+    taken = inspect.signature(found).parameters
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in taken.values()):
+        return True
+    return [name for name in taken if name != "self"][: len(names)] == names
 
 
-def _function(found: Any) -> Any:
-    function = inspect.unwrap(found)
-    function = getattr(function, "__func__", function)
-    # Python's own, of a class that defines none, has no code.
-    return function if hasattr(function, "__code__") else _nothing
+def _refuse(problems: Iterable[str]) -> None:
+    found = list(problems)
+    if found:
+        raise LibraryChanged(found, {name: _version(name) for name in TRIED}, TRIED)
 
 
-def _nothing() -> None:
-    pass
-
-
-def _texts(constants: Iterable[Any]) -> Iterator[str]:
-    for constant in constants:
-        if isinstance(constant, str):
-            yield constant
-        elif isinstance(constant, tuple):
-            yield from _texts(constant)
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -14,6 +14,7 @@ from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 
 from .errors import StoreError
+from .libraries import Feature, works
 from .logs import logger_of
 from .message.body import message_body
 from .message.canvas import LAUNCH, task_ids
@@ -24,8 +25,8 @@ logger = logger_of(__name__)
 
 
 def has_backend(app: Celery) -> bool:
-    """Whether somebody may wait for a task's result."""
-    return not isinstance(app.backend, DisabledBackend)
+    """Whether somebody may wait for a task's result, and ``REVOKED`` can be stored."""
+    return not isinstance(app.backend, DisabledBackend) and works(Feature.REVOKED_RESULTS)
 
 
 def tell(

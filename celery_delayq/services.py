@@ -19,6 +19,7 @@ from celery import Celery
 from celery.utils import time
 
 from .hooks import Hooks
+from .libraries import Feature, works
 from .logs import logger_of
 from .message.broker import Broker, store_endpoint
 from .servers import Connection, PooledConnection, Server
@@ -29,7 +30,6 @@ from .store import (
     Entries,
     Keys,
     Membership,
-    ScratchKeys,
     Scripts,
     ShardedEntries,
     Wakeup,
@@ -169,9 +169,6 @@ class Services:
         """What a scanner of that name waits on."""
         return Wakeup(self.connect(), self._keys(), scanner)
 
-    def scratch_keys(self) -> ScratchKeys:
-        """Keys to measure with, in the store's Redis."""
-        return ScratchKeys(self.connect(), self.settings.prefix)
 
     def import_tasks(self) -> None:
         """Know tasks as a worker does: import the modules that it imports, as far as that works."""
@@ -241,7 +238,7 @@ class _Configured:
         return self._app.conf is not self._conf or self._changed() != self._changes
 
     def _changed(self) -> list[Any]:
-        return [*map(self._conf.changes.get, _KEYS)]
+        return [*map(self._conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
 
     @cached_property
     def endpoint(self) -> Server:

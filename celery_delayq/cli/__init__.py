@@ -1,4 +1,4 @@
-"""``celery -A proj delayq …``: look at what is scheduled, change it, scan, measure.
+"""``celery -A proj delayq …``: look at what is scheduled, change it, scan.
 
     status    status ----------------+
     health    health ----------------+
@@ -28,7 +28,6 @@ from io import TextIOWrapper
 from typing import Any
 
 import click
-from celery.bin.base import handle_preload_options
 
 # A command line asks workers for their commands, so it has to know of them.
 from ..integration import panel as panel
@@ -46,6 +45,7 @@ from . import (
     running,
     status,
 )
+from .looks import handle_preload_options
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..clock import from_ms, one_of
 from ..operations import changing
 from ..operations.selection import Selection
 from ..store import Outcome
 from .common import Argument, Said, examples
+from .looks import CeleryCommand, CeleryOption
 from .selecting import Meant, meaning
 from .when import Given, When, earlier, misplaced
 from .zones import with_zone, zone_of

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from .common import Said, delayq_of, examples, json_option
 from .facts import line_of_json
+from .looks import CeleryCommand, CeleryOption
 from .repairing import Repair, facts_of
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from celery.bin.base import CeleryOption
 
 from ..errors import DelayQError, InvalidOption, InvalidSetting, NotATask
 from ..integration import registry
 from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..store import Outcome
+from .looks import CeleryOption
 
 REFUSED = {
     Outcome.HANDED_OVER: "task {} has been handed over to its queue already",

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..errors import DelayQError
 from ..integration.delayq import DelayQ
@@ -20,6 +19,7 @@ from ..operations.loading import steps as load_steps
 from ..services import Services
 from .common import Said, delayq_of, examples
 from .interrupting import Steps
+from .looks import CeleryCommand, CeleryOption
 from .progress import progress_of
 from .screen import Line, Screen
 from .selecting import counted

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..clock import from_ms, to_ms
 from ..errors import InvalidOption
@@ -16,6 +15,7 @@ from ..logs import plain
 from ..operations.editing import KEPT, Edit
 from ..store import Outcome
 from .common import REFUSED, Argument, Said, Typed, delayq_of, examples
+from .looks import CeleryCommand, CeleryOption
 from .selecting import change_one
 from .when import Given, When
 from .zones import zoned

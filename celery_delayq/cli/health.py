@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from ..operations.health import MAX_DEAD, MAX_OVERDUE
 from .common import Said, delayq_of, examples, json_option
+from .looks import CeleryCommand, CeleryOption
 
 _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
 

@@ -10,7 +10,6 @@ from sys import maxsize
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..clock import EPOCH
 from ..logs import plain
@@ -18,6 +17,7 @@ from ..operations.task import ScheduledTask
 from ..store import Outcome, State
 from .common import REFUSED, Argument, Said, Typed, delayq_of, examples, json_option
 from .facts import facts_of, json_of
+from .looks import CeleryCommand, CeleryOption
 from .picking import named_in, picked, picks
 from .screen import Line, Screen
 from .tables import Column, due, table

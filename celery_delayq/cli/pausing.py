@@ -7,11 +7,11 @@ from shlex import quote
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from ..store import Pause, lane_in_words
 from .common import Said, Typed, delayq_of, examples
+from .looks import CeleryCommand, CeleryOption
 from .unknown import say_unknown
 
 

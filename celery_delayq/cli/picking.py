@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 import click
-from celery.bin.base import CeleryOption
 
 from .. import clock
 from ..store import State
+from .looks import CeleryOption
 from .when import Given, When, now_of
 from .zones import zone_of
 

@@ -7,11 +7,11 @@ from datetime import tzinfo
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..logs import plain
 from ..operations.history import Event
 from .common import Said, delayq_of, examples, json_option
+from .looks import CeleryCommand, CeleryOption
 from .screen import Screen
 from .tables import Column, due, table
 from .zones import name_of, stamp, zone_of, zoned

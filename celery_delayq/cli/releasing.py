@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from .. import clock
 from ..errors import DelayQError
@@ -15,6 +14,7 @@ from ..operations.releasing import Released, invisible_ms
 from ..operations.selection import Selection
 from .common import examples
 from .interrupting import UNTOUCHED
+from .looks import CeleryCommand, CeleryOption
 from .selecting import Meant, counted, meaning_many
 
 TELL_EVERY = 5.0  # seconds

@@ -6,11 +6,11 @@ import signal
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..integration import starting
 from ..metrics.step import serving_of
 from .common import Said, delayq_of, examples
+from .looks import CeleryCommand, CeleryOption
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
 

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any
 
 import click
-from celery.bin.base import CeleryOption
 
 from ..errors import DelayQError, StoreError
 from ..integration.delayq import DelayQ
@@ -17,6 +16,7 @@ from ..operations.count import Count
 from ..store import Outcome
 from .common import REFUSED, Argument, Said, Typed, confirm, delayq_of
 from .interrupting import UNTOUCHED, Steps
+from .looks import CeleryOption
 from .picking import named_in, picked, picks
 from .progress import progress_of
 from .stdin import STDIN, ids_read

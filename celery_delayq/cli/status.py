@@ -8,7 +8,6 @@ from datetime import tzinfo
 from typing import Any
 
 import click
-from celery.bin.base import CeleryCommand
 
 from ..clock import from_ms
 from ..logs import plain
@@ -16,6 +15,7 @@ from ..operations.status import QueueCounts, Status
 from ..services import Services
 from ..store import Pause
 from .common import Said, delayq_of, examples, json_option
+from .looks import CeleryCommand
 from .screen import Line, Screen
 from .tables import Column, table
 from .zones import with_offset, zone_of, zoned

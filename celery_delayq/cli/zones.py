@@ -11,11 +11,11 @@ from datetime import datetime, timezone, tzinfo
 from typing import Any
 
 import click
-from celery.bin.base import CeleryOption
 from celery.utils.time import LocalTimezone
 from celery.utils.time import timezone as zones
 
 from .common import delayq_of
+from .looks import CeleryOption
 
 _CHOSEN = "celery_delayq.zone"  # in a context's meta
 _STAMP = len("2030-01-31 09:00:00.000")

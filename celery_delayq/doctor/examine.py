@@ -9,19 +9,18 @@ from ..logs import plain
 from ..servers.risks import ERROR, Line
 from ..services import Services
 from .broker import broker, unusable
-from .clocks import clocks, workers
+from .clocks import clocks
 from .patient import Patient
 from .pauses import pauses
 from .rights import rights
 from .scanners import scanners
 from .server import server
-from .slow import scripts
 
 Look = Callable[[Patient], Iterator[Line]]
 
 #: What each looks at is in its own file.
-AT_THE_STORE: tuple[Look, ...] = (server, rights, clocks, scripts, scanners, pauses)
-ELSEWHERE: tuple[Look, ...] = (broker, workers)
+AT_THE_STORE: tuple[Look, ...] = (server, rights, clocks, scanners, pauses)
+ELSEWHERE: tuple[Look, ...] = (broker,)
 
 
 def examine(services: Services) -> Iterator[Line]:

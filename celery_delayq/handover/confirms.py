@@ -14,6 +14,7 @@ from kombu import Producer
 from kombu.exceptions import OperationalError
 
 from .. import clock
+from ..libraries import Feature, works
 from ..message.route import Route
 from ..store import LeasedEntry
 from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
@@ -151,4 +152,7 @@ class Confirming(OneByOne):
 def publisher_for(connection: Any, timeout: float) -> OneByOne:
     """The best way that *connection*'s transport allows."""
     kinds = {"amqp": Confirming, "redis": Pushing}
-    return kinds.get(connection.transport.driver_type, OneByOne)(connection, timeout)
+    kind = kinds.get(connection.transport.driver_type, OneByOne)
+    if kind is Pushing and not works(Feature.PUSHING):
+        kind = OneByOne
+    return kind(connection, timeout)

@@ -22,6 +22,7 @@ from kombu import Producer
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 
+from ..libraries import Feature, works
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
 from ..servers import is_replica, refusal_of
@@ -144,7 +145,7 @@ class OneByOne:
 
     def _leads_somewhere(self, route: Route) -> bool:
         channel = self._producer.channel
-        if not isinstance(channel, virtual.Channel):
+        if not isinstance(channel, virtual.Channel) or not works(Feature.UNROUTABLE):
             return True
         return bool(channel._lookup(route.exchange, route.routing_key))
 

@@ -7,7 +7,7 @@ from typing import Any
 from celery import bootsteps
 
 from ..logs import logger_of
-from . import contract, control, listening, putoff, starting
+from . import control, listening, putoff, starting
 from .delayq import DelayQ, scanner_of
 from .registry import find
 
@@ -43,7 +43,6 @@ class ScannerStep(bootsteps.StartStopStep):
             self._services.check()
         if self._services.settings.capture_eta:
             listening.give_eta()
-        contract.check()  # with what only a worker has loaded
         control.wrap_panel()
         # Before the pool forks. A task whose class has an `on_bound` of its own is met here.
         putoff.let_all_put_off(app.tasks.values())

@@ -15,6 +15,7 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.functional import maybe_list
 
 from ..errors import DelayQError, InvalidOption, StoreError
+from ..libraries import Feature, works
 from ..logs import logger_of
 from ..operations.changing import cancel
 from ..services import Services
@@ -50,6 +51,8 @@ class RevokingMixin:
     @cached_property
     def inspect(self) -> Any:
         plain = super().inspect  # type: ignore[misc]
+        if not works(Feature.INSPECTING):
+            return plain
         return type(plain.__name__, (InspectingMixin, plain), {})
 
     def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
@@ -78,14 +81,16 @@ Command = Callable[..., Any]
 
 def wrap_panel() -> None:
     """Let those of a worker's commands that are about tasks ask the store as well; wraps once."""
+    if not works(Feature.REMOTE_CONTROL):
+        return
     # Here, not above: only a worker has these modules loaded already.
     from celery.worker.control import Panel
 
     from . import panel  # noqa: F401 - which makes its commands known
 
     for name, wrap in _WRAPS.items():
-        plain = Panel.data[name]
-        if not hasattr(plain, "delayq_wraps"):
+        plain = Panel.data.get(name)
+        if plain is not None and not hasattr(plain, "delayq_wraps"):
             Panel.data[name] = command = wrap(plain)
             command.delayq_wraps = plain
 

@@ -15,13 +15,14 @@ from .. import handover
 from ..clock import DelayInput, TimeInput, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
+from ..libraries import check_messages
 from ..revoked import has_backend, mark_revoked
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk
 from ..scheduling.options import Conflict, Late, Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services
-from . import contract, registry, signals
+from . import registry, signals
 from .calls import call_signature
 from .changes import Changes
 from .reads import Reads
@@ -57,7 +58,7 @@ class DelayQ(Changes, Reads):
     """
 
     def __init__(self, app: Celery[Any]) -> None:
-        contract.check()
+        check_messages()
         if not isinstance(app, Celery):
             raise TypeError(f"DelayQ takes a Celery app, DelayQ(app); got {app!r}")
         self.app = app

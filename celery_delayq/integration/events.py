@@ -25,6 +25,7 @@ from .. import clock
 from ..clock import from_ms
 from ..handover.backoff import Backoff
 from ..handover.link import IDLE, bounded, connect
+from ..libraries import Feature, works
 from ..logs import logger_of
 from ..message.body import body_of
 from ..message.route import Route
@@ -69,6 +70,8 @@ class Events:
 
     def _is_on(self) -> bool:
         # Celery takes 30 us to read a setting, so it is read anew only where one was changed.
+        if not works(Feature.EVENTS):
+            return False
         conf = self._app.conf
         read = conf.changes.get(SETTING), len(conf.changes)
         if conf is not self._conf or read != self._read:

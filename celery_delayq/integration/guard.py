@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 from celery import bootsteps
 
+from ..libraries import Feature, works
 from ..logs import logger_of
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, ONCE_HEADER
 from ..message.identity import identity_of, may_come_again
@@ -65,7 +66,7 @@ class GuardingStep(bootsteps.Step):
 
     def __init__(self, consumer: Any, **_: Any) -> None:
         services = find(consumer.app)
-        if services is not None:
+        if services is not None and works(Feature.ONCE):
             guard = Guard(services, consumer)
             wrap_strategies(consumer, guard.guarding)
 
@@ -136,5 +137,5 @@ class Guard:
         if not info.get("exchange"):
             return ""
         tag = info.get("consumer_tag")
-        tags = self._consumer.task_consumer._active_tags
+        tags = getattr(self._consumer.task_consumer, "_active_tags", {})
         return next((queue for queue, its_tag in tags.items() if its_tag == tag), None)

@@ -1,12 +1,11 @@
-"""A worker's remote commands ``delayq`` and ``delayq_clock``.
+"""A worker's remote command ``delayq``.
 
-Loading this file makes them known, as Celery has it. A worker loads it, and Celery's command line
+Loading this file makes it known, as Celery has it. A worker loads it, and Celery's command line
 by way of ``cli``; other processes do not, as it takes half of a worker's modules along.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from celery.worker.control import inspect_command
@@ -23,9 +22,3 @@ def delayq(state: Any, **_: Any) -> dict[str, Any]:
         return status(services_of(state.app), queues=False).facts()
     except DelayQError as error:
         return {"error": str(error)}  # Celery would print a traceback
-
-
-@inspect_command()
-def delayq_clock(state: Any, **_: Any) -> dict[str, float]:  # noqa: ARG001 - Celery gives it
-    """Show what time it is by a worker's clock, for `celery delayq doctor`."""
-    return {"now": time.time()}

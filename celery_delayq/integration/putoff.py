@@ -26,6 +26,7 @@ from celery.exceptions import Ignore, TaskPredicate
 
 from ..clock import DelayInput, TimeInput, When, from_ms, one_of
 from ..errors import AlreadyTaken, InvalidOption, PutOffTooOften
+from ..libraries import Feature, works
 from ..logs import logger_of
 from ..message.identity import identity_of
 from ..scheduling.calls import schedule_call
@@ -80,6 +81,8 @@ class Defer(TaskPredicate):
 
 def install() -> None:
     """Let tasks that are made later put themselves off; a second call changes nothing."""
+    if not works(Feature.PUTTING_OFF):
+        return
     plain = Task.on_bound.__func__
     if hasattr(plain, _WRAPS):
         return
@@ -111,6 +114,8 @@ def let_all_put_off(tasks: Iterable[Task]) -> None:
 
 def let_put_off(task: Task) -> None:
     """Catch a ``Defer`` around all of a task that is its own code; once."""
+    if not works(Feature.PUTTING_OFF):
+        return
     # Celery wraps `run` for `autoretry_for`, and keeps the task's own under another name.
     for name in ("_orig_run" if hasattr(task, "_orig_run") else "run", "before_start"):
         code = getattr(task, name)

@@ -138,7 +138,7 @@ class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
     """The result of a scheduled task, chain or chord."""
 
     def _backend_state(self) -> str:
-        state: str = self._get_task_meta()["status"]
+        state: str = super(ScheduledResult, self).state
         return state
 
     def __copy__(self) -> Any:
@@ -152,7 +152,7 @@ class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
             super().__del__()
 
     def __reduce__(self) -> Any:
-        return AsyncResult, self.__reduce_args__()
+        return AsyncResult, super().__reduce__()[1]
 
 
 class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
@@ -166,7 +166,7 @@ class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
         return _state_of_all(self.results)
 
     def __reduce__(self) -> Any:
-        return GroupResult, self.__reduce_args__()
+        return GroupResult, super().__reduce__()[1]
 
 
 class _HasRun(ScheduledResult[R_co]):
@@ -217,7 +217,7 @@ class EagerScheduledResult(_HasRun[R_co], EagerResult):
         return _copied(super().__copy__(), self)
 
     def __reduce__(self) -> Any:
-        return EagerResult, self.__reduce_args__()
+        return EagerResult, super().__reduce__()[1]
 
 
 class EagerScheduledGroupResult(_HasRun[Any], GroupResult):
@@ -227,7 +227,7 @@ class EagerScheduledGroupResult(_HasRun[Any], GroupResult):
         return _state_of_all(self.results)
 
     def __reduce__(self) -> Any:
-        return GroupResult, self.__reduce_args__()
+        return GroupResult, super().__reduce__()[1]
 
 
 def _state_of_all(results: list[Any]) -> str:

@@ -21,6 +21,7 @@ from kombu.utils.imports import symbol_by_name
 
 from .. import clock
 from ..clock import DelayInput, TimeInput
+from ..libraries import Feature, works
 from .calls import call_task
 from .putoff import Defer
 from .registry import services_of
@@ -97,6 +98,8 @@ def combine_with_django(app: Celery[Any]) -> None:
 
     Celery's fixup makes that the tasks' base only where the user named no other.
     """
+    if not works(Feature.DJANGO):
+        return
     from celery.fixups.django import DjangoFixup
 
     # The app keeps what its fixups made; one that is not at work made nothing.

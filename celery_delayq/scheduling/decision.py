@@ -26,7 +26,7 @@ from .request import Request, has_time, requested
 EXPIRES_AT = 8
 _PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES_AT}
 
-# Undocumented, and the contract says so where it is gone; an import of it would say less.
+# Undocumented. If it is gone, `libraries` says so; an import of it would say less.
 _TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
 
 

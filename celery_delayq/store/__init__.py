@@ -34,7 +34,6 @@ from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
 from .replicas import Wanted
-from .scratch import ScratchKeys
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
 from .sharded import ShardedEntries
@@ -80,7 +79,6 @@ __all__ = [
     "Receipt",
     "Repaired",
     "Scanner",
-    "ScratchKeys",
     "Scripts",
     "Seen",
     "ShardedEntries",

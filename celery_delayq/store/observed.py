@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from typing import Any
 
 from .. import clock
 from ..errors import StoreError
 from ..servers import Connection, packed
 from ..servers.facts import ask
 from .keys import Keys
-from .scripts import Scripts, load
 
 TRIPS = 20
-SLOW_LOG = 128  # entries of it that are looked at; by default Redis keeps as many
 WEIGHED = ("records", "due", "relay", "parked", "templates", "template_uses", "tags", "holders")
 LEAST_WEIGHED = 100  # entries; of fewer no mean is true of the next ones
 # Redis looks ten times a second, by default, for a WAIT that has timed out.
 WAIT_MS, WAITAOF_MS = 300, 2000  # by default a file is synced every second
 GRACE = 3.0  # seconds after which there is no answer, on top of those
 _WRITE = "redis.call('SET', KEYS[1], '') return redis.call('UNLINK', KEYS[1])"
-_ELIDED = re.compile(rb"\.\.\. \((\d+) more bytes\)$")
 
 
 @dataclass(frozen=True)
@@ -104,41 +98,3 @@ def reached(connection: Connection, prefix: str, replicas: int, *, aof: bool) ->
     except StoreError:
         return None
     return int(told[1] if aof else told)
-
-
-@dataclass(frozen=True)
-class Slow:
-    """A call of a script that Redis has noted as slow: its name, how long it took, and when."""
-
-    script: str
-    ms: float
-    at: datetime
-
-
-def slow_calls(connection: Connection, shards: Sequence[Scripts]) -> list[Slow] | None:
-    """The calls of this store's scripts in Redis's slow log; ``None`` where it does not tell.
-
-    Raises:
-        StoreUnavailable: no answer came in time.
-    """
-    told = ask(connection, "SLOWLOG", "GET", SLOW_LOG)
-    return None if told is None else [*_slow(told, shards)]
-
-
-def _slow(told: Any, shards: Sequence[Scripts]) -> Iterator[Slow]:
-    scripts = [shards[0].script(name) for name in load()]
-    names = {one.sha.encode(): one.name for one in scripts}
-    sizes = {len(one.text.encode()): one.name for one in scripts}
-    tags = tuple(one.keys["due"].removesuffix("due").encode() for one in shards)
-    for _, began, micros, words, *_rest in told:
-        command, text, _, first_key = [*words, b"", b"", b""][:4]
-        # Other stores have the same scripts, with keys of their own.
-        if command.upper() in (b"EVAL", b"EVALSHA") and first_key.startswith(tags):
-            name = names.get(text.lower()) or sizes.get(_size(text)) or "a script"
-            yield Slow(name, micros / 1000, datetime.fromtimestamp(began, timezone.utc))
-
-
-def _size(text: bytes) -> int:
-    """How long a text is that the slow log shows the beginning of."""
-    elided = _ELIDED.search(text)
-    return len(text) if elided is None else elided.start() + int(elided[1])

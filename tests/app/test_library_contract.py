@@ -1,225 +1,314 @@
-"""What this package leans on in its libraries is there; what is not is told in one sentence."""
+"""A name that a library lacks turns a feature off; if messages need it, nothing is scheduled."""
 
-import ast
-import inspect
 import subprocess
 import sys
 from functools import reduce
 from importlib import import_module, metadata
-from pathlib import Path
-from types import FunctionType
+from types import SimpleNamespace
 from unittest import mock
 
-import amqp
 import pytest
-from celery import Celery
 from celery.app.amqp import AMQP
-from celery.app.task import Task
+from celery.worker.control import Panel
+from kombu import Connection
 
-import celery_delayq
-from celery_delayq import DelayQ
+from celery_delayq import DelayQ, libraries
 from celery_delayq.errors import LibraryChanged
-from celery_delayq.integration import contract
-from celery_delayq.integration.contract import LEANINGS, TRIED
-from celery_delayq.libraries import Leaning, mentions, takes, takes_at
+from celery_delayq.handover.confirms import publisher_for
+from celery_delayq.handover.publishers import OneByOne, Pushing
+from celery_delayq.integration import control, putoff
+from celery_delayq.integration.adopting.worker import AdoptingStep
+from celery_delayq.integration.events import Line
+from celery_delayq.integration.guard import GuardingStep
+from celery_delayq.libraries import LEANS_ON, MESSAGES, TRIED, Feature, check_messages, works
+from celery_delayq.message.route import Route
+from tests.app.support import FAR
 
 pytestmark = pytest.mark.libraries
 
-PACKAGE = Path(celery_delayq.__file__).parent
-SEND_TASK = "celery.app.base:Celery.send_task"  # need not delay anything in the broker
-BY_NAME = pytest.mark.parametrize("leaning", LEANINGS, ids=lambda leaning: leaning.where)
-
 
 @pytest.fixture(autouse=True)
-def _anew(monkeypatch):
-    """As in a process that has made no DelayQ yet, with all modules loaded."""
-    for leaning in LEANINGS:
-        import_module(leaning.module)
-    monkeypatch.setattr(contract, "_settled", set())
+def _anew():
+    """As in a process that has looked at nothing yet."""
+    check_messages.cache_clear()
+    works.cache_clear()
+    yield
+    check_messages.cache_clear()
+    works.cache_clear()
 
 
-def owners_of(leaning):
-    """The classes, or the module, that define the name."""
-    *path, name = leaning.where.partition(":")[2].split(".")
-    owner = reduce(getattr, path, import_module(leaning.module))
+def owners_of(name):
+    """The classes, the module or the object that define the name."""
+    module, _, path = name.partition(":")
+    *path, last = path.split(".")
+    owner = reduce(getattr, path, import_module(module))
     mro = [one for one in getattr(owner, "__mro__", (owner,)) if one is not object]
-    return [one for one in mro if name in vars(one)], name
+    return [one for one in mro if last in vars(one)], last
 
 
-@BY_NAME
-def test_it_is_there_and_what_is_expected(leaning):
-    assert leaning.problem() == ""
+@pytest.fixture
+def take_away(monkeypatch):
+    """Take a name away: ``take_away("celery.app.amqp:AMQP.Router")``."""
+
+    def take(name):
+        owners, last = owners_of(name)
+        for owner in owners:
+            monkeypatch.delattr(owner, last)
+
+    return take
 
 
-@BY_NAME
-def test_what_is_gone_is_said_in_one_sentence(make_app, monkeypatch, leaning):
+# What messages are made with.
+
+
+def test_the_installed_libraries_have_all_of_it():
+    check_messages()
+    assert [feature for feature in Feature if not works(feature)] == []
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_without_it_no_delayq_is_made(make_app, take_away, name):
     app = make_app()
-    owners, name = owners_of(leaning)
-    for owner in owners:
-        monkeypatch.delattr(owner, name)
+    take_away(name)
 
     with pytest.raises(LibraryChanged) as raised:
         DelayQ(app)
 
-    (problem,) = [one for one in raised.value.problems if one.startswith(f"{leaning.where} ")]
     installed = ", ".join(f"{name} {metadata.version(name)}" for name in TRIED)
     tried = ", ".join(f"{name} {old} to {new}" for name, (old, new) in TRIED.items())
-    assert problem in str(raised.value)
-    assert str(raised.value).endswith(
-        f": installed are {installed}; celery_delayq was tried with {tried}; "
+    assert str(raised.value) == (
+        f"{name} is gone: installed are {installed}; celery_delayq was tried with {tried}; "
         "install one of these, or a later celery_delayq"
     )
 
 
-def _other(self, one, two, three, *, more):
-    pass
+def _other(self, other):
+    """What a library may have made of a function."""
 
 
-def something_else(found):
-    """Of the library still, but not what it was."""
-    if not isinstance(found, FunctionType):
-        return object()
-    file = inspect.unwrap(found).__code__.co_filename
-    return FunctionType(_other.__code__.replace(co_filename=file), {})
-
-
-@pytest.mark.parametrize(
-    "leaning",
-    [one for one in LEANINGS if one.expects is not Leaning.expects and one.where != SEND_TASK],
-    ids=lambda leaning: leaning.where,
-)
-def test_what_is_another_thing_now_is_said_as_well(make_app, monkeypatch, leaning):
+@pytest.mark.parametrize("name", [name for name, takes in MESSAGES.items() if takes])
+def test_with_other_arguments_neither(make_app, monkeypatch, name):
     app = make_app()
-    [owner, *_], name = owners_of(leaning)
-    monkeypatch.setattr(owner, name, something_else(getattr(owner, name)))
+    [owner, *_], last = owners_of(name)
+    monkeypatch.setattr(owner, last, _other)
 
-    with pytest.raises(LibraryChanged, match=leaning.where.replace(".", r"\.")):
+    with pytest.raises(LibraryChanged) as raised:
         DelayQ(app)
 
-
-def defined(source):
-    names = {}
-    exec(source, names)
-    return names["f"]
+    takes = MESSAGES[name].replace(" ", ", ")
+    assert raised.value.problems == [f"{name} does not take ({takes})"]
 
 
-@pytest.mark.parametrize(
-    ("source", "expects", "problem"),
-    [
-        ("def f(self, a): pass", takes("a"), ""),
-        ("def f(self, *rest): pass", takes("a", "b"), ""),
-        ("def f(self, a=1, b=2): pass", takes("a"), ""),
-        ("def f(self, a=1, *, b=2): pass", takes("b="), ""),
-        ("def f(self, **more): pass", takes("b="), ""),
-        ("def f(self): pass", takes("a"), "does not take 1 arguments"),
-        ("def f(self, a): pass", takes("a", "b="), "does not take b"),
-        ("def f(self, a, b, c): pass", takes("a", "c="), "wants b as well"),
-        ("def f(self, a, *, b): pass", takes("a"), "wants b as well"),
-        ("def f(self, a, b): pass", takes_at(1, "b"), ""),
-        ("def f(self, b, a): pass", takes_at(1, "b"), "does not take b as argument 2"),
-        ("def f(self): self.x = {'y': 1}", mentions("x", "y"), ""),
-        ("def f(self): self.x = 1", mentions("x", "y"), "does not use y"),
-        ("f = 1", takes(), "cannot be called"),
-    ],
-)
-def test_a_signature_is_looked_at_as_a_call_would_meet_it(source, expects, problem):
-    assert expects(defined(source)) == problem
+def test_a_tracer_may_wrap_it(make_app, monkeypatch):
+    monkeypatch.setattr(AMQP, "as_task_v2", mock.Mock())
+
+    DelayQ(make_app()).close()
 
 
-def test_what_somebody_wrapped_is_taken_for_what_it_was(make_app, monkeypatch):
-    def wrapper(*args):
-        pass
-
-    app = make_app()
-    monkeypatch.setattr(Celery, "send_task", wrapper)
-    monkeypatch.setattr(amqp.Channel, "_on_basic_ack", wrapper)
-    monkeypatch.setattr(amqp.Channel, "confirm_select", mock.Mock())
-    monkeypatch.setattr(Task, "apply_async", mock.Mock())
-    monkeypatch.setattr(AMQP, "as_task_v2", mock.MagicMock())
-
-    DelayQ(app).close()
-
-
-def test_it_is_looked_at_once_in_a_process(monkeypatch, make_app):
-    contract.check()
-    monkeypatch.delattr("kombu.Connection.collect")
+def test_it_is_looked_at_once_in_a_process(make_app, take_away):
+    check_messages()
+    take_away("kombu:Queue.as_dict")
 
     DelayQ(make_app()).close()
 
 
 WITHOUT = """
+import celery
 import sys
 from functools import reduce
-from functools import reduce
 from importlib import import_module
-import celery, kombu, redis
 
+app = celery.Celery()
 for where in sys.argv[1:]:
-    module, _, name = where.partition(":")
-    path, _, name = name.rpartition(".")
-    owner = reduce(getattr, filter(None, path.split(".")), import_module(module))
+    module, _, path = where.partition(":")
+    *path, name = path.split(".")
+    owner = reduce(getattr, path, import_module(module))
     for one in getattr(owner, "__mro__", [owner]):
         if one is not object and name in vars(one):
             delattr(one, name)
-
+"""
+REFUSED = """
 from celery_delayq import DelayQ
 from celery_delayq.errors import LibraryChanged
 try:
-    DelayQ(celery.Celery())
+    DelayQ(app)
 except LibraryChanged as error:
     print(*[one.partition(" ")[0] for one in error.problems])
 """
-
-# The names of errors are public, and what a command leans on is loaded with it.
-IMPORTED = ("redis:exceptions", "celery.bin.base:")
-
-
-def test_nothing_that_is_leaned_on_is_needed_to_import_the_package():
-    names = [one.where for one in LEANINGS if not one.where.startswith(IMPORTED)]
-
-    innermost_first = sorted(names, key=len, reverse=True)
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *innermost_first],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.stderr == ""
-    assert set(done.stdout.split()) == set(names)
+HELPED = """
+import celery.bin.base
+from click.testing import CliRunner
+from celery_delayq.cli import delayq
+print(CliRunner().invoke(delayq, ["list", "--help"]).output)
+"""
 
 
-SET_ON_RESULTS = {"_services", "_due_ms", "_existed", "_replicas"}
+def ran_without(names, code):
+    command = [sys.executable, "-c", WITHOUT + code, *names]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def _privates(tree):
-    """Private attributes of anything but ``self``; and the private names that a module defines."""
-    used, own = set(), set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
-            of = node.value.id if isinstance(node.value, ast.Name) else ""
-            if of not in ("self", "cls") and not node.attr.startswith("__"):
-                used.add(node.attr)
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            own.add(node.name)
-    return used, own
+def test_none_of_it_is_needed_to_import_the_package():
+    ran = ran_without(MESSAGES, REFUSED)
+
+    assert ran.stderr == ""
+    assert set(ran.stdout.split()) == set(MESSAGES)
 
 
-def test_every_private_name_that_is_used_is_in_the_list():
-    sources = {path: path.read_text("utf-8") for path in PACKAGE.glob("**/*.py")}
-    found = [_privates(ast.parse(source)) for source in sources.values()]
-    used, own = (set().union(*names) for names in zip(*found, strict=True))
-    lists = [Path(contract.__file__), *PACKAGE.glob("**/libraries.py")]
-    listed = " ".join(sources[path] for path in lists)
+# What single features lean on.
 
-    assert "_lookup" in used
-    unlisted = {name for name in used - own - SET_ON_RESULTS if f'{name}"' not in listed}
-    assert unlisted == set()
+
+@pytest.mark.parametrize("feature", Feature, ids=lambda feature: feature.name)
+def test_without_any_of_its_names_a_feature_is_off_with_one_warning(monkeypatch, caplog, feature):
+    for name in LEANS_ON[feature]:
+        library = name.partition(".")[0].partition(":")[0]
+        monkeypatch.setattr(libraries, "_is_gone", lambda one, gone=name: one == gone)
+        works.cache_clear()
+        caplog.clear()
+
+        assert not works(feature)
+        assert not works(feature)
+
+        installed = f"{library} {metadata.version(library)}"
+        assert caplog.messages == [f"{feature.value}: off, as {installed} lacks {name}"]
+
+
+def consumer_of(app):
+    """A worker's consumer, as far as its steps look at it when they are made."""
+    return SimpleNamespace(app=app, update_strategies=print, task_consumer=None)
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        (AdoptingStep, "celery.worker.state:revoked_stamps"),
+        (GuardingStep, "celery.worker.consumer.consumer:Consumer.update_strategies"),
+    ],
+)
+def test_a_worker_gives_celery_each_message_at_once(app, take_away, step, name):
+    consumer = consumer_of(app)
+    step(consumer)
+    assert consumer.update_strategies is not print
+    take_away(name)
+    works.cache_clear()
+
+    consumer = consumer_of(app)
+    step(consumer)
+    assert consumer.update_strategies is print
+
+
+def test_a_revoke_is_celery_s_alone(app, monkeypatch, take_away):
+    monkeypatch.setattr(Panel, "data", {"revoke": lambda _, task_id: {"ok": task_id}})
+    monkeypatch.setattr(control, "remembered_here", None)
+    take_away("celery.worker.state:revoked")
+    control.wrap_panel()
+
+    revoked = Panel.data["revoke"](SimpleNamespace(app=app), "unknown")
+    assert revoked == {"ok": "unknown"}
+
+
+def test_a_django_project_s_tasks_are_plain(make_app, take_away):
+    take_away("celery.fixups.django:DjangoFixup")
+    app = make_app()
+    app._fixups = [object()]
+
+    assert DelayQ(app).app is app
+
+
+def test_no_events_are_sent(delayq_app, url, monkeypatch, take_away):
+    sent = []
+    monkeypatch.setattr(Line, "send", lambda _, kind, __: sent.append(kind))
+    app = delayq_app(url, task_send_sent_event=True)
+    app.send_task("t", delayq_at=FAR)
+    assert sent == ["task-sent"]
+    take_away("celery.utils.collections:ConfigurationView.changes")
+    works.cache_clear()
+
+    app.send_task("t", delayq_at=FAR)
+    assert sent == ["task-sent"]
+
+
+def test_inspect_is_celery_s_own(make_app, take_away):
+    take_away("celery.app.control:Inspect._request")
+    app = make_app()
+    DelayQ(app)
+
+    assert not hasattr(app.control.inspect(), "delayq")
+    assert hasattr(app.control.inspect(), "ping")
+
+
+def test_settings_are_read_once(delayq_app, url, take_away):
+    take_away("celery.utils.collections:ConfigurationView.changes")
+    app = delayq_app(url, delayq_batch_size=7)
+    assert app.delayq.services.settings.batch_size == 7
+
+    app.conf.delayq_batch_size = 8
+    assert app.delayq.services.settings.batch_size == 7
+
+
+def test_commands_look_as_click_s_do():
+    ran = ran_without(["celery.bin.base:CeleryOption"], HELPED)
+
+    assert "--overdue" in ran.stdout
+    assert "Filter:" not in ran.stdout
+    assert "Celery's look of the delayq commands: off, as celery " in ran.stderr
+
+
+def test_messages_are_pushed_one_by_one(url, take_away):
+    with Connection(url) as connection:
+        assert type(publisher_for(connection, 1.0)) is Pushing
+        take_away("kombu.transport.redis:Channel.conn_or_acquire")
+        works.cache_clear()
+
+        assert type(publisher_for(connection, 1.0)) is OneByOne
+
+
+def test_a_message_that_no_queue_gets_passes(take_away):
+    route = Route("", "nobody", "k", (), mandatory=True, list=None)
+    with Connection("memory://") as connection:
+        publisher = publisher_for(connection, 1.0)
+        assert not publisher._leads_somewhere(route)
+        take_away("kombu.transport.virtual:Channel._lookup")
+        works.cache_clear()
+
+        assert publisher._leads_somewhere(route)
+
+
+def test_a_defer_is_an_error_like_any_other(make_app, take_away):
+    take_away("celery.app.task:Task.signature_from_request")
+    app = make_app()
+    DelayQ(app)
+
+    @app.task(bind=True)
+    def wait(self):
+        raise self.defer(after=5)
+
+    with pytest.raises(putoff.Defer):
+        wait.apply(throw=True)
+
+
+def test_a_worker_s_commands_are_celery_s_own(monkeypatch, take_away):
+    take_away("celery.worker.control:query_task")
+    monkeypatch.setattr(Panel, "data", {"revoke": print})
+
+    control.wrap_panel()
+    assert Panel.data == {"revoke": print}
+
+
+def test_a_cancelled_task_is_not_stored_as_revoked(app_with_results, take_away, caplog):
+    take_away("celery.backends.base:Backend.mark_as_revoked")
+    app = app_with_results
+    result = app.send_task("t", delayq_at=FAR)
+
+    assert app.delayq.cancel(result.id)
+    assert app.AsyncResult(result.id).state == "PENDING"
+    warned = "REVOKED in the result backend for cancelled tasks: off"
+    assert [line.partition(", as")[0] for line in caplog.messages] == [warned]
 
 
 @pytest.mark.parametrize("name", TRIED)
 def test_the_suite_runs_on_no_version_older_than_those_that_were_tried(name):
-    """A newer one is no error: the other tests here say whether it is still as expected."""
+    """A newer one is no error: the other tests here say whether it still has what is needed."""
 
     def numbers(version):
         return tuple(map(int, version.split(".")[:2]))

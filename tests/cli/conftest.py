@@ -9,7 +9,6 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq.doctor import clocks
 from celery_delayq.doctor.patient import Patient
 from tests.app.conftest import delayq_app, redis, redis_client, url
 
@@ -150,9 +149,3 @@ def as_user(redis_server, delayq_app, redis):
         return delayq_app(redis_server.url().replace("//", "//u:p@"), **conf)
 
     return make
-
-
-@pytest.fixture
-def unasked(monkeypatch):
-    """No worker is asked what time it is, which takes a second where none answers."""
-    monkeypatch.setattr(clocks, "ANSWER_WITHIN", 0.01)

@@ -20,8 +20,7 @@ pytestmark = pytest.mark.libraries
 
 NAMES = [
     *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
-    *("slow scripts", "agreement", "scanners", "overdue", "dead", "pauses", "broker"),
-    "workers' clocks",
+    *("agreement", "scanners", "overdue", "dead", "pauses", "broker"),
 ]
 KEPT = ("--appendonly", "yes")
 
@@ -41,7 +40,7 @@ def alive(app):
 # The command.
 
 
-def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run, unasked):
+def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run):
     alive(well)
 
     result = run("doctor", app=well)
@@ -52,7 +51,7 @@ def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run, unasked):
     assert result.exit_code == 0
 
 
-def test_an_error_is_status_1_and_says_what_to_do(well, run, unasked):
+def test_an_error_is_status_1_and_says_what_to_do(well, run):
     result = run("doctor", app=well)
 
     assert result.exit_code == 1
@@ -65,7 +64,7 @@ def test_an_error_is_status_1_and_says_what_to_do(well, run, unasked):
     )
 
 
-def test_a_warning_is_no_error(start_redis, delayq_app, run, unasked):
+def test_a_warning_is_no_error(start_redis, delayq_app, run):
     app = delayq_app(start_redis("--save", "3600", "1").url())
     alive(app)
 
@@ -75,7 +74,7 @@ def test_a_warning_is_no_error(start_redis, delayq_app, run, unasked):
     assert "\nwarning  persistence        the store's Redis loses " in result.output
 
 
-def test_json_is_an_object_a_line(well, run, unasked):
+def test_json_is_an_object_a_line(well, run):
     result = run("doctor", "--json", app=well)
 
     found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -86,7 +85,7 @@ def test_json_is_an_object_a_line(well, run, unasked):
     assert result.exit_code == 1
 
 
-def test_it_takes_a_moment_and_leaves_nothing(well, unasked):
+def test_it_takes_a_moment_and_leaves_nothing(well):
     client = well.delayq.services.connect()
     well.send_task("t", delayq_at=FAR)
     scripts = well.delayq.services.scripts[0]
@@ -125,7 +124,7 @@ def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused):
     ]
 
 
-def test_what_others_have_written_cannot_spoil_the_screen(app, run, redis, unasked):
+def test_what_others_have_written_cannot_spoil_the_screen(app, run, redis):
     redis.hset("{delayq:0}:meta", mapping={"schema": "1\n\x1b[31m", "shards": "1"})
 
     result = run("doctor")
@@ -179,7 +178,7 @@ def test_on_a_very_narrow_one_they_are_not_cut():
 
 
 def test_a_store_that_is_away_is_an_error_and_the_broker_is_looked_at(
-    delayq_app, redis_server, redis, run, unasked
+    delayq_app, redis_server, redis, run
 ):
     url = f"redis://127.0.0.1:{free_port()}/0"
     result = run("doctor", app=delayq_app(redis_server.url(), delayq_url=url))
@@ -194,7 +193,7 @@ def test_a_store_that_is_away_is_an_error_and_the_broker_is_looked_at(
     assert [line[:28].split(maxsplit=1) for line in lines[2:3]] == [["ok", "broker             "]]
 
 
-def test_a_wrong_password_is_one_that_is_away(as_user, delayq_app, redis_server, unasked):
+def test_a_wrong_password_is_one_that_is_away(as_user, delayq_app, redis_server):
     as_user("+@all")
 
     line = next(examine(delayq_app(redis_server.url().replace("//", "//u:x@")).delayq.services))
@@ -211,17 +210,16 @@ def test_where_the_broker_is_that_store_nothing_is_said_of_it(delayq_app, run):
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize("options", [(), ("--rates",)])
 @pytest.mark.parametrize(
     ("broker_url", "shown"),
     [("nosuch://here", "nosuch://here"), ("amqp://u:s3cr3tx/y@127.0.0.1//", "amqp://127.0.0.1//")],
 )
 def test_a_broker_url_of_no_use_is_one_error_without_its_password(
-    options, broker_url, shown, delayq_app, run
+    broker_url, shown, delayq_app, run
 ):
     app = delayq_app(broker_url, delayq_url="redis://127.0.0.1:1/0")
 
-    result = run("doctor", *options, app=app)
+    result = run("doctor", app=app)
 
     assert result.output.startswith(f"Error: broker_url is {shown!r}; expected a URL ")
     assert "s3cr3tx" not in result.output
@@ -229,20 +227,19 @@ def test_a_broker_url_of_no_use_is_one_error_without_its_password(
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize("options", [(), ("--rates",)])
-def test_a_transport_that_cannot_be_loaded_is_one_error(options, delayq_app, run, monkeypatch):
+def test_a_transport_that_cannot_be_loaded_is_one_error(delayq_app, run, monkeypatch):
     monkeypatch.setitem(TRANSPORT_ALIASES, "unloadable", "tests.cli.no_transport:Transport")
     app = delayq_app("unloadable://here", delayq_url="redis://127.0.0.1:1/0")
 
-    result = run("doctor", *options, app=app)
+    result = run("doctor", app=app)
 
     said = "its transport cannot be loaded: No module named 'tests.cli.no_transport'"
     assert said in result.output
-    assert len(result.output.splitlines()) == (1 if options else 2)
+    assert len(result.output.splitlines()) == 2
     assert result.exit_code == 1
 
 
-def test_what_may_not_be_pushed_to_is_no_broker_that_is_ok(as_user, unasked):
+def test_what_may_not_be_pushed_to_is_no_broker_that_is_ok(as_user):
     app = as_user("+@all", "resetkeys", "~{delayq:*}:*", "~*.pidbox", "~_kombu.*")
 
     found = [(line.name, line.level) for line in examine(app.delayq.services)]
@@ -250,7 +247,6 @@ def test_what_may_not_be_pushed_to_is_no_broker_that_is_ok(as_user, unasked):
     names = [name for name, _ in found]
     assert ("rights", "error") in found
     assert "broker" not in names
-    assert "workers' clocks" in names
 
 
 def test_a_store_that_dies_meanwhile_is_asked_nothing_more(start_redis, delayq_app, monkeypatch):

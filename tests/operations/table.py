@@ -44,8 +44,7 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
 HEALTH = ("health", "health --here")
-DOCTOR = ("doctor --rates", "doctor --rates --json")
-NO_OPERATION_COMMANDS = (*DOCTOR, "load", "scan", "resume", *HEALTH)
+NO_OPERATION_COMMANDS = ("doctor", "load", "scan", "resume", *HEALTH)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from tests.readme.document import OPERATIONS
 from tests.readme.test_console import said_by
 
 DOCTOR = "celery -A shop delayq doctor"
-COMMAND = f"{DOCTOR} --rates --tasks 1000"
 SET_UP = ("--save", "3600", "1", "--maxmemory", "1gb")  # as the Redis of the example is
 
 
@@ -43,24 +42,3 @@ def test_each_line_of_the_doctor_is_explained(on_its_redis, shop_file):
 
     assert names <= explained
     assert explained - names == {"wait for replicas", "disk", "queues", "delay queues"}
-
-
-def without_figures(text):
-    """Each line without its numbers, and up to what limits, which is another thing elsewhere."""
-    lines = (re.sub(" +", " ", line).partition(" limited by ") for line in text.splitlines())
-    return [(re.sub(r"\d[\d.,]*", "0", said), bool(limit)) for said, limit, _ in lines]
-
-
-def test_the_output_of_the_rates_is_what_one_sees(environment, shop_file):
-    [shown] = OPERATIONS.written_in("text", "Measuring one's own Redis")
-
-    said, status = said_by(COMMAND, environment, shop_file)
-
-    assert status == 0
-    assert without_figures(said) == without_figures(shown.text)
-
-
-def test_rates_are_printed_as_json(environment, shop_file):
-    said, _ = said_by(f"{COMMAND} --json", environment, shop_file)
-
-    assert said.startswith("{")

@@ -1,4 +1,4 @@
-"""What is measured of a store in use: round trips, Redis's clock, a task's weight, slow scripts."""
+"""What is measured of a store in use: round trips, Redis's clock, a task's weight."""
 
 import time
 from types import SimpleNamespace
@@ -9,8 +9,7 @@ import time_machine
 from celery_delayq.errors import StoreError
 from celery_delayq.servers import Endpoint, PooledConnection
 from celery_delayq.store import observed
-from celery_delayq.store.observed import TRIPS, WEIGHED, slow_calls, task_bytes, trips
-from celery_delayq.store.scripts import load
+from celery_delayq.store.observed import TRIPS, WEIGHED, task_bytes, trips
 from tests.store.support import FAR_MS
 from tests.support.slow_link import SlowLink
 
@@ -136,66 +135,4 @@ def test_without_the_right_to_weigh_nothing_is_told(redis_server, store):
     connection = restricted(redis_server, "-memory")
 
     assert task_bytes(connection, [store.keys]) is None
-    connection.close()
-
-
-# Slow scripts.
-
-
-@pytest.fixture
-def noting(redis_server, redis_url):
-    """A Redis that notes every command, whose slow log is empty."""
-    root = redis_server.client()
-    was = root.config_get("slowlog-log-slower-than")["slowlog-log-slower-than"]
-    root.config_set("slowlog-log-slower-than", 0)
-    root.slowlog_reset()
-    yield root
-    root.config_set("slowlog-log-slower-than", was)
-    root.slowlog_reset()
-
-
-def test_each_script_in_the_slow_log_is_named(noting, real_store, connection):
-    noting.slowlog_reset()
-    real_store.schedule("a")  # sent whole
-    real_store.schedule("b")  # by its name
-    real_store.entries.counts()
-
-    found = slow_calls(connection, [real_store.scripts])
-
-    names = [one.script for one in found]
-    assert names.count("schedule") == 2
-    assert names.count("counts") == 1
-    assert {*names} <= {*load()}
-    assert all(one.ms > 0 for one in found)
-    assert all(abs(one.at.timestamp() - time.time()) < 60 for one in found)
-
-
-def test_what_others_do_is_not_the_store_s(noting, store_on, redis_server, real_store, connection):
-    noting.slowlog_reset()
-    connection.execute("it", [b"$4\r\nPING\r\n"])
-    noting.eval("return 1", 0)
-    noting.eval("return 1", 1, "{other:0}:due")
-    noting.eval("return 1", 1, "{delayq:0x}:due")
-
-    assert slow_calls(connection, [real_store.scripts]) == []
-
-
-def test_one_of_its_keys_that_is_no_script_of_this_version_has_no_name(
-    noting, real_store, connection
-):
-    noting.slowlog_reset()
-    noting.eval(BUSY, 1, real_store.keys["due"])
-
-    [one] = slow_calls(connection, [real_store.scripts])
-
-    assert one.script == "a script"
-    [noted] = [entry for entry in noting.slowlog_get() if entry["command"].startswith(b"EVAL")]
-    assert one.ms == noted["duration"] / 1000 > 0
-    assert one.at.timestamp() == noted["start_time"]
-
-
-def test_without_the_right_to_the_slow_log_nothing_is_told(redis_server, store):
-    connection = restricted(redis_server, "-slowlog")
-
-    assert slow_calls(connection, [store.scripts]) is None
     connection.close()

@@ -1,7 +1,6 @@
 """What a test has for itself, and that all is as before afterwards."""
 
 import sys
-from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -12,9 +11,7 @@ from kombu.transport import memory
 
 from celery_delayq import DelayQ, clock
 from celery_delayq.contrib.testing import isolated, isolation, stores
-from celery_delayq.contrib.testing.libraries import LEANS_ON
 from celery_delayq.errors import CannotIsolate, LibraryChanged, NoDelayQ, StoreUnavailable
-from celery_delayq.integration import contract
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.libraries
@@ -265,14 +262,7 @@ def test_a_server_that_went_away_spoils_no_other_test(shop):
         assert delayq.scheduled() == []
 
 
-@pytest.mark.parametrize("leaning", LEANS_ON, ids=lambda leaning: leaning.where)
-def test_what_it_leans_on_is_there_and_what_is_expected(leaning):
-    import_module(leaning.module)
-    assert leaning.problem() == ""
-
-
 def test_what_is_gone_is_said_in_one_sentence(shop, monkeypatch):
-    monkeypatch.setattr(contract, "_settled", set())
     monkeypatch.delattr(memory.Transport, "global_state")
 
     gone = pytest.raises(LibraryChanged, match=r"memory:Transport\.global_state is gone")

@@ -10,8 +10,8 @@ from typing import Any
 from celery import Celery
 
 from ...errors import CannotIsolate
-from ...integration import contract
 from ...integration.registry import services_of
+from ...libraries import need
 from . import stores
 from .application import MEMORY, broker_settings, configured, empty_memory, unconnected, untraced
 from .clock import Clock, MovedScripts
@@ -54,7 +54,7 @@ def isolated(
         CannotIsolate: it is isolated already; or no *redis* is named, and fakeredis is missing.
         StoreError: Redis cannot be reached.
     """
-    contract.check(LEANS_ON)
+    need(LEANS_ON)
     services = services_of(app)
     if id(app) in _isolated:
         raise CannotIsolate(f"the app {app.main!r} is isolated already; one test at a time")

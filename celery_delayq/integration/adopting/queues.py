@@ -23,7 +23,8 @@ class Queues:
     def of(self, message: Any) -> str | None:
         """The queue of a message that was received; ``None`` where that is not sure."""
         info = message.delivery_info or {}
-        tag, tags = info.get("consumer_tag"), self._consumer.task_consumer._active_tags
+        tag = info.get("consumer_tag")
+        tags = getattr(self._consumer.task_consumer, "_active_tags", {})
         if tag is not None:
             return next((queue for queue, its_tag in tags.items() if its_tag == tag), None)
         exchange, key = info.get("exchange") or "", info.get("routing_key")

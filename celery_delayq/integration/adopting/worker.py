@@ -12,6 +12,7 @@ from celery.worker import state
 
 from ... import clock
 from ...errors import DelayQError
+from ...libraries import Feature, works
 from ...logs import logger_of
 from ...scheduling.sender import Sender
 from ...services import Services
@@ -39,8 +40,8 @@ class AdoptingStep(bootsteps.StartStopStep):
 
     def __init__(self, consumer: Any, **_: Any) -> None:
         services = find(consumer.app)
-        self.enabled = services is not None
-        if services is None:
+        self.enabled = services is not None and works(Feature.ADOPTING)
+        if services is None or not self.enabled:
             return
         self._worker = worker = Worker(services, consumer)
         sender = Sender(services, never)
