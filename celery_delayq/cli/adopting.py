@@ -9,8 +9,7 @@ from celery.bin.base import CeleryCommand, CeleryOption
 
 from ..integration.adopting.lists import adopt_lists
 from .common import Said, delayq_of, examples
-from .interrupting import Steps
-from .progress import progress_of
+from .progress import counting
 
 _GROUP = "Messages"
 
@@ -46,10 +45,8 @@ def adopt(
                 click.echo(f"{_messages(count)} adopted")
                 return
             click.confirm(f"adopt {_messages(count)}?", abort=True)
-        steps = Steps(ctx, lambda count: f"{_messages(count)} adopted")
-        with steps, progress_of(ctx, "adopt", count) as progress:
-            steps.shown = progress
-            count = adopt_lists(services, queues, progress=steps.taken)
+        with counting(ctx, "adopt", lambda done: f"{_messages(done)} adopted", count) as taken:
+            count = adopt_lists(services, queues, progress=taken)
     click.echo(f"{_messages(count)} adopted")
 
 
