@@ -46,12 +46,12 @@ LEANS_ON = (
     ),
     Leaning(
         "redis:SSLConnection.__init__",
-        "a wrong word for TLS is refused by its name",
+        "a wrong word for TLS is refused",
         _declares("ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname"),
     ),
     Leaning(
         "redis:Redis.__init__",
-        "a wrong word for sentinels is refused by its name",
+        "a wrong word for sentinels is refused",
         _declares("username", "password", "credential_provider", "socket_timeout", "ssl_ca_certs"),
     ),
     Leaning(
