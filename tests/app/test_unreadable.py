@@ -88,6 +88,7 @@ def test_a_dead_one_says_why_it_is_dead_and_that_it_cannot_be_read(delayq, put, 
     assert "; its message cannot be read: KeyError('headers')" in reason
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize("compression", ["zlib", "bzip2", "lzma"])
 def test_a_compressed_body_is_read_and_one_of_an_unknown_codec_is_hidden(
     app, delayq, monkeypatch, compression
