@@ -60,7 +60,6 @@ class Feature(Enum):
 
     ADOPTING = "delayq_adopt_after"
     DJANGO = "scheduling when a Django transaction commits"
-    EVENTS = "events of scheduled tasks"
     INSPECTING = "app.control.inspect().delayq()"
     LATER_SETTINGS = "noticing settings that change after the first call"
     LOOKS = "Celery's look of the delayq commands"
@@ -79,7 +78,6 @@ LEANS_ON: Mapping[Feature, tuple[str, ...]] = {
         "celery.worker.state:revoked_stamps",
     ),
     Feature.DJANGO: ("celery.app.base:Celery._fixups", "celery.fixups.django:DjangoFixup"),
-    Feature.EVENTS: ("celery.utils.collections:ConfigurationView.changes",),
     Feature.INSPECTING: ("celery.app.control:Inspect._request",),
     Feature.LATER_SETTINGS: ("celery.utils.collections:ConfigurationView.changes",),
     Feature.LOOKS: (

@@ -169,7 +169,6 @@ class Services:
         """What a scanner of that name waits on."""
         return Wakeup(self.connect(), self._keys(), scanner)
 
-
     def import_tasks(self) -> None:
         """Know tasks as a worker does: import the modules that it imports, as far as that works."""
         try:

@@ -17,7 +17,7 @@ A command that one of these files defines is found by itself. What they share:
 
     typed     picking (by what), when (times), zones, stdin (ids), selecting (who is meant)
     printed   facts (of a task, as JSON), tables, screen (a terminal or a pipe), progress
-    both      common, interrupting
+    both      common
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ from ..operations.loading import Loaded
 from ..operations.loading import steps as load_steps
 from ..services import Services
 from .common import Said, delayq_of, examples
-from .interrupting import Steps
 from .looks import CeleryCommand, CeleryOption
-from .progress import progress_of
+from .progress import counting
 from .screen import Line, Screen
 from .selecting import counted
 
@@ -165,17 +164,19 @@ class _Loading:
 
     def take(self, services: Services, options: dict[str, bool]) -> None:
         """Load what standard input has."""
-        steps = Steps(self._ctx, lambda count: f"{counted(count)} {self._done}", _AGAIN)
         services.entries.look()
-        with steps, progress_of(self._ctx, "load") as steps.shown:
+        with counting(self._ctx, "load", self._told) as taken:
             try:
                 moving = partial(self._warn, _LEAVING)
                 for part in load_steps(services, sys.stdin.buffer, moving, **options):
                     self._add(part)
-                    steps.taken(self._count.loaded)
+                    taken(self._count.loaded)
             except DelayQError:
                 self._warn(f"{counted(self._count.loaded)} {self._done} so far")
                 raise
+
+    def _told(self, count: int) -> str:
+        return f"{counted(count)} {self._done}; {_AGAIN}"
 
     def _add(self, part: Loaded) -> None:
         """Count what became of some; why others were not loaded is said at once, and forgotten."""

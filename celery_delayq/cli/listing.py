@@ -20,7 +20,7 @@ from .facts import facts_of, json_of
 from .looks import CeleryCommand, CeleryOption
 from .picking import named_in, picked, picks
 from .screen import Line, Screen
-from .tables import Column, due, table
+from .tables import Column, table
 from .zones import name_of, stamp, with_offset, zone_of, zoned
 
 LIMIT = 100  # rows of a table, unless one asks for more
@@ -74,7 +74,7 @@ def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
         else:
             zone, screen = zone_of(ctx), Screen(ctx)
             rows = (_row(task, zone) for task in listed)
-            screen.show(table(_columns(zone), rows, screen.width))
+            screen.show(table(_columns(zone), rows))
         listed.say_more()
 
 
@@ -177,12 +177,11 @@ def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:
 def _columns(zone: tzinfo) -> tuple[Column, ...]:
     return (
         Column("ID"),
-        due(f"DUE ({name_of(zone)})"),
+        Column(f"DUE ({name_of(zone)})"),
         Column("QUEUE"),
         Column("TASK"),
-        # Where there is something that they tell.
-        Column("STATE", usual=State.SCHEDULED.value.lower(), styles=_STATES),
-        Column("ERROR", usual="", least=20, styles={"": "red"}),
+        Column("STATE", _STATES),
+        Column("ERROR", {"": "red"}),
     )
 
 

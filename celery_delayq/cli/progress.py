@@ -1,4 +1,4 @@
-"""How far a command has come, on a terminal, where rich is installed."""
+"""How far a command has come: on a terminal where rich is installed, and after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,20 +12,50 @@ import click
 from .. import clock
 from .screen import console_of
 
+INTERRUPTED = 130  # the exit status, as shells have it
 PATIENCE = 0.5  # seconds that something may take before anything is shown of it
 
 
 @contextmanager
-def progress_of(
-    ctx: click.Context, label: str, total: int | None = None
-) -> Iterator[Callable[[int], None] | None]:
-    """What is to be told how many are done; ``None`` where nobody looks on.
+def counting(
+    ctx: click.Context,
+    label: str,
+    told: Callable[[int], str],
+    total: int | None = None,
+    tell: Callable[[int], object] | None = None,
+) -> Iterator[Callable[[int], None]]:
+    """Count what a command does; Ctrl-C says how many were done, and the exit status is 130.
+
+    The step that Ctrl-C interrupts takes effect as a whole, or not at all; it is not counted.
 
     Args:
         ctx: The command's.
         label: What is shown before the number.
+        told: How many are done, in words.
         total: How many it will be, about, if that is known.
+        tell: What is told how many are done, if no terminal shows it.
     """
+    count = 0
+
+    def taken(done: int) -> None:
+        nonlocal count
+        count = done
+        if shown is not None:
+            shown(done)
+
+    try:
+        with _progress_of(ctx, label, total) as progress:
+            shown = progress or tell
+            yield taken
+    except KeyboardInterrupt:
+        ctx.obj.error(f"interrupted: at least {told(count)}")
+        ctx.exit(INTERRUPTED)
+
+
+@contextmanager
+def _progress_of(
+    ctx: click.Context, label: str, total: int | None
+) -> Iterator[Callable[[int], None] | None]:
     console = console_of(ctx, sys.stderr)
     if console is None:
         yield None

@@ -13,7 +13,7 @@ from ..operations.history import Event
 from .common import Said, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
 from .screen import Screen
-from .tables import Column, due, table
+from .tables import Column, table
 from .zones import name_of, stamp, zone_of, zoned
 
 _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
@@ -43,7 +43,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
             ctx.obj.echo(json.dumps(_event_facts(event)))
         return
     zone, screen = zone_of(ctx), Screen(ctx)
-    screen.show(table(_columns(zone), (_event_row(one, zone) for one in events), screen.width))
+    screen.show(table(_columns(zone), (_event_row(one, zone) for one in events)))
     if not kept:
         ctx.obj.secho(_NO_HISTORY, fg="yellow")
 
@@ -51,8 +51,8 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
 def _columns(zone: tzinfo) -> tuple[Column, ...]:
     styles = {"dead": "red", "cancelled": "yellow", "skipped": "yellow"}
     return (
-        due(f"WHEN ({name_of(zone)})"),
-        Column("WHAT", styles=styles),
+        Column(f"WHEN ({name_of(zone)})"),
+        Column("WHAT", styles),
         *(Column(title) for title in ("ID", "KEY", "QUEUE", "TASK")),
     )
 

@@ -13,7 +13,6 @@ from ..logs import plain
 from ..operations.releasing import Released, invisible_ms
 from ..operations.selection import Selection
 from .common import examples
-from .interrupting import UNTOUCHED
 from .looks import CeleryCommand, CeleryOption
 from .selecting import Meant, counted, meaning_many
 
@@ -44,7 +43,7 @@ def release(meant: Meant, canvas: bool, **_: Any) -> None:
         _no_single,
         releasing.step,
         tell=releasing.tell,
-        rest=f"{UNTOUCHED}; {_GOES}",
+        rest=f"; {_GOES}",
         none=releasing.hand_over,
     )
 

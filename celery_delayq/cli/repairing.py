@@ -15,8 +15,7 @@ from ..operations.checking import repair_many
 from ..store import KINDS, Finding, Repaired
 from .common import Said, aligned, confirm, delayq_of
 from .facts import line_of_json
-from .interrupting import Steps
-from .progress import progress_of
+from .progress import counting
 
 SHOWN = 20  # findings of a kind that are told in full
 IN_MEMORY = 1_000_000  # bytes of findings; more are kept in a file meanwhile
@@ -95,14 +94,14 @@ class Repair:
 
     def _mend(self, found: Iterable[Finding], total: int) -> None:
         became: Counter[str] = Counter()
-        steps = Steps(self._ctx, lambda count: f"{_counted(count)} dealt with")
-        with steps, progress_of(self._ctx, "repair", total) as progress:
-            steps.shown = progress
+        with counting(
+            self._ctx, "repair", lambda count: f"{_counted(count)} dealt with", total
+        ) as taken:
             for some in repair_many(self._delayq.services, found):
                 for one in some:
                     became[one.what] += 1
                     self._tell(one)
-                steps.taken(became.total())
+                taken(became.total())
         for what, count in became.items():
             self._say(f"{count:,} {WORDS[what]}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from itertools import chain
 from typing import Any
@@ -15,10 +15,9 @@ from ..logs import plain
 from ..operations.count import Count
 from ..store import Outcome
 from .common import REFUSED, Argument, Said, Typed, confirm, delayq_of
-from .interrupting import UNTOUCHED, Steps
 from .looks import CeleryOption
 from .picking import named_in, picked, picks
-from .progress import progress_of
+from .progress import counting
 from .stdin import STDIN, ids_read
 from .unknown import say_unknown
 from .zones import zoned
@@ -103,7 +102,7 @@ class Meant:
         *,
         unchanged: str = REFUSED[Outcome.UNCHANGED],
         tell: Callable[[int], object] | None = None,
-        rest: str = UNTOUCHED,
+        rest: str = "",
         beside: Callable[[], str] = str,
         none: Callable[[Any], object] | None = None,
     ) -> None:
@@ -116,7 +115,7 @@ class Meant:
             many: The step of a selection.
             unchanged: What is said where a condition does not hold.
             tell: What is told how many of a selection are done, where no terminal shows it.
-            rest: What is said of those of a selection that Ctrl-C leaves out.
+            rest: What is said behind the number when Ctrl-C ends the change of a selection.
             beside: What is said behind each single task that it was done to.
             none: What is called where a selection has none to ask about; told their count.
         """
@@ -156,10 +155,12 @@ class Meant:
                 return self._told(done, would)
             if would is not None:
                 confirm(f"{word} {counted(would)}?")
-            steps = Steps(self.ctx, lambda count: f"{counted(count)} {done}", rest)
-            with steps, progress_of(self.ctx, word, would) as progress:
-                steps.shown = progress or tell
-                count = self._step(done, partial(many, selection, progress=steps.taken))
+
+            def told(count: int) -> str:
+                return f"{counted(count)} {done}{rest}"
+
+            with counting(self.ctx, word, told, would, tell) as taken:
+                count = self._step(done, partial(many, selection, progress=taken))
             return self._told(done, count)
 
     def _step(self, done: str, step: Callable[[], Count]) -> Count:
@@ -175,11 +176,8 @@ class Meant:
     ) -> bool:
         """Each of standard input; what was done is told as a number, what was not by its line."""
         count, is_done = 0, True
-        steps = Steps(self.ctx, lambda count: f"{counted(count)} {done}")
-        read = _between(steps, ids_read())
-        named = chain(self._ones, ({"task_id": task_id} for task_id in read))
-        with Said(), steps, progress_of(self.ctx, word) as progress:
-            steps.shown = progress
+        named = chain(self._ones, ({"task_id": task_id} for task_id in ids_read()))
+        with Said(), counting(self.ctx, word, lambda so_far: f"{counted(so_far)} {done}") as taken:
             try:
                 for each in named:
                     said = refusal_of(one, each, sentences)
@@ -188,7 +186,7 @@ class Meant:
                     else:
                         is_done = False
                         self.warn(said)
-                    steps.taken(count)
+                    taken(count)
             except (StoreError, click.ClickException):
                 self.warn(f"{counted(count)} {done} so far")
                 raise
@@ -219,16 +217,6 @@ class Meant:
     def warn(self, line: str) -> None:
         """Print a line to the stream of errors."""
         self.ctx.obj.error(line)
-
-
-def _between(steps: Steps, ids: Iterator[str]) -> Iterator[str]:
-    """The ids, each of them read between two steps."""
-    while True:
-        with steps.between():
-            task_id = next(ids, None)
-        if task_id is None:
-            return
-        yield task_id
 
 
 def change_one(

@@ -29,7 +29,7 @@ _FIRST_ONLY = "These are the {:,} that are due next, of {:,} that wait."
 _MORE_QUEUES = "{:,} more queues are in --json."
 _UNREADABLE = "(cannot be read)"
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_COLUMNS = (Column("QUEUE", least=20), Column("WAITING"), Column("OVERDUE"))
+_COLUMNS = (Column("QUEUE"), Column("WAITING"), Column("OVERDUE"))
 
 
 @click.command(cls=CeleryCommand, epilog=examples("status", "status --json | jq .overdue"))
@@ -49,7 +49,7 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
         return
     screen, zone = Screen(ctx), zone_of(ctx)
     screen.show(_facts(found, delayq.services, zone))
-    screen.show(_queues(found, screen.width))
+    screen.show(_queues(found))
     for pause in found.pauses:
         ctx.obj.secho(plain(_pause(pause, zone)), fg="yellow")
     if found.other_broker is not None:
@@ -113,12 +113,12 @@ def lasting(seconds: float) -> str:
     return " ".join(words[:2]) or "0 s"
 
 
-def _queues(found: Status, width: int | None) -> Iterator[Line]:
+def _queues(found: Status) -> Iterator[Line]:
     if not found.queues:
         return
     in_order = sorted(found.queues, key=lambda one: (-one.overdue, -one.waiting, one.queue))
     yield []
-    yield from table(_COLUMNS, map(_row, in_order[:SHOWN]), width)
+    yield from table(_COLUMNS, map(_row, in_order[:SHOWN]))
     if len(in_order) > SHOWN:
         yield [(_MORE_QUEUES.format(len(in_order) - SHOWN), "")]
     if not found.queues_complete:

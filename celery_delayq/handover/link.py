@@ -23,7 +23,7 @@ from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 
 logger = logger_of(__name__)
 
-CONNECT_TIMEOUT = 5.0  # seconds for all of it, and for a provider of credentials
+CONNECT_TIMEOUT = 5.0  # seconds for all of it
 REACH = 2.0  # seconds in which the broker has to answer each step of connecting, at most
 IDLE = 10.0  # seconds after which a connection is not trusted to be alive any more
 FIRST_WINDOW, WINDOW = 100, 1000  # messages on the way at once: at first, at most
@@ -44,22 +44,22 @@ def bounded(connection: Connection, timeout: float, connect_timeout: float) -> C
     own: dict[str, Any] = options.get(copy.transport.driver_type, {})
     said = copy.transport_options or {}
     if _is_group(copy):
-        own = {**own, "sentinel_kwargs": _asking(said, connect_timeout)}
+        own = {**own, "sentinel_kwargs": _asking(said)}
     copy.transport_options = {**said, **own}
     provider = getattr(copy, "credential_provider", None)  # kombu has it from 5.7 on
     if provider is not None:
-        copy.credential_provider = credentials_of(provider, "broker_url").within(connect_timeout)
+        copy.credential_provider = credentials_of(provider, "broker_url")
     return copy
 
 
-def _asking(said: Mapping[str, Any], connect_timeout: float) -> dict[str, Any]:
-    """How sentinels are asked: once, and their provider within that time, in seconds."""
+def _asking(said: Mapping[str, Any]) -> dict[str, Any]:
+    """How sentinels are asked: once."""
     asking = {**ASKED_ONCE, **(said.get("sentinel_kwargs") or {})}
     provider = asking.get("credential_provider")
     if provider is not None:
         # kombu hands it to redis-py as it is.
         name = "broker_transport_options['sentinel_kwargs']['credential_provider']"
-        asking["credential_provider"] = credentials_of(provider, name).within(connect_timeout)
+        asking["credential_provider"] = credentials_of(provider, name)
     return asking
 
 

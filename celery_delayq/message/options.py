@@ -8,13 +8,13 @@ from __future__ import annotations
 import difflib
 import math
 import ssl
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kombu.utils.imports import symbol_by_name
 
 from ..errors import InvalidSetting, UnknownSetting
-from ..servers import TLS, Credentials, words_of_clients, words_of_connections
+from ..servers import TLS, Credentials, client_refuses, connection_refuses
 
 _OF_STORES = ("master_name", "sentinel_kwargs", "min_other_sentinels", "credential_provider", "ssl")
 _PROVIDER = "a redis.CredentialProvider, its class, or the dotted name of that"
@@ -33,24 +33,25 @@ def check_words_of_store(options: Mapping[str, Any], name: str) -> None:
 
     Raises:
         UnknownSetting: there is no such word in the setting of that *name*; tells the nearest one.
-        InvalidSetting: what it says of TLS is none of what can be said.
+        InvalidSetting: what it says of TLS or of sentinels is none of what redis-py takes.
     """
-    _refuse_unknown(options, _OF_STORES, name)
+    for word in options:
+        if word not in _OF_STORES:
+            (nearest,) = difflib.get_close_matches(str(word), _OF_STORES, n=1, cutoff=0)
+            raise UnknownSetting(f"{name}[{word!r}]", f"{name}[{nearest!r}]")
     said = options.get("ssl")
     if not (said is None or isinstance(said, (bool, Mapping))):
         raise InvalidSetting(f"{name}['ssl']", type(said).__name__, _SSL)
     if isinstance(said, Mapping):
-        _refuse_unknown(said, words_of_connections(), f"{name}['ssl']")
+        _refuse(said, connection_refuses(said), f"{name}['ssl']")
     asking = options.get("sentinel_kwargs")
     if isinstance(asking, Mapping):
-        _refuse_unknown(asking, words_of_clients(), f"{name}['sentinel_kwargs']")
+        _refuse(asking, client_refuses(asking), f"{name}['sentinel_kwargs']")
 
 
-def _refuse_unknown(said: Mapping[str, Any], known: Collection[str], name: str) -> None:
-    for word in said:
-        if word not in known:
-            (nearest,) = difflib.get_close_matches(str(word), known, n=1, cutoff=0)
-            raise UnknownSetting(f"{name}[{word!r}]", f"{name}[{nearest!r}]")
+def _refuse(said: Mapping[str, Any], why: str, name: str) -> None:
+    if why:
+        raise InvalidSetting(name, sorted(map(str, said)), f"what redis-py takes; it says: {why}")
 
 
 def login_of(username: Any, password: Any, provider: Any, name: str) -> dict[str, Any]:
@@ -91,12 +92,10 @@ def tls_of(said: Mapping[str, Any], name: str) -> dict[str, Any]:
         name: The setting's that holds them.
 
     Raises:
-        UnknownSetting: redis-py has no such word.
-        InvalidSetting: what it says of certificates is none of what can be said.
+        InvalidSetting: redis-py has no such word, or what is said of certificates cannot be.
     """
     options = {word: value for word, value in said.items() if word.startswith(TLS)}
-    known = [word for word in words_of_connections() if word.startswith(TLS)]
-    _refuse_unknown(options, known, name)
+    _refuse(options, connection_refuses(options), name)
     word = options.get("ssl_cert_reqs", "required")
     is_word = isinstance(word, (str, int))
     requirement = ssl.CERT_NONE if word is None else _REQUIREMENTS.get(word) if is_word else None

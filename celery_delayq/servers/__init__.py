@@ -15,7 +15,7 @@ from .credentials import Credentials
 from .endpoint import Endpoint, Server
 from .refusals import Refusal, is_replica, lacks_replicas, refusal_of
 from .sentinels import ASK, ASKED_ONCE, SentinelGroup
-from .words import TLS, words_of_clients, words_of_connections
+from .words import TLS, client_refuses, connection_refuses
 
 __all__ = [
     "ASK",
@@ -29,11 +29,11 @@ __all__ = [
     "SentinelGroup",
     "Server",
     "check_alone",
+    "client_refuses",
+    "connection_refuses",
     "is_replica",
     "lacks_replicas",
     "packed",
     "refusal_of",
     "translated",
-    "words_of_clients",
-    "words_of_connections",
 ]

@@ -222,7 +222,7 @@ class Endpoint:
         return {
             **where,
             "db": self.db,
-            **self._login(timeout),
+            **self._login(),
             "socket_timeout": timeout,
             "retry": Retry(NoBackoff(), 0),
             "retry_on_timeout": False,
@@ -231,9 +231,9 @@ class Endpoint:
             "redis_connect_func": _greet,
         }
 
-    def _login(self, timeout: float) -> dict[str, Any]:
+    def _login(self) -> dict[str, Any]:
         if self.credentials is not None:
-            return {"credential_provider": self.credentials.within(timeout)}
+            return {"credential_provider": self.credentials}
         return {"username": self.username, "password": self.password}
 
     def connection_class(self) -> Any:

@@ -1,10 +1,9 @@
-"""The words that the installed redis-py takes, for what is to be handed to it."""
+"""What redis-py says of words that are to be handed to it."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -12,20 +11,21 @@ import redis
 TLS = "ssl_"  # what a word for TLS begins with
 
 
-@cache
-def words_of_connections() -> frozenset[str]:
-    """What a connection with TLS takes, by whatever class it is made of."""
-    own = [vars(kind).get("__init__") for kind in redis.SSLConnection.__mro__]
-    return frozenset().union(*(_words(make) for make in own if make))
+def connection_refuses(said: Mapping[str, Any]) -> str:
+    """Why a connection with TLS cannot be made of these words; empty where it can."""
+    return _refusal(redis.SSLConnection, said)
 
 
-@cache
-def words_of_clients() -> frozenset[str]:
-    """What a client takes, as which a sentinel is asked."""
-    return _words(redis.Redis)
+def client_refuses(said: Mapping[str, Any]) -> str:
+    """Why a client, as which a sentinel is asked, cannot be made of them; empty where it can."""
+    return _refusal(redis.Redis, said)
 
 
-def _words(make: Callable[..., Any]) -> frozenset[str]:
-    parameters = inspect.signature(make).parameters.values()
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return frozenset(one.name for one in parameters if one.kind in kinds) - {"self"}
+def _refusal(kind: Any, said: Mapping[str, Any]) -> str:
+    try:
+        # That does not connect. A value that is wrong is refused where it is read.
+        with suppress(redis.RedisError):
+            kind(**said)
+    except TypeError as error:
+        return str(error)
+    return ""

@@ -6,7 +6,6 @@
        |<--------> tags, holders                 each tag and key of a record, and no other
     templates <--> template_uses                 as many as records share
     outbox <-----> outbox_messages               each has the other
-    scanners <---- heartbeats                    only of who is known
     meta                                         no record has a later number than the last
 
 Each slice is one atomic step that looks at both sides, so what is in motion fits. Only the counts
@@ -22,15 +21,14 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .misfits import ONCE, Finding
+from .misfits import COUNTED, ONCE, Finding
 from .scripts import Scripts
 from .selecting import FIRST, next_count
 
 MOST = 200  # fields of a slice: some 3 ms
-LATE_MS = 60_000  # after which a lease that ended should have been taken back
 
 _INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags", "outbox")
-_HASHES = ("claims", "errors", "holders", "outbox_messages", "heartbeats", "meta")
+_HASHES = ("claims", "errors", "holders", "outbox_messages", "meta")
 # Those that tell of templates; the records last, as what leaves meanwhile is not counted then.
 COUNTING = ("templates", "records")
 
@@ -59,6 +57,7 @@ class Miscount:
         counted: What it counted, as it stands there.
         sharing: How many records were seen that share it; to raise it, of those that surely did
             when the look began.
+        how: What ``recount.lua`` does about it: ``raise``, ``lower`` or ``drop``.
         seq: The last insertion number.
     """
 
@@ -66,16 +65,16 @@ class Miscount:
     name: bytes
     counted: bytes
     sharing: int
+    how: str
     seq: int
 
     @property
     def arguments(self) -> tuple[bytes, str, bytes | int, int, int]:
         """What ``recount.lua`` is told."""
-        if self.finding.kind == "count_too_low":
+        if self.how == "raise":
             by = self.sharing - number(self.counted)
-            return self.name, "raise", by, self.sharing, 0
-        how = "drop" if self.finding.part == "templates" else "lower"
-        return self.name, how, self.counted, self.sharing, self.seq
+            return self.name, self.how, by, self.sharing, 0
+        return self.name, self.how, self.counted, self.sharing, self.seq
 
 
 class Uses:
@@ -103,7 +102,7 @@ class Uses:
             for name, member, changed in shared:
                 self._count(name, member, int.from_bytes(changed, "big"))
             for kind, task_id, field in found:
-                if kind == b"template_without_count":
+                if part == "templates":
                     self._uncounted.append(field)
                     continue
                 self._reads_all &= kind != b"unreadable_record"
@@ -130,26 +129,23 @@ class Uses:
         if self._reads_all:
             for name in set(self._uncounted) - counts.keys():
                 if not self._all[name]:
-                    yield self._miscount("template_without_count", name, b"0", 0, "templates")
+                    yield self._miscount(name, b"0", 0, "drop")
 
     def _too_low(self) -> Iterator[Miscount]:
         for name, old in self._old.items():
             counted = self._counts.get(name, b"0")
             if old > number(counted):
-                yield self._miscount("count_too_low", name, counted, old)
+                yield self._miscount(name, counted, old, "raise")
 
     def _too_high(self, counts: dict[bytes, bytes]) -> Iterator[Miscount]:
         for name, counted in counts.items():
-            if number(counted) > self._all[name]:
-                yield self._miscount("count_too_high", name, counted, self._all[name])
-            elif not self._all[name]:
-                yield self._miscount("template_without_count", name, counted, 0)
+            if number(counted) > self._all[name] or not self._all[name]:
+                yield self._miscount(name, counted, self._all[name], "lower")
 
-    def _miscount(
-        self, kind: str, name: bytes, counted: bytes, sharing: int, part: str = "template_uses"
-    ) -> Miscount:
-        finding = Finding(kind, name.hex(), part, name)
-        return Miscount(finding, name, counted, sharing, min(self._lasts))
+    def _miscount(self, name: bytes, counted: bytes, sharing: int, how: str) -> Miscount:
+        part = "templates" if how == "drop" else "template_uses"
+        finding = Finding(COUNTED, name.hex(), part, name)
+        return Miscount(finding, name, counted, sharing, how, min(self._lasts))
 
     def _read(self) -> tuple[dict[bytes, bytes], set[int]]:
         counts: dict[bytes, bytes] = {}
@@ -166,7 +162,7 @@ def _slices(scripts: Scripts, part: str) -> Iterator[tuple[list[Any], int, int, 
     count = FIRST
     while True:
         cursor, found, last, now_us, shared, size = scripts.call(
-            "check", part=part, cursor=cursor, count=count, late=LATE_MS
+            "check", part=part, cursor=cursor, count=count
         )
         yield _threes(found), number(last), now_us, _threes(shared)
         if int(cursor) == 0:

@@ -28,93 +28,62 @@ class Kind:
 
 KINDS = {
     "record_without_place": Kind(
-        "a record waits nowhere, so it will not be handed over",
+        "a record waits nowhere, or is parked where nothing is paused, so it will not be handed "
+        "over",
         "it waits again for its due time; marked, if it was being published; skipped, if its "
         "grace is over; dead, with the reason, if it had failed or may have left",
     ),
     "place_without_record": Kind(
-        "a place has no record; it is dropped, or dead, when it is due", "the place is removed"
-    ),
-    "dead_without_record": Kind(
-        "a dead letter has no record, so nothing can bring it back; it can be removed",
-        "the dead letter is removed, with its error",
+        "a place has no record; when it is due it is dropped, or dead; one that is dead cannot be "
+        "brought back",
+        "the place is removed",
     ),
     "second_place": Kind(
         "a second place of one record, which a later step drops",
         "it is removed; the record keeps its lease, or else the place where it waits",
     ),
-    "parked_for_ever": Kind(
-        "a record is parked where nothing is paused; pause and resume it",
-        "it comes back, as if resumed",
+    "unreadable_record": Kind(
+        "a record that this version cannot read, or whose template is gone or damaged; then it "
+        "will be dead when it is due, unless a process that schedules its task sends that again"
     ),
-    "unreadable_record": Kind("a record that this version cannot read"),
-    "template_gone": Kind(
-        "a record shares a template that is gone, so it will be dead when it is due, unless a "
-        "process that schedules its task sends it again"
+    "wrong_key": Kind(
+        "a unique key names a task that is not here or has another; or a record waits without its "
+        "key, by which nothing finds it",
+        "the name is removed; the record has its key again, if no other waits under that by then",
     ),
-    "template_damaged": Kind(
-        "a record shares a template that is not what it was, so it will be dead when it is due, "
-        "unless a process that schedules its task sends it again"
+    "wrong_tag": Kind(
+        "a tag is left of a task that is not here or has another; or a record has a tag by which "
+        "no selection finds it",
+        "the tag is removed; the record's tag finds it again",
     ),
-    "lease_without_claim": Kind(
-        "a lease without a claim; scanners take it back", "it waits again, marked"
+    "wrong_count": Kind(
+        "a template counts too few records, so it may go before the last of them; or too many, so "
+        "it stays when the last has left; or its count is no number, so nothing that shares it "
+        "can be scheduled",
+        "the count is put right, and the template goes if nothing shares it; one that is too high "
+        "only while nothing is scheduled",
     ),
-    "stale_lease": Kind(
-        "a lease that should have ended; scanners take it back, if one is alive",
-        "it waits again, marked",
-    ),
-    "claim_without_record": Kind("a claim is left of what is not here", "the claim is removed"),
-    "error_without_record": Kind("an error is left of what is not here", "the error is removed"),
-    "key_without_entry": Kind(
-        "a unique key names what is not here, or has another; it is free", "the name is removed"
-    ),
-    "entry_without_key": Kind(
-        "a record waits without its unique key, by which nothing finds it",
-        "it has its key again, if no other waits under that by then",
-    ),
-    "tag_without_entry": Kind(
-        "a tag is left of what is not here, or has another; selections pass it by",
-        "the tag is removed",
-    ),
-    "entry_without_tag": Kind(
-        "a record has a tag by which no selection finds it", "the tag finds it again"
-    ),
-    "template_without_count": Kind(
-        "a template that no count keeps", "the template is removed, if still nothing shares it"
-    ),
-    "count_too_low": Kind(
-        "a template counts too few records, so it may go before the last of them, or its count is "
-        "no number, so nothing that shares it can be scheduled",
-        "the count is raised by what it is too low",
-    ),
-    "count_too_high": Kind(
-        "a template counts too many records, so it stays when the last has left",
-        "the count is lowered, and the template goes if nothing shares it; only while nothing is "
-        "scheduled",
-    ),
-    "owed_without_message": Kind(
-        "it is noted that REVOKED is to be stored, but not of which message; a scanner drops it",
-        "the note is removed",
-    ),
-    "message_not_owed": Kind(
-        "REVOKED is to be stored for a cancelled task, but no scanner knows when",
-        "a scanner does it now; where a new task has the id, or it cannot be read, it is removed",
-    ),
-    "heartbeat_without_scanner": Kind(
-        "a heartbeat is left of a scanner that is not known", "the heartbeat is removed"
+    "owed_revoked": Kind(
+        "REVOKED is to be stored for a cancelled task, but no scanner knows when, or of which "
+        "message",
+        "a scanner does it now; what names no message, or the id of a new task, is removed",
     ),
     "number_too_low": Kind(
         "the last insertion number is no number, so nothing can be scheduled, or is lower than a "
         "record's, so selections and dumps pass that by",
         "numbers go on above all that were given",
     ),
+    "leftover": Kind(
+        "a claim or an error is left of a task that is not here; a new task with its id has it",
+        "it is removed",
+    ),
 }
 
 # Those that are about a whole shard, however many records show them: one is told of.
 ONCE = ("number_too_low",)
 
-# Those that no single step can see: they are found, and mended, by counting all records.
-COUNTED = ("template_without_count", "count_too_low", "count_too_high")
+# What no single step can see: it is found, and mended, by counting all records.
+COUNTED = "wrong_count"
 
 
 @dataclass(frozen=True)
@@ -123,8 +92,8 @@ class Finding:
 
     Attributes:
         kind: What kind of thing, in one word with underscores.
-        id: The task's id; or of a template its name, in hexadecimal digits; or a unique key, a
-            scanner, or ``seq``, the last insertion number.
+        id: The task's id; or of a template its name, in hexadecimal digits; or a unique key; or
+            ``seq``, the last insertion number.
         part: The key of the store where it was found.
         at: The field or member there, as it is.
         shard: The number of the shard.
@@ -149,7 +118,7 @@ class Finding:
     @property
     def tag(self) -> str | None:
         """The tag that it is about, if it is about one that is left."""
-        is_tag = self.kind == "tag_without_entry"
+        is_tag = self.part == "tags"
         return self.at.partition(b"\0")[0].decode(errors="replace") if is_tag else None
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from .checking import COUNTING, LATE_MS, Miscount, Uses
+from .checking import COUNTING, Uses
 from .misfits import COUNTED, Finding, Repaired
 from .scripts import Scripts
 
@@ -24,14 +24,14 @@ def repair(scripts: Scripts, findings: Iterable[Finding]) -> Iterator[list[Repai
     counted: dict[bytes, list[Finding]] = {}
     while some := list(islice(rest, CHUNK)):
         for one in some:
-            if one.kind in COUNTED:
+            if one.kind == COUNTED:
                 counted.setdefault(one.at, []).append(one)
         yield [Repaired(one, "left") for one in some if not one.repair]
-        yield _mended(scripts, [one for one in some if one.repair and one.kind not in COUNTED])
+        yield _mended(scripts, [one for one in some if one.repair and one.kind != COUNTED])
     if counted:
         done = _recounted(scripts, counted)
         yield [
-            Repaired(one, "done" if (name, one.kind) in done else "gone")
+            Repaired(one, "done" if name in done else "gone")
             for name, each in counted.items()
             for one in each
         ]
@@ -41,14 +41,14 @@ def _mended(scripts: Scripts, findings: Sequence[Finding]) -> list[Repaired]:
     if not findings:
         return []
     flat = [word for one in findings for word in (one.kind, one.part, one.at)]
-    words = scripts.call("repair", late=LATE_MS, findings=flat)
+    words = scripts.call("repair", findings=flat)
     parts = [word.decode(errors="replace").partition(" ") for word in words]
     return [
         Repaired(one, what, reason) for one, (what, _, reason) in zip(findings, parts, strict=True)
     ]
 
 
-def _recounted(scripts: Scripts, counted: dict[bytes, list[Finding]]) -> set[tuple[bytes, str]]:
+def _recounted(scripts: Scripts, counted: dict[bytes, list[Finding]]) -> set[bytes]:
     """Count all records anew, and let these templates count so many; which of them were wrong."""
     seen, _ = scripts.call("recount", seen="", own="", counts=[])
     uses = Uses(scripts, counted.keys())
@@ -59,9 +59,5 @@ def _recounted(scripts: Scripts, counted: dict[bytes, list[Finding]]) -> set[tup
     while some := list(islice(wrong, TEMPLATES)):
         flat = [word for one in some for word in one.arguments]
         _, words = scripts.call("recount", seen=seen, own=own, counts=flat)
-        done |= {_named(one) for one, word in zip(some, words, strict=True) if word == b"done"}
+        done |= {one.name for one, word in zip(some, words, strict=True) if word == b"done"}
     return done
-
-
-def _named(one: Miscount) -> tuple[bytes, str]:
-    return one.name, one.finding.kind

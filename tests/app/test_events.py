@@ -9,6 +9,7 @@ import pytest
 from celery import chain
 from celery.app.trace import build_tracer
 from kombu import Exchange, Queue
+from redis import Redis
 
 from celery_delayq import clock
 from celery_delayq.integration import events
@@ -202,16 +203,13 @@ def test_celery_s_state_takes_them(app, watching):
     assert (b.state, b.worker.hostname) == ("REVOKED", f"delayq@{socket.gethostname()}")
 
 
-def test_with_the_setting_off_nothing_is_sent_and_nothing_connected(delayq_app, url, watching):
+def test_with_the_setting_off_nothing_is_sent(delayq_app, url, watching):
     app = delayq_app(url)
 
     with watching(app) as wait_for:
         app.send_task("t", task_id="a", delayq_at=FAR)
         app.delayq.cancel("a")
         wait_for(0)
-
-    telling = app.delayq.services.hooks.scheduled.__closure__[0].cell_contents.__self__
-    assert telling._events._lines == {}
 
 
 def test_the_setting_can_be_changed_at_any_time(delayq_app, url, watching):
@@ -240,6 +238,10 @@ def behind(delayq_app, url, proxy):
     return delayq_app(broker, delayq_url=url, task_send_sent_event=True, broker_pool_limit=1)
 
 
+def events_of(app):
+    return app.delayq.services.hooks.scheduled.__closure__[0].cell_contents.__self__._events
+
+
 @pytest.mark.parametrize("fault", ["refuse", "stall"])
 def test_a_broker_that_is_away_fails_no_call_and_holds_up_one(
     behind, proxy, fault, caplog, monkeypatch
@@ -247,52 +249,46 @@ def test_a_broker_that_is_away_fails_no_call_and_holds_up_one(
     getattr(proxy, fault)()
 
     behind.send_task("t", task_id="a", delayq_at=FAR)
-    # No time passes for what is to be tried again.
-    [line] = lines_of(behind)
-    line._again = clock.monotonic() + 3600
-    tried = mock.Mock(wraps=line._dispatcher)
-    monkeypatch.setattr(line, "_dispatcher", tried)
+    ours = events_of(behind)
+    assert ours._again > clock.monotonic()
+    ours._again += 3600
+    connected = mock.Mock(wraps=events.connect)
+    monkeypatch.setattr(events, "connect", connected)
     for _ in range(20):
         behind.send_task("t", delayq_at=FAR)
     assert behind.delayq.cancel("a")
 
-    assert not tried.called
-    line._again = 0.0
-    behind.send_task("t", delayq_at=FAR)
-    warned = [one for one in caplog.records if one.name == events.logger.name]
-    assert [one.levelname for one in warned] == ["WARNING"]
+    assert not connected.called
+    [said] = [one.getMessage() for one in caplog.records if one.name == events.logger.name]
     where = f"the broker redis://127.0.0.1:{proxy.port}/0 of broker_url"
-    assert f"events of scheduled tasks are not sent until {where} is back: " in caplog.text
-
-
-def lines_of(app):
-    telling = app.delayq.services.hooks.scheduled.__closure__[0].cell_contents.__self__
-    return list(telling._events._lines.values())
+    assert said.startswith(f"events are not sent to {where} for 5 s: ")
 
 
 @pytest.mark.parametrize("fault", ["cut", "stall"])
-def test_events_go_again_when_the_broker_is_back(behind, proxy, fault, caplog):
-    behind.send_task("t", task_id="a", delayq_at=FAR)
-    [line] = lines_of(behind)
+def test_events_go_again_when_the_broker_is_back(behind, proxy, fault):
     getattr(proxy, fault)()
-    behind.send_task("t", task_id="b", delayq_at=FAR)
+    behind.send_task("t", task_id="a", delayq_at=FAR)
     proxy.resume()
-    line._again = 0.0
+    events_of(behind)._again = 0.0
 
-    behind.send_task("t", task_id="c", delayq_at=FAR)
+    with Redis(port=proxy.target) as broker, broker.pubsub() as heard:
+        heard.psubscribe("*celeryev*")
+        heard.get_message(timeout=30)
+        behind.send_task("t", task_id="b", delayq_at=FAR)
+        assert heard.get_message(timeout=30)["type"] == "pmessage"
 
-    assert not line._is_away
-    assert line._connection.connected
 
-
-def test_one_connection_serves_all_calls(behind, proxy):
+def test_a_thread_keeps_its_connection_until_that_was_idle_for_too_long(behind, proxy, monkeypatch):
+    connected = mock.Mock(wraps=events.connect)
+    monkeypatch.setattr(events, "connect", connected)
     for _ in range(5):
-        behind.send_task("t", task_id="a", delayq_at=FAR)
-        behind.delayq.cancel("a")
+        behind.delayq.cancel(behind.send_task("t", delayq_at=FAR).id)
+    assert connected.call_count == 2  # one for each kind of event
+    assert proxy.accepted
 
-    [line] = lines_of(behind)
-    assert len(line._dispatchers) == 2
-    assert len({id(one.connection) for one in line._dispatchers.values()}) == 1
+    monkeypatch.setattr(events, "IDLE", 0.0)
+    behind.send_task("t", delayq_at=FAR)
+    assert connected.call_count == 3
 
 
 def test_a_child_process_has_a_connection_of_its_own(app, watching):

@@ -45,7 +45,7 @@ def test_a_count_is_mended_by_itself(app, redis):
     before = redis.hget("{delayq:0}:template_uses", name)
     redis.hset("{delayq:0}:template_uses", name, 0)
     [finding] = app.delayq.check()
-    assert (finding.kind, finding.id) == ("count_too_low", name.hex())
+    assert (finding.kind, finding.id) == ("wrong_count", name.hex())
     assert app.delayq.repair(finding).what == "done"
     assert redis.hget("{delayq:0}:template_uses", name) == before
 

@@ -29,7 +29,7 @@ def test_of_a_store_that_fits_there_is_nothing_to_tell(app, run, options, said):
 @pytest.mark.usefixtures("spoilt")
 def test_each_finding_is_a_line(run):
     result = run("check")
-    says = "lost\\n: a dead letter has no record, so nothing can bring it back; it can be removed\n"
+    says = f"lost\\n: {KINDS['place_without_record'].wrong}\n"
     assert (result.exit_code, result.output) == (1, says)
 
 
@@ -37,7 +37,7 @@ def test_each_finding_is_a_line(run):
 def test_or_a_line_of_json(run):
     result = run("check", "--json")
     assert result.exit_code == 1
-    assert json.loads(result.output)["kind"] == "dead_without_record"
+    assert json.loads(result.output)["kind"] == "place_without_record"
 
 
 # --repair
@@ -64,7 +64,7 @@ def test_it_says_what_it_found_and_does_then_asks_then_does_it_and_looks_again(
     result = run("check", "--repair", stdin="y\n")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
-        "lost: a record waits nowhere, so it will not be handed over",
+        f"lost: {KINDS['record_without_place'].wrong}",
         "",
         "found  kind                  what repair does",
         f"1      record_without_place  {KINDS['record_without_place'].repair}",
@@ -132,7 +132,7 @@ def test_what_is_left_beside_what_was_repaired_is_told_once_more(app, redis, run
         "1 left alone",
         "1 repaired; the task waits again",
         "looking again",
-        "good: a record that this version cannot read",
+        f"good: {KINDS['unreadable_record'].wrong}",
     ]
 
 
@@ -187,7 +187,7 @@ def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
     assert result.output.splitlines()[-3:] == [
         "1 gone by itself meanwhile",
         "looking again",
-        "later: a place has no record; it is dropped, or dead, when it is due",
+        f"later: {KINDS['place_without_record'].wrong}",
     ]
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.cli import selecting, stdin
+from celery_delayq.cli import progress, selecting, stdin
 from celery_delayq.cli.stdin import ids_read
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.store import ShardedEntries
@@ -174,7 +174,7 @@ def test_progress_counts_them(many, app, run, monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(selecting, "progress_of", lambda *_: Bar())
+    monkeypatch.setattr(progress, "_progress_of", lambda *_: Bar())
     run("cancel", "-", "--yes", stdin="task-0\nnobody\ntask-1\n")
     assert told == [1, 1, 2]
 

@@ -27,15 +27,15 @@ def ids(lines):
 
 def test_columns_are_aligned_and_in_due_order(three, said):
     assert said("list") == [
-        "ID      DUE (UTC)                QUEUE  TASK",
-        "task-0  2100-01-01 00:00:00.250  q      shop.remind",
-        "task-1  2100-01-01 00:01:00.250  qq     mail",
-        "task-2  2100-01-01 00:02:00.250  qqq    shop.a.very.long.name",
+        "ID      DUE (UTC)                QUEUE  TASK                   STATE      ERROR",
+        "task-0  2100-01-01 00:00:00.250  q      shop.remind            scheduled",
+        "task-1  2100-01-01 00:01:00.250  qq     mail                   scheduled",
+        "task-2  2100-01-01 00:02:00.250  qqq    shop.a.very.long.name  scheduled",
     ]
 
 
 def test_an_empty_store_is_a_headline(said):
-    assert said("list") == ["ID  DUE (UTC)  QUEUE  TASK"]
+    assert said("list") == ["ID  DUE (UTC)  QUEUE  TASK  STATE  ERROR"]
 
 
 def test_arguments_are_not_shown(app, said):
@@ -189,7 +189,7 @@ def test_a_canvas_is_listed_as_what_it_is_and_its_arguments_are_not(app, said):
     result = app.delayq.schedule(chain(secret, app.signature("shop.mail")), at=FAR)
 
     rows = said("list")
-    assert rows[1].endswith("  chain(shop.add, ...)")
+    assert rows[1].endswith("  chain(shop.add, ...)  scheduled")
     shown = "\n".join((*said("show", result.id), *said("list", "--json"), *rows))
     assert "secret" not in shown
 

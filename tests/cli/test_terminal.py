@@ -1,8 +1,7 @@
-"""The commands in a terminal, wide and narrow: nothing wraps, and what is copied is whole."""
+"""The commands in a terminal: colours, progress, and texts that fit it."""
 
 import io
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -73,80 +72,9 @@ def tasks(app, redis):
     app.delayq.hand_over()
 
 
-def test_a_wide_one_has_a_row_on_a_line(app, terminal):
-    app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
-
-    assert lines_of(terminal(160, "list")) == [
-        "ID                                    DUE (UTC)                QUEUE  TASK",
-        f"{UUID}  2100-01-01 00:00:00.000  mail   shop.remind",
-    ]
-
-
-def test_in_a_narrower_one_the_fractions_of_seconds_go_first(app, terminal):
-    app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
-
-    assert lines_of(terminal(77, "list")) == [
-        "ID                                    DUE (UTC)            QUEUE  TASK",
-        f"{UUID}  2100-01-01 00:00:00  mail   shop.remind",
-    ]
-
-
-def test_in_a_narrow_one_a_row_has_more_lines_and_its_id_is_whole(app, terminal):
-    app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
-    app.send_task("project.tasks.with_a_rather_long_name", task_id=UUID[1:], delayq_at=FAR + 1)
-
-    assert lines_of(terminal(60, "list")) == [
-        "ID",
-        "  DUE (UTC)                QUEUE   TASK",
-        UUID,
-        "  2100-01-01 00:00:00.000  mail    shop.remind",
-        UUID[1:],
-        "  2100-01-01 00:00:01.000  celery",
-        "  project.tasks.with_a_rather_long_name",
-    ]
-
-
-@pytest.mark.parametrize("columns", WIDTHS)
-@pytest.mark.parametrize("line", [
-    ["list"], ["list", "--dead"], ["list", "--tag", "x"], ["list", "-n", "1"], ["show", "dead"],
-    ["show", f"{UUID[:-1]}0"], ["history"], ["cancel", "--tag", "x", "--dry-run"],
-    ["cancel", f"{UUID[:-1]}0", "nobody"], ["reschedule", f"{UUID[:-1]}1", "by:+1h"],
-    ["pause", "--queue", "m"], ["resume", "--queue", "m"], ["check"], ["retry", "--dead", "--yes"],
-    ["edit", f"{UUID[:-1]}2", "--priority", "3"], ["remove", "dead"], ["run-now", "parked"],
-    ["release", "--tag", "x", "--dry-run"],
-], ids=" ".join)  # fmt: skip
-def test_no_line_is_wider_than_the_terminal(tasks, app, terminal, columns, line):
-    app.conf.delayq_history = 10
-
-    lines = lines_of(terminal(columns, *line))
-
-    # Sentences may be longer, and so may errors of other programs.
-    rows = [one for one in lines if not re.match(r"\d+ due later|task |Error", one)]
-    assert [one for one in rows if len(one) > columns] == []
-    assert all(map(printable, lines))
-
-
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_what_has_to_be_copied_is_whole_at_any_width(tasks, app, terminal, columns):
-    app.conf.delayq_history = 10
-    app.delayq.reschedule(f"{UUID[:-1]}0", at=FAR)
-    app.delayq.cancel(f"{UUID[:-1]}1")
-    ids = {one.id for one in app.delayq.select(all=True)}
-
-    words = " ".join(lines_of(terminal(columns, "list") + terminal(columns, "list", "--dead")))
-    assert ids <= {*words.split()}
-    for line in lines_of(terminal(columns, "list", "--ids")):
-        assert line in ids
-    shown = lines_of(terminal(columns, "show", f"{UUID[:-1]}0"))
-    assert f"id       {UUID[:-1]}0" in shown
-    assert "key      topup:0" in shown
-    told = " ".join(lines_of(terminal(columns, "history")))
-    assert {f"{UUID[:-1]}1", "topup:1"} <= {*told.split()}
-
-
 def test_an_id_that_is_longer_than_the_terminal_is_one_line(app, terminal):
     app.send_task("t", task_id="i" * 100, delayq_at=FAR)
-    assert "i" * 100 in lines_of(terminal(60, "list"))
+    assert lines_of(terminal(60, "list"))[1].startswith("i" * 100 + "  2100-01-01")
 
 
 def test_long_arguments_are_wrapped_behind_their_name(app, terminal):
@@ -170,7 +98,7 @@ def test_what_is_hostile_does_nothing_to_a_terminal(app, terminal):
     lines = lines_of(shown)
 
     assert all(map(printable, lines)), ascii(shown)
-    # Two columns of a wide terminal have the same text; none was taken for markup.
+    # None was taken for markup.
     for text in ("[red]red[/red]", ":boom:", "[/]", "\\[x]"):
         assert sum(line.count(text) for line in lines) == 3
     for number, text in enumerate(texts):
@@ -222,7 +150,7 @@ def test_how_far_it_has_come_is_shown_while_it_runs(impatient, terminal, line):
 def test_ctrl_c_leaves_a_whole_terminal_and_says_how_far_it_came(impatient, terminal, before):
     before(Changes, "cancel", lambda *_: signal.raise_signal(signal.SIGINT))
     *_, last = lines_of(terminal(80, "cancel", "--tag", "x", "--yes").rpartition("\x1b[?25h")[2])
-    assert last.endswith("interrupted: 3 tasks cancelled; the rest is as it was")
+    assert last.endswith("interrupted: at least 0 tasks cancelled")
 
 
 @pytest.fixture
@@ -271,4 +199,5 @@ def test_a_real_process_in_a_real_terminal(app, url, tmp_path):
     shown = one.close()
 
     assert f"{COLOUR}1mID" in shown
-    assert lines_of(shown)[2:] == [UUID, "  2100-01-01 00:00:00.000  mail   shop.remind"]
+    row = f"{UUID}  2100-01-01 00:00:00.000  mail   shop.remind  scheduled"
+    assert lines_of(shown)[1:] == [row]

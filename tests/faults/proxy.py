@@ -44,7 +44,7 @@ class Proxy:
         self._ending = ""
         self._requests = itertools.count(1)
         self._over = threading.Event()
-        self._target = target
+        self.target = target
         self._flowing = threading.Event()
         self._flowing.set()
         self._lock = threading.Lock()
@@ -118,7 +118,7 @@ class Proxy:
     def _connect(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError):
             self._flowing.wait()
-            with socket.create_connection(("127.0.0.1", self._target)) as server:
+            with socket.create_connection(("127.0.0.1", self.target)) as server:
                 with self._lock:
                     self._sockets |= {client, server}
                 self._forward(client, server)

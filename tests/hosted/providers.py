@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from pathlib import Path
 
 from redis.credentials import CredentialProvider
@@ -18,24 +17,17 @@ class FromFile(CredentialProvider):
 
 
 class Told(CredentialProvider):
-    """What a test says: a login, an error to raise, or an event to wait for first."""
+    """What a test says: a login, or an error to raise."""
 
     def __init__(self, *login):
-        self.login, self.error, self.gate = login, None, None
+        self.login, self.error = login, None
         self.asked = 0
 
     def get_credentials(self):
         self.asked += 1
-        if self.gate is not None:
-            self.gate.wait(60)
         if self.error is not None:
             raise self.error
         return self.login
-
-    def hang(self):
-        """Answer nothing until the event that is returned is set."""
-        self.gate = threading.Event()
-        return self.gate
 
 
 class Broken(CredentialProvider):

@@ -54,7 +54,8 @@ class Prepared:
     "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
     "dead" is dead; "parked" is parked, as its queue, mail, is paused. "list" was read. "revoked"
     was cancelled, which its result backend is still to be told; "operation" is the name of a call
-    that was answered just now. The scanner gave its heartbeat.
+    that was answered just now. The scanner gave its heartbeat. No scanner knows of what is owed
+    for "gone".
     """
 
     store: Store
@@ -73,6 +74,13 @@ def extras(task_id: str) -> Extras:
 
 
 def prepare(store: Store) -> Prepared:
+    ready = fitting(store)
+    store.raw.hset(store.keys["outbox_messages"], "gone", "no message")
+    return ready
+
+
+def fitting(store: Store) -> Prepared:
+    """The same, where a check finds nothing."""
     engine = store.engine(lease=1)
     # Names and operations would be others the next time, and so what they leave.
     engine.name = "scanner"
@@ -178,10 +186,10 @@ MISPLACED = Finding("record_without_place", "list", "records", b"list")
 
 
 def _repaired(ready: Prepared) -> object:
-    """The lease that ran out is taken back, as if that had been long ago; or what is left of it."""
+    """What is owed to nobody is removed; a lease that is the only place stays."""
     lease = ("leased", ready.claimed[0].member)
-    findings = ["stale_lease", *lease, "second_place", *lease]
-    return sorted(ready.store.scripts.call("repair", late=0, findings=findings))
+    findings = ["owed_revoked", "outbox_messages", "gone", "second_place", *lease]
+    return sorted(ready.store.scripts.call("repair", findings=findings))
 
 
 def _recounted(ready: Prepared) -> object:
@@ -380,7 +388,7 @@ OPERATIONS = (
         "check",
         "caller",
         lambda ready: [one.kind for one in ready.store.entries.check()],
-        [],
+        ["owed_revoked"],
         changes=False,
         face={"check": lambda delayq, _: list(delayq.check())},
         cli=("check", "check --json"),

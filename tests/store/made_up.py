@@ -5,20 +5,19 @@ from collections.abc import Iterator
 from celery_delayq.store.misfits import COUNTED, KINDS, Finding
 from tests.store.support import INDEXES, Store
 
-PLACES = ("place_without_record", "dead_without_record", "second_place", "parked_for_ever")
+PLACES = ("record_without_place", "place_without_record", "second_place")
 OF = {
-    **dict.fromkeys(INDEXES, (*PLACES, "lease_without_claim", "stale_lease")),
-    "records": ("record_without_place", "entry_without_tag", "entry_without_key", "number_too_low"),
-    "tags": ("tag_without_entry",),
-    "holders": ("key_without_entry",),
-    "claims": ("claim_without_record",),
-    "errors": ("error_without_record",),
-    "outbox": ("owed_without_message",),
-    "outbox_messages": ("message_not_owed",),
-    "heartbeats": ("heartbeat_without_scanner",),
+    **dict.fromkeys(INDEXES, PLACES),
+    "records": ("record_without_place", "wrong_tag", "wrong_key", "number_too_low"),
+    "tags": ("wrong_tag",),
+    "holders": ("wrong_key",),
+    "claims": ("leftover",),
+    "errors": ("leftover",),
+    "outbox": ("owed_revoked",),
+    "outbox_messages": ("owed_revoked",),
     "meta": ("number_too_low",),
-    "template_uses": COUNTED,
-    "templates": ("template_without_count",),
+    "template_uses": (COUNTED,),
+    "templates": (COUNTED,),
 }
 TOLD = {kind for kind, one in KINDS.items() if not one.repair}
 

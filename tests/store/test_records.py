@@ -239,8 +239,8 @@ def test_what_is_dead_for_want_of_a_record_can_be_cancelled(store, put):
     getattr(store, put)("ghost")
     store.raw.hdel(store.keys["records"], "ghost")
     assert pass_over(store, put) == ([("ghost", "no record")], [])
-    assert [one.kind for one in store.entries.check() if "dead" in one.kind] == [
-        "dead_without_record"
+    assert [one.kind for one in store.entries.check() if one.part == "dead"] == [
+        "place_without_record"
     ]
 
     assert store.entries.cancel("ghost") == (Outcome.DONE, None)
@@ -259,8 +259,8 @@ def test_what_lost_its_record_when_it_was_dead_can_be_removed(store):
         engine = store.engine()
         engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
     store.raw.delete(store.keys["records"])
-    assert [one.kind for one in store.entries.check() if "dead" in one.kind] == [
-        "dead_without_record"
+    assert [one.kind for one in store.entries.check() if one.part == "dead"] == [
+        "place_without_record"
     ] * 2
 
     assert remove(store, "ghost") is Outcome.DONE

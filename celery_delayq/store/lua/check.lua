@@ -16,15 +16,12 @@ KEYS[13]  claims           HASH  id -> claim
 KEYS[14]  errors           HASH  id -> what went wrong with it last
 KEYS[15]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 KEYS[16]  outbox_messages  HASH  id -> what is owed for it
-KEYS[17]  scanners         ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[18]  heartbeats       HASH  scanner -> when it gave its last heartbeat, ms
-KEYS[19]  meta             HASH  seq -> last insertion number
+KEYS[17]  meta             HASH  seq -> last insertion number
 
 ARGV[1]  part    due | relay | leased | dead | refused | parked | records | holders | tags | templates |
-                 template_uses | claims | errors | outbox | outbox_messages | heartbeats | meta
+                 template_uses | claims | errors | outbox | outbox_messages | meta
 ARGV[2]  cursor  where the last slice ended; 0 for the start
 ARGV[3]  count   about how many fields to look at, 1..1000
-ARGV[4]  late    how long after its end a lease may stay, ms
 
 Returns  {the next cursor, or 0 at the end; {kind, id, field, ...}; last insertion number; now in us;
          of records: {name, member, when it was changed last, ...} of those that share a template;
@@ -33,7 +30,7 @@ Cost     O(count * log N)
 Keeps    changes nothing; all that one finding is about is looked at in this one step, so that what is
          in motion is none
 ]]
-local part, cursor, count, late = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local part, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 
 local indexes = {
   due = due, relay = relay, leased = leased, dead = dead, refused = refused, parked = parked, tags = tags,
@@ -41,7 +38,7 @@ local indexes = {
 }
 local hashes = {
   records = records, holders = holders, templates = templates, template_uses = template_uses, claims = claims,
-  errors = errors, outbox_messages = outbox_messages, heartbeats = heartbeats, meta = meta,
+  errors = errors, outbox_messages = outbox_messages, meta = meta,
 }
 local found, shared, field = {}, {}, nil
 
@@ -55,7 +52,7 @@ local function share(name, value, changed)
   shared[at + 1], shared[at + 2], shared[at + 3] = name, value, changed
 end
 
-local look = misfits.look(keys, late, report, share)
+local look = misfits.look(keys, report, share)
 local index = indexes[part]
 local slice = index and redis.call('ZSCAN', index, cursor, 'COUNT', count)
   or redis.call('HSCAN', hashes[part], cursor, 'COUNT', count)

@@ -18,33 +18,27 @@ KEYS[15]  tombstones       HASH  id -> tombstone of what left
 KEYS[16]  tombstones_old   HASH  the same, older
 KEYS[17]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
 KEYS[18]  outbox_messages  HASH  id -> what is owed for it
-KEYS[19]  scanners         ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[20]  heartbeats       HASH  scanner -> when it gave its last heartbeat, ms
-KEYS[21]  wake             CHANNEL  where scanners are told to look
-KEYS[22]  timer            STRING  which scanner is up next, and when
-KEYS[23]  history          LIST  what happened last, see prelude/history.lua
-KEYS[24]  meta             HASH  seq -> last insertion number; history -> how much of it there is
+KEYS[19]  wake             CHANNEL  where scanners are told to look
+KEYS[20]  timer            STRING  which scanner is up next, and when
+KEYS[21]  history          LIST  what happened last, see prelude/history.lua
+KEYS[22]  meta             HASH  seq -> last insertion number; history -> how much of it there is
 
-ARGV[1]     late      how long after its end a lease may stay, ms, as `check` was told
-ARGV[2...]  findings  of each its kind, and the part and field where it was found; not those of counts
+ARGV[1...]  findings  of each its kind, and the part and field where it was found; not those of counts
 
 Returns  a word of each: gone (it is so no more, and nothing was changed) | done | back (it waits again) |
          late (it does, and is too late to leave, so it will be skipped) | lost (its place was taken away) | dead and a blank and the reason
 Cost     O(log N) a finding
 Keeps    what fits, and what another step has changed since: all is looked at again in this one step, as `check` does
 ]]
-local late = tonumber(ARGV[1])
-
 local FIELDS = 3
 local LEFT = 'it had lost its place, and may have left'
 local NUMBER = string.rep('%d', 13)
 local kinds = {} -- of what does not fit at the field that is looked at: kind -> true
-local look = misfits.look(keys, late, function(kind) kinds[kind] = true end, function() end)
+local look = misfits.look(keys, function(kind) kinds[kind] = true end, function() end)
 local now, earliest = look.now, math.huge
 
-check_types({due, relay, leased, dead, refused, parked, tags, outbox, scanners}, {
+check_types({due, relay, leased, dead, refused, parked, tags, outbox}, {
   paused, records, holders, templates, template_uses, claims, errors, tombstones, tombstones_old, outbox_messages,
-  heartbeats,
 })
 local promise = promise_of(timer)
 past.begin(redis.call('HGET', meta, 'history'))
@@ -119,7 +113,17 @@ end
 
 local mends = {}
 
-function mends.record_without_place(_, id)
+local function unpark(there)
+  local lane, id = sub(there, 1, 7), id_of(sub(there, misfits.BEHIND_LANE))
+  local record = redis.call('HGET', records, id)
+  excuse(records, id, record, header_end_of(record), now)
+  -- It is not among the lanes that come back: what is known of it would hold up what comes back without it.
+  if parse_pause(redis.call('HGET', paused, lane)) then redis.call('HDEL', paused, lane) end
+  earliest = math.min(earliest, unpark_one(there, keys))
+end
+
+function mends.record_without_place(part, id)
+  if part == 'parked' then return unpark(id) end
   local record = redis.call('HGET', records, id)
   local header_end = header_end_of(record)
   return give_place(id, record, header_end, member_of(record, header_end, id))
@@ -128,12 +132,8 @@ end
 function mends.place_without_record(part, there)
   redis.call('ZREM', keys[part], there)
   local id = id_of(part == 'parked' and sub(there, misfits.BEHIND_LANE) or there)
+  if part == 'dead' then return redis.call('HDEL', errors, id) and 'done' end
   return find_tombstone(tombstones, tombstones_old, id) and 'done' or 'lost'
-end
-
-function mends.dead_without_record(_, member)
-  redis.call('ZREM', dead, member)
-  redis.call('HDEL', errors, id_of(member))
 end
 
 -- The one that it keeps is there before another one goes.
@@ -150,42 +150,25 @@ function mends.second_place(part, there)
   return word
 end
 
-function mends.parked_for_ever(_, there)
-  local lane, id = sub(there, 1, 7), id_of(sub(there, misfits.BEHIND_LANE))
-  local record = redis.call('HGET', records, id)
-  excuse(records, id, record, header_end_of(record), now)
-  -- It is not among the lanes that come back: what is known of it would hold up what comes back without it.
-  if parse_pause(redis.call('HGET', paused, lane)) then redis.call('HDEL', paused, lane) end
-  earliest = math.min(earliest, unpark_one(there, keys))
+function mends.leftover(part, id) redis.call('HDEL', keys[part], id) end
+
+function mends.wrong_key(part, field)
+  if part == 'holders' then return redis.call('HDEL', holders, field) and 'done' end
+  local record = redis.call('HGET', records, field)
+  take_key(record, header_end_of(record), field, keys)
 end
 
-local function end_lease(_, member)
-  local claim = parse_claim(redis.call('HGET', claims, id_of(member)))
-  earliest = math.min(earliest, tonumber((take_back(member, claim, now, keys))))
-end
-
-mends.lease_without_claim, mends.stale_lease = end_lease, end_lease
-
-function mends.key_without_entry(_, key) redis.call('HDEL', holders, key) end
-function mends.tag_without_entry(_, there) redis.call('ZREM', tags, there) end
-function mends.claim_without_record(_, id) redis.call('HDEL', claims, id) end
-function mends.error_without_record(_, id) redis.call('HDEL', errors, id) end
-function mends.owed_without_message(_, id) redis.call('ZREM', outbox, id) end
-function mends.heartbeat_without_scanner(_, scanner) redis.call('HDEL', heartbeats, scanner) end
-
-function mends.entry_without_tag(_, id)
-  local extras, member = misfits.extras_at(id, look)
+function mends.wrong_tag(part, field)
+  if part == 'tags' then return redis.call('ZREM', tags, field) and 'done' end
+  local extras, member = misfits.extras_at(field, look)
   for _, tag in ipairs(extras.tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
 end
 
-function mends.entry_without_key(_, id)
-  local record = redis.call('HGET', records, id)
-  take_key(record, header_end_of(record), id, keys)
-end
-
 -- A new task under its id is no longer revoked.
-function mends.message_not_owed(_, id)
-  if redis.call('HEXISTS', records, id) == 1 or not parse_owed(redis.call('HGET', outbox_messages, id)) then
+function mends.owed_revoked(part, id)
+  if part == 'outbox' then
+    redis.call('ZREM', outbox, id)
+  elseif redis.call('HEXISTS', records, id) == 1 or not parse_owed(redis.call('HGET', outbox_messages, id)) then
     redis.call('HDEL', outbox_messages, id)
   else
     redis.call('ZADD', outbox, whole(now), id)
@@ -201,10 +184,10 @@ function mends.number_too_low(part, field)
 end
 
 local IN_HASH = {
-  records = true, holders = true, claims = true, errors = true, outbox_messages = true, heartbeats = true, meta = true,
+  records = true, holders = true, claims = true, errors = true, outbox_messages = true, meta = true,
 }
 local words = {}
-for at = 2, #ARGV, FIELDS do
+for at = 1, #ARGV, FIELDS do
   local kind, part, field = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local value = redis.call(IN_HASH[part] and 'HGET' or 'ZSCORE', keys[part], field)
   kinds = {}

@@ -3,19 +3,19 @@
 part    a key of the store, by its name
 field   one of its fields or members, as it is there
 kind    what does not fit, in one word: see store/misfits.py
-look    what one step has in common: keys, places, now, late (how long after its end a lease may stay, ms), seq (the
-        last insertion number, or nil), bytes (of records, read so far), templates (name -> what is wrong with it, or
-        false), and two functions: report, given a kind and an id, and share, given what is known of templates
+look    what one step has in common: keys, places, now, seq (the last insertion number, or nil), bytes (of records, read
+        so far), templates (name -> whether it can be read), and two functions: report, given a kind and an id, and
+        share, given what is known of templates
 ]]
 local misfits = {
   BEHIND_LANE = 16, -- where a member begins in that of `parked`
   LAST = 2^47 - 2^40, -- insertion numbers have 47 bits
 }
 
-function misfits.look(keys, late, report, share)
+function misfits.look(keys, report, share)
   return {
     keys = keys, places = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked},
-    now = math.floor(clock_us() / 1000), late = late, seq = last_number(redis.call('HGET', keys.meta, 'seq')),
+    now = math.floor(clock_us() / 1000), seq = last_number(redis.call('HGET', keys.meta, 'seq')),
     bytes = 0, report = report, share = share, templates = {},
   }
 end
@@ -30,27 +30,21 @@ function misfits.is_lane(lane, paused)
   return false
 end
 
-function misfits.lease(id, deadline, look)
-  local claim = redis.call('HGET', look.keys.claims, id)
-  if not claim then return look.report('lease_without_claim', id) end
-  local left = tonumber(deadline) - look.now
-  if left < -look.late or left > parse_claim(claim).lease_ms + look.late then look.report('stale_lease', id) end
-end
-
-function misfits.place(part, there, score, look)
+function misfits.place(part, there, look)
   local keys = look.keys
   local member = part == 'parked' and sub(there, misfits.BEHIND_LANE) or there
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
   look.bytes = look.bytes + #(record or '')
-  if not record then return look.report(part == 'dead' and 'dead_without_record' or 'place_without_record', id) end
+  if not record then return look.report('place_without_record', id) end
   local header_end = header_end_of(record)
   if not header_end then return end -- told of as a record
   if member_of(record, header_end, id) ~= member then return look.report('second_place', id) end
   local place, _, as = place_of(look.places, member, record, header_end)
   if place ~= keys[part] or as ~= there then return look.report('second_place', id) end
-  if part == 'leased' then misfits.lease(id, score, look) end
-  if part == 'parked' and not misfits.is_lane(sub(there, 1, 7), keys.paused) then look.report('parked_for_ever', id) end
+  if part == 'parked' and not misfits.is_lane(sub(there, 1, 7), keys.paused) then
+    look.report('record_without_place', id)
+  end
 end
 
 -- The extras of an entry, and its member; nil where it is not here; and whether it is, and cannot be read: what a later
@@ -65,7 +59,7 @@ end
 
 function misfits.holder(key, id, look)
   local extras, _, is_unreadable = misfits.extras_at(id, look)
-  if not is_unreadable and (not extras or extras.key ~= key) then look.report('key_without_entry', key) end
+  if not is_unreadable and (not extras or extras.key ~= key) then look.report('wrong_key', key) end
 end
 
 function misfits.tag(there, look)
@@ -75,15 +69,12 @@ function misfits.tag(there, look)
   for _, tag in ipairs(extras and extras.tags or {}) do
     if tag .. '\0' .. member == there then return end
   end
-  look.report('tag_without_entry', id)
+  look.report('wrong_tag', id)
 end
 
--- What is wrong with a template that a record shares, or false.
-function misfits.template(name, look)
-  if look.templates[name] == nil then
-    local text, why = text_of(look.keys.templates, name)
-    look.templates[name] = not text and 'template_' .. string.match(why, '%l+$')
-  end
+-- Whether a template that a record shares can be read.
+function misfits.is_template(name, look)
+  if look.templates[name] == nil then look.templates[name] = not not text_of(look.keys.templates, name) end
   return look.templates[name]
 end
 
@@ -100,19 +91,18 @@ function misfits.record(id, record, look)
   if not place then look.report('record_without_place', id) end
   local extras = extras_of(record, header_end)
   for _, tag in ipairs(extras and extras.tags or {}) do
-    if not redis.call('ZSCORE', keys.tags, tag .. '\0' .. member) then look.report('entry_without_tag', id) end
+    if not redis.call('ZSCORE', keys.tags, tag .. '\0' .. member) then look.report('wrong_tag', id) end
   end
   -- What is leased or dead holds no key; what has no place has it again with that.
   local waits = place and place ~= keys.leased and place ~= keys.dead
   if waits and extras and extras.key and redis.call('HGET', keys.holders, extras.key) ~= id
     and is_key_free(extras.key, id, keys) then
-    look.report('entry_without_key', id)
+    look.report('wrong_key', id)
   end
   local name = template_of(record, header_end)
   if not name then return end
   look.share(name, member, sub(record, header_end + 36, header_end + 42))
-  local wrong = misfits.template(name, look)
-  if wrong then look.report(wrong, id) end
+  if not misfits.is_template(name, look) then look.report('unreadable_record', id) end
 end
 
 -- What a field of `part` is reported of is what `check` looks for there.
@@ -125,24 +115,22 @@ function misfits.at(part, field, value, look)
   elseif part == 'tags' then
     misfits.tag(field, look)
   elseif part == 'templates' then
-    if redis.call('HEXISTS', keys.template_uses, field) == 0 then look.report('template_without_count', field) end
+    if redis.call('HEXISTS', keys.template_uses, field) == 0 then look.report('wrong_count', field) end
   elseif part == 'template_uses' then
     look.share(field, value, '')
   elseif part == 'claims' then
-    if redis.call('HEXISTS', keys.records, field) == 0 then look.report('claim_without_record', field) end
+    if redis.call('HEXISTS', keys.records, field) == 0 then look.report('leftover', field) end
   elseif part == 'errors' then
     if redis.call('HEXISTS', keys.records, field) == 0 and not redis.call('ZSCORE', keys.dead, RECORDLESS .. field) then
-      look.report('error_without_record', field)
+      look.report('leftover', field)
     end
   elseif part == 'outbox' then
-    if redis.call('HEXISTS', keys.outbox_messages, field) == 0 then look.report('owed_without_message', field) end
+    if redis.call('HEXISTS', keys.outbox_messages, field) == 0 then look.report('owed_revoked', field) end
   elseif part == 'outbox_messages' then
-    if not redis.call('ZSCORE', keys.outbox, field) then look.report('message_not_owed', field) end
-  elseif part == 'heartbeats' then
-    if not redis.call('ZSCORE', keys.scanners, field) then look.report('heartbeat_without_scanner', field) end
+    if not redis.call('ZSCORE', keys.outbox, field) then look.report('owed_revoked', field) end
   elseif part == 'meta' then
     if field == 'seq' and not look.seq then look.report('number_too_low', field) end
   else
-    misfits.place(part, field, value, look)
+    misfits.place(part, field, look)
   end
 end
