@@ -42,10 +42,6 @@ local kinds = {} -- of what does not fit at the field that is looked at: kind ->
 local look = misfits.look(keys, late, function(kind) kinds[kind] = true end, function() end)
 local now, earliest = look.now, math.huge
 
-check_types({due, relay, leased, dead, refused, parked, tags, outbox, scanners}, {
-  paused, records, holders, templates, template_uses, claims, errors, tombstones, tombstones_old, outbox_messages,
-  heartbeats,
-})
 local promise = promise_of(timer)
 past.begin(redis.call('HGET', meta, 'history'))
 allow_when_full(records)
