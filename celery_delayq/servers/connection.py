@@ -60,7 +60,9 @@ class Connection(Protocol):
             StoreError: Redis refused for another reason.
         """
 
-    def exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
+    def exchange(
+        self, step: str, commands: list[list[bytes]], until: float | None = None
+    ) -> list[Any]:
         """Send commands on one connection, each once, and return the answer to each.
 
         Args:
@@ -111,11 +113,13 @@ class PooledConnection:
         return self._pool
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
-        if until is None:
-            until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
         return self.exchange(step, [command], until)[0]
 
-    def exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
+    def exchange(
+        self, step: str, commands: list[list[bytes]], until: float | None = None
+    ) -> list[Any]:
+        if until is None:
+            until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
         try:
             return self._exchange(step, commands, until)
         except StoreUnavailable as error:

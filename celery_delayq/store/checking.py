@@ -24,6 +24,7 @@ from typing import Any
 from .misfits import COUNTED, ONCE, Finding
 from .scripts import Scripts
 from .selecting import FIRST, next_count
+from .types import check_types
 
 MOST = 200  # fields of a slice: some 3 ms
 
@@ -34,7 +35,12 @@ COUNTING = ("templates", "records")
 
 
 def check(scripts: Scripts) -> Iterator[Finding]:
-    """What does not fit, read slice by slice while one iterates; each finding once."""
+    """What does not fit, read slice by slice while one iterates; each finding once.
+
+    Raises:
+        StoreError: a key is another program's, and which.
+    """
+    check_types(scripts.connection, scripts.keys, "check", None)
     uses = Uses(scripts)
     given: set[int] = set()  # hashes, which take less than the findings
     for part in (*_INDEXES, *_HASHES, *COUNTING):

@@ -17,6 +17,7 @@ from ..logs import logger_of
 from ..servers import check_alone
 from .keys import SCHEMA
 from .scripts import Scripts
+from .types import check_types
 
 STORE_BYTES = 8  # of what tells a store from every other one
 DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
@@ -102,11 +103,12 @@ class Member:
 
         Raises:
             StoreDiffers: it is used in another way than this process would.
-            StoreError: it cannot be a store.
+            StoreError: it cannot be a store, or one of its keys is another program's.
         """
         ours = self._ours
         try:
             check_alone(self._scripts.connection, "join", until)
+            check_types(self._scripts.connection, self._scripts.keys, "join", until)
             now_us, *known = self._scripts.call(
                 "join",
                 until=until,

@@ -3,7 +3,6 @@
 import pytest
 
 from celery_delayq import clock
-from celery_delayq.errors import StoreError
 from celery_delayq.store import Keys, copies
 from tests.store.support import NOW_MS
 
@@ -193,17 +192,6 @@ def test_the_old_generation_is_not_freed_by_a_rename(store):
 
     stats = store.raw.info("commandstats")
     assert stats["cmdstat_unlink"]["calls"] == 1
-
-
-@pytest.mark.parametrize("name", ["arrived", "arrived_old"])
-def test_a_foreign_key_in_its_place_is_an_error_and_stays(store, name):
-    store.raw.set(store.keys[name], "x")
-
-    with pytest.raises(StoreError, match="WRONGTYPE"):
-        store.arrive("one", 1)
-
-    assert store.raw.get(store.keys[name]) == b"x"
-    assert len(store.raw.keys("*arrived*")) == 1
 
 
 @pytest.mark.parametrize("garbage", ["", "x", "\xff", "1:2"])

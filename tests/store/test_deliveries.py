@@ -4,7 +4,7 @@ import pytest
 
 from celery_delayq import clock
 from celery_delayq.clock import MAX_DUE_MS, When
-from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime, StoreError
+from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
 from celery_delayq.store import Copies, NewEntry, copies
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.schedule import MAX_BYTES, _arguments, _deliveries
@@ -284,27 +284,6 @@ def test_what_became_an_entry_is_not_let_through(store, marks):
     assert is_taken(marks, "a")
 
     assert store.snapshot() == before
-
-
-@pytest.mark.parametrize("name", ["arrived", "arrived_old"])
-@pytest.mark.parametrize("again", [True, False])
-def test_a_foreign_key_in_its_place_is_an_error_and_nothing_is_written(store, marks, name, again):
-    store.entries.join()
-    store.raw.set(store.keys[name], "x")
-    before = store.snapshot()
-
-    with pytest.raises(StoreError, match="WRONGTYPE"):
-        take(store, entry_of(marks, "a", again=again))
-
-    assert store.snapshot() == before
-
-
-def test_a_foreign_key_there_is_nobody_else_s_trouble(store):
-    store.raw.set(store.keys["arrived"], b"\xff\x00\x07\n")
-
-    store.schedule("a")
-
-    assert store.places("a") == ["due"]
 
 
 def test_one_that_somebody_else_was_given_meanwhile_becomes_no_second_entry(store, marks):

@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq import clock
 from celery_delayq.clock import When
-from celery_delayq.errors import StoreError, StoreUnavailable, UnreadableRecord
+from celery_delayq.errors import StoreUnavailable, UnreadableRecord
 from celery_delayq.store import Outcome, State
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import NewRecord, lane_for
@@ -337,17 +337,6 @@ def test_a_request_that_comes_after_a_newer_change_does_nothing(store):
 
     assert store.edit("a", "late", entry=read) is Outcome.UNCHANGED
     assert body_of(store, "a") == "old"
-
-
-def test_where_a_key_holds_something_foreign_nothing_is_changed(store):
-    store.schedule("a", FAR_MS, payload="old", share=True)
-    store.raw.set(store.keys["tags"], "foreign")
-
-    with pytest.raises(StoreError):
-        store.edit("a", "new", lines=OTHER_LINES)
-
-    assert body_of(store, "a") == "old"
-    assert store.raw.hlen(store.keys["template_uses"]) == 1
 
 
 # What is paused, or was refused.

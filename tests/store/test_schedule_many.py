@@ -3,11 +3,10 @@
 import pytest
 
 from celery_delayq.clock import MAX_DUE_MS, When
-from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreError, StoreFull
+from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreFull
 from celery_delayq.store import NewEntry, Receipt
 from celery_delayq.store import schedule as store_schedule
 from celery_delayq.store.record import destination_for
-from celery_delayq.store.scripts import load
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
@@ -243,20 +242,3 @@ def test_a_full_redis_holds_none_of_them(start_redis, store_on):
 
     store.raw.config_set("maxmemory", 0)
     assert store.snapshot() == before
-
-
-@pytest.mark.parametrize("key", load()["schedule"].keys)
-def test_a_foreign_key_stops_all_of_them_or_none(store, key):
-    store.schedule("held", share=True)
-    name = store.keys[key]
-    store.raw.delete(name)
-    store.raw.set(name, "somebody's")
-    before = store.snapshot()
-
-    try:
-        schedule(store, new("a"), new("held"), new("b", to=RELAY))
-    except StoreError:
-        assert store.snapshot() == before
-    else:
-        assert store.record("a")
-        assert store.record("b")

@@ -28,7 +28,6 @@ local now = math.floor(now_us / 1000)
 local ids, mine, shared, young = {}, {}, {}, {}
 local leaving = {ids = ids, place = leased, members = mine, claimed = true, shared = shared}
 local recent = recent_of(now_us, meta)
-check_types({leased, tags}, {holders, records, templates, template_uses, claims, tombstones, tombstones_old, fences})
 leaving.failed = redis.call('HLEN', errors) > 0
 
 local function forget(member, claim, record)
@@ -49,7 +48,7 @@ local claimed = redis.call('HMGET', claims, unpack(asked))
 local found = redis.call('HMGET', records, unpack(asked))
 for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
 allow_when_full(claims)
-if is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
+if is_full(tombstones, 0) then rotate(tombstones, tombstones_old) end
 if #ids > 0 then
   fence_young(young, fences, now_us)
   depart(leaving, 'h', now, keys)

@@ -158,14 +158,8 @@ for at, one in ipairs(looked) do
   end
 end
 
--- Nothing is rolled back: all that can fail comes before the first record goes.
-local has_extras = false
-for _, leaving in ipairs(groups) do has_extras = has_extras or leaving.keyed end
-check_types({}, {template_uses, fences})
-if has_extras then check_types({tags}, {holders}) end
-if mode == 'remove' or #recordless > 0 then check_types({dead}, {errors, claims}) end
-if owes > 0 then check_types({outbox}, {outbox_messages}) end
-local rotates = count > 0 and is_full(tombstones, tombstones_old, count)
+-- Nothing is rolled back: what may be refused comes before the first record goes.
+local rotates = count > 0 and is_full(tombstones, count)
 allow_when_full(tombstones)
 redis.call('ZREM', due, '')
 for _, leaving in ipairs(groups) do

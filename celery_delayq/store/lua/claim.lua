@@ -45,7 +45,6 @@ local places = {due, relay, leased, dead, refused, parked = parked}
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local token = asker .. ':' .. whole(now_us)
-check_types({relay, leased, dead}, {records, templates, claims, errors, tombstones, tombstones_old})
 allow_when_full(errors)
 
 local pace = pace_of(catch_up, now_us, meta)
@@ -64,7 +63,6 @@ local function die(member, id, reason)
 end
 
 local function park(lane, member, record, header_end)
-  if #parking == 0 then check_types({parked}, {}) end
   parking[#parking + 1], parking[#parking + 2] = 0, parked_as(lane, record, header_end, member)
   excuse_before(lane, lanes, records, id_of(member), record, header_end)
 end
@@ -132,7 +130,7 @@ if #ids > 0 then
   redis.call('HSET', claims, unpack(attempts))
 end
 leave_skipped(skips, owes, now_us, keys)
-if #skips.ids > 0 and is_full(tombstones, tombstones_old, 0) then rotate(tombstones, tombstones_old) end
+if #skips.ids > 0 and is_full(tombstones, 0) then rotate(tombstones, tombstones_old) end
 if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
 save_lanes(lanes)
 remove_taken(relay, members, fresh, taken)

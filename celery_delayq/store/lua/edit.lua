@@ -79,7 +79,6 @@ local place = lapsed and (sub(record, 2, 2) == 'L' and due or relay) or entry.pl
 local score = lapsed and whole(due_of(record, header_end)) or entry.score
 local where = entry.there and sub(entry.there, 1, -#member - 1) -- what stands before members there
 local promise = promise_of(timer)
-check_types({tags}, {templates, template_uses, holders, errors})
 
 -- The first write is one that a full Redis refuses. Each that leads to the new record comes before it, and
 -- what led to the old one goes after it: what Redis stops half-way leaves too much, and not too little.

@@ -125,7 +125,6 @@ local function look_at(member, record)
 end
 
 local function park(where, member, record)
-  if #parking == 0 then check_types({parked}, {}) end
   parking[#parking + 1], parking[#parking + 2] = 0, parked_as(where, record, header_end, member)
   excuse_before(where, lanes, records, id_of(member), record, header_end)
   bytes = bytes + #record
@@ -212,9 +211,8 @@ local known, failed = false, false -- whether there may be claims, and errors, o
 if #members > 0 then
   known = redis.call('HLEN', claims) > 0
   failed = known and redis.call('HLEN', errors) > 0
-  rotates = is_full(tombstones, tombstones_old, #members)
+  rotates = is_full(tombstones, #members)
   recent = recent_of(now_us, meta)
-  check_types({dead, tags}, {template_uses, errors, fences, holders})
   -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
   redis.call('ZREMRANGEBYRANK', due, 1, 0)
   redis.call('ZREM', due, '')

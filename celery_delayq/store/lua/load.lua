@@ -2,28 +2,27 @@
 
 KEYS[1]   due              ZSET  member -> due time, ms
 KEYS[2]   relay            ZSET  member -> due time, ms
-KEYS[3]   leased           ZSET  member -> lease deadline, ms
-KEYS[4]   dead             ZSET  member -> since when, ms
-KEYS[5]   refused          ZSET  member -> next try, ms
-KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records          HASH  id -> record
-KEYS[8]   holders          HASH  key -> id of the entry that has it
-KEYS[9]   tags             ZSET  tag, NUL, member -> 0
-KEYS[10]  templates        HASH  name -> template
-KEYS[11]  template_uses    HASH  name -> how many records share the template
-KEYS[12]  claims           HASH  id -> claim
-KEYS[13]  errors           HASH  id -> what went wrong with it last
-KEYS[14]  tombstones       HASH  id -> tombstone of what left
-KEYS[15]  tombstones_old   HASH  the same, older
-KEYS[16]  wake             CHANNEL  where scanners are told to look
-KEYS[17]  timer            STRING  which scanner is up next, and when
-KEYS[18]  answers          HASH  operation -> answer
-KEYS[19]  answers_old      HASH  the same, older
-KEYS[20]  fences           HASH  id -> when a call left no entry under it, us
-KEYS[21]  fences_old       HASH  the same, older
-KEYS[22]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[23]  outbox_messages  HASH  id -> what is owed for it
-KEYS[24]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
+KEYS[3]   dead             ZSET  member -> since when, ms
+KEYS[4]   refused          ZSET  member -> next try, ms
+KEYS[5]   parked           ZSET  lane, due time, kind, member -> 0
+KEYS[6]   records          HASH  id -> record
+KEYS[7]   holders          HASH  key -> id of the entry that has it
+KEYS[8]   tags             ZSET  tag, NUL, member -> 0
+KEYS[9]   templates        HASH  name -> template
+KEYS[10]  template_uses    HASH  name -> how many records share the template
+KEYS[11]  claims           HASH  id -> claim
+KEYS[12]  errors           HASH  id -> what went wrong with it last
+KEYS[13]  tombstones       HASH  id -> tombstone of what left
+KEYS[14]  tombstones_old   HASH  the same, older
+KEYS[15]  wake             CHANNEL  where scanners are told to look
+KEYS[16]  timer            STRING  which scanner is up next, and when
+KEYS[17]  answers          HASH  operation -> answer
+KEYS[18]  answers_old      HASH  the same, older
+KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
+KEYS[20]  fences_old       HASH  the same, older
+KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
+KEYS[22]  outbox_messages  HASH  id -> what is owed for it
+KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
 
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
@@ -56,9 +55,6 @@ if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
 local promise = promise_of(timer)
-check_types({due, relay, leased, dead, refused, parked, tags, outbox},
-  {records, holders, templates, template_uses, claims, errors, tombstones, tombstones_old, outbox_messages, fences,
-    fences_old})
 local brought = {} -- templates that came along, be their entry refused or not
 for at = FIRST, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]

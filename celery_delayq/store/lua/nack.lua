@@ -32,7 +32,6 @@ local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
-check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims, errors})
 allow_when_full(errors)
 
 local function give_back(member)

@@ -15,7 +15,6 @@ local limit, max_bytes, wait_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber
 
 local now = math.floor(clock_us() / 1000)
 local found, bytes = {}, 0
-check_types({outbox}, {outbox_messages})
 allow_when_full(outbox_messages)
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', outbox, '-inf', whole(now), 'LIMIT', 0, limit)) do
   if bytes >= max_bytes then break end

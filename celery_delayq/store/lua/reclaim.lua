@@ -3,12 +3,11 @@
 KEYS[1]  due      ZSET  member -> due time, ms
 KEYS[2]  relay    ZSET  member -> due time, ms
 KEYS[3]  leased   ZSET  member -> lease deadline, ms
-KEYS[4]  dead     ZSET  member -> since when, ms
-KEYS[5]  refused  ZSET  member -> next try, ms
-KEYS[6]  parked   ZSET  lane, due time, kind, member -> 0
-KEYS[7]  records  HASH  id -> record
-KEYS[8]  holders  HASH  key -> id of the entry that has it
-KEYS[9]  claims   HASH  id -> claim
+KEYS[4]  refused  ZSET  member -> next try, ms
+KEYS[5]  parked   ZSET  lane, due time, kind, member -> 0
+KEYS[6]  records  HASH  id -> record
+KEYS[7]  holders  HASH  key -> id of the entry that has it
+KEYS[8]  claims   HASH  id -> claim
 
 ARGV[1]  limit      most entries to take back, 1..1000
 ARGV[2]  max_bytes  stop after the entry that reaches so many bytes, > 0
@@ -21,7 +20,6 @@ local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)
 local reclaimed, bytes = {}, 0
-check_types({due, relay, leased, dead, refused, parked}, {records, holders, claims})
 allow_when_full(claims)
 
 local function reclaim(member, claim)

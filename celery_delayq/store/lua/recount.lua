@@ -23,7 +23,6 @@ local FIELDS = 5
 local last = redis.call('HGET', meta, 'recounted') or ''
 local words = {}
 if own == '' then return {last, words} end
-check_types({}, {templates, template_uses})
 allow_when_full(template_uses)
 
 -- The counts go after their templates: what Redis stops half-way leaves a count too many.

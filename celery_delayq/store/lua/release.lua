@@ -96,7 +96,6 @@ end
 -- Nothing is rolled back: what may not be written to comes before the first write. So does a step that changes
 -- nothing, to find out whether it is allowed: what has its new message has to go now.
 redis.call('ZADD', due, 'XX', 0, '')
-check_types({due, relay, refused, parked, tags}, {templates, template_uses, holders, errors})
 local words, goes = {}, false
 for at, one in ipairs(looked) do
   words[at] = outcome_of(one, seen[at])

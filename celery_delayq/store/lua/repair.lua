@@ -37,9 +37,6 @@ local kinds = {} -- of what does not fit at the field that is looked at: kind ->
 local look = misfits.look(keys, function(kind) kinds[kind] = true end, function() end)
 local now, earliest = look.now, math.huge
 
-check_types({due, relay, leased, dead, refused, parked, tags, outbox}, {
-  paused, records, holders, templates, template_uses, claims, errors, tombstones, tombstones_old, outbox_messages,
-})
 local promise = promise_of(timer)
 past.begin(redis.call('HGET', meta, 'history'))
 allow_when_full(records)

@@ -97,13 +97,6 @@ local function outcome_of(target, one)
   return one.entry.claim and one.entry.claim.uncertain and 'uncertain' or 'done', when
 end
 
--- Nothing is rolled back: what an entry with a key asks for comes before the first write.
-for _, one in ipairs(looked) do
-  if one.entry and string.byte(one.entry.record, one.entry.header_end + 43) % 2 == 1 then
-    check_types({due, relay, refused, parked}, {holders})
-    break
-  end
-end
 local words, earliest = {}, math.huge
 allow_when_full(records)
 for at, one in ipairs(looked) do

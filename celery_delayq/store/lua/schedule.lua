@@ -78,13 +78,10 @@ local promise = promise_of(timer)
 local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', errors) > 0
 local is_owing = redis.call('ZCARD', outbox) > 0
 local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) > 0
-check_types({due, relay}, {templates, template_uses})
-if is_owing then check_types({}, {outbox_messages}) end
 
 -- Whether all templates that are shared are here, whole, or come along.
 local here = {} -- name of a template -> true
 local brought = {} -- templates that came along, be their entry refused or not
-local has_extras = false
 for at = FIRST, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
   if name and template ~= '' then brought[name] = template end
@@ -93,13 +90,6 @@ for at = FIRST, #ARGV, FIELDS do
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
   if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
-  has_extras = has_extras or string.byte(ARGV[at + 4]) % EXTRAS > 0 or ARGV[at + 6] ~= ''
-end
-if messages then check_types({}, {arrived, arrived_old}) end
--- A single plain entry reads these before it writes; the second of many, after the first has written.
-if supersede or count > 1 or leftovers then check_types({leased, dead}, {}) end
-if has_extras then
-  check_types({leased, dead, refused, parked, tags, outbox}, {holders, tombstones, outbox_messages, fences})
 end
 
 local places = {due, relay, leased, dead, refused, parked = parked}

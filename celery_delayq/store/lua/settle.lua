@@ -12,7 +12,6 @@ Keeps    what a later cancel under the same id owes
 
 local FIELDS = 2
 local settled = 0
-check_types({outbox}, {})
 for at = 1, #ARGV, FIELDS do
   local id = ARGV[at]
   if parse_owed(redis.call('HGET', outbox_messages, id)) == ARGV[at + 1] then

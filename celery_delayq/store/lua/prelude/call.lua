@@ -65,13 +65,11 @@ local function fence(call, id, fences)
   redis.call('HSET', fences, id, seven_bytes(call.now_us))
 end
 
--- Let what is known of calls be the older generation of it. Whoever may not do that is answered all the
--- same, and another caller's turn will come; what is somebody else's stays where it is.
+-- Make what is known of calls the older generation of it. A caller who lacks the right is answered all the
+-- same; the turn of another caller will come.
 local function make_older(known, older)
-  local count = redis.pcall('HLEN', known)
-  if type(count) ~= 'number' or type(redis.pcall('HLEN', older)) ~= 'number' then return end
   redis.pcall('UNLINK', older)
-  if count > 0 then redis.pcall('RENAME', known, older) end
+  if redis.call('HLEN', known) > 0 then redis.pcall('RENAME', known, older) end
 end
 
 -- Forget the older generation, and begin another. The time first: should Redis stop the script here, they

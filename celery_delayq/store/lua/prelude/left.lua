@@ -73,12 +73,9 @@ local function fence_young(young, fences, now_us)
   end
 end
 
--- Whether this generation of `tombstones` ends with the `count` entries that leave now. (Then it also
--- stops at a foreign key in place of the older one, which `rotate` would drop.)
-local function is_full(tombstones, tombstones_old, count)
-  if redis.call('HLEN', tombstones) + count < TOMBSTONES then return false end
-  redis.call('HLEN', tombstones_old)
-  return true
+-- Whether this generation of `tombstones` ends with the `count` entries that leave now.
+local function is_full(tombstones, count)
+  return redis.call('HLEN', tombstones) + count >= TOMBSTONES
 end
 
 local function rotate(tombstones, tombstones_old)

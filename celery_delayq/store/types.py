@@ -1,0 +1,57 @@
+"""Ask Redis whether each key of a shard has its type: when a process joins, and by ``check``.
+
+Scripts do not ask: a key that another program overwrites while workers run can stop a script
+half-way.
+"""
+
+from __future__ import annotations
+
+from ..errors import StoreError, StoreUnavailable
+from ..servers import Connection, packed
+from .keys import KEYS, Keys
+
+# What each type answers whose key has another one: it refuses. These are commands of the scripts.
+_ASKING = {
+    "ZSET": ("ZCARD",),
+    "HASH": ("HLEN",),
+    "LIST": ("LRANGE", 0, 0),
+    "STRING": ("GET",),
+}
+
+
+def check_types(connection: Connection, keys: Keys, step: str, until: float | None) -> None:
+    """Find out whether every key of ours that exists has the type that the scripts expect.
+
+    Args:
+        connection: To the Redis of the shard.
+        keys: The shard's.
+        step: What it is for, as an error shall say.
+        until: When to give up, by the monotonic clock.
+
+    Raises:
+        StoreError: one has not, and which; or Redis refused to answer.
+        StoreUnavailable: no answer came in time.
+    """
+    questions = {keys[name]: _question(keys[name], what) for name, what in _types().items()}
+    try:
+        connection.exchange(step, list(questions.values()), until)
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        # Several were asked at once; one by one they tell which it was.
+        for key, question in questions.items():
+            try:
+                connection.execute(step, question, until)
+            except StoreError as error:
+                raise type(error)(step, f"the key {key}: {error.why}") from error.__cause__
+        raise
+
+
+def _types() -> dict[str, str]:
+    types = {name: what.split()[0] for name, what in KEYS.items()}
+    return {name: kind for name, kind in types.items() if kind in _ASKING}
+
+
+def _question(key: str, kind: str) -> list[bytes]:
+    command, *rest = _ASKING[kind]
+    return packed([command, key, *rest])

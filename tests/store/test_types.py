@@ -1,0 +1,48 @@
+"""Another program's key under one of our names: it is named before anything is written."""
+
+import pytest
+
+from celery_delayq.errors import StoreError
+from celery_delayq.store.keys import KEYS
+
+NAMES = [name for name, says in KEYS.items() if not says.startswith("CHANNEL")]
+
+
+def put_foreign_key(store, name):
+    key = store.keys[name]
+    store.raw.delete(key)
+    if name == "timer":
+        store.raw.lpush(key, "somebody's")
+    else:
+        store.raw.set(key, "somebody's")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_process_that_joins_is_told_which_key_it_is(store, name):
+    put_foreign_key(store, name)
+    before = store.snapshot()
+
+    with pytest.raises(StoreError, match=f"schedule failed: the key {store.keys[name]}: WRONGTYPE"):
+        store.schedule("a")
+
+    assert store.snapshot() == before
+
+
+def test_so_is_a_scanner(store):
+    store.schedule("a")
+    put_foreign_key(store, "leased")
+    before = store.snapshot()
+
+    with pytest.raises(StoreError, match=f"the key {store.keys['leased']}: WRONGTYPE"):
+        store.engine().hand_over()
+
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_check_tells_which_key_it_is(store, name):
+    store.schedule("a")
+    put_foreign_key(store, name)
+
+    with pytest.raises(StoreError, match=f"check failed: the key {store.keys[name]}: WRONGTYPE"):
+        list(store.entries.check())
