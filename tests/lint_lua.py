@@ -18,9 +18,10 @@ SOURCES = {
 SCRIPTS = sorted(SOURCES)
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",), "STRING": ("GET", "SET")}
 
-LINE = re.compile(r"^(KEYS|ARGV)\[(\d+)(\.\.\.)?\]\s+(\w+)(.*)$", re.MULTILINE)
-POSITION = re.compile(r"\b(KEYS|ARGV)\[(\d+)\]")
-CALL = re.compile(r"redis\.p?call\('(\w+)',\s*(\w+)")
+LINE = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)(.*)$", re.MULTILINE)
+POSITION = re.compile(r"\bARGV\[(\d+)\]")
+KEY = re.compile(r"\bkeys\.(\w+)")
+CALL = re.compile(r"redis\.p?call\('(\w+)',\s*keys\.(\w+)")
 
 
 def header(name):
@@ -30,11 +31,11 @@ def header(name):
 def declared(name):
     """Position -> name, of what has one place; what takes the rest is left out."""
     lines = LINE.findall(header(name))
-    return {(kind, int(at)): word for kind, at, dots, word, _ in lines if not dots}
+    return {int(at): word for at, dots, word, _ in lines if not dots}
 
 
 def rest(name):
-    return [int(at) for _, at, dots, _, _ in LINE.findall(header(name)) if dots]
+    return [int(at) for at, dots, _, _ in LINE.findall(header(name)) if dots]
 
 
 def without_comments(text):
@@ -43,6 +44,11 @@ def without_comments(text):
 
 def code(name):
     return without_comments(SOURCES[name])
+
+
+def whole(name):
+    """The script as it is sent: with what it uses of the prelude."""
+    return load()[name.removesuffix(".lua")].text
 
 
 def without_strings(text):
@@ -95,33 +101,29 @@ def check_a_header_has_every_section(name):
 
 
 def check_positions_are_numbered_from_one_without_a_gap(name):
-    for kind in ("KEYS", "ARGV"):
-        numbers = [int(at) for which, at, *_ in LINE.findall(header(name)) if which == kind]
-        assert numbers == list(range(1, len(numbers) + 1)), kind
+    numbers = [int(at) for at, *_ in LINE.findall(header(name))]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def check_each_argument_becomes_the_local_that_the_header_names(name):
     pairs, _ = opening(name)
     taken = {}
     for local, value in pairs:
-        ((kind, at),) = POSITION.findall(value)
-        assert (kind, int(at)) not in taken
-        taken[kind, int(at)] = local
-    assert taken == {place: word for place, word in declared(name).items() if place[0] == "ARGV"}
+        (at,) = map(int, POSITION.findall(value))
+        assert at not in taken
+        taken[at] = local
+    assert taken == declared(name)
 
 
-def check_the_keys_are_the_locals_that_the_header_names(name):
-    loaded = load()[name.removesuffix(".lua")].text
-    for (kind, at), word in declared(name).items():
-        if kind == "KEYS" and re.search(rf"\b{word}\b", without_strings(code(name))):
-            assert f"\nlocal {word} = KEYS[{at}]\n" in f"\n{loaded}"
+def check_keys_are_called_by_the_names_of_the_layout(name):
+    named = set(KEY.findall(without_comments(whole(name)).partition("\n")[2]))
+    assert named - KEYS.keys() == set()
     assert not re.search(r"\bKEYS\b", code(name))
 
 
 def check_behind_the_opening_no_position_is_named_again(name):
     body = opening(name)[1]
     assert not POSITION.search(body)
-    assert "KEYS" not in body
     for start in rest(name):
         assert re.search(rf"for at = ({start}|FIRST), #ARGV(, [A-Z]+)? do", body)
         assert "FIRST" not in body or re.search(rf"\bFIRST\b.* = {start}\b", body)
@@ -129,30 +131,20 @@ def check_behind_the_opening_no_position_is_named_again(name):
 
 
 def check_every_declared_name_is_used(name):
-    body = without_strings(opening(name)[1])
-    words = set(re.findall(r"\w+", body))
-    # The steps of the prelude take keys out of one table.
-    if "keys" in words:
-        words |= set(re.findall(r"\bkeys\.(\w+)", load()[name.removesuffix(".lua")].text))
+    words = set(re.findall(r"\w+", without_strings(opening(name)[1])))
     assert [word for word in declared(name).values() if word not in words] == []
 
 
-def check_keys_have_the_name_and_type_of_the_layout(name):
-    for kind, _, _, word, says in LINE.findall(header(name)):
-        if kind == "KEYS":
-            assert says.split()[0] == KEYS[word].split()[0], word
-
-
 def check_a_key_meets_only_commands_of_its_type(name):
-    types = {word: says.split()[0] for kind, _, _, word, says in LINE.findall(header(name))}
-    for command, key in CALL.findall(code(name)):
-        if command not in {"RENAME", "DEL", "UNLINK"} and types.get(key) in FAMILY:
-            assert command.startswith(FAMILY[types[key]]), f"{command} {key}"
+    for command, key in CALL.findall(without_comments(whole(name))):
+        family = FAMILY.get(KEYS[key].split()[0])
+        if family and command not in {"RENAME", "DEL", "UNLINK"}:
+            assert command.startswith(family), f"{command} {key}"
 
 
 def check_every_argument_has_its_range_or_meaning(name):
-    for kind, _, _, word, says in LINE.findall(header(name)):
-        assert says.strip(), f"{kind} {word}"
+    for _, _, word, says in LINE.findall(header(name)):
+        assert says.strip(), word
 
 
 def check_no_global_variable_is_set(name):

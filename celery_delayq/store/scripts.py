@@ -1,15 +1,14 @@
 """The Lua scripts, called by name with named arguments.
 
-A script's header is its signature: the loader reads the order of keys and arguments from
-it, and gives the script its keys by these names. So nobody counts positions, and a test holds
-every header against its body.
+A script's header is its signature: the loader reads the order of its arguments from it. Keys
+have the names of ``keys.py``: the loader sends those that a script, or what it uses of the
+prelude, calls by ``keys.NAME``. So nobody counts positions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -21,10 +20,10 @@ import redis
 from .. import clock
 from ..hooks import Hooks
 from ..servers import Connection, packed
-from .keys import Keys
+from .keys import KEYS, Keys
 
 _FOLDER = resources.files("celery_delayq.store") / "lua"
-_KEY = re.compile(r"^KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
+_KEY = re.compile(r"\bkeys\.(\w+)")
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
@@ -56,10 +55,13 @@ class Script:
     def parse(cls, name: str, prelude: str, source: str) -> Script:
         header = source.partition("]]\n")[0]
         arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
-        keys = tuple(word for _, word in _KEY.findall(header))
         # Its own locals are those of a function, as Lua has room for 200 of each.
-        body = f"local function main()\n{_naming(keys, source)}{source}\nend\nreturn main()\n"
+        body = f"local function main()\n{source}\nend\nreturn main()\n"
         text = used_of(prelude, source) + body
+        named = set(_KEY.findall(_COMMENT.sub("", text)))
+        keys = tuple(key for key in KEYS if key in named)
+        pairs = ", ".join(f"{key} = KEYS[{place}]" for place, key in enumerate(keys, 1))
+        text = f"local keys = {{{pairs}}}\n{text}"
         return cls(
             name=name,
             step=READ if _READS in header else name,
@@ -99,18 +101,6 @@ def used_of(prelude: str, source: str) -> str:
             wanted |= _words(block)
             used.append(block)
     return "".join(reversed(used))
-
-
-def _naming(keys: Sequence[str], source: str) -> str:
-    """What gives a script those of its keys that it names; and all, in `keys`, where it says so."""
-    words = _words(source)
-    named = "".join(
-        f"local {key} = KEYS[{place}]\n" for place, key in enumerate(keys, 1) if key in words
-    )
-    if "keys" in words:
-        pairs = ", ".join(f"{key} = KEYS[{place}]" for place, key in enumerate(keys, 1))
-        named += f"local keys = {{{pairs}}}\n"
-    return named
 
 
 def _words(text: str) -> set[str]:

@@ -29,7 +29,7 @@ def check_types(connection: Connection, keys: Keys, step: str, until: float | No
         until: When to give up, by the monotonic clock.
 
     Raises:
-        StoreError: one has not, and which; or Redis refused to answer.
+        StoreError: one has not, and which.
         StoreUnavailable: no answer came in time.
     """
     questions = {keys[name]: _question(keys[name], what) for name, what in _types().items()}
@@ -38,13 +38,22 @@ def check_types(connection: Connection, keys: Keys, step: str, until: float | No
     except StoreUnavailable:
         raise
     except StoreError:
-        # Several were asked at once; one by one they tell which it was.
+        # Several were asked at once; one by one they tell which it was, and why.
         for key, question in questions.items():
-            try:
-                connection.execute(step, question, until)
-            except StoreError as error:
-                raise type(error)(step, f"the key {key}: {error.why}") from error.__cause__
+            _ask(connection, key, question, step, until)
+
+
+def _ask(
+    connection: Connection, key: str, question: list[bytes], step: str, until: float | None
+) -> None:
+    try:
+        connection.execute(step, question, until)
+    except StoreUnavailable:
         raise
+    except StoreError as error:
+        # A right that is missing is named by the first step that needs it.
+        if error.why.startswith("WRONGTYPE"):
+            raise StoreError(step, f"the key {key}: {error.why}") from error.__cause__
 
 
 def _types() -> dict[str, str]:

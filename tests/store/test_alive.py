@@ -110,9 +110,11 @@ def test_where_somebody_spoilt_the_heartbeats_a_scanner_is_alive_all_the_same(st
 
 
 def test_heartbeats_of_somebody_else_s_keep_no_scanner_from_its_work(store):
-    store.raw.set(store.keys["heartbeats"], "somebody's")
-    store.schedule("a")
     engine = store.engine()
+    engine.hand_over()
+    store.schedule("a")
+    store.raw.delete(store.keys["heartbeats"])
+    store.raw.set(store.keys["heartbeats"], "somebody's")
     assert engine.hand_over().handed_over == 1
     engine.leave()
     assert store.raw.get(store.keys["heartbeats"]) == b"somebody's"

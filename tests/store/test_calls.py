@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
 from celery_delayq.store.calls import AGAIN, Calls
-from celery_delayq.store.keys import SCHEMA
+from celery_delayq.store.keys import SCHEMA, Keys
 from celery_delayq.store.member import DRIFT, Member, Membership, RedisTime
 
 TIMEOUT = 5.0
@@ -28,6 +28,7 @@ class World:
         self.asked = []
         self.at = []
         self.joined = 0
+        self.keys = Keys("delayq")
         self._replies = iter(replies)
 
     def monotonic(self):
@@ -46,6 +47,9 @@ class World:
 
     def execute(self, step, command, until=None):
         return [b"mode", b"standalone"]
+
+    def exchange(self, step, commands, until=None):
+        return [0 for _ in commands]
 
     def call(self, name, *, until=None, **arguments):
         if name == "join":

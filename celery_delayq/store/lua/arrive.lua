@@ -2,9 +2,6 @@
 
 Or a message is there that came before: it is let through, unless it became an entry.
 
-KEYS[1]  arrived      HASH  mark -> see prelude/marks.lua
-KEYS[2]  arrived_old  HASH  the generation before
-
 ARGV[1]  mark     16 bytes that name one hand-over of one task, or one message
 ARGV[2]  attempt  which attempt at that hand-over the copy is; 0: it is a message
 ARGV[3]  keep_ms  how old a generation gets, > 0; pauses do not count
@@ -19,10 +16,10 @@ local mark, attempt = ARGV[1], tonumber(ARGV[2])
 local keep_ms, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local now_us = clock_us()
-local first = marked(arrived, arrived_old, mark)
+local first = marked(mark)
 if first and (attempt > 0 or first < 0) then return math.max(first, 0) end
 -- What is not let through runs all the same: the caller takes an error for not knowing.
-if attempt == 0 then allow_when_full(arrived) end
+if attempt == 0 then allow_when_full(keys.arrived) end
 local now, number = math.floor(now_us / 1000), attempt > 0 and attempt or whole(now_us)
-set_marks(arrived, arrived_old, now, keep_ms, most, {mark, number})
+set_marks(now, keep_ms, most, {mark, number})
 return attempt > 0 and attempt or -1

@@ -1,30 +1,5 @@
 --[[ cancel: remove entries that have not left yet.
 
-KEYS[1]   due              ZSET  member -> due time, ms
-KEYS[2]   relay            ZSET  member -> due time, ms
-KEYS[3]   leased           ZSET  member -> lease deadline, ms
-KEYS[4]   dead             ZSET  member -> since when, ms
-KEYS[5]   refused          ZSET  member -> next try, ms
-KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
-KEYS[7]   paused           HASH  lane -> what is paused, and how it comes back
-KEYS[8]   records          HASH  id -> record
-KEYS[9]   holders          HASH  key -> id of the entry that has it
-KEYS[10]  tags             ZSET  tag, NUL, member -> 0
-KEYS[11]  templates        HASH  name -> template
-KEYS[12]  template_uses    HASH  name -> how many records share the template
-KEYS[13]  claims           HASH  id -> claim
-KEYS[14]  errors           HASH  id -> what went wrong with it last
-KEYS[15]  tombstones       HASH  id -> tombstone of what left
-KEYS[16]  tombstones_old   HASH  the same, older
-KEYS[17]  answers          HASH  operation -> answer
-KEYS[18]  answers_old      HASH  the same, older
-KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
-KEYS[20]  fences_old       HASH  the same, older
-KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[22]  outbox_messages  HASH  id -> whether it is certain (c or u), when it was cancelled, message
-KEYS[23]  meta             HASH  timeout -> longest call, ms; turned -> when the generations were, ms
-KEYS[24]  history          LIST  what happened last, see prelude/history.lua
-
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
 ARGV[3]  deadline   when the call ends, us by Redis's clock
@@ -59,20 +34,19 @@ local function told_again(answer)
       id = id == '' and meant_by(targets[at]) or string.gsub(id, '%%(%x%x)', function(two)
         return string.char(tonumber(two, 16))
       end)
-      local when, message = parse_owed(redis.call('HGET', outbox_messages, id))
+      local when, message = parse_owed(redis.call('HGET', keys.outbox_messages, id))
       if when then told[#told + 1], told[#told + 2], told[#told + 3] = at, when, message end
     end
   end
   return told
 end
 
-local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline)
 if not call then
   if ended[3] then ended[4] = tells and told_again(ended[3]) or {} end
   return ended
 end
-local places = {due, relay, leased, dead, refused, parked = parked}
-local looked = look_for(targets, call, issued, filter, max_bytes, places, keys)
+local looked = look_for(targets, call, issued, filter, max_bytes)
 if not looked then return stale(call) end
 
 local words, told, owed, fenced = {}, {}, {}, {}
@@ -110,7 +84,7 @@ local function take(at, entry)
   note_fence(id)
   words[at] = (is_uncertain and 'uncertain' or 'done') .. named_in(targets[at], id)
   if owes == 0 and not tells then return end
-  local line = lines_for(record, header_end, templates, cache)
+  local line = lines_for(record, header_end, cache)
   local message = line ~= nil and message_of(record, header_end, id, line)
   if not message then return end
   if owes > 0 then owed[#owed + 1] = {id = id, how = leaving.how, message = message} end
@@ -122,22 +96,22 @@ local function pass(at, one)
   words[at] = one.answer
   if is_gone(one.answer) then
     local member = one.member or one.id and RECORDLESS .. one.id
-    if member and redis.call('ZSCORE', dead, member) then
+    if member and redis.call('ZSCORE', keys.dead, member) then
       recordless[#recordless + 1] = member
       words[at] = 'done' .. named_in(targets[at], one.id)
     elseif one.member then
       words[at] = SKIPPED
       return
-    elseif mode == 'remove' and one.id and redis.call('HEXISTS', errors, one.id) == 1 then
+    elseif mode == 'remove' and one.id and redis.call('HEXISTS', keys.errors, one.id) == 1 then
       -- It may be dead under a number that went with its record.
       words[at] = 'unreadable' .. quoted(NO_RECORD) .. named_in(targets[at], one.id)
       return
     end
     note_fence(one.name)
   elseif string.find(one.answer, '^unreadable ') then
-    if mode == 'remove' and one.member and redis.call('ZSCORE', dead, one.member) then
-      local claim = parse_claim(redis.call('HGET', claims, one.id))
-      local leaving = join_group(dead, claim.uncertain, one.id, one.member)
+    if mode == 'remove' and one.member and redis.call('ZSCORE', keys.dead, one.member) then
+      local claim = parse_claim(redis.call('HGET', keys.claims, one.id))
+      local leaving = join_group(keys.dead, claim.uncertain, one.id, one.member)
       leaving.claimed, leaving.failed = true, true
       if past.kept then past.leaves(leaving, past.told_of(nil, one.id)) end
       note_fence(one.id)
@@ -151,7 +125,7 @@ end
 for at, one in ipairs(looked) do
   if not one.entry then
     pass(at, one)
-  elseif mode == 'remove' and not is_dead(one.entry.place, keys) then
+  elseif mode == 'remove' and not is_dead(one.entry.place) then
     words[at] = 'unchanged'
   else
     take(at, one.entry)
@@ -159,26 +133,26 @@ for at, one in ipairs(looked) do
 end
 
 -- Nothing is rolled back: what may be refused comes before the first record goes.
-local rotates = count > 0 and is_full(tombstones, count)
-allow_when_full(tombstones)
-redis.call('ZREM', due, '')
+local rotates = count > 0 and is_full(count)
+allow_when_full(keys.tombstones)
+redis.call('ZREM', keys.due, '')
 for _, leaving in ipairs(groups) do
   for _, one in ipairs(leaving.keyed or {}) do note_fence(name_of_key(one.key)) end
 end
-if #fenced > 0 then redis.call('HSET', fences, unpack(fenced)) end
+if #fenced > 0 then redis.call('HSET', keys.fences, unpack(fenced)) end
 for _, member in ipairs(recordless) do
-  redis.call('ZREM', dead, member)
-  redis.call('HDEL', errors, id_of(member))
+  redis.call('ZREM', keys.dead, member)
+  redis.call('HDEL', keys.errors, id_of(member))
 end
-local reply = end_call(call, table.concat(words, ' '), answers, answers_old, fences, fences_old, meta, {told})
+local reply = end_call(call, table.concat(words, ' '), {told})
 for _, one in ipairs(owed) do
-  owe(outbox, outbox_messages, call, one.id, one.how, one.message, 'cancelled', owes == 2)
+  owe(call, one.id, one.how, one.message, 'cancelled', owes == 2)
 end
-for _, leaving in ipairs(groups) do depart(leaving, leaving.how, math.floor(call.now_us / 1000), keys) end
-past.write(history)
+for _, leaving in ipairs(groups) do depart(leaving, leaving.how, math.floor(call.now_us / 1000)) end
+past.write()
 -- It is done, and its caller is told so, also where he may not begin another generation; whoever
 -- hands over will.
-if rotates and type(redis.pcall('UNLINK', tombstones_old)) ~= 'table' then
-  redis.pcall('RENAME', tombstones, tombstones_old)
+if rotates and type(redis.pcall('UNLINK', keys.tombstones_old)) ~= 'table' then
+  redis.pcall('RENAME', keys.tombstones, keys.tombstones_old)
 end
 return reply

@@ -1,27 +1,5 @@
 --[[ claim: lease due entries to a scanner that publishes them through the broker.
 
-KEYS[1]   relay            ZSET  member -> due time, ms
-KEYS[2]   due              ZSET  member -> due time, ms
-KEYS[3]   leased           ZSET  member -> lease deadline, ms
-KEYS[4]   dead             ZSET  member -> since when, ms
-KEYS[5]   refused          ZSET  member -> next try, ms
-KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
-KEYS[7]   paused           HASH  lane -> what is paused, and how it comes back
-KEYS[8]   records          HASH  id -> record
-KEYS[9]   holders          HASH  key -> id of the entry that has it
-KEYS[10]  tags             ZSET  tag, NUL, member -> 0
-KEYS[11]  templates        HASH  name -> template
-KEYS[12]  template_uses    HASH  name -> how many records share the template
-KEYS[13]  claims           HASH  id -> claim
-KEYS[14]  errors           HASH  id -> what went wrong with it last
-KEYS[15]  tombstones       HASH  id -> tombstone of what left
-KEYS[16]  tombstones_old   HASH  the same, older
-KEYS[17]  fences           HASH  id -> when a call left no entry under it, us
-KEYS[18]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[19]  outbox_messages  HASH  id -> what is owed for it
-KEYS[20]  meta             HASH  timeout -> longest call, ms; caught_up, see prelude/pace.lua
-KEYS[21]  history          LIST  what happened last, see prelude/history.lua
-
 ARGV[1]  asker      who claims, and its number; never used before. With now in us after it, the fencing
                     token: a claim that arrives twice has two
 ARGV[2]  lease_ms   how long the caller may hold what it claims, > 0
@@ -40,16 +18,15 @@ Keeps    an entry is in one of `relay`, `parked` and `leased`
 local asker, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_bytes, catch_up, owes = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
 local last_ms = tonumber(ARGV[7])
-local places = {due, relay, leased, dead, refused, parked = parked}
 
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local token = asker .. ':' .. whole(now_us)
-allow_when_full(errors)
+allow_when_full(keys.errors)
 
-local pace = pace_of(catch_up, now_us, meta)
-local members, fresh = (pace and paced_members or due_members)(relay, now, limit, pace, last_ms)
-local lanes = new_lanes(paused, now_us)
+local pace = pace_of(catch_up, now_us)
+local members, fresh = (pace and paced_members or due_members)(keys.relay, now, limit, pace, last_ms)
+local lanes = new_lanes(now_us)
 local claimed, known, brought, killed = {}, {}, {}, {}
 local parking, skips = {}, new_skips()
 local ids, leases, attempts = {}, {}, {} -- what HMGET, ZADD and HSET take, once for all
@@ -58,13 +35,13 @@ local until_ms = whole(now + lease_ms)
 local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, token = token})
 
 local function die(member, id, reason)
-  bury(keys, now, member, reason)
+  bury(now, member, reason)
   killed[#killed + 1], killed[#killed + 2] = id, reason
 end
 
 local function park(lane, member, record, header_end)
   parking[#parking + 1], parking[#parking + 2] = 0, parked_as(lane, record, header_end, member)
-  excuse_before(lane, lanes, records, id_of(member), record, header_end)
+  excuse_before(lane, lanes, id_of(member), record, header_end)
 end
 
 -- Whether an entry is too late to leave; then it is skipped.
@@ -72,29 +49,29 @@ local function is_skipped(member, id, record, header_end, pauses)
   local ms, from = too_late_by(lanes, record, header_end)
   if not ms then
     -- It may come back, when what was a pause is forgotten.
-    if #pauses > 0 then excuse(records, id, record, header_end, from) end
+    if #pauses > 0 then excuse(id, record, header_end, from) end
     return false
   end
-  local line = lines_for(record, header_end, templates, {})
+  local line = lines_for(record, header_end, {})
   local message = line ~= nil and message_of(record, header_end, id, line) or ''
-  local how = parse_claim(redis.call('HGET', claims, id)).uncertain and 'u' or 'c'
-  note_skip(skips, member, record, header_end, message, ms, how, now_us, keys)
+  local how = parse_claim(redis.call('HGET', keys.claims, id)).uncertain and 'u' or 'c'
+  note_skip(skips, member, record, header_end, message, ms, how, now_us)
   return true
 end
 
 -- Deal with an entry; whether it is claimed.
 local function take(member)
   local id = id_of(member)
-  local record = redis.call('HGET', records, id)
+  local record = redis.call('HGET', keys.records, id)
   local header_end, defect = header_end_of(record)
   bytes = bytes + #(record or '')
-  if is_leftover(member, record, header_end, places, tombstones, tombstones_old) then return end
+  if is_leftover(member, record, header_end) then return end
   if not header_end then return die(member, id, defect) end
   local pauses = pauses_of(lanes, record, header_end)
   local lane = paused_lane(pauses) or full_lane(pauses, record, header_end)
   if lane then return park(lane, member, record, header_end) end
   if is_skipped(member, id, record, header_end, pauses) then return end
-  local shared = bring(templates, template_of(record, header_end), brought)
+  local shared = bring(template_of(record, header_end), brought)
   if not shared then return die(member, id, 'template is gone') end
   take_turns(pauses, record, header_end)
   bytes = bytes + shared
@@ -123,16 +100,16 @@ while taken < #members and bytes < max_bytes and not (pace and taken >= fresh an
   taken = taken + 1
   if take(members[taken]) and taken > fresh then spent = spent + 1 end
 end
-if pace then spend(pace, spent, meta) end
+if pace then spend(pace, spent) end
 if #ids > 0 then
-  for at, text in ipairs(redis.call('HMGET', claims, unpack(ids))) do lease(at, text) end
-  redis.call('ZADD', leased, unpack(leases))
-  redis.call('HSET', claims, unpack(attempts))
+  for at, text in ipairs(redis.call('HMGET', keys.claims, unpack(ids))) do lease(at, text) end
+  redis.call('ZADD', keys.leased, unpack(leases))
+  redis.call('HSET', keys.claims, unpack(attempts))
 end
-leave_skipped(skips, owes, now_us, keys)
-if #skips.ids > 0 and is_full(tombstones, 0) then rotate(tombstones, tombstones_old) end
-if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
+leave_skipped(skips, owes, now_us)
+if #skips.ids > 0 and is_full(0) then rotate() end
+if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
 save_lanes(lanes)
-remove_taken(relay, members, fresh, taken)
-past.write(history)
+remove_taken(keys.relay, members, fresh, taken)
+past.write()
 return {now_us, claimed, table.concat(known, ' '), brought, killed, skips.told, #parking / 2}

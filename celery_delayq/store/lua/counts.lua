@@ -1,16 +1,5 @@
 --[[ counts: how many entries are in which state, and what comes next.
 
-KEYS[1]   due         ZSET  member -> due time, ms
-KEYS[2]   relay       ZSET  member -> due time, ms
-KEYS[3]   leased      ZSET  member -> lease deadline, ms
-KEYS[4]   refused     ZSET  member -> next try, ms
-KEYS[5]   parked      ZSET  lane, due time, kind, member -> 0
-KEYS[6]   dead        ZSET  member -> since when, ms
-KEYS[7]   scanners    ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[8]   paused      HASH  lane -> what is paused, and how it comes back
-KEYS[9]   records     HASH  id -> record
-KEYS[10]  heartbeats  HASH  scanner -> when it gave its last heartbeat, ms
-
 ARGV[1]  most       look at no more than so many records that are overdue, of each index, > 0
 ARGV[2]  max_bytes  nor at more than so many bytes of them, of each index, > 0
 
@@ -28,7 +17,7 @@ local most, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now_us = clock_us()
 local now = whole(math.floor(now_us / 1000))
-local tried, lanes = redis.call('ZCARD', refused), new_lanes(paused, now_us)
+local tried, lanes = redis.call('ZCARD', keys.refused), new_lanes(now_us)
 local oldest = -1
 
 -- Look at what is overdue in an index. Behind so many that are paused, the next one counts, be it paused or not. Returns
@@ -36,7 +25,7 @@ local oldest = -1
 -- due: overdue or not; or -1.
 local function look_at(index, last, is_in_due_order)
   local held, first = 0, -1
-  local looked = look_through(index, last, most, max_bytes, records, function(record, header_end, text)
+  local looked = look_through(index, last, most, max_bytes, function(record, header_end, text)
     if header_end and is_held(lanes, record, header_end) then
       held = held + 1
     else
@@ -54,7 +43,7 @@ local function look_at(index, last, is_in_due_order)
 end
 
 local heads, held = {}, 0
-for at, index in ipairs({due, relay}) do
+for at, index in ipairs({keys.due, keys.relay}) do
   if lanes.any then
     local some
     some, heads[at] = look_at(index, now, true)
@@ -64,26 +53,27 @@ for at, index in ipairs({due, relay}) do
     if heads[at] <= tonumber(now) then oldest = earlier_head(oldest, heads[at]) end
   end
 end
-local held_back = tried > 0 and look_at(refused, '+inf', false) or 0
+local held_back = tried > 0 and look_at(keys.refused, '+inf', false) or 0
 tried = tried - held_back
 local free = 0
 if lanes.any then
-  local found, rest = parked_freely(lanes, parked, most, max_bytes, records)
+  local found, rest = parked_freely(lanes, most, max_bytes)
   free = #found + rest
   for _, there in ipairs(found) do
     heads[1] = earlier_head(heads[1], number_in(there, 8, 14))
     oldest = earlier_head(oldest, number_in(there, 8, 14))
   end
 end
-local overdue = free + redis.call('ZCOUNT', due, '-inf', now) + redis.call('ZCOUNT', relay, '-inf', now) - held
+local overdue = free - held
+  + redis.call('ZCOUNT', keys.due, '-inf', now) + redis.call('ZCOUNT', keys.relay, '-inf', now)
 return {
   now_us,
-  redis.call('ZCARD', due) + redis.call('ZCARD', relay) - held + tried + free,
-  redis.call('ZCARD', leased),
-  redis.call('ZCARD', dead),
-  #alive_in(scanners, heartbeats, tonumber(now)) / 2,
+  redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay) - held + tried + free,
+  redis.call('ZCARD', keys.leased),
+  redis.call('ZCARD', keys.dead),
+  #alive_in(tonumber(now)) / 2,
   overdue + tried,
-  redis.call('ZCARD', parked) - free + held + held_back,
+  redis.call('ZCARD', keys.parked) - free + held + held_back,
   tried,
   heads[1],
   heads[2],

@@ -1,45 +1,31 @@
 --[[ dump: all that is kept of some entries, whether this version can read their records or not.
 
-KEYS[1]   due        ZSET  member -> due time, ms
-KEYS[2]   relay      ZSET  member -> due time, ms
-KEYS[3]   leased     ZSET  member -> lease deadline, ms
-KEYS[4]   dead       ZSET  member -> since when, ms
-KEYS[5]   refused    ZSET  member -> next try, ms
-KEYS[6]   parked     ZSET  lane, due time, kind, member -> 0
-KEYS[7]   paused     HASH  lane -> what is paused, and how it comes back
-KEYS[8]   records    HASH  id -> record
-KEYS[9]   holders    HASH  key -> id of the entry that has it
-KEYS[10]  templates  HASH  name -> template
-KEYS[11]  errors     HASH  id -> what went wrong with it last
-KEYS[12]  claims     HASH  id -> claim
-KEYS[13]  outbox     ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-
 ARGV[1]  max_bytes  look at nothing more after so many bytes, > 0
 ARGV[2...] members  what the search for all gave, 0 to 1000; of what cannot be read, RECORDLESS and its id
 
 Returns  {now in us, of how many REVOKED is to be stored, text, {record or '', claim or '', error or '', ...} of those
          that are here, {name, template, ...} they share}. The text has a word of each member: waiting, paused (it is
          due, and would be parked if a scanner met it, or is), refused, in_flight or dead, then header_end, the next try
-         (refused) or since when it is dead (ms, or -1), and 1 where its key names it or, in flight, would if it came back, else 0, a colon between two | unreadable, why stands
-         where its error does | lost: it is dead, and its record is gone | gone: it has left | again: it was not looked
-         at
+         (refused) or since when it is dead (ms, or -1), and 1 where its key names it or, in flight, would if it came
+         back, else 0, a colon between two | unreadable, why stands where its error does | lost: it is dead, and its
+         record is gone | gone: it has left | again: it was not looked at
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]
 local max_bytes = tonumber(ARGV[1])
-local places = {due, relay, leased, dead, refused, parked = parked}
-local words = {[due] = 'waiting', [relay] = 'waiting', [leased] = 'in_flight', [dead] = 'dead', [refused] = 'refused'}
-words[parked] = 'paused'
-local keys = {due = due, relay = relay, refused = refused, parked = parked, records = records, holders = holders}
+local words = {
+  [keys.due] = 'waiting', [keys.relay] = 'waiting', [keys.leased] = 'in_flight', [keys.dead] = 'dead',
+  [keys.refused] = 'refused', [keys.parked] = 'paused',
+}
 local now_us = clock_us()
-local lanes = new_lanes(paused, now_us)
+local lanes = new_lanes(now_us)
 local text, found, brought, bytes = {}, {}, {}, 0
 
 local function give(id, record, why)
   local at = #found
   found[at + 1] = record or ''
-  found[at + 2] = redis.call('HGET', claims, id) or ''
-  found[at + 3] = why or redis.call('HGET', errors, id) or ''
+  found[at + 2] = redis.call('HGET', keys.claims, id) or ''
+  found[at + 3] = why or redis.call('HGET', keys.errors, id) or ''
 end
 
 -- Whether an entry has its key while it waits: it is named there. What is in flight has it again when that ends, if no
@@ -47,12 +33,12 @@ end
 local function is_named(id, record, header_end, place)
   local extras = extras_of(record, header_end)
   if not extras or not extras.key then return false end
-  return redis.call('HGET', holders, extras.key) == id or place == leased and is_key_free(extras.key, id, keys)
+  return redis.call('HGET', keys.holders, extras.key) == id or place == keys.leased and is_key_free(extras.key, id)
 end
 
 local function word_of(member)
   local id = id_of(member)
-  local record = redis.call('HGET', records, id)
+  local record = redis.call('HGET', keys.records, id)
   bytes = bytes + #(record or '')
   local header_end, defect = header_end_of(record)
   local is_numbered = sub(member, 1, 6) ~= RECORDLESS
@@ -61,7 +47,7 @@ local function word_of(member)
       give(id, record, defect)
       return 'unreadable'
     end
-    if is_numbered or not redis.call('ZSCORE', dead, member) then return 'gone' end
+    if is_numbered or not redis.call('ZSCORE', keys.dead, member) then return 'gone' end
     give(id)
     return 'lost'
   end
@@ -71,16 +57,17 @@ local function word_of(member)
     return 'gone'
   end
   give(id, record)
-  bytes = bytes + (bring(templates, template_of(record, header_end), brought) or 0)
+  bytes = bytes + (bring(template_of(record, header_end), brought) or 0)
   -- What Redis stopped half-way has no place: it is what is dead.
-  local place, score = place_of(places, own, record, header_end)
-  local when = (place == dead or place == refused) and score or -1
-  local is_met = place == due or place == relay or place == refused
+  local place, score = place_of(PLACES, own, record, header_end)
+  local when = (place == keys.dead or place == keys.refused) and score or -1
+  local is_met = place == keys.due or place == keys.relay or place == keys.refused
   if is_met and tonumber(score) <= lanes.now and lane_for(pauses_of(lanes, record, header_end), record, header_end) then
-    place = parked
+    place = keys.parked
   end
-  return table.concat({words[place or dead], header_end, when, is_named(id, record, header_end, place) and 1 or 0}, ':')
+  local named = is_named(id, record, header_end, place) and 1 or 0
+  return table.concat({words[place or keys.dead], header_end, when, named}, ':')
 end
 
 for at = 2, #ARGV do text[#text + 1] = bytes < max_bytes and word_of(ARGV[at]) or 'again' end
-return {now_us, redis.call('ZCARD', outbox), table.concat(text, ' '), found, brought}
+return {now_us, redis.call('ZCARD', keys.outbox), table.concat(text, ' '), found, brought}

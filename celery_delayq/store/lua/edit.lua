@@ -1,29 +1,5 @@
 --[[ edit: give an entry that has not left another message; its id, times, key and tags stay.
 
-KEYS[1]   due             ZSET  member -> due time, ms
-KEYS[2]   relay           ZSET  member -> due time, ms
-KEYS[3]   leased          ZSET  member -> lease deadline, ms
-KEYS[4]   dead            ZSET  member -> since when, ms
-KEYS[5]   refused         ZSET  member -> next try, ms
-KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records         HASH  id -> record
-KEYS[8]   holders         HASH  key -> id of the entry that has it
-KEYS[9]   tags            ZSET  tag, NUL, member -> 0
-KEYS[10]  templates       HASH  name -> template
-KEYS[11]  template_uses   HASH  name -> how many records share the template
-KEYS[12]  claims          HASH  id -> claim
-KEYS[13]  errors          HASH  id -> what went wrong with it last
-KEYS[14]  tombstones      HASH  id -> tombstone of what left
-KEYS[15]  tombstones_old  HASH  the same, older
-KEYS[16]  wake            CHANNEL  where scanners are told to look
-KEYS[17]  timer           STRING  which scanner is up next, and when
-KEYS[18]  answers         HASH  operation -> answer
-KEYS[19]  answers_old     HASH  the same, older
-KEYS[20]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[21]  fences_old      HASH  the same, older
-KEYS[22]  meta            HASH  seq -> last insertion number; timeout -> longest call, ms; turned -> when the
-                                generations were, ms
-
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
 ARGV[3]  deadline     when the call ends, us by Redis's clock
@@ -42,23 +18,22 @@ Keeps    an entry has one place, under the number that its record has; one under
 ]]
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local target, seen, destination, body, template = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-local places = {due, relay, leased, dead, refused, parked = parked}
 
-local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 
 local function answered(answer)
-  return end_call(call, answer, answers, answers_old, fences, fences_old, meta)
+  return end_call(call, answer)
 end
 
 -- A request that something newer has overtaken finds another state than its caller has seen.
-local id, name = meant_by(target, holders)
-local entry, why = entry_of(id, name, places, keys)
+local id, name = meant_by(target)
+local entry, why = entry_of(id, name)
 if entry and is_released(entry.record, entry.header_end) then return answered('handed_over') end
 if entry and stamp_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
 if not entry then
-  allow_when_full(records)
-  if is_gone(why) then fence(call, name, fences) end
+  allow_when_full(keys.records)
+  if is_gone(why) then fence(call, name) end
   return answered(why)
 end
 local record, header_end = entry.record, entry.header_end
@@ -74,32 +49,32 @@ local extras = is_large(member) and extras_of(record, header_end)
 local its_tags = extras and extras.tags or {}
 
 -- It stays in its place; but a lease that ran out ends, and it waits again.
-local lapsed = entry.place == leased
-local place = lapsed and (sub(record, 2, 2) == 'L' and due or relay) or entry.place
+local lapsed = entry.place == keys.leased
+local place = lapsed and (sub(record, 2, 2) == 'L' and keys.due or keys.relay) or entry.place
 local score = lapsed and whole(due_of(record, header_end)) or entry.score
 local where = entry.there and sub(entry.there, 1, -#member - 1) -- what stands before members there
-local promise = promise_of(timer)
+local promise = promise_of()
 
 -- The first write is one that a full Redis refuses. Each that leads to the new record comes before it, and
 -- what led to the old one goes after it: what Redis stops half-way leaves too much, and not too little.
 local old, new = template_of(record, header_end), name_in(body)
 if new and new ~= old then
-  redis.call('HINCRBY', template_uses, new, 1)
+  redis.call('HINCRBY', keys.template_uses, new, 1)
   -- Taken and not used: whoever counts the records of a template sees by it that one may have joined them.
-  take_numbers(1, meta, records)
-  if not text_of(templates, new) then redis.call('HSET', templates, new, template) end
+  take_numbers(1)
+  if not text_of(new) then redis.call('HSET', keys.templates, new, template) end
 end
 -- Whoever holds the lease that ran out must not acknowledge what is new; and it is known of it before it waits.
-if lapsed then end_claim(claims, id, entry.claim) end
+if lapsed then end_claim(id, entry.claim) end
 if place and (grows or lapsed) then redis.call('ZADD', place, score, where .. member) end
-for _, tag in ipairs(its_tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
-redis.call('HSET', records, id, record_of(destination, order, sub(record, header_end + 7, header_end + 19),
+for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
+redis.call('HSET', keys.records, id, record_of(destination, order, sub(record, header_end + 7, header_end + 19),
   sub(record, header_end + 20, header_end + 35), changed_next(record, header_end, call.now_us), body))
-if lapsed then take_key(record, header_end, id, keys) end
-if lapsed then redis.call('ZREM', leased, entry.there) end
+if lapsed then take_key(record, header_end, id) end
+if lapsed then redis.call('ZREM', keys.leased, entry.there) end
 -- Also where it grew before, in a script that Redis stopped.
 if place and is_large(member) then redis.call('ZREM', place, where .. small .. id) end
-for _, tag in ipairs(its_tags) do redis.call('ZREM', tags, tag .. '\0' .. small .. id) end
-if old and old ~= new then drop_template(templates, template_uses, old, 1) end
-if lapsed then wake_for(tonumber(score), math.floor(call.now_us / 1000), wake, timer, promise) end
+for _, tag in ipairs(its_tags) do redis.call('ZREM', keys.tags, tag .. '\0' .. small .. id) end
+if old and old ~= new then drop_template(old, 1) end
+if lapsed then wake_for(tonumber(score), math.floor(call.now_us / 1000), promise) end
 return answered(entry.claim and entry.claim.uncertain and 'uncertain' or 'done')

@@ -1,20 +1,5 @@
 --[[ find: one entry and where it stands.
 
-KEYS[1]   due             ZSET  member -> due time, ms
-KEYS[2]   relay           ZSET  member -> due time, ms
-KEYS[3]   leased          ZSET  member -> lease deadline, ms
-KEYS[4]   refused         ZSET  member -> next try, ms
-KEYS[5]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[6]   paused          HASH  lane -> what is paused, and how it comes back
-KEYS[7]   dead            ZSET  member -> since when, ms
-KEYS[8]   records         HASH  id -> record
-KEYS[9]   holders         HASH  key -> id of the entry that has it
-KEYS[10]  templates       HASH  name -> template
-KEYS[11]  claims          HASH  id -> claim
-KEYS[12]  errors          HASH  id -> what went wrong with it last
-KEYS[13]  tombstones      HASH  id -> tombstone of what left
-KEYS[14]  tombstones_old  HASH  the same, older
-
 ARGV[1]  target  who is meant: see prelude/entry.lua
 
 Returns  {state, id, record, its header_end, the template that it shares or '', what went wrong with it last or '',
@@ -27,12 +12,11 @@ Keeps    changes nothing
 ]]
 local target = ARGV[1]
 
-local id, name = meant_by(target, holders)
-local places = {due, relay, leased, refused, dead, parked = parked}
+local id, name = meant_by(target)
 
-local record = id and redis.call('HGET', records, id)
+local record = id and redis.call('HGET', keys.records, id)
 if not record then
-  local tombstone = find_tombstone(tombstones, tombstones_old, name)
+  local tombstone = find_tombstone(name)
   if not tombstone then return {} end
   local how, when = string.match(tombstone, '^(.)(' .. string.rep('%d', 13) .. ')')
   when = tonumber(when or 0)
@@ -42,18 +26,18 @@ end
 local header_end, defect = header_end_of(record)
 if not header_end then return {'unreadable', defect} end
 local shared = template_of(record, header_end)
-local template = shared and redis.call('HGET', templates, shared)
+local template = shared and redis.call('HGET', keys.templates, shared)
 
-local place, score, there = place_of(places, member_of(record, header_end, id), record, header_end)
-local lanes = new_lanes(paused, clock_us())
-local state = state_of({place = place, there = there, record = record, header_end = header_end}, lanes, keys)
+local place, score, there = place_of(PLACES, member_of(record, header_end, id), record, header_end)
+local lanes = new_lanes(clock_us())
+local state = state_of({place = place, there = there, record = record, header_end = header_end}, lanes)
 local failed, attempts = '', 0
-if place ~= due then
-  failed = redis.call('HGET', errors, id) or ''
-  attempts = parse_claim(redis.call('HGET', claims, id)).attempts
+if place ~= keys.due then
+  failed = redis.call('HGET', keys.errors, id) or ''
+  attempts = parse_claim(redis.call('HGET', keys.claims, id)).attempts
 end
 return {
   state, id, record, header_end, template or '', failed, attempts,
-  place == refused and tonumber(score) or -1, place == dead and tonumber(score) or -1,
+  place == keys.refused and tonumber(score) or -1, place == keys.dead and tonumber(score) or -1,
   paused_by(lanes, record, header_end),
 }

@@ -1,30 +1,5 @@
 --[[ hand_over: hand over what is due and bound for lists in this Redis, at most one batch.
 
-KEYS[1]   due              ZSET  member -> due time, ms
-KEYS[2]   relay            ZSET  member -> due time, ms
-KEYS[3]   leased           ZSET  member -> lease deadline, ms
-KEYS[4]   dead             ZSET  member -> since when, ms
-KEYS[5]   refused          ZSET  member -> next try, ms
-KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
-KEYS[7]   paused           HASH  lane -> what is paused, and how it comes back
-KEYS[8]   records          HASH  id -> record
-KEYS[9]   holders          HASH  key -> id of the entry that has it
-KEYS[10]  tags             ZSET  tag, NUL, member -> 0
-KEYS[11]  templates        HASH  name -> template
-KEYS[12]  template_uses    HASH  name -> how many records share the template
-KEYS[13]  claims           HASH  id -> claim; of these entries, how often their list refused them
-KEYS[14]  errors           HASH  id -> what went wrong with it last
-KEYS[15]  tombstones       HASH  id -> tombstone of what left
-KEYS[16]  tombstones_old   HASH  the same, older
-KEYS[17]  scanners         ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[18]  timer            STRING  which scanner is up next, and when
-KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
-KEYS[20]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[21]  outbox_messages  HASH  id -> what is owed for it
-KEYS[22]  meta             HASH  timeout -> longest call, ms; caught_up, see prelude/pace.lua
-KEYS[23]  history          LIST  what happened last, see prelude/history.lua
-KEYS[24]  heartbeats       HASH  scanner -> when it gave its last heartbeat, ms
-
 ARGV[1]  scanner       who asks
 ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
 ARGV[3]  limit         most entries to hand over, 1..1000
@@ -58,26 +33,26 @@ local tells_ids, tells_times = tells % 2 == 1, tells >= 2
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 
-allow_when_full(records)
+allow_when_full(keys.records)
 if alive_ms > 0 then
-  if redis.call('HEXISTS', meta, 'timeout') == 0 then return {now_us} end
-  redis.call('ZADD', scanners, whole(now + alive_ms), scanner)
-  note_heartbeat(scanner, now, scanners, heartbeats)
+  if redis.call('HEXISTS', keys.meta, 'timeout') == 0 then return {now_us} end
+  redis.call('ZADD', keys.scanners, whole(now + alive_ms), scanner)
+  note_heartbeat(scanner, now)
 end
 
 -- First comes back what waited for something else.
-local bytes, returning, tried = 0, -1, head_of(refused)
-local lanes = new_lanes(paused, now_us)
-if lanes.any then bytes = come_back(lanes, max_bytes, keys) end
-if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes, keys) end
+local bytes, returning, tried = 0, -1, head_of(keys.refused)
+local lanes = new_lanes(now_us)
+if lanes.any then bytes = come_back(lanes, max_bytes) end
+if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes) end
 
-local pace = pace_of(catch_up, now_us, meta)
-local members, fresh = (pace and paced_members or due_members)(due, now, limit, pace, last_ms)
+local pace = pace_of(catch_up, now_us)
+local members, fresh = (pace and paced_members or due_members)(keys.due, now, limit, pace, last_ms)
 local lists, cache, killed, turned_down, parking, skips = {}, {}, {}, {}, {}, new_skips()
 local taken, spent = 0, 0
 
 local function die(member, reason)
-  bury(keys, now, member, reason)
+  bury(now, member, reason)
   killed[#killed + 1] = id_of(member)
   killed[#killed + 1] = reason
 end
@@ -94,7 +69,6 @@ local function list_for(key)
   return list
 end
 
-local places = {due, relay, leased, dead, refused, parked = parked}
 -- What neighbours mostly have in common is compared, not parsed again: the header, and from the flags on to
 -- the name of the template.
 local prefix, labels, header_end = false, false, 0
@@ -106,9 +80,9 @@ local recent = {}
 -- Look at a record that is not like the one before; false where that was the end of it.
 local function look_at(member, record)
   local found, defect = header_end_of(record)
-  if is_leftover(member, record, found, places, tombstones, tombstones_old) then return false end
+  if is_leftover(member, record, found) then return false end
   local lines
-  if found then lines, defect = lines_for(record, found, templates, cache) end
+  if found then lines, defect = lines_for(record, found, cache) end
   if lines == nil then
     bytes = bytes + #(record or '')
     die(member, defect)
@@ -126,7 +100,7 @@ end
 
 local function park(where, member, record)
   parking[#parking + 1], parking[#parking + 2] = 0, parked_as(where, record, header_end, member)
-  excuse_before(where, lanes, records, id_of(member), record, header_end)
+  excuse_before(where, lanes, id_of(member), record, header_end)
   bytes = bytes + #record
 end
 
@@ -134,11 +108,11 @@ end
 local function is_skipped(member, id, record, message)
   local ms, from = too_late_by(lanes, record, header_end)
   if not ms then
-    if #pauses > 0 then excuse(records, id, record, header_end, from) end
+    if #pauses > 0 then excuse(id, record, header_end, from) end
     return false
   end
-  local how = parse_claim(redis.call('HGET', claims, id)).uncertain and 'u' or 'c'
-  note_skip(skips, member, record, header_end, message, ms, how, now_us, keys)
+  local how = parse_claim(redis.call('HGET', keys.claims, id)).uncertain and 'u' or 'c'
+  note_skip(skips, member, record, header_end, message, ms, how, now_us)
   return true
 end
 
@@ -149,7 +123,7 @@ local function take(member, id, record)
     or has_extras and not extras_start(record, header_end) then
     if not look_at(member, record) then return end
   elseif sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
-    and is_leftover(member, record, header_end, places, tombstones, tombstones_old) then
+    and is_leftover(member, record, header_end) then
     return
   end
   local where = lane or #pauses > 0 and full_lane(pauses, record, header_end)
@@ -177,17 +151,17 @@ local function read_ahead()
     local id = id_of(members[at])
     count = count + 1
     ids[count] = id
-    size = size + (is_large(members[at]) and redis.call('HSTRLEN', records, id) or SMALL)
+    size = size + (is_large(members[at]) and redis.call('HSTRLEN', keys.records, id) or SMALL)
     if size >= max_bytes then break end
   end
-  return ids, redis.call('HMGET', records, unpack(ids))
+  return ids, redis.call('HMGET', keys.records, unpack(ids))
 end
 
 -- A list that cannot be pushed to (it is of another type, a right is missing) does not make dead what
 -- is bound for it: that waits for its next try, and longer each time.
 local function put_off(list, reason)
   local again, counted, failed = {}, {}, {}
-  for at, text in ipairs(redis.call('HMGET', claims, unpack(list.ids))) do
+  for at, text in ipairs(redis.call('HMGET', keys.claims, unpack(list.ids))) do
     local claim, member = parse_claim(text), list.members[at]
     claim.attempts, claim.refusals = claim.attempts + 1, claim.refusals + 1
     counted[#counted + 1], counted[#counted + 2] = list.ids[at], format_claim(claim)
@@ -199,25 +173,25 @@ local function put_off(list, reason)
       failed[#failed + 1], failed[#failed + 2] = list.ids[at], reason
     end
   end
-  redis.call('HSET', claims, unpack(counted))
+  redis.call('HSET', keys.claims, unpack(counted))
   if #again == 0 then return end
-  redis.call('HSET', errors, unpack(failed))
-  redis.call('ZADD', refused, unpack(again))
+  redis.call('HSET', keys.errors, unpack(failed))
+  redis.call('ZADD', keys.refused, unpack(again))
   turned_down[#turned_down + 1], turned_down[#turned_down + 2] = reason, #again / 2
 end
 
 local rotates = false
 local known, failed = false, false -- whether there may be claims, and errors, of an earlier attempt
 if #members > 0 then
-  known = redis.call('HLEN', claims) > 0
-  failed = known and redis.call('HLEN', errors) > 0
-  rotates = is_full(tombstones, #members)
-  recent = recent_of(now_us, meta)
+  known = redis.call('HLEN', keys.claims) > 0
+  failed = known and redis.call('HLEN', keys.errors) > 0
+  rotates = is_full(#members)
+  recent = recent_of(now_us)
   -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
-  redis.call('ZREMRANGEBYRANK', due, 1, 0)
-  redis.call('ZREM', due, '')
-  redis.call('HSET', tombstones, '', '')
-  redis.call('HDEL', tombstones, '')
+  redis.call('ZREMRANGEBYRANK', keys.due, 1, 0)
+  redis.call('ZREM', keys.due, '')
+  redis.call('HSET', keys.tombstones, '', '')
+  redis.call('HDEL', keys.tombstones, '')
 end
 
 local is_over = false -- the batch: no more bytes, or the next one is overdue, and as many of those go as may
@@ -231,13 +205,13 @@ while taken < #members and not is_over do
   end
   is_over = is_over or bytes >= max_bytes
 end
-if pace then spend(pace, spent, meta) end
+if pace then spend(pace, spent) end
 
 -- The new place is written before the old one is cleared: a script that Redis stops half-way is not
 -- rolled back, and must not lose what it pushed.
 local handed_over, pushed_ids, pushed_times = 0, {}, {}
 for _, full in ipairs(lists) do
-  fence_young(full.young, fences, now_us)
+  fence_young(full.young, now_us)
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
     put_off(full, full.key .. ': ' .. pushed.err)
@@ -247,22 +221,23 @@ for _, full in ipairs(lists) do
     if tells_times then pushed_times[#pushed_times + 1] = table.concat(full.times) end
     local leaving = full.leaving
     leaving.ids, leaving.claimed, leaving.failed, leaving.shared = full.ids, known, failed, full.shared
-    depart(leaving, 'h', now, keys)
+    depart(leaving, 'h', now)
   end
 end
-leave_skipped(skips, owes, now_us, keys)
-if #parking > 0 then redis.call('ZADD', parked, unpack(parking)) end
-remove_taken(due, members, fresh, taken)
-if rotates then rotate(tombstones, tombstones_old) end
-past.write(history)
+leave_skipped(skips, owes, now_us)
+if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
+remove_taken(keys.due, members, fresh, taken)
+if rotates then rotate() end
+past.write()
 
-if lanes.any then returning = look_back(lanes, keys) end
-if tried >= 0 or #turned_down > 0 then tried = head_of(refused) end
+if lanes.any then returning = look_back(lanes) end
+if tried >= 0 or #turned_down > 0 then tried = head_of(keys.refused) end
 local heads = {
-  paced_head(due, now, pace), paced_head(relay, now, pace), head_of(leased), earlier_head(tried, returning),
+  paced_head(keys.due, now, pace), paced_head(keys.relay, now, pace), head_of(keys.leased),
+  earlier_head(tried, returning),
 }
 
-local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now, keys) or 0
+local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now) or 0
 return {
   now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, killed, turned_down, skips.told, pushed_ids,
   pushed_times,

@@ -1,7 +1,5 @@
 --[[ history: what happened last, the newest first.
 
-KEYS[1]  history  LIST  what happened last, see prelude/history.lua
-
 ARGV[1]  limit  most events, > 0
 
 Returns  {event, ...}
@@ -10,4 +8,4 @@ Keeps    changes nothing
 ]]
 local limit = tonumber(ARGV[1])
 
-return redis.call('LRANGE', history, 0, limit - 1)
+return redis.call('LRANGE', keys.history, 0, limit - 1)

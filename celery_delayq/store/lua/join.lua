@@ -1,10 +1,5 @@
 --[[ join: a process makes itself known to a store, and learns what time it is there.
 
-KEYS[1]  meta      HASH  schema, shards, broker, hosts, timeout, history: what the processes of a store agree
-                         on; app: whose scanners they are; store: what tells it from every other one
-KEYS[2]  scanners  ZSET  scanner -> ms until which its last heartbeat counts
-KEYS[3]  history   LIST  what happened last, see prelude/history.lua
-
 ARGV[1]  schema   version of the layout that the process knows
 ARGV[2]  shards   how many the process spreads its entries over, > 0
 ARGV[3]  timeout  for how many ms its calls may last, > 0
@@ -27,14 +22,15 @@ local broker, hosts, scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
 local kept, store, app = ARGV[7], ARGV[8], ARGV[9]
 
 local now_us = clock_us()
-local known = redis.call('HMGET', meta, 'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app')
+local known = redis.call('HMGET', keys.meta,
+  'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app')
 local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
 local theirs, their_app = known[4], known[8]
 local is_other_app = app ~= '' and their_app ~= app
 local is_elsewhere = theirs == broker and known[5] ~= hosts
 if is_fit and scanner and (theirs ~= broker or is_other_app or is_elsewhere) then
-  local alive = redis.call('ZCOUNT', scanners, whole(math.floor(now_us / 1000)), '+inf')
+  local alive = redis.call('ZCOUNT', keys.scanners, whole(math.floor(now_us / 1000)), '+inf')
   if alive == 0 then theirs, their_app = false, false end
 end
 
@@ -65,14 +61,14 @@ end
 local is_other = is_fit and (known[7] or '') ~= kept
 if is_other and kept ~= '' then set('history', kept) end
 if #changes > 0 then
-  allow_when_full(meta)
-  redis.call('HSET', meta, unpack(changes))
+  allow_when_full(keys.meta)
+  redis.call('HSET', keys.meta, unpack(changes))
 end
 if is_other then
   local length = string.match(kept, '^%d+')
-  if not length then redis.call('HDEL', meta, 'history') end
+  if not length then redis.call('HDEL', keys.meta, 'history') end
   -- What it may not touch, or is somebody else's, stays as it is.
-  redis.pcall('LTRIM', history, length and 0 or 1, length and length - 1 or 0)
+  redis.pcall('LTRIM', keys.history, length and 0 or 1, length and length - 1 or 0)
 end
 return {
   now_us, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',

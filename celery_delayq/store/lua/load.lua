@@ -1,29 +1,5 @@
 --[[ load: keep entries that were dumped, as they were; each is kept, or refused, by itself.
 
-KEYS[1]   due              ZSET  member -> due time, ms
-KEYS[2]   relay            ZSET  member -> due time, ms
-KEYS[3]   dead             ZSET  member -> since when, ms
-KEYS[4]   refused          ZSET  member -> next try, ms
-KEYS[5]   parked           ZSET  lane, due time, kind, member -> 0
-KEYS[6]   records          HASH  id -> record
-KEYS[7]   holders          HASH  key -> id of the entry that has it
-KEYS[8]   tags             ZSET  tag, NUL, member -> 0
-KEYS[9]   templates        HASH  name -> template
-KEYS[10]  template_uses    HASH  name -> how many records share the template
-KEYS[11]  claims           HASH  id -> claim
-KEYS[12]  errors           HASH  id -> what went wrong with it last
-KEYS[13]  tombstones       HASH  id -> tombstone of what left
-KEYS[14]  tombstones_old   HASH  the same, older
-KEYS[15]  wake             CHANNEL  where scanners are told to look
-KEYS[16]  timer            STRING  which scanner is up next, and when
-KEYS[17]  answers          HASH  operation -> answer
-KEYS[18]  answers_old      HASH  the same, older
-KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
-KEYS[20]  fences_old       HASH  the same, older
-KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[22]  outbox_messages  HASH  id -> what is owed for it
-KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
-
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
 ARGV[3]  deadline     when the call ends, us by Redis's clock
@@ -50,34 +26,33 @@ Keeps    what is there; an id has one record and one place, a key has one entry 
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local FIRST, FIELDS = 4, 11 -- of an entry
 
-local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-local promise = promise_of(timer)
+local promise = promise_of()
 local brought = {} -- templates that came along, be their entry refused or not
 for at = FIRST, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
   if name and template ~= '' then brought[name] = template end
-  if is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
+  if is_fenced(call, ARGV[at], issued) then return stale(call) end
   local extras = extras_of_body(ARGV[at + 4])
-  if extras and extras.key and is_key_fenced(call, name_of_key(extras.key), issued, fences, fences_old) then
+  if extras and extras.key and is_key_fenced(call, name_of_key(extras.key), issued) then
     return stale(call)
   end
 end
 
-local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', errors) > 0
-local is_owing = redis.call('ZCARD', outbox) > 0
-local waiting = {due, relay, refused, parked = parked}
+local leftovers = redis.call('HLEN', keys.claims) + redis.call('HLEN', keys.errors) > 0
+local is_owing = redis.call('ZCARD', keys.outbox) > 0
 local now = math.floor(call.now_us / 1000)
 local changed, here, earliest = seven_bytes(call.now_us), {}, math.huge
 
 -- Why an entry is not written because of its id; or nil.
 local function met(id, created)
-  local own = redis.call('HGET', records, id)
+  local own = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(own)
   if header_end and sub(own, header_end + 20, header_end + 35) == created then return 'here' end
-  local stone = find_tombstone(tombstones, tombstones_old, id)
+  local stone = find_tombstone(id)
   -- What is still to come was told by a clock that is ahead of this one: it tells nothing of what was first.
   local created_ms = math.floor(tonumber(created) / 1000)
   -- Also where its id has an entry again: it may have scheduled itself anew when it ran.
@@ -87,23 +62,23 @@ end
 
 -- The id of another entry that waits under a key; or nil.
 local function holder_of(key, id)
-  local other = redis.call('HGET', holders, key)
-  local record = other and other ~= id and redis.call('HGET', records, other)
+  local other = redis.call('HGET', keys.holders, key)
+  local record = other and other ~= id and redis.call('HGET', keys.records, other)
   local header_end = header_end_of(record)
   local extras = header_end and extras_of(record, header_end)
   if not extras or extras.key ~= key then return nil end
-  return place_of(waiting, member_of(record, header_end, other), record, header_end) and other
+  return place_of(WAITING, member_of(record, header_end, other), record, header_end) and other
 end
 
 local function write_extras(extras, id, member, takes_key)
   if not extras then return end
-  index_extras({key = takes_key and extras.key, tags = extras.tags}, id, member, holders, tags)
+  index_extras({key = takes_key and extras.key, tags = extras.tags}, id, member)
 end
 
 -- The count before what it counts: what Redis stops half-way leaves too much, and not too little.
 local function share(name)
-  redis.call('HINCRBY', template_uses, name, 1)
-  if not here[name] then redis.call('HSET', templates, name, brought[name]) end
+  redis.call('HINCRBY', keys.template_uses, name, 1)
+  if not here[name] then redis.call('HSET', keys.templates, name, brought[name]) end
   here[name] = true
 end
 
@@ -118,27 +93,27 @@ local function load_one(at)
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local size = #destination + #body + 50
-  local order = six_bytes(take_numbers(1, meta, records) * 2 + (size > SMALL and 1 or 0))
+  local order = six_bytes(take_numbers(1) * 2 + (size > SMALL and 1 or 0))
   local name = name_in(body)
   if name then share(name) end
-  local index = sub(destination, 1, 1) == 'L' and due or relay
+  local index = sub(destination, 1, 1) == 'L' and keys.due or keys.relay
   local score = place == 'waiting' and due_ms or ms
-  if place ~= 'waiting' then index = place == 'dead' and dead or refused end
+  if place ~= 'waiting' then index = place == 'dead' and keys.dead or keys.refused end
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, score, order .. id)
   write_extras(extras, id, order .. id, named == '1' and not holder)
   if leftovers then
-    redis.call('HDEL', claims, id)
-    redis.call('HDEL', errors, id)
-    redis.call('ZREM', dead, RECORDLESS .. id)
+    redis.call('HDEL', keys.claims, id)
+    redis.call('HDEL', keys.errors, id)
+    redis.call('ZREM', keys.dead, RECORDLESS .. id)
   end
-  if claim ~= '' then redis.call('HSET', claims, id, claim .. ':0:') end
-  if error ~= '' then redis.call('HSET', errors, id, error) end
-  redis.call('HSET', records, id, record_of(destination, order, due_ms, created, changed, body))
+  if claim ~= '' then redis.call('HSET', keys.claims, id, claim .. ':0:') end
+  if error ~= '' then redis.call('HSET', keys.errors, id, error) end
+  redis.call('HSET', keys.records, id, record_of(destination, order, due_ms, created, changed, body))
   -- It is no longer revoked.
   if is_owing then
-    redis.call('HDEL', outbox_messages, id)
-    redis.call('ZREM', outbox, id)
+    redis.call('HDEL', keys.outbox_messages, id)
+    redis.call('ZREM', keys.outbox, id)
   end
   if place ~= 'dead' then earliest = math.min(earliest, tonumber(score)) end
   return 'loaded'
@@ -149,7 +124,7 @@ for at = FIRST, #ARGV, FIELDS do
   told[#told + 1] = load_one(at)
   wrote = wrote or told[#told] == 'loaded'
 end
-if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
+if earliest < math.huge then wake_for(earliest, now, promise) end
 -- Nothing was written, so nothing is refused for want of memory.
-if not wrote then allow_when_full(templates) end
-return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta)
+if not wrote then allow_when_full(keys.templates) end
+return end_call(call, table.concat(told, ' '))

@@ -1,18 +1,5 @@
 --[[ nack: give claimed entries back, or declare them dead.
 
-KEYS[1]   due      ZSET  member -> due time, ms
-KEYS[2]   relay    ZSET  member -> due time, ms
-KEYS[3]   leased   ZSET  member -> lease deadline, ms
-KEYS[4]   dead     ZSET  member -> since when, ms
-KEYS[5]   refused  ZSET  member -> next try, ms
-KEYS[6]   parked   ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records  HASH  id -> record
-KEYS[8]   holders  HASH  key -> id of the entry that has it
-KEYS[9]   claims   HASH  id -> claim
-KEYS[10]  errors   HASH  id -> what went wrong with it last
-KEYS[11]  history  LIST  what happened last, see prelude/history.lua
-KEYS[12]  meta     HASH  history -> how much of it there is
-
 ARGV[1]     token      the claim's fencing token
 ARGV[2]     verdict    unsent: it never left, nothing is counted
                        unknown: the broker may have it
@@ -32,32 +19,32 @@ local uncertain, reason = ARGV[4] == '1', ARGV[5]
 
 local now = math.floor(clock_us() / 1000)
 local returned = 0
-allow_when_full(errors)
+allow_when_full(keys.errors)
 
 local function give_back(member)
   local id = id_of(member)
-  local text = redis.call('HGET', claims, id)
+  local text = redis.call('HGET', keys.claims, id)
   if not is_claimed(text, token) then return end
   local claim = parse_claim(text)
   claim.uncertain = claim.uncertain or uncertain or verdict == 'unknown'
   if verdict ~= 'unsent' then claim.attempts = claim.attempts + 1 end
   if verdict == 'refused' or verdict == 'dead' then claim.refusals = claim.refusals + 1 end
   if verdict == 'dead' then
-    bury(keys, now, member, reason)
-    end_claim(claims, id, claim)
+    bury(now, member, reason)
+    end_claim(id, claim)
     -- Last: a script that Redis stops half-way leaves the lease, which runs out.
-    redis.call('ZREM', leased, member)
+    redis.call('ZREM', keys.leased, member)
   else
-    local index, due = welcome(member, now, keys)
+    local index, due = welcome(member, now)
     if verdict == 'refused' then
-      index, due = refused, whole(now + wait_ms)
-      redis.call('HSET', errors, id, reason)
+      index, due = keys.refused, whole(now + wait_ms)
+      redis.call('HSET', keys.errors, id, reason)
     end
-    put_back(index, due, leased, member, claims, claim)
+    put_back(index, due, keys.leased, member, claim)
   end
   returned = returned + 1
 end
 
 for at = 6, #ARGV do give_back(ARGV[at]) end
-past.write(history)
+past.write()
 return returned

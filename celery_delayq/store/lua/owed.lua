@@ -1,8 +1,5 @@
 --[[ owed: whose REVOKED is to be stored, as nobody has said that it was.
 
-KEYS[1]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[2]  outbox_messages  HASH  id -> whether it is certain (c or u), when it was cancelled, message
-
 ARGV[1]  limit      most to take, 1..1000
 ARGV[2]  max_bytes  stop after the one that reaches so many bytes, > 0
 ARGV[3]  wait_ms    for how long nobody else is given them, > 0
@@ -15,17 +12,17 @@ local limit, max_bytes, wait_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber
 
 local now = math.floor(clock_us() / 1000)
 local found, bytes = {}, 0
-allow_when_full(outbox_messages)
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', outbox, '-inf', whole(now), 'LIMIT', 0, limit)) do
+allow_when_full(keys.outbox_messages)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', keys.outbox, '-inf', whole(now), 'LIMIT', 0, limit)) do
   if bytes >= max_bytes then break end
-  local when, message, how, why = parse_owed(redis.call('HGET', outbox_messages, id))
+  local when, message, how, why = parse_owed(redis.call('HGET', keys.outbox_messages, id))
   if when then
     bytes = bytes + #message
     local at = #found
     found[at + 1], found[at + 2], found[at + 3], found[at + 4], found[at + 5] = id, how, when, message, why
-    redis.call('ZADD', outbox, whole(now + wait_ms), id)
+    redis.call('ZADD', keys.outbox, whole(now + wait_ms), id)
   else
-    redis.call('ZREM', outbox, id)
+    redis.call('ZREM', keys.outbox, id)
   end
 end
 return found

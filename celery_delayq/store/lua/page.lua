@@ -1,16 +1,5 @@
 --[[ page: the next waiting entries in due order, wherever they wait.
 
-KEYS[1]   due        ZSET  member -> due time, ms
-KEYS[2]   relay      ZSET  member -> due time, ms
-KEYS[3]   refused    ZSET  member -> next try, ms
-KEYS[4]   parked     ZSET  lane, due time, kind, member -> 0
-KEYS[5]   paused     HASH  lane -> what is paused, and how it comes back
-KEYS[6]   records    HASH  id -> record
-KEYS[7]   templates  HASH  name -> template
-KEYS[8]   claims     HASH  id -> claim
-KEYS[9]   errors     HASH  id -> what went wrong with it last
-KEYS[10]  meta       HASH  store -> what tells this store from every other one
-
 ARGV[1]  after      continue behind this due time, ms, as the last row had it; -1 for the start
 ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
 ARGV[3]  before     only entries due before this, unix ms
@@ -20,8 +9,8 @@ ARGV[6]  most       of what was refused, look at no more than at the so many tha
 
 Returns  {what `store` is in meta or '', 1 if that was all, else 0, {member, record or '' if it cannot be read, ...},
          a text of what else is known of each: due time in ms, as Redis prints it, header_end, S (scheduled) or
-         P (paused), attempts and next try in ms or -1, by what it is paused, as `find` has it, blanks between; {id, what went wrong with it last, ...} of
-         those with which something did; {name, template, ...} they share}
+         P (paused), attempts and next try in ms or -1, by what it is paused, as `find` has it, blanks between; {id, what
+         went wrong with it last, ...} of those with which something did; {name, template, ...} they share}
 Cost     O(log(N)^2 + M) and O(L log N), L lanes with something parked, and O(R), what was refused, at most `most`
 Keeps    changes nothing; all places are looked at in this one step, and each entry's place among the others is told
          by due time and number alone: so what comes, goes, or moves between places makes it neither skip nor repeat
@@ -64,12 +53,13 @@ local function look_at_lane(lane)
     for kind in string.gmatch('LRlr', '.') do
       local from = lane .. seven_bytes(when) .. kind
       local to = lane .. seven_bytes(when) .. string.char(string.byte(kind) + 1)
-      look_at_parked(redis.call('ZRANGEBYLEX', parked, '[' .. from .. six_bytes(first), '(' .. to, 'LIMIT', 0, limit))
+      local low = '[' .. from .. six_bytes(first)
+      look_at_parked(redis.call('ZRANGEBYLEX', keys.parked, low, '(' .. to, 'LIMIT', 0, limit))
     end
   end
   local from = math.max(0, math.floor(behind) + 1)
   if behind >= 0 and order + 1 < 2^48 then of_time(math.floor(behind), order + 1) end
-  local found = redis.call('ZRANGEBYLEX', parked, '[' .. lane .. seven_bytes(from),
+  local found = redis.call('ZRANGEBYLEX', keys.parked, '[' .. lane .. seven_bytes(from),
     '(' .. lane .. seven_bytes(math.ceil(before)), 'LIMIT', 0, limit)
   local last = #found == limit and found[limit] and number_in(found[limit], 8, 14)
   while last and #found > 0 and number_in(found[#found], 8, 14) == last do table.remove(found) end
@@ -79,10 +69,10 @@ end
 
 -- What was refused stands in the order of its next tries: all of it is looked at, or as much as may be.
 local function look_at_refused()
-  local found, size = redis.call('ZRANGE', refused, 0, most - 1, 'WITHSCORES'), 0
+  local found, size = redis.call('ZRANGE', keys.refused, 0, most - 1, 'WITHSCORES'), 0
   for at = 1, #found, 2 do
     if size >= max_bytes then return end
-    local record = redis.call('HGET', records, id_of(found[at]))
+    local record = redis.call('HGET', keys.records, id_of(found[at]))
     local header_end = header_end_of(record)
     size = size + #(record or '')
     local when = header_end and due_of(record, header_end) or tonumber(found[at + 1])
@@ -92,13 +82,13 @@ local function look_at_refused()
 end
 
 if behind < 2^53 and before > 0 then
-  look_at(due, true)
-  look_at(relay, false)
-  if redis.call('ZCARD', refused) > 0 then look_at_refused() end
-  local lane = limit > 0 and redis.call('ZCARD', parked) > 0 and lane_behind(parked)
+  look_at(keys.due, true)
+  look_at(keys.relay, false)
+  if redis.call('ZCARD', keys.refused) > 0 then look_at_refused() end
+  local lane = limit > 0 and redis.call('ZCARD', keys.parked) > 0 and lane_behind()
   while lane do
     look_at_lane(lane)
-    lane = lane_behind(parked, lane)
+    lane = lane_behind(lane)
   end
 end
 table.sort(rows, function(one, other)
@@ -106,34 +96,36 @@ table.sort(rows, function(one, other)
   return one.number < other.number
 end)
 
-local lanes = new_lanes(paused, clock_us())
+local lanes = new_lanes(clock_us())
 local function is_paused(row, record, header_end)
   return header_end and (row.there or row.score <= lanes.now) and is_held(lanes, record, header_end, row.there)
 end
 
 -- Mostly nothing went wrong, and no row need be asked.
-local has_claims = redis.call('HLEN', claims) > 0
+local has_claims = redis.call('HLEN', keys.claims) > 0
 local found, known, failed, brought, bytes, taken = {}, {}, {}, {}, 0, 0
 for _, row in ipairs(rows) do
   if taken >= limit or bytes >= max_bytes then break end
   taken = taken + 1
   local id = id_of(row.member)
-  local record = redis.call('HGET', records, id)
+  local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
   found[#found + 1], found[#found + 2] = row.member, header_end and record or ''
   -- Of what is in `due`, nothing is told: see find. What was never sent has no claim, and no error.
-  local claim = has_claims and not row.is_new and redis.call('HGET', claims, id)
-  if claim or row.next_try then failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', errors, id) or '' end
+  local claim = has_claims and not row.is_new and redis.call('HGET', keys.claims, id)
+  if claim or row.next_try then
+    failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', keys.errors, id) or ''
+  end
   local attempts = claim and parse_claim(claim).attempts or 0
   -- Not as a whole number: behind a rounded score the next page might begin with this row again.
   known[#known + 1] = table.concat({
     row.text, header_end or 0, is_paused(row, record, header_end) and 'P' or 'S', attempts, row.next_try or -1,
     header_end and paused_by(lanes, record, header_end) or '-',
   }, ' ')
-  local shared = header_end and bring(templates, template_of(record, header_end), brought)
+  local shared = header_end and bring(template_of(record, header_end), brought)
   bytes = bytes + #(record or '') + (shared or 0)
 end
 return {
-  redis.call('HGET', meta, 'store') or '', taken == #rows and taken < limit and 1 or 0, found,
+  redis.call('HGET', keys.meta, 'store') or '', taken == #rows and taken < limit and 1 or 0, found,
   table.concat(known, ' '), failed, brought,
 }

@@ -1,12 +1,5 @@
 --[[ pause: what falls due in a lane is parked, until that is resumed.
 
-KEYS[1]  paused       HASH  lane -> what is paused, and how it comes back
-KEYS[2]  answers      HASH  operation -> answer
-KEYS[3]  answers_old  HASH  the same, older
-KEYS[4]  fences       HASH  name of the lane -> when it was paused or resumed last, us
-KEYS[5]  fences_old   HASH  the same, older
-KEYS[6]  meta         HASH  timeout -> longest call, ms; turned -> when the generations were, ms
-
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
 ARGV[3]  deadline   when the call ends, us by Redis's clock
@@ -21,18 +14,18 @@ Keeps    what is parked there; what came back meanwhile, and has not left, is pa
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local lane, called, late = ARGV[4], ARGV[5], ARGV[6]
 
-local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 local fenced_as = name_of_lane(lane)
-if is_fenced(call, fenced_as, issued, fences, fences_old) then return stale(call) end
+if is_fenced(call, fenced_as, issued) then return stale(call) end
 
-local before = parse_pause(redis.call('HGET', paused, lane))
+local before = parse_pause(redis.call('HGET', keys.paused, lane))
 local lasts = before and before.state == 'p'
-allow_when_full(fences)
-fence(call, fenced_as, fences)
-redis.call('HSET', paused, lane, format_pause({
+allow_when_full(keys.fences)
+fence(call, fenced_as)
+redis.call('HSET', keys.paused, lane, format_pause({
   state = 'p', late = late, since = lasts and before.since or whole(call.now_us), rate = 0, next_us = 0, left = 0, at = 0,
   until_us = 0, last = 0, spans = before and spans_with(before, call.now_us) or '', name = called,
 }))
-note_returning(paused, lane, false)
-return end_call(call, 'done', answers, answers_old, fences, fences_old, meta)
+note_returning(lane, false)
+return end_call(call, 'done')

@@ -1,12 +1,5 @@
 --[[ pauses: what is paused, or comes back.
 
-KEYS[1]  due      ZSET  member -> due time, ms
-KEYS[2]  relay    ZSET  member -> due time, ms
-KEYS[3]  refused  ZSET  member -> next try, ms
-KEYS[4]  parked   ZSET  lane, due time, kind, member -> 0
-KEYS[5]  paused   HASH  lane -> what is paused, and how it comes back
-KEYS[6]  records  HASH  id -> record
-
 ARGV[1]  cursor     where the last slice ended; 0 for the start
 ARGV[2]  count      about how many to look at, 1..1000
 ARGV[3]  most       look at no more than so many records that are overdue, of each index, > 0
@@ -20,10 +13,10 @@ Keeps    changes nothing
 ]]
 local cursor, count, most, max_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local lanes, unmet = new_lanes(paused, clock_us()), {}
+local lanes, unmet = new_lanes(clock_us()), {}
 if lanes.any then
-  for _, index in ipairs({due, relay, refused}) do
-    look_through(index, index == refused and '+inf' or whole(lanes.now), most, max_bytes, records,
+  for _, index in ipairs({keys.due, keys.relay, keys.refused}) do
+    look_through(index, index == keys.refused and '+inf' or whole(lanes.now), most, max_bytes,
       function(record, header_end)
         local lane = header_end and lane_for(pauses_of(lanes, record, header_end), record, header_end)
         if lane then unmet[lane] = (unmet[lane] or 0) + 1 end
@@ -31,7 +24,7 @@ if lanes.any then
   end
 end
 
-local slice = redis.call('HSCAN', paused, cursor, 'COUNT', count)
+local slice = redis.call('HSCAN', keys.paused, cursor, 'COUNT', count)
 local found = {}
 for at = 1, #slice[2], 2 do
   local lane, pause = slice[2][at], parse_pause(slice[2][at + 1])
@@ -40,7 +33,7 @@ for at = 1, #slice[2], 2 do
     found[last + 1], found[last + 2], found[last + 3] = lane, pause.name, pause.state == 'b' and 1 or 0
     found[last + 4], found[last + 5] = pause.since, tonumber(pause.late)
     found[last + 6] = string.format('%.6f', pause.rate)
-    found[last + 7] = count_parked(parked, lane) + (unmet[lane] or 0)
+    found[last + 7] = count_parked(lane) + (unmet[lane] or 0)
   end
 end
 return {slice[1], found}

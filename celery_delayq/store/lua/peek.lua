@@ -1,17 +1,5 @@
 --[[ peek: what a selection means of what it met, and where that stands.
 
-KEYS[1]   due        ZSET  member -> due time, ms
-KEYS[2]   relay      ZSET  member -> due time, ms
-KEYS[3]   leased     ZSET  member -> lease deadline, ms
-KEYS[4]   dead       ZSET  member -> since when, ms
-KEYS[5]   refused    ZSET  member -> next try, ms
-KEYS[6]   parked     ZSET  lane, due time, kind, member -> 0
-KEYS[7]   paused     HASH  lane -> what is paused, and how it comes back
-KEYS[8]   records    HASH  id -> record
-KEYS[9]   templates  HASH  name -> template
-KEYS[10]  errors     HASH  id -> what went wrong with it last
-KEYS[11]  claims     HASH  id -> claim
-
 ARGV[1]  reads      1: the records are wanted; or 0
 ARGV[2]  filter     what the selection picks by: see prelude/targets.lua
 ARGV[3]  max_bytes  look at nothing more after so many bytes, > 0
@@ -27,9 +15,8 @@ Cost     O(log N) a member
 Keeps    changes nothing
 ]]
 local reads, filter, max_bytes = ARGV[1] == '1', filter_of(ARGV[2]), tonumber(ARGV[3])
-local places = {due, relay, leased, dead, refused, parked = parked}
 local now_us = clock_us()
-local lanes = new_lanes(paused, now_us)
+local lanes = new_lanes(now_us)
 local words, found, brought, bytes = {}, {}, {}, 0
 
 -- Whether a selection means what cannot be read: by nothing but that it is dead.
@@ -38,34 +25,34 @@ local asks_for_dead = filter.state == 'DEAD'
 
 local function read(id, record, place, score, header_end)
   if not reads then return end
-  local attempts = place ~= due and parse_claim(redis.call('HGET', claims, id)).attempts or 0
-  local known = {attempts, place == refused and score or -1, place == dead and score or -1, '-', -1}
+  local attempts = place ~= keys.due and parse_claim(redis.call('HGET', keys.claims, id)).attempts or 0
+  local known = {attempts, place == keys.refused and score or -1, place == keys.dead and score or -1, '-', -1}
   if header_end then
     known[4] = paused_by(lanes, record, header_end)
     known[5] = counted_from(lanes, record, header_end, true) or -1
   end
-  found[#found + 1], found[#found + 2] = record or '', redis.call('HGET', errors, id) or ''
+  found[#found + 1], found[#found + 2] = record or '', redis.call('HGET', keys.errors, id) or ''
   found[#found + 1] = table.concat(known, ' ')
 end
 
 local function word_of(member)
   local id = id_of(member)
-  local record = redis.call('HGET', records, id)
+  local record = redis.call('HGET', keys.records, id)
   bytes = bytes + #(record or '')
   local header_end = header_end_of(record)
   if not header_end then
-    local since = asks_for_dead and redis.call('ZSCORE', dead, member)
+    local since = asks_for_dead and redis.call('ZSCORE', keys.dead, member)
     if not since then return SKIPPED end
-    read(id, record, dead, since)
+    read(id, record, keys.dead, since)
     return 'UNREADABLE'
   end
   local entry = {record = record, header_end = header_end, member = member_of(record, header_end, id)}
-  entry.place, entry.score, entry.there = place_of(places, entry.member, record, header_end)
-  if not is_meant(entry, member, filter, lanes, keys) then return SKIPPED end
+  entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
+  if not is_meant(entry, member, filter, lanes) then return SKIPPED end
   read(id, record, entry.place, entry.score, header_end)
-  if reads then bytes = bytes + (bring(templates, template_of(record, header_end), brought) or 0) end
-  local state = state_of(entry, lanes, keys)
-  if entry.place == leased and tonumber(entry.score) <= now_us / 1000 then state = 'LAPSED' end
+  if reads then bytes = bytes + (bring(template_of(record, header_end), brought) or 0) end
+  local state = state_of(entry, lanes)
+  if entry.place == keys.leased and tonumber(entry.score) <= now_us / 1000 then state = 'LAPSED' end
   return state .. ':' .. whole(due_of(record, header_end)) .. ':' .. header_end
 end
 

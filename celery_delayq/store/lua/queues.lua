@@ -1,12 +1,5 @@
 --[[ queues: of which queues some of the waiting entries are, in due order.
 
-KEYS[1]  due      ZSET  member -> due time, ms
-KEYS[2]  relay    ZSET  member -> due time, ms
-KEYS[3]  refused  ZSET  member -> next try, ms
-KEYS[4]  parked   ZSET  lane, due time, kind, member -> 0
-KEYS[5]  records  HASH  id -> record
-KEYS[6]  paused   HASH  lane -> what is paused, and how it comes back
-
 ARGV[1]  after      continue behind this due time, ms, as the last step had it; -1 for the start
 ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
 ARGV[3]  limit      most entries to look at, 1..1000
@@ -29,7 +22,7 @@ local tallies, place_of_label, bytes = {}, {}, 0
 
 -- Mostly a record is like the one before: what they have in common is compared, and not looked for again.
 local header, header_end = false, 0
-local lanes = new_lanes(paused, now * 1000)
+local lanes = new_lanes(now * 1000)
 local function note(record, is_overdue)
   if not header or not record or sub(record, 1, header_end) ~= header then
     header_end = header_end_of(record)
@@ -56,10 +49,10 @@ local function read_behind(noted, members)
   local ids, size = {}, bytes
   for at = noted + 1, #members do
     ids[#ids + 1] = id_of(members[at])
-    size = size + (is_large(members[at]) and redis.call('HSTRLEN', records, ids[#ids]) or SMALL)
+    size = size + (is_large(members[at]) and redis.call('HSTRLEN', keys.records, ids[#ids]) or SMALL)
     if size >= max_bytes then break end
   end
-  return redis.call('HMGET', records, unpack(ids))
+  return redis.call('HMGET', keys.records, unpack(ids))
 end
 
 -- Note members in their order, of which so many are overdue, until enough was read; how many that were.
@@ -76,11 +69,11 @@ end
 
 local looked, left_out = 0, 0
 if tonumber(after) < 0 and order < 0 then
-  local tried = redis.call('ZRANGE', refused, 0, limit - 1)
+  local tried = redis.call('ZRANGE', keys.refused, 0, limit - 1)
   looked = note_all(tried, #tried)
-  left_out = redis.call('ZCARD', refused) - looked
+  left_out = redis.call('ZCARD', keys.refused) - looked
   if lanes.any then
-    local free, rest = parked_freely(lanes, parked, limit - looked, max_bytes, records)
+    local free, rest = parked_freely(lanes, limit - looked, max_bytes)
     local freed = {}
     for at = 1, math.min(#free, limit - looked) do freed[at] = sub(free[at], 16) end
     local noted = note_all(freed, #freed)
@@ -99,7 +92,7 @@ end
 
 -- What comes next of two indexes, each of them in due order.
 local members, whens, overdue = {}, {}, 0
-local one, other, at, beside = next_in(due), next_in(relay), 1, 1
+local one, other, at, beside = next_in(keys.due), next_in(keys.relay), 1, 1
 local score, its_score = tonumber(one[2]), tonumber(other[2])
 while (score or its_score) and #members < room do
   local is_earlier = score and (not its_score or score < its_score)

@@ -1,14 +1,5 @@
 --[[ reclaim: take back entries whose lease ran out; their scanner died or hung.
 
-KEYS[1]  due      ZSET  member -> due time, ms
-KEYS[2]  relay    ZSET  member -> due time, ms
-KEYS[3]  leased   ZSET  member -> lease deadline, ms
-KEYS[4]  refused  ZSET  member -> next try, ms
-KEYS[5]  parked   ZSET  lane, due time, kind, member -> 0
-KEYS[6]  records  HASH  id -> record
-KEYS[7]  holders  HASH  key -> id of the entry that has it
-KEYS[8]  claims   HASH  id -> claim
-
 ARGV[1]  limit      most entries to take back, 1..1000
 ARGV[2]  max_bytes  stop after the entry that reaches so many bytes, > 0
 
@@ -20,25 +11,25 @@ local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock_us() / 1000)
 local reclaimed, bytes = {}, 0
-allow_when_full(claims)
+allow_when_full(keys.claims)
 
 local function reclaim(member, claim)
-  local _, read = take_back(member, claim, now, keys)
+  local _, read = take_back(member, claim, now)
   bytes = bytes + read
   reclaimed[#reclaimed + 1] = id_of(member)
 end
 
 -- First those that ended. Then any whose deadline is further off than its lease was long: Redis's
 -- clock was set back since, and a lease of 30 s would hold for as long as the clock was wrong.
-local over = redis.call('ZRANGEBYSCORE', leased, '-inf', whole(now), 'LIMIT', 0, limit)
+local over = redis.call('ZRANGEBYSCORE', keys.leased, '-inf', whole(now), 'LIMIT', 0, limit)
 for _, member in ipairs(over) do
   if bytes >= max_bytes then return reclaimed end
-  reclaim(member, parse_claim(redis.call('HGET', claims, id_of(member))))
+  reclaim(member, parse_claim(redis.call('HGET', keys.claims, id_of(member))))
 end
-local rows = redis.call('ZREVRANGE', leased, 0, limit - 1, 'WITHSCORES')
+local rows = redis.call('ZREVRANGE', keys.leased, 0, limit - 1, 'WITHSCORES')
 for at = 1, #rows, 2 do
   if bytes >= max_bytes then break end
-  local claim = parse_claim(redis.call('HGET', claims, id_of(rows[at])))
+  local claim = parse_claim(redis.call('HGET', keys.claims, id_of(rows[at])))
   if tonumber(rows[at + 1]) - now > claim.lease_ms then reclaim(rows[at], claim) end
 end
 return reclaimed

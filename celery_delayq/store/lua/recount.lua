@@ -1,9 +1,5 @@
 --[[ recount: let templates count the records that share them.
 
-KEYS[1]  templates      HASH  name -> template
-KEYS[2]  template_uses  HASH  name -> how many records share the template
-KEYS[3]  meta           HASH  seq -> last insertion number; recounted -> the last recount that changed a count
-
 ARGV[1]     seen    the recount before this one, as it was told when the records had not been looked at; or empty
 ARGV[2]     own     names this recount; empty: only tell which one was the last
 ARGV[3...]  counts  of each template its name; raise, lower or drop; two numbers:
@@ -20,15 +16,15 @@ Keeps    no count is too low by it. Raised is by what it was too low, so what co
 local seen, own = ARGV[1], ARGV[2]
 
 local FIELDS = 5
-local last = redis.call('HGET', meta, 'recounted') or ''
+local last = redis.call('HGET', keys.meta, 'recounted') or ''
 local words = {}
 if own == '' then return {last, words} end
-allow_when_full(template_uses)
+allow_when_full(keys.template_uses)
 
 -- The counts go after their templates: what Redis stops half-way leaves a count too many.
 local function drop(name)
-  redis.call('HDEL', templates, name)
-  redis.call('HDEL', template_uses, name)
+  redis.call('HDEL', keys.templates, name)
+  redis.call('HDEL', keys.template_uses, name)
 end
 
 -- Whether HINCRBY takes a count, and has room to go on from it: '01' is no number to it. (checking.py has the same.)
@@ -39,32 +35,32 @@ end
 local changes = {}
 
 function changes.raise(name, by, instead)
-  local count = redis.call('HGET', template_uses, name)
+  local count = redis.call('HGET', keys.template_uses, name)
   if not count or is_count(count) then
-    redis.call('HINCRBY', template_uses, name, by)
+    redis.call('HINCRBY', keys.template_uses, name, by)
   else
-    redis.call('HSET', template_uses, name, instead)
+    redis.call('HSET', keys.template_uses, name, instead)
   end
   return 'done'
 end
 
 function changes.lower(name, from, to, seq)
-  local last = redis.call('HGET', meta, 'seq') or '0'
-  if redis.call('HGET', template_uses, name) ~= from or last ~= seq then return 'gone' end
-  if to == '0' then drop(name) else redis.call('HSET', template_uses, name, to) end
+  local last = redis.call('HGET', keys.meta, 'seq') or '0'
+  if redis.call('HGET', keys.template_uses, name) ~= from or last ~= seq then return 'gone' end
+  if to == '0' then drop(name) else redis.call('HSET', keys.template_uses, name, to) end
   return 'done'
 end
 
 function changes.drop(name)
-  local is_counted = redis.call('HEXISTS', template_uses, name) == 1
-  if is_counted or redis.call('HEXISTS', templates, name) == 0 then return 'gone' end
+  local is_counted = redis.call('HEXISTS', keys.template_uses, name) == 1
+  if is_counted or redis.call('HEXISTS', keys.templates, name) == 0 then return 'gone' end
   drop(name)
   return 'done'
 end
 
 -- Two at once would both raise what was too low: the second is told that it was done.
 local is_first = last == seen or last == own
-if is_first and last ~= own then redis.call('HSET', meta, 'recounted', own) end
+if is_first and last ~= own then redis.call('HSET', keys.meta, 'recounted', own) end
 for at = 3, #ARGV, FIELDS do
   local change = changes[ARGV[at + 1]]
   words[#words + 1] = is_first and change(ARGV[at], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) or 'gone'

@@ -1,29 +1,5 @@
 --[[ release: let entries that wait go now, each with a message that tells a worker when to run it.
 
-KEYS[1]   due             ZSET  member -> due time, ms
-KEYS[2]   relay           ZSET  member -> due time, ms
-KEYS[3]   leased          ZSET  member -> lease deadline, ms
-KEYS[4]   dead            ZSET  member -> since when, ms
-KEYS[5]   refused         ZSET  member -> next try, ms
-KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[7]   paused          HASH  lane -> what is paused, and how it comes back
-KEYS[8]   records         HASH  id -> record
-KEYS[9]   holders         HASH  key -> id of the entry that has it
-KEYS[10]  tags            ZSET  tag, NUL, member -> 0
-KEYS[11]  templates       HASH  name -> template
-KEYS[12]  template_uses   HASH  name -> how many records share the template
-KEYS[13]  claims          HASH  id -> claim
-KEYS[14]  errors          HASH  id -> what went wrong with it last
-KEYS[15]  tombstones      HASH  id -> tombstone of what left
-KEYS[16]  tombstones_old  HASH  the same, older
-KEYS[17]  wake            CHANNEL  where scanners are told to look
-KEYS[18]  timer           STRING  which scanner is up next, and when
-KEYS[19]  answers         HASH  operation -> answer
-KEYS[20]  answers_old     HASH  the same, older
-KEYS[21]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[22]  fences_old      HASH  the same, older
-KEYS[23]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
-
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
 ARGV[3]  deadline   when the call ends, us by Redis's clock
@@ -48,12 +24,11 @@ for at = 6, #ARGV, EACH do
   targets[#targets + 1], seen[#seen + 1], bodies[#bodies + 1] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
 end
 
-local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
-local places = {due, relay, leased, dead, refused, parked = parked}
-local looked = look_for(targets, call, issued, filter, max_bytes, places, keys)
+local looked = look_for(targets, call, issued, filter, max_bytes)
 if not looked then return stale(call) end
-local promise = promise_of(timer)
+local promise = promise_of()
 local now = math.floor(call.now_us / 1000)
 
 -- What becomes of a target, in a word.
@@ -64,7 +39,7 @@ local function outcome_of(one, read)
     local why = string.match(one.answer, '^unreadable (.*)$')
     return why and 'unreadable' .. quoted(why) or one.answer
   end
-  if stamp_of(entry.record, entry.header_end) ~= read or entry.place == dead then return 'unchanged' end
+  if stamp_of(entry.record, entry.header_end) ~= read or entry.place == keys.dead then return 'unchanged' end
   return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
 end
 
@@ -76,26 +51,26 @@ local function release(entry, body)
   local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
   local order = six_bytes(grows and number + 1 or number)
   local extras = grows and extras_of(record, header_end)
-  local member, index = order .. id, sub(record, 2, 2) == 'L' and due or relay
+  local member, index = order .. id, sub(record, 2, 2) == 'L' and keys.due or keys.relay
   local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
 
-  redis.call('HSET', records, id, record_of(destination, order, whole(now), sub(record, header_end + 20,
+  redis.call('HSET', keys.records, id, record_of(destination, order, whole(now), sub(record, header_end + 20,
     header_end + 35), changed_next(record, header_end, call.now_us), body))
-  for _, tag in ipairs(its_tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
-  if entry.place == leased then take_key(record, header_end, id, keys) end
-  put_back(index, whole(now), entry.place, entry.member, claims, entry.claim, there)
+  for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
+  if entry.place == keys.leased then take_key(record, header_end, id) end
+  put_back(index, whole(now), entry.place, entry.member, entry.claim, there)
   if grows then
     redis.call('ZADD', index, whole(now), member)
     redis.call('ZREM', index, entry.member)
   end
-  for _, tag in ipairs(its_tags) do redis.call('ZREM', tags, tag .. '\0' .. entry.member) end
-  if name then drop_template(templates, template_uses, name, 1) end
-  if entry.failed then redis.call('HDEL', errors, id) end
+  for _, tag in ipairs(its_tags) do redis.call('ZREM', keys.tags, tag .. '\0' .. entry.member) end
+  if name then drop_template(name, 1) end
+  if entry.failed then redis.call('HDEL', keys.errors, id) end
 end
 
 -- Nothing is rolled back: what may not be written to comes before the first write. So does a step that changes
 -- nothing, to find out whether it is allowed: what has its new message has to go now.
-redis.call('ZADD', due, 'XX', 0, '')
+redis.call('ZADD', keys.due, 'XX', 0, '')
 local words, goes = {}, false
 for at, one in ipairs(looked) do
   words[at] = outcome_of(one, seen[at])
@@ -104,5 +79,5 @@ for at, one in ipairs(looked) do
     goes = true
   end
 end
-if goes then wake_for(now, now, wake, timer, promise) end
-return end_call(call, table.concat(words, ' '), answers, answers_old, fences, fences_old, meta)
+if goes then wake_for(now, now, promise) end
+return end_call(call, table.concat(words, ' '))

@@ -1,9 +1,5 @@
 --[[ replicate: write once more what is there; a replica that has that has all that was written before.
 
-KEYS[1]  answers      HASH  operation -> answer
-KEYS[2]  answers_old  HASH  the same, older
-KEYS[3]  meta         HASH  timeout -> longest call, ms
-
 ARGV[1...]  operations  calls that were answered just now, at least one
 
 Returns  1; or 0: there is one that this Redis knows nothing of, so it is not among what was written here
@@ -12,9 +8,10 @@ Keeps    the timeout is what it was
 ]]
 for at = 1, #ARGV do
   local operation = ARGV[at]
-  if redis.call('HEXISTS', answers, operation) + redis.call('HEXISTS', answers_old, operation) == 0 then return 0 end
+  local is_known = redis.call('HEXISTS', keys.answers, operation) + redis.call('HEXISTS', keys.answers_old, operation)
+  if is_known == 0 then return 0 end
 end
 
-allow_when_full(answers)
-redis.call('HSET', meta, 'timeout', redis.call('HGET', meta, 'timeout'))
+allow_when_full(keys.answers)
+redis.call('HSET', keys.meta, 'timeout', redis.call('HGET', keys.meta, 'timeout'))
 return 1

@@ -1,26 +1,5 @@
 --[[ reschedule: give entries that have not left yet another due time; their ids stay.
 
-KEYS[1]   due             ZSET  member -> due time, ms
-KEYS[2]   relay           ZSET  member -> due time, ms
-KEYS[3]   leased          ZSET  member -> lease deadline, ms
-KEYS[4]   dead            ZSET  member -> since when, ms
-KEYS[5]   refused         ZSET  member -> next try, ms
-KEYS[6]   parked          ZSET  lane, due time, kind, member -> 0
-KEYS[7]   paused          HASH  lane -> what is paused, and how it comes back
-KEYS[8]   records         HASH  id -> record
-KEYS[9]   holders         HASH  key -> id of the entry that has it
-KEYS[10]  claims          HASH  id -> claim
-KEYS[11]  errors          HASH  id -> what went wrong with it last
-KEYS[12]  tombstones      HASH  id -> tombstone of what left
-KEYS[13]  tombstones_old  HASH  the same, older
-KEYS[14]  wake            CHANNEL  where scanners are told to look
-KEYS[15]  timer           STRING  which scanner is up next, and when
-KEYS[16]  answers         HASH  operation -> answer
-KEYS[17]  answers_old     HASH  the same, older
-KEYS[18]  fences          HASH  id -> when a call left no entry under it, us
-KEYS[19]  fences_old      HASH  the same, older
-KEYS[20]  meta            HASH  timeout -> longest call, ms; turned -> when the generations were, ms
-
 ARGV[1]   operation  names the call
 ARGV[2]   issued     when this request was made, us by Redis's clock
 ARGV[3]   deadline   when the call ends, us by Redis's clock
@@ -36,8 +15,9 @@ ARGV[11...] targets  who is meant, 1 to 1000: see prelude/entry.lua
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
          with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
-         the due time, the id, if a key was given, and when it expires, if that stays what it is | too_late (past `latest`) | unchanged (`only` or `if_due` does
-         not hold, or it is not dead) | in_flight | handed_over (or it was released, and is about to be) | not_found |
+         the due time, the id, if a key was given, and when it expires, if that stays what it is | too_late (past
+         `latest`) | unchanged (`only` or `if_due` does not hold, or it is not dead) | in_flight | handed_over (or it was
+         released, and is about to be) | not_found |
          unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
@@ -48,18 +28,17 @@ local filter, max_bytes = filter_of(ARGV[9]), tonumber(ARGV[10])
 local targets = {}
 for at = 11, #ARGV do targets[#targets + 1] = ARGV[at] end
 
-local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
-local places = {due, relay, leased, dead, refused, parked = parked}
-local looked = look_for(targets, call, issued, filter, max_bytes, places, keys)
+local looked = look_for(targets, call, issued, filter, max_bytes)
 if not looked then return stale(call) end
-local promise = promise_of(timer)
+local promise = promise_of()
 
 -- When an entry is to be due, or nil: it stays as it is.
 local function new_due(entry)
   local before, when = due_of(entry.record, entry.header_end), nil
   if if_due and before ~= if_due then return nil end
-  if mode == 'retry' and not is_dead(entry.place, keys) then return nil end
+  if mode == 'retry' and not is_dead(entry.place) then return nil end
   if mode == 'by' then
     when = math.max(0, before + math.ceil(us / 1000))
   elseif mode == 'now' or mode == 'retry' then
@@ -98,23 +77,23 @@ local function outcome_of(target, one)
 end
 
 local words, earliest = {}, math.huge
-allow_when_full(records)
+allow_when_full(keys.records)
 for at, one in ipairs(looked) do
   local word, when = outcome_of(targets[at], one)
   if when then
     local entry, text = one.entry, whole(when)
-    local index = sub(entry.record, 2, 2) == 'L' and due or relay
-    redis.call('HSET', records, entry.id, moved(entry, text))
-    take_key(entry.record, entry.header_end, entry.id, keys)
-    put_back(index, text, entry.place, entry.member, claims, entry.claim, entry.there)
-    if entry.failed then redis.call('HDEL', errors, entry.id) end
+    local index = sub(entry.record, 2, 2) == 'L' and keys.due or keys.relay
+    redis.call('HSET', keys.records, entry.id, moved(entry, text))
+    take_key(entry.record, entry.header_end, entry.id)
+    put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
+    if entry.failed then redis.call('HDEL', keys.errors, entry.id) end
     earliest = math.min(earliest, when)
     local named, expiry = named_in(targets[at], entry.id), fixed_expiry(entry.record, entry.header_end)
     word = word .. ':' .. text .. (expiry and (named == '' and ':' or named) .. quoted(expiry) or named)
   elseif not one.entry and is_gone(word) then
-    fence(call, one.name, fences)
+    fence(call, one.name)
   end
   words[at] = word
 end
-if earliest < math.huge then wake_for(earliest, math.floor(call.now_us / 1000), wake, timer, promise) end
-return end_call(call, table.concat(words, ' '), answers, answers_old, fences, fences_old, meta)
+if earliest < math.huge then wake_for(earliest, math.floor(call.now_us / 1000), promise) end
+return end_call(call, table.concat(words, ' '))

@@ -1,19 +1,5 @@
 --[[ resume: what fell due in a lane while it was paused comes back.
 
-KEYS[1]   due          ZSET     member -> due time, ms
-KEYS[2]   relay        ZSET     member -> due time, ms
-KEYS[3]   leased       ZSET     member -> lease deadline, ms
-KEYS[4]   refused      ZSET     member -> next try, ms
-KEYS[5]   parked       ZSET     lane, due time, kind, member -> 0
-KEYS[6]   paused       HASH     lane -> what is paused, and how it comes back
-KEYS[7]   wake         CHANNEL  where scanners are told to look
-KEYS[8]   timer        STRING   which scanner is up next, and when
-KEYS[9]   answers      HASH     operation -> answer
-KEYS[10]  answers_old  HASH     the same, older
-KEYS[11]  fences       HASH     name of the lane -> when it was paused or resumed last, us
-KEYS[12]  fences_old   HASH     the same, older
-KEYS[13]  meta         HASH     seq -> last insertion number; timeout and turned, see prelude/call.lua
-
 ARGV[1]  operation  names the call
 ARGV[2]  issued     when this request was made, us by Redis's clock
 ARGV[3]  deadline   when the call ends, us by Redis's clock
@@ -28,30 +14,30 @@ Keeps    the entries where they are: hand_over lets them come back; what no scan
 local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local lane, rate = ARGV[4], tonumber(ARGV[5])
 
-local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 local fenced_as = name_of_lane(lane)
-if is_fenced(call, fenced_as, issued, fences, fences_old) then return stale(call) end
+if is_fenced(call, fenced_as, issued) then return stale(call) end
 
-local pause = parse_pause(redis.call('HGET', paused, lane))
-local has_parked = #parked_in(parked, lane, 1) > 0
+local pause = parse_pause(redis.call('HGET', keys.paused, lane))
+local has_parked = #parked_in(lane, 1) > 0
 if has_parked and not pause then pause = unknown_pause(call.now_us) end
 if pause and pause.state == 'p' then
   pause.state, pause.until_us = 'b', call.now_us
-  pause.last = last_number(redis.call('HGET', meta, 'seq')) or NUMBERS
+  pause.last = last_number(redis.call('HGET', keys.meta, 'seq')) or NUMBERS
 end
-local has_more = pause and is_awaited(lane, pause, {}, keys)
-local promise = promise_of(timer)
-allow_when_full(fences)
-fence(call, fenced_as, fences)
+local has_more = pause and is_awaited(lane, pause, {})
+local promise = promise_of()
+allow_when_full(keys.fences)
+fence(call, fenced_as)
 if has_more then
   pause.rate, pause.next_us, pause.left = rate, call.now_us, 0
-  redis.call('HSET', paused, lane, format_pause(pause))
+  redis.call('HSET', keys.paused, lane, format_pause(pause))
   local now = math.floor(call.now_us / 1000)
-  note_returning(paused, lane, true)
-  wake_for(now, now, wake, timer, promise)
+  note_returning(lane, true)
+  wake_for(now, now, promise)
 elseif pause then
-  note_returning(paused, lane, false)
-  redis.call('HDEL', paused, lane)
+  note_returning(lane, false)
+  redis.call('HDEL', keys.paused, lane)
 end
-return end_call(call, pause and 'done' or 'unchanged', answers, answers_old, fences, fences_old, meta)
+return end_call(call, pause and 'done' or 'unchanged')

@@ -1,32 +1,5 @@
 --[[ schedule: keep entries until they are due; each is scheduled, or refused, by itself.
 
-KEYS[1]   due              ZSET  member -> due time, ms
-KEYS[2]   relay            ZSET  member -> due time, ms
-KEYS[3]   leased           ZSET  member -> lease deadline, ms
-KEYS[4]   dead             ZSET  member -> since when, ms
-KEYS[5]   refused          ZSET  member -> next try, ms
-KEYS[6]   parked           ZSET  lane, due time, kind, member -> 0
-KEYS[7]   records          HASH  id -> record
-KEYS[8]   holders          HASH  key -> id of the entry that has it
-KEYS[9]   tags             ZSET  tag, NUL, member -> 0
-KEYS[10]  templates        HASH  name -> template
-KEYS[11]  template_uses    HASH  name -> how many records share the template
-KEYS[12]  claims           HASH  id -> claim
-KEYS[13]  errors           HASH  id -> what went wrong with it last
-KEYS[14]  tombstones       HASH  id -> tombstone of what left
-KEYS[15]  wake             CHANNEL  where scanners are told to look
-KEYS[16]  timer            STRING  which scanner is up next, and when
-KEYS[17]  answers          HASH  operation -> answer
-KEYS[18]  answers_old      HASH  the same, older
-KEYS[19]  fences           HASH  id -> when a call left no entry under it, us
-KEYS[20]  fences_old       HASH  the same, older
-KEYS[21]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[22]  outbox_messages  HASH  id -> what is owed for it
-KEYS[23]  meta             HASH  seq -> last insertion number; timeout and turned, see prelude/call.lua
-KEYS[24]  history          LIST  what happened last, see prelude/history.lua
-KEYS[25]  arrived          HASH  mark -> what became of its message; see prelude/marks.lua
-KEYS[26]  arrived_old      HASH  the generation before
-
 ARGV[1]  operation    names the call
 ARGV[2]  issued       when this request was made, us by Redis's clock
 ARGV[3]  deadline     when the call ends, us by Redis's clock
@@ -56,7 +29,8 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.l
          all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
          the first request {id, c or u, when (us), message, why, ...} of whom REVOKED is to be stored for. The text has a
          word of each entry: its due time; or, where it is not written: -1, the id is scheduled already, or its
-         message was let through to another worker since; -2, due past `latest`; -3, an entry of its id is leased; -4, ask again; -5, its message became an entry before; k
+         message was let through to another worker since; -2, due past `latest`; -3, an entry of its id is leased;
+         -4, ask again; -5, its message became an entry before; k
          and a due time, that one stays. Behind it, each after a colon, the ids of who has the key (-1), was replaced,
          or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
@@ -70,14 +44,14 @@ local CONFLICT, LATE, AGAIN, TAKEN = '-1', '-2', '-4', '-5'
 local FIRST, FIELDS = 9, 7 -- of an entry
 local count = (#ARGV - FIRST + 1) / FIELDS
 
-local call, ended = begin_call(operation, issued, deadline, answers, answers_old, meta)
+local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-local promise = promise_of(timer)
-local leftovers = redis.call('HLEN', claims) + redis.call('HLEN', errors) > 0
-local is_owing = redis.call('ZCARD', outbox) > 0
-local has_fences = redis.call('HLEN', fences) + redis.call('HLEN', fences_old) > 0
+local promise = promise_of()
+local leftovers = redis.call('HLEN', keys.claims) + redis.call('HLEN', keys.errors) > 0
+local is_owing = redis.call('ZCARD', keys.outbox) > 0
+local has_fences = redis.call('HLEN', keys.fences) + redis.call('HLEN', keys.fences_old) > 0
 
 -- Whether all templates that are shared are here, whole, or come along.
 local here = {} -- name of a template -> true
@@ -86,17 +60,16 @@ for at = FIRST, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
   if name and template ~= '' then brought[name] = template end
   if name and not here[name] then
-    here[name] = text_of(templates, name) ~= nil
+    here[name] = text_of(name) ~= nil
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
-  if has_fences and is_fenced(call, ARGV[at], issued, fences, fences_old) then return stale(call) end
+  if has_fences and is_fenced(call, ARGV[at], issued) then return stale(call) end
 end
 
-local places = {due, relay, leased, dead, refused, parked = parked}
 local now = math.floor(call.now_us / 1000)
 local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local step = {
-  call = call, issued = issued, now = now, created = created_now, keys = keys, places = places, owes = owes,
+  call = call, issued = issued, now = now, created = created_now, owes = owes,
   has_fences = has_fences, here = here, brought = brought, leftovers = leftovers,
   bytes = 0, owed = {}, asked = {}, cache = {},
 }
@@ -109,7 +82,7 @@ local marks = {} -- of messages that became entries
 -- script that Redis stops half-way must not leave too low a count.
 local function count_use(name, most)
   if not sharing[name] then
-    redis.call('HINCRBY', template_uses, name, most)
+    redis.call('HINCRBY', keys.template_uses, name, most)
     sharing[name] = most
   end
   sharing[name] = sharing[name] - 1
@@ -117,7 +90,7 @@ end
 
 local function next_order(size)
   if not seq then
-    seq = take_numbers(count, meta, records) - count
+    seq = take_numbers(count) - count
   end
   seq = seq + 1
   return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
@@ -129,7 +102,7 @@ local function delivered(at)
   local first = (at - FIRST) / FIELDS * 24 + 1
   local mark, again = sub(messages, first, first + 15), sub(messages, first + 16, first + 16) == '1'
   local received = number_in(messages, first + 17, first + 23)
-  local us = marked(arrived, arrived_old, mark)
+  local us = marked(mark)
   if us and us < 0 and -us >= (again and 0 or received) then return mark, TAKEN end
   -- It runs elsewhere. Whoever died before that does not ask anew; and who runs it himself does.
   if us and us > (received > 0 and received or issued) then return mark, received > 0 and CONFLICT or AGAIN end
@@ -148,11 +121,11 @@ local function schedule(at)
   local extras = extras_of_body(body)
   local key = extras and extras.key
   local new = {id = id, key = key, destination = destination, body = body}
-  local own = redis.call('HEXISTS', records, id) == 1 and present(step, id)
+  local own = redis.call('HEXISTS', keys.records, id) == 1 and present(step, id)
   local superseded = own and supersede and may_be_delivered(own)
   if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
   local named = key and named_by(step, key, id)
-  local holder = named and named.state == 'waiting' and named.place ~= leased and named or nil
+  local holder = named and named.state == 'waiting' and named.place ~= keys.leased and named or nil
   if holder and conflict == '' then return CONFLICT .. quoted(holder.id) end
   if own and not superseded and is_newer(step, own) or key and is_late_under(step, key, named) then return AGAIN end
 
@@ -169,34 +142,34 @@ local function schedule(at)
   if name then
     count_use(name, (#ARGV + 1 - at) / FIELDS)
     if not here[name] then
-      redis.call('HSET', templates, name, brought[name])
+      redis.call('HSET', keys.templates, name, brought[name])
       here[name] = true
     end
   end
 
-  local index, text = sub(destination, 1, 1) == 'L' and due or relay, whole(when)
+  local index, text = sub(destination, 1, 1) == 'L' and keys.due or keys.relay, whole(when)
   local changed = own and changed_next(own.record, own.header_end, call.now_us) or changed_now
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, text, order .. id)
-  if extras then index_extras(extras, id, order .. id, holders, tags) end
+  if extras then index_extras(extras, id, order .. id) end
   -- A copy of the earlier entry may be in a queue. Of the task that runs, it is the caller.
   if own then own.lasts = not superseded and own.claim and own.claim.uncertain end
   -- Whoever holds the lease of the earlier entry must not acknowledge this one.
-  if own and (own.lasts or own.place == leased) then
+  if own and (own.lasts or own.place == keys.leased) then
     own.claim.refusals = 0
-    end_claim(claims, id, own.claim)
+    end_claim(id, own.claim)
   end
-  redis.call('HSET', records, id, record_of(destination, order, text, created, changed, body))
+  redis.call('HSET', keys.records, id, record_of(destination, order, text, created, changed, body))
   if leftovers then
-    if not (own and own.lasts) then redis.call('HDEL', claims, id) end
-    redis.call('HDEL', errors, id)
-    redis.call('ZREM', dead, RECORDLESS .. id)
+    if not (own and own.lasts) then redis.call('HDEL', keys.claims, id) end
+    redis.call('HDEL', keys.errors, id)
+    redis.call('ZREM', keys.dead, RECORDLESS .. id)
   end
   -- It is no longer revoked, be it by an entry of this very call.
   if is_owing or step.owed[id] then
     step.owed[id] = nil
-    redis.call('HDEL', outbox_messages, id)
-    redis.call('ZREM', outbox, id)
+    redis.call('HDEL', keys.outbox_messages, id)
+    redis.call('ZREM', keys.outbox, id)
   end
   if own then displace(step, own, new) end
   if holder then displace(step, holder, new) end
@@ -215,18 +188,17 @@ for at = FIRST, #ARGV, FIELDS do
   told[#told + 1] = one
 end
 for name, unused in pairs(sharing) do
-  if unused > 0 then drop_template(templates, template_uses, name, unused) end
+  if unused > 0 then drop_template(name, unused) end
 end
 -- After the entries: a script that Redis stops half-way has forgotten none of the messages.
-if #marks > 0 then set_marks(arrived, arrived_old, now, tonumber(keep_ms), tonumber(most_marks), marks) end
-if earliest < math.huge then wake_for(earliest, now, wake, timer, promise) end
-past.write(history)
+if #marks > 0 then set_marks(now, tonumber(keep_ms), tonumber(most_marks), marks) end
+if earliest < math.huge then wake_for(earliest, now, promise) end
+past.write()
 -- Nothing was written, so nothing is refused for want of memory.
-if not seq then allow_when_full(templates) end
+if not seq then allow_when_full(keys.templates) end
 local revoked = {}
 for _, one in pairs(step.owed) do
   for _, word in ipairs(one) do revoked[#revoked + 1] = word end
 end
 -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
-return end_call(call, table.concat(told, ' '), answers, answers_old, fences, fences_old, meta,
-  #revoked > 0 and {revoked} or nil)
+return end_call(call, table.concat(told, ' '), #revoked > 0 and {revoked} or nil)

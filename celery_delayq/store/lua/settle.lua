@@ -1,8 +1,5 @@
 --[[ settle: REVOKED was stored for cancelled tasks.
 
-KEYS[1]  outbox           ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms
-KEYS[2]  outbox_messages  HASH  id -> whether it is certain (c or u), when it was cancelled, message
-
 ARGV[1...]  stored  of each task its id, and when it was cancelled, us
 
 Returns  how many were owed
@@ -14,9 +11,9 @@ local FIELDS = 2
 local settled = 0
 for at = 1, #ARGV, FIELDS do
   local id = ARGV[at]
-  if parse_owed(redis.call('HGET', outbox_messages, id)) == ARGV[at + 1] then
-    redis.call('HDEL', outbox_messages, id)
-    redis.call('ZREM', outbox, id)
+  if parse_owed(redis.call('HGET', keys.outbox_messages, id)) == ARGV[at + 1] then
+    redis.call('HDEL', keys.outbox_messages, id)
+    redis.call('ZREM', keys.outbox, id)
     settled = settled + 1
   end
 end

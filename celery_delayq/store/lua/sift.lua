@@ -1,16 +1,5 @@
 --[[ sift: a step of the search for what a selection means; whether it still does, is asked when it is dealt with.
 
-KEYS[1]   records  HASH  id -> record
-KEYS[2]   tags     ZSET  tag, NUL, member -> 0
-KEYS[3]   due      ZSET  member -> due time, ms
-KEYS[4]   relay    ZSET  member -> due time, ms
-KEYS[5]   refused  ZSET  member -> next try, ms
-KEYS[6]   leased   ZSET  member -> lease deadline, ms
-KEYS[7]   dead     ZSET  member -> since when, ms
-KEYS[8]   parked   ZSET  lane, due time, kind, member -> 0
-KEYS[9]   paused   HASH  lane -> what is paused, and how it comes back
-KEYS[10]  meta     HASH  store -> names this store; seq -> last insertion number
-
 ARGV[1]  way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
                  records, leased, dead, parked, refused, and, of what is due in them, due and relay; of these three
                  nothing, where nothing is paused; all: records, of what cannot be read RECORDLESS and its id
@@ -37,17 +26,17 @@ local function take(member)
   bytes = bytes + #member
 end
 
-local known = redis.call('HMGET', meta, 'store', 'seq')
-local last = tonumber(known[2] or numbers_anew(records)) or 0
+local known = redis.call('HMGET', keys.meta, 'store', 'seq')
+local last = tonumber(known[2] or numbers_anew()) or 0
 if way == 'tag' or way == 'count' then
   local prefix = filter.tag .. '\0'
   local first, last = '[' .. prefix .. six_bytes((after + 1) * 2), '(' .. prefix .. six_bytes((upto + 1) * 2)
-  if way == 'count' then return {known[1] or '', 0, '0', redis.call('ZLEXCOUNT', tags, first, last), {}} end
-  local rows = redis.call('ZRANGEBYLEX', tags, first, last, 'LIMIT', 0, count)
+  if way == 'count' then return {known[1] or '', 0, '0', redis.call('ZLEXCOUNT', keys.tags, first, last), {}} end
+  local rows = redis.call('ZRANGEBYLEX', keys.tags, first, last, 'LIMIT', 0, count)
   for _, row in ipairs(rows) do take(sub(row, #prefix + 1)) end
   cursor = #rows < count and '0' or '1'
 elseif way == 'records' or way == 'all' then
-  local step = redis.call('HSCAN', records, cursor, 'COUNT', count)
+  local step = redis.call('HSCAN', keys.records, cursor, 'COUNT', count)
   cursor = step[1]
   for at = 1, #step[2], 2 do
     local id, record = step[2][at], step[2][at + 1]
@@ -56,10 +45,10 @@ elseif way == 'records' or way == 'all' then
     if not header_end and way == 'all' then take(RECORDLESS .. id) end
     bytes = bytes + #record
   end
-elseif (way == 'due' or way == 'relay' or way == 'refused') and redis.call('HLEN', paused) == 0 then
+elseif (way == 'due' or way == 'relay' or way == 'refused') and redis.call('HLEN', keys.paused) == 0 then
   cursor = '0'
 elseif way == 'due' or way == 'relay' then
-  local index, now = way == 'due' and due or relay, math.floor(clock_us() / 1000)
+  local index, now = way == 'due' and keys.due or keys.relay, math.floor(clock_us() / 1000)
   local when, number = string.match(cursor, '^(.+):(%d+)$')
   local low = when and rank_behind(index, when, tonumber(number)) or 0
   local rows = redis.call('ZRANGE', index, low, low + count - 1, 'WITHSCORES')
@@ -70,7 +59,7 @@ elseif way == 'due' or way == 'relay' then
     if at == 2 * count - 1 then cursor = rows[at + 1] .. ':' .. whole(number_in(rows[at], 1, 6)) end
   end
 elseif way ~= 'start' then
-  local places = {leased = leased, dead = dead, parked = parked, refused = refused}
+  local places = {leased = keys.leased, dead = keys.dead, parked = keys.parked, refused = keys.refused}
   local step = redis.call('ZSCAN', places[way], cursor, 'COUNT', count)
   cursor = step[1]
   for at = 1, #step[2], 2 do take(way == 'parked' and sub(step[2][at], 16) or step[2][at]) end

@@ -41,7 +41,7 @@ end
 
 -- Let an entry come back to wait, by what stands in `parked`, with the member and due time that it had. Returns when
 -- that is, ms.
-local function unpark_one(there, keys)
+local function unpark_one(there)
   local kind, member, due = sub(there, 15, 15), sub(there, 16), number_in(there, 8, 14)
   -- Whoever is there already, as Redis stopped a script half-way, may have another due time since.
   redis.call('ZADD', string.upper(kind) == 'L' and keys.due or keys.relay, 'NX', whole(due), member)
@@ -51,9 +51,9 @@ end
 
 -- Let up to `count` entries of a lane come back; of those with a late policy, what was a pause does not count. Returns
 -- how many did, how many bytes of records that took, and when the last one is due, ms.
-local function unpark(lane, count, lanes, max_bytes, keys)
+local function unpark(lane, count, lanes, max_bytes)
   local came, bytes, due = 0, 0, 0
-  for _, there in ipairs(parked_in(keys.parked, lane, count)) do
+  for _, there in ipairs(parked_in(lane, count)) do
     if bytes >= max_bytes then break end
     local kind = sub(there, 15, 15)
     if kind == string.lower(kind) then
@@ -61,26 +61,26 @@ local function unpark(lane, count, lanes, max_bytes, keys)
       local record = redis.call('HGET', keys.records, id)
       local header_end = header_end_of(record)
       if header_end then
-        excuse(keys.records, id, record, header_end, (counted_from(lanes, record, header_end, false, lane)))
+        excuse(id, record, header_end, (counted_from(lanes, record, header_end, false, lane)))
       end
       bytes = bytes + #(record or '')
     end
-    due, came = unpark_one(there, keys), came + 1
+    due, came = unpark_one(there), came + 1
   end
   return came, bytes, due
 end
 
 -- Let come back what may. Returns how many bytes of records were read.
-local function come_back(lanes, max_bytes, keys)
+local function come_back(lanes, max_bytes)
   local left, bytes = BACK, 0
   for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
     local pause = pause_of(lanes, lane) or unknown_pause(lanes.now_us)
     lanes.known[lane] = pause
     -- One that was paused anew is not among them: Redis stopped a script half-way.
-    local is_ready = pause.state == 'b' and bytes < max_bytes and #parked_in(keys.parked, lane, 1) > 0
+    local is_ready = pause.state == 'b' and bytes < max_bytes and #parked_in(lane, 1) > 0
     if is_ready then
       local count = admitted(pause, lanes.now_us, left)
-      local came, read, due = unpark(lane, count, lanes, max_bytes - bytes, keys)
+      local came, read, due = unpark(lane, count, lanes, max_bytes - bytes)
       left, bytes = left - came, bytes + read
       pause.left, pause.at = math.max(pause.left, came), math.max(pause.at, due)
       pause.is_changed = pause.is_changed or pause.rate > 0
@@ -90,14 +90,14 @@ local function come_back(lanes, max_bytes, keys)
 end
 
 -- When the earliest of what is parked is due, ms, by the kinds of lanes; asked once in a step, as lanes may be thousands.
-local function earliest_parked(lanes, keys)
+local function earliest_parked(lanes)
   if not lanes.earliest then
     lanes.earliest = {}
-    local lane, first = lane_behind(keys.parked)
+    local lane, first = lane_behind()
     while lane do
       local kind, due = sub(lane, 1, 1), number_in(first, 8, 14)
       lanes.earliest[kind] = math.min(lanes.earliest[kind] or due, due)
-      lane, first = lane_behind(keys.parked, lane)
+      lane, first = lane_behind(lane)
     end
   end
   return lanes.earliest
@@ -105,37 +105,37 @@ end
 
 -- Whether something may be of a lane that was resumed, and comes back with it: it is parked there; or no scanner has
 -- met it since it fell due; or it is parked in another lane, which may be one of its own as well.
-local function is_awaited(lane, pause, lanes, keys)
-  if #parked_in(keys.parked, lane, 1) > 0 then return true end
+local function is_awaited(lane, pause, lanes)
+  if #parked_in(lane, 1) > 0 then return true end
   for _, index in ipairs({keys.due, keys.relay, keys.refused, keys.leased}) do
     local head = head_of(index)
     if head >= 0 and head * 1000 <= pause.until_us then return true end
   end
-  for kind, due in pairs(earliest_parked(lanes, keys)) do
+  for kind, due in pairs(earliest_parked(lanes)) do
     if kind ~= sub(lane, 1, 1) and due * 1000 <= pause.until_us then return true end
   end
   return false
 end
 
 -- Forget the lanes of which all has come back. Returns when there is more of the others, ms, or -1.
-local function look_back(lanes, keys)
+local function look_back(lanes)
   local text, more, others = redis.call('HGET', keys.paused, RETURNING) or '', -1, {}
   for lane in string.gmatch(text, string.rep('.', 7)) do
     local pause = pause_of(lanes, lane)
     local is_back = pause and pause.state == 'b'
-    if is_back and not is_awaited(lane, pause, lanes, keys) then
+    if is_back and not is_awaited(lane, pause, lanes) then
       redis.call('HDEL', keys.paused, lane)
       lanes.known[lane] = false
     elseif is_back then
       others[#others + 1] = lane
-      if #parked_in(keys.parked, lane, 1) > 0 then
+      if #parked_in(lane, 1) > 0 then
         local at = pause.rate > 0 and math.max(lanes.now, math.ceil(pause.next_us / 1000)) or lanes.now
         more = more < 0 and at or math.min(more, at)
       end
     end
   end
   -- Once, as there may be thousands. One whose field is gone, and stands here still, is dropped by the next step.
-  if #others * 7 < #text then write_returning(keys.paused, others) end
+  if #others * 7 < #text then write_returning(others) end
   save_lanes(lanes)
   return more
 end

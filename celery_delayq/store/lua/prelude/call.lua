@@ -13,16 +13,16 @@ No request runs later than `timeout` after it was made, the greatest that any pr
 answers and fences are kept for that long, in two generations that are turned by age.
 ]]
 -- A call that may run, and nil; or its time, and the reply that ends it here.
-local function begin_call(operation, issued, deadline, answers, answers_old, meta)
+local function begin_call(operation, issued, deadline)
   local now_us = clock_us()
-  local known = redis.call('HMGET', meta, 'timeout', 'turned', 'history')
+  local known = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history')
   local timeout = timeout_of(known[1])
   -- Unknown to this store, or of a time before its clock was set back.
   if not timeout or deadline > now_us + timeout * 1000 or issued > now_us + AHEAD then
     return nil, {now_us, 'join'}
   end
   if deadline < now_us then return nil, {now_us, 'late'} end
-  local answer = redis.call('HGET', answers, operation) or redis.call('HGET', answers_old, operation)
+  local answer = redis.call('HGET', keys.answers, operation) or redis.call('HGET', keys.answers_old, operation)
   if answer then return nil, {now_us, 'answer', answer} end
   past.begin(known[3])
   return {operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2])}
@@ -45,15 +45,15 @@ local function is_overtaken(call, issued, changed)
 end
 
 -- Whether what left, or was looked for in vain, under this id did so after the request was made.
-local function is_fenced(call, id, issued, fences, fences_old)
-  local since = redis.call('HGET', fences, id) or redis.call('HGET', fences_old, id)
+local function is_fenced(call, id, issued)
+  local since = redis.call('HGET', keys.fences, id) or redis.call('HGET', keys.fences_old, id)
   return since and is_overtaken(call, issued, number_in(since, 1, 7))
 end
 
 -- The same of a key, by its name_of_key. The later of its two fences may be the older generation's: what left
 -- may have been changed before something was done under its key.
-local function is_key_fenced(call, name, issued, fences, fences_old)
-  for _, generation in ipairs({fences, fences_old}) do
+local function is_key_fenced(call, name, issued)
+  for _, generation in ipairs({keys.fences, keys.fences_old}) do
     local since = redis.call('HGET', generation, name)
     if since and is_overtaken(call, issued, number_in(since, 1, 7)) then return true end
   end
@@ -61,8 +61,8 @@ local function is_key_fenced(call, name, issued, fences, fences_old)
 end
 
 -- Refuse what was asked for this id before now.
-local function fence(call, id, fences)
-  redis.call('HSET', fences, id, seven_bytes(call.now_us))
+local function fence(call, id)
+  redis.call('HSET', keys.fences, id, seven_bytes(call.now_us))
 end
 
 -- Make what is known of calls the older generation of it. A caller who lacks the right is answered all the
@@ -74,21 +74,21 @@ end
 
 -- Forget the older generation, and begin another. The time first: should Redis stop the script here, they
 -- are kept for longer.
-local function turn(call, answers, answers_old, fences, fences_old, meta)
+local function turn(call)
   local now = math.floor(call.now_us / 1000)
   local age = call.turned and now - call.turned
   if age and age >= 0 and age <= call.timeout then return end
-  redis.call('HSET', meta, 'turned', whole(now))
+  redis.call('HSET', keys.meta, 'turned', whole(now))
   -- Its clock was set back, or it has none: what is kept is kept for another turn.
   if not age or age < 0 then return end
-  make_older(answers, answers_old)
-  make_older(fences, fences_old)
+  make_older(keys.answers, keys.answers_old)
+  make_older(keys.fences, keys.fences_old)
 end
 
 -- Remember what a call is answered, and answer it; `more` is told to the first request only.
-local function end_call(call, answer, answers, answers_old, fences, fences_old, meta, more)
-  turn(call, answers, answers_old, fences, fences_old, meta)
-  redis.call('HSET', answers, call.operation, answer)
+local function end_call(call, answer, more)
+  turn(call)
+  redis.call('HSET', keys.answers, call.operation, answer)
   return {call.now_us, 'answer', answer, unpack(more or {})}
 end
 

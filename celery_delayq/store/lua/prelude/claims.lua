@@ -26,11 +26,11 @@ local function is_claimed(text, token)
 end
 
 -- What is kept of an entry's claim once that ended: nothing, where no attempt was made.
-local function end_claim(claims, id, claim)
+local function end_claim(id, claim)
   claim.token = ''
   if claim.attempts == 0 and not claim.uncertain then
-    redis.call('HDEL', claims, id)
+    redis.call('HDEL', keys.claims, id)
   else
-    redis.call('HSET', claims, id, format_claim(claim))
+    redis.call('HSET', keys.claims, id, format_claim(claim))
   end
 end

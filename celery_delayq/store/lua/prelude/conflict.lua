@@ -1,25 +1,25 @@
 --[[ Conflicts: what becomes of a new entry where another has its id, or waits under its key.
 
-What the functions share is `step`: the call, and since when it was issued; keys, places; owes, here and brought,
+What the functions share is `step`: the call, and since when it was issued; owes, here and brought,
 as schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
 templates in cache.
 ]]
 -- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
 local function present(step, id)
-  local record = redis.call('HGET', step.keys.records, id)
+  local record = redis.call('HGET', keys.records, id)
   if not record then return nil end
   step.bytes = step.bytes + #record
   local header_end = header_end_of(record)
   local entry = {id = id, record = record, header_end = header_end}
   if not header_end then return entry end
   entry.member = member_of(record, header_end, id)
-  entry.place, entry.score, entry.there = place_of(step.places, entry.member, record, header_end)
-  entry.claim = (entry.place ~= step.keys.due or step.leftovers) and parse_claim(redis.call('HGET', step.keys.claims, id))
-  if entry.place == step.keys.leased then
+  entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
+  entry.claim = (entry.place ~= keys.due or step.leftovers) and parse_claim(redis.call('HGET', keys.claims, id))
+  if entry.place == keys.leased then
     entry.state = tonumber(entry.score) > step.now and 'leased' or 'waiting'
     entry.claim.attempts, entry.claim.uncertain = entry.claim.attempts + 1, true
   else
-    entry.state = (entry.place == step.keys.dead or not entry.place) and 'dead' or 'waiting'
+    entry.state = (entry.place == keys.dead or not entry.place) and 'dead' or 'waiting'
   end
   return entry
 end
@@ -36,7 +36,7 @@ end
 
 -- What has a key, other than an id, wherever it is; or nil.
 local function named_by(step, key, id)
-  local holder = redis.call('HGET', step.keys.holders, key)
+  local holder = redis.call('HGET', keys.holders, key)
   local entry = holder and holder ~= id and present(step, holder)
   local extras = entry and entry.header_end and extras_of(entry.record, entry.header_end)
   return extras and extras.key == key and entry or nil
@@ -45,8 +45,8 @@ end
 -- Whether something under a key is newer than this request. What an entry of this very call did is not.
 local function is_late_under(step, key, named)
   if step.asked[key] then return false end
-  local fences, fences_old = step.keys.fences, step.keys.fences_old
-  if step.has_fences and is_key_fenced(step.call, name_of_key(key), step.issued, fences, fences_old) then return true end
+  local fences, fences_old = keys.fences, keys.fences_old
+  if step.has_fences and is_key_fenced(step.call, name_of_key(key), step.issued) then return true end
   step.asked[key] = not (named and is_newer(step, named))
   return not step.asked[key]
 end
@@ -54,19 +54,19 @@ end
 -- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
 local function owe_one(step, id, how, message, why)
   step.owed[id] = {id, how, whole(step.call.now_us), message, why}
-  if step.owes > 0 then owe(step.keys.outbox, step.keys.outbox_messages, step.call, id, how, message, why) end
+  if step.owes > 0 then owe(step.call, id, how, message, why) end
 end
 
 -- That entry stays, and the new one is not written. Where its id is that of an entry, `own`, it is no other task.
 local function keep(step, entry, new, when, own)
-  if new.key then fence(step.call, name_of_key(new.key), step.keys.fences) end
+  if new.key then fence(step.call, name_of_key(new.key)) end
   if step.owes == 2 and not own then
     local name, cache = name_in(new.body), step.cache
     if name and step.brought[name] then cache[name] = split_lines(step.brought[name]) end
     local now_us = seven_bytes(step.call.now_us)
     local record = record_of(new.destination, six_bytes(0), whole(when), step.created, now_us, new.body)
     local header_end = #new.destination + 1
-    local line = lines_for(record, header_end, step.keys.templates, cache)
+    local line = lines_for(record, header_end, cache)
     local message = line ~= nil and message_of(record, header_end, new.id, line) or ''
     owe_one(step, new.id, 'c', message, 'kept ' .. entry.id)
   end
@@ -103,7 +103,8 @@ end
 -- `lasts`.
 local function displace(step, entry, new)
   local leaving = {
-    ids = {entry.id}, place = entry.place, members = {entry.there}, claimed = entry.claim and not entry.lasts, failed = step.leftovers,
+    ids = {entry.id}, place = entry.place, members = {entry.there},
+    claimed = entry.claim and not entry.lasts, failed = step.leftovers,
     shared = {}, kept_key = entry.id == new.id and new.key,
   }
   local name = template_of(entry.record, entry.header_end)
@@ -111,12 +112,12 @@ local function displace(step, entry, new)
   -- It may be the last that shares its template, and another entry of this call may share that.
   if name and name ~= name_in(new.body) then step.here[name] = nil end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
-  if entry.id == new.id then return depart(leaving, nil, step.now, step.keys) end
+  if entry.id == new.id then return depart(leaving, nil, step.now) end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
-  local line = lines_for(entry.record, entry.header_end, step.keys.templates, step.cache)
+  local line = lines_for(entry.record, entry.header_end, step.cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
   owe_one(step, entry.id, how, message, 'replaced by ' .. new.id)
   leaving.what = past.REPLACED
-  fence(step.call, entry.id, step.keys.fences)
-  depart(leaving, how, step.now, step.keys)
+  fence(step.call, entry.id)
+  depart(leaving, how, step.now)
 end

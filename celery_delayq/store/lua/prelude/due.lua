@@ -54,8 +54,8 @@ end
 
 -- What a scanner has promised: to be up at `at`, and for whatever it is told of. `by` is its name, or
 -- empty where all were told, and none has looked since. Or nil: nobody has promised anything.
-local function promise_of(timer)
-  local at, by = string.match(redis.call('GET', timer) or '', '^(%d+):(.*)$')
+local function promise_of()
+  local at, by = string.match(redis.call('GET', keys.timer) or '', '^(%d+):(.*)$')
   return at and {at = tonumber(at), by = by}
 end
 
@@ -66,48 +66,48 @@ end
 
 -- Tell one scanner that there is something to look at; whether it listens. Where publishing is not
 -- allowed, scanners find it when they look by themselves.
-local function tell(wake, scanner)
-  local heard = redis.pcall('PUBLISH', wake .. ':' .. scanner, '')
+local function tell(scanner)
+  local heard = redis.pcall('PUBLISH', keys.wake .. ':' .. scanner, '')
   return type(heard) == 'number' and heard > 0
 end
 
-local function tell_all(wake)
-  redis.pcall('PUBLISH', wake, '')
+local function tell_all()
+  redis.pcall('PUBLISH', keys.wake, '')
 end
 
 -- See to it that a scanner is up at `due`, when something falls due: nobody is told who has promised that,
 -- and whoever is told is taken at his word, so that of many calls one tells. It can fail no more: what it
 -- is for is written.
-local function wake_for(due, now, wake, timer, promise)
+local function wake_for(due, now, promise)
   local kept = promise and not is_overdue(promise, now)
   due = math.max(due, now)
   if kept and promise.at <= due then return end
   local by = kept and promise.by or ''
-  if by == '' or not tell(wake, by) then
-    tell_all(wake)
+  if by == '' or not tell(by) then
+    tell_all()
     by = ''
   end
-  redis.pcall('SET', timer, whole(due) .. ':' .. by)
+  redis.pcall('SET', keys.timer, whole(due) .. ':' .. by)
 end
 
 -- Note when a scanner gave its heartbeat, and forget those that have been silent for an hour. Nothing that has to go
 -- depends on it.
-local function note_heartbeat(scanner, now, scanners, heartbeats)
-  redis.pcall('HSET', heartbeats, scanner, whole(now))
-  local silent = redis.call('ZRANGEBYSCORE', scanners, '-inf', whole(now - 3600000), 'LIMIT', 0, 1000)
+local function note_heartbeat(scanner, now)
+  redis.pcall('HSET', keys.heartbeats, scanner, whole(now))
+  local silent = redis.call('ZRANGEBYSCORE', keys.scanners, '-inf', whole(now - 3600000), 'LIMIT', 0, 1000)
   if #silent == 0 then return end
-  redis.call('ZREM', scanners, unpack(silent))
-  redis.pcall('HDEL', heartbeats, unpack(silent))
+  redis.call('ZREM', keys.scanners, unpack(silent))
+  redis.pcall('HDEL', keys.heartbeats, unpack(silent))
 end
 
 -- The scanners that are alive, at most a thousand: each one's name, and when it gave its last heartbeat, ms. One that
 -- is further ahead than it counts was given before the clock was set back, and tells nothing.
-local function alive_in(scanners, heartbeats, now)
-  local rows = redis.call('ZRANGEBYSCORE', scanners, whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
+local function alive_in(now)
+  local rows = redis.call('ZRANGEBYSCORE', keys.scanners, whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
   local names, alive = {}, {}
   for at = 1, #rows, 2 do names[#names + 1] = rows[at] end
   if #names == 0 then return alive end
-  for at, beat in ipairs(redis.call('HMGET', heartbeats, unpack(names))) do
+  for at, beat in ipairs(redis.call('HMGET', keys.heartbeats, unpack(names))) do
     local last = tonumber(rows[2 * at])
     local seen = tonumber(beat or '') or math.min(last, now)
     if seen - now <= last - seen then alive[#alive + 1], alive[#alive + 2] = names[at], whole(seen) end
@@ -116,8 +116,8 @@ local function alive_in(scanners, heartbeats, now)
 end
 
 -- Another scanner that is alive: of two, the one that was the last to say so. Or nil.
-local function stand_in(scanners, scanner, now)
-  local rows = redis.call('ZREVRANGE', scanners, 0, 1, 'WITHSCORES')
+local function stand_in(scanner, now)
+  local rows = redis.call('ZREVRANGE', keys.scanners, 0, 1, 'WITHSCORES')
   for at = 1, #rows, 2 do
     if rows[at] ~= scanner and tonumber(rows[at + 1]) > now then return rows[at] end
   end
@@ -127,18 +127,18 @@ end
 -- due time. Another takes its place where that one was to be up later, or is overdue. `heads`: of due, relay, leased,
 -- and of what comes back. Returns 1 where it is the caller, which sleeps for asleep_ms at most, and will not look
 -- at `relay` for relay_ms; or 0.
-local function promise_next(heads, relay_ms, asleep_ms, scanner, now, keys)
+local function promise_next(heads, relay_ms, asleep_ms, scanner, now)
   local waits, next_up = {0, relay_ms, 0, 0}, math.huge
   for at, head in ipairs(heads) do
     if head >= 0 then next_up = math.min(next_up, math.max(head, now + waits[at])) end
   end
-  local promise = promise_of(keys.timer)
+  local promise = promise_of()
   local mine = not promise or promise.by == scanner or promise.by == ''
   if not mine and promise.at <= next_up and not is_overdue(promise, now) then return 0 end
   local by, at = scanner, math.min(next_up, now + asleep_ms)
   if heads[2] >= 0 and heads[2] <= now and relay_ms == 0 then
     -- It goes to publish now, and for how long is not known; what comes meanwhile, another is told.
-    by, at = stand_in(keys.scanners, scanner, now) or scanner, LATER
+    by, at = stand_in(scanner, now) or scanner, LATER
   end
   redis.call('SET', keys.timer, whole(at) .. ':' .. by)
   return at < LATER and 1 or 0

@@ -1,12 +1,14 @@
 --[[ One entry, where it stands, and the moves between places.
 
 place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due while it is
-        paused), leased, dead. Lists of places that scripts make have `parked` under its name, as its members
-        are longer: lane, due time in 7 bytes, kind, and then the member.
+        paused), leased, dead. Lists of places have `parked` under its name, as its members are longer: lane, due
+        time in 7 bytes, kind, and then the member.
 lane    what may be paused, 7 bytes: '*' and six more; 'q' or 't' and the label of the queue or task
 kind    L or R, as the record has it; in lower case where it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all
+local PLACES = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked}
+local WAITING = {keys.due, keys.relay, keys.refused, parked = keys.parked}
 local LATE_POLICY = 4 -- flag
 local RUN_NOW = 8 -- flag: it passes a pause
 
@@ -41,66 +43,65 @@ end
 
 -- Whether a due member is no entry, but what a script left that Redis stopped half-way: its entry has
 -- left, or its id stands elsewhere. What has neither record nor tombstone lost its record.
-local function is_leftover(member, record, header_end, places, tombstones, tombstones_old)
-  if not record then return find_tombstone(tombstones, tombstones_old, id_of(member)) end
+local function is_leftover(member, record, header_end)
+  if not record then return find_tombstone(id_of(member)) end
   local own = header_end and member_of(record, header_end, id_of(member)) or member
-  return own ~= member and place_of(places, own, record, header_end)
+  return own ~= member and place_of(PLACES, own, record, header_end)
 end
 
 -- Put an entry back to wait in `index` until `due`, out of the place where it is. The new place comes
 -- before the old one goes: a script that Redis stops half-way must not lose an entry.
-local function put_back(index, due, place, member, claims, claim, there)
-  if claim then end_claim(claims, id_of(member), claim) end
+local function put_back(index, due, place, member, claim, there)
+  if claim then end_claim(id_of(member), claim) end
   redis.call('ZADD', index, due, member)
   if place and place ~= index then redis.call('ZREM', place, there or member) end
 end
 
 -- Whether no other entry waits under a key. One that is leased or dead may be named there, and does not hold it.
-local function is_key_free(key, id, keys)
+local function is_key_free(key, id)
   local holder = redis.call('HGET', keys.holders, key)
   local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
   local its_end = header_end_of(other)
   local extras = its_end and extras_of(other, its_end)
   if not extras or extras.key ~= key then return true end -- it has another one by now
-  local places = {keys.due, keys.relay, keys.refused, parked = keys.parked}
-  return not place_of(places, member_of(other, its_end, holder), other, its_end)
+  return not place_of(WAITING, member_of(other, its_end, holder), other, its_end)
 end
 
 -- An entry comes back to wait: it has its key again, if that is free.
-local function take_key(record, header_end, id, keys)
+local function take_key(record, header_end, id)
   if string.byte(record, header_end + 43) % 2 == 0 then return end
   local key = extras_of(record, header_end).key
   if not key then return end -- somebody else changed it
-  if is_key_free(key, id, keys) then redis.call('HSET', keys.holders, key, id) end
+  if is_key_free(key, id) then redis.call('HSET', keys.holders, key, id) end
 end
 
 -- An entry comes back to wait: it has its key again, if nobody else took that. Returns the index of its kind, the
 -- text of its own due time there (now, where its record cannot be read), and how many bytes it took to find out.
-local function welcome(member, now, keys)
+local function welcome(member, now)
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
   local index = record and sub(record, 2, 2) == 'L' and keys.due or keys.relay
   if not header_end then return index, whole(now), #(record or '') end
-  take_key(record, header_end, id, keys)
+  take_key(record, header_end, id)
   return index, whole(due_of(record, header_end)), #record
 end
 
 -- A lease is over, and nobody knows whether its entry was published. Returns when that is due, and how many bytes it
 -- took.
-local function take_back(member, claim, now, keys)
+local function take_back(member, claim, now)
   claim.attempts, claim.uncertain = claim.attempts + 1, true
-  local index, due, read = welcome(member, now, keys)
-  put_back(index, due, keys.leased, member, keys.claims, claim)
+  local index, due, read = welcome(member, now)
+  put_back(index, due, keys.leased, member, claim)
   return due, read
 end
 
 -- What was refused and is up again goes back to wait under its own due time. Returns how many bytes that took.
-local function retry_refused(now, limit, max_bytes, keys)
+local function retry_refused(now, limit, max_bytes)
   local bytes = 0
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', keys.refused, '-inf', whole(now), 'LIMIT', 0, limit)) do
     if bytes >= max_bytes then break end
-    local index, due, read = welcome(member, now, keys)
+    local index, due, read = welcome(member, now)
     put_back(index, due, keys.refused, member)
     bytes = bytes + read
   end
@@ -109,9 +110,9 @@ end
 
 -- Who is meant by 'i' and an id, 'k' and a key, or 'm' and a member. Returns the id, if there is one, the name
 -- under which it is fenced and remembered, and the member that it has to be.
-local function meant_by(target, holders)
+local function meant_by(target)
   local kind, text = sub(target, 1, 1), sub(target, 2)
-  if kind == 'k' then return redis.call('HGET', holders, text), name_of_key(text) end
+  if kind == 'k' then return redis.call('HGET', keys.holders, text), name_of_key(text) end
   if kind == 'm' then return id_of(text), id_of(text), text end
   return text, text
 end
@@ -122,15 +123,15 @@ end
 --   place, score, there   where it is, and what it is there
 --   claim                 what outlives a change, which is what is uncertain
 --   failed                whether an error of an earlier attempt is known
-local function entry_of(id, name, places, keys)
+local function entry_of(id, name)
   local record = id and redis.call('HGET', keys.records, id)
   if not record then
-    return nil, was_handed_over(keys.tombstones, keys.tombstones_old, name) and 'handed_over' or 'not_found'
+    return nil, was_handed_over(name) and 'handed_over' or 'not_found'
   end
   local header_end, defect = header_end_of(record)
   if not header_end then return nil, 'unreadable ' .. defect end
   local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
-  entry.place, entry.score, entry.there = place_of(places, entry.member, record, header_end)
+  entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
   entry.failed = redis.call('HEXISTS', keys.errors, id) == 1
   if entry.place == keys.leased and tonumber(entry.score) > math.floor(clock_us() / 1000) then
     return nil, 'in_flight', entry
@@ -150,13 +151,13 @@ end
 
 -- Whether a request was made before the last change of the entry that it is about, or, by key, before what was
 -- done under that: what comes back has the key, and may have been changed before.
-local function is_late_for(call, entry, name, issued, fences, fences_old)
+local function is_late_for(call, entry, name, issued)
   if is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then return true end
-  return name ~= entry.id and is_key_fenced(call, name, issued, fences, fences_old)
+  return name ~= entry.id and is_key_fenced(call, name, issued)
 end
 
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.
-local function bury(keys, now, member, reason)
+local function bury(now, member, reason)
   if reason == NO_RECORD then member = RECORDLESS .. id_of(member) end
   local id = id_of(member)
   redis.call('HSET', keys.errors, id, reason)

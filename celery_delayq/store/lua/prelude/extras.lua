@@ -45,9 +45,9 @@ local function name_of_key(key)
 end
 
 -- Write what leads to an entry, before its record: what Redis stops half-way leaves too much, and not too little.
-local function index_extras(extras, id, member, holders, tags)
-  if extras.key then redis.call('HSET', holders, extras.key, id) end
-  for _, tag in ipairs(extras.tags) do redis.call('ZADD', tags, 0, tag .. '\0' .. member) end
+local function index_extras(extras, id, member)
+  if extras.key then redis.call('HSET', keys.holders, extras.key, id) end
+  for _, tag in ipairs(extras.tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
 end
 
 -- Note what leads to an entry that leaves, and what its history will tell. Of many they are let go of together.
@@ -62,7 +62,7 @@ local function note_extras(leaving, id, member, record, header_end)
 end
 
 -- Let go of what note_extras noted; `stamp` is the tombstone of those that have a key, if they leave one.
-local function drop_extras(leaving, stamp, keys)
+local function drop_extras(leaving, stamp)
   for _, one in ipairs(leaving.keyed or {}) do
     if stamp then redis.call('HSET', keys.tombstones, name_of_key(one.key), stamp) end
     if one.key ~= leaving.kept_key and redis.call('HGET', keys.holders, one.key) == one.id then

@@ -66,14 +66,14 @@ end
 
 -- Write down what happened, the newest first. Room is made before: the list is never longer than it may be.
 -- Where that is not allowed, or something foreign is there, nothing is written; the step itself is done.
-function past.write(history)
+function past.write()
   local events, length, most = past.events, past.length, 1000
   if #events == 0 then return end
-  if not past.repeats then events = past.without_repeats(redis.pcall('LRANGE', history, 0, 0)[1]) end
+  if not past.repeats then events = past.without_repeats(redis.pcall('LRANGE', keys.history, 0, 0)[1]) end
   local first = math.max(1, #events - length + 1)
   local left = length - (#events - first + 1) -- of those that are there
-  if first > #events or redis.pcall('LTRIM', history, left > 0 and 0 or 1, math.max(0, left - 1)).err then return end
+  if first > #events or redis.pcall('LTRIM', keys.history, left > 0 and 0 or 1, math.max(0, left - 1)).err then return end
   for from = first, #events, most do
-    redis.pcall('LPUSH', history, unpack(events, from, math.min(from + most - 1, #events)))
+    redis.pcall('LPUSH', keys.history, unpack(events, from, math.min(from + most - 1, #events)))
   end
 end

@@ -2,9 +2,10 @@
 
 paused  lane -> p (paused) or b (it comes back), whether the pause counts as lateness (0 or 1), since when, us, how many
                 come back a second (0: as fast as it goes), when the next ones come, us, how many of those before have
-                a turn left, and up to which due time turns were given, ms; when it was resumed, us, and the last insertion number then; what is remembered of the
-                pauses before, a comma behind each: from when on, until it was resumed, and until it held nothing back
-                any more, ms, '-' between; a colon between two; and, behind one more, the name of the queue or task
+                a turn left, and up to which due time turns were given, ms; when it was resumed, us, and the last
+                insertion number then; what is remembered of the pauses before, a comma behind each: from when on, until
+                it was resumed, and until it held nothing back any more, ms, '-' between; a colon between two; and,
+                behind one more, the name of the queue or task
         '<'  -> the lanes that come back, one behind the other
 
 A lane comes back until nothing is parked there, and nothing is due that fell due before it was resumed. What no scanner
@@ -69,35 +70,35 @@ local function name_of_lane(lane)
 end
 
 -- Let these lanes be the ones that come back.
-local function write_returning(paused, lanes)
+local function write_returning(lanes)
   if #lanes == 0 then
-    redis.call('HDEL', paused, RETURNING)
+    redis.call('HDEL', keys.paused, RETURNING)
   else
-    redis.call('HSET', paused, RETURNING, table.concat(lanes))
+    redis.call('HSET', keys.paused, RETURNING, table.concat(lanes))
   end
 end
 
 -- Let a lane be among those that come back, or be so no longer.
-local function note_returning(paused, lane, comes_back)
+local function note_returning(lane, comes_back)
   local others = {}
-  for other in string.gmatch(redis.call('HGET', paused, RETURNING) or '', string.rep('.', 7)) do
+  for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
     if other ~= lane then others[#others + 1] = other end
   end
   if comes_back then others[#others + 1] = lane end
-  write_returning(paused, others)
+  write_returning(others)
 end
 
 -- The lanes, as a step sees them: what it asked of them, and has not written yet.
-local function new_lanes(paused, now_us)
+local function new_lanes(now_us)
   return {
-    paused = paused, now_us = now_us, now = math.floor(now_us / 1000), known = {}, any = redis.call('HLEN', paused) > 0,
+    now_us = now_us, now = math.floor(now_us / 1000), known = {}, any = redis.call('HLEN', keys.paused) > 0,
   }
 end
 
 -- What is known of a lane; or false: it is not paused, and does not come back.
 local function pause_of(lanes, lane)
   if lanes.known[lane] == nil then
-    lanes.known[lane] = lanes.any and parse_pause(redis.call('HGET', lanes.paused, lane)) or false
+    lanes.known[lane] = lanes.any and parse_pause(redis.call('HGET', keys.paused, lane)) or false
   end
   return lanes.known[lane]
 end
@@ -105,7 +106,7 @@ end
 -- Write what has changed.
 local function save_lanes(lanes)
   for lane, pause in pairs(lanes.known) do
-    if pause and pause.is_changed then redis.call('HSET', lanes.paused, lane, format_pause(pause)) end
+    if pause and pause.is_changed then redis.call('HSET', keys.paused, lane, format_pause(pause)) end
   end
 end
 
@@ -165,36 +166,36 @@ local function paused_by(lanes, record, header_end)
 end
 
 -- What is parked in a lane, in the order of due times, at most `count`.
-local function parked_in(parked, lane, count)
+local function parked_in(lane, count)
   -- No due time begins with this byte.
-  return redis.call('ZRANGEBYLEX', parked, '[' .. lane, '(' .. lane .. '\255', 'LIMIT', 0, count)
+  return redis.call('ZRANGEBYLEX', keys.parked, '[' .. lane, '(' .. lane .. '\255', 'LIMIT', 0, count)
 end
 
 -- The next lane in which something is parked, and its first; or nil.
-local function lane_behind(parked, lane)
+local function lane_behind(lane)
   -- What is shorter than a lane is somebody else's, and a whole member.
   local longest = lane and #lane == 7 and string.rep('\255', 7 + 1 + 6 + 512) or ''
   local from = lane and '(' .. lane .. longest or '-'
-  local found = redis.call('ZRANGEBYLEX', parked, from, '+', 'LIMIT', 0, 1)[1]
+  local found = redis.call('ZRANGEBYLEX', keys.parked, from, '+', 'LIMIT', 0, 1)[1]
   local other = found and sub(found, 1, 7)
   if other and other ~= lane then return other, found end
 end
 
 -- How many are parked in a lane.
-local function count_parked(parked, lane)
-  return redis.call('ZLEXCOUNT', parked, '[' .. lane, '(' .. lane .. '\255')
+local function count_parked(lane)
+  return redis.call('ZLEXCOUNT', keys.parked, '[' .. lane, '(' .. lane .. '\255')
 end
 
 -- Look at the records of what is overdue in an index, at no more than `most`, nor than so many bytes: visit(record,
 -- header_end or nil, score as text). Returns how many that were.
-local function look_through(index, last, most, max_bytes, records, visit)
+local function look_through(index, last, most, max_bytes, visit)
   local looked, bytes, slice = 0, 0, 50
   repeat
     local found = redis.call('ZRANGEBYSCORE', index, '-inf', last, 'WITHSCORES', 'LIMIT', looked, slice)
     for at = 1, #found, 2 do
       if looked == most or bytes >= max_bytes then return looked end
       looked = looked + 1
-      local record = redis.call('HGET', records, id_of(found[at]))
+      local record = redis.call('HGET', keys.records, id_of(found[at]))
       bytes = bytes + #(record or '')
       visit(record, header_end_of(record), found[at + 1])
     end
@@ -204,15 +205,15 @@ end
 
 -- What is parked in lanes that come back as fast as they go, and so is held back by nothing: of each lane's first ones,
 -- at most `most`, and not after so many bytes of records; and how many are behind those.
-local function parked_freely(lanes, parked, most, max_bytes, records)
+local function parked_freely(lanes, most, max_bytes)
   local found, rest, bytes = {}, 0, 0
-  for lane in string.gmatch(redis.call('HGET', lanes.paused, RETURNING) or '', string.rep('.', 7)) do
+  for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
     local pause = pause_of(lanes, lane)
     if pause and pause.state == 'b' and pause.rate == 0 then
-      rest = rest + count_parked(parked, lane)
-      for _, there in ipairs(parked_in(parked, lane, most)) do
+      rest = rest + count_parked(lane)
+      for _, there in ipairs(parked_in(lane, most)) do
         if bytes >= max_bytes then break end
-        local record = redis.call('HGET', records, id_of(sub(there, 16)))
+        local record = redis.call('HGET', keys.records, id_of(sub(there, 16)))
         local header_end = header_end_of(record)
         bytes, rest = bytes + #(record or ''), rest - 1
         if not header_end or not is_held(lanes, record, header_end, there) then found[#found + 1] = there end

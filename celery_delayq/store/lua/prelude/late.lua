@@ -48,21 +48,21 @@ local function too_late_by(lanes, record, header_end)
 end
 
 -- Let an entry's lateness count from a time, if it does not already. It is no change of its owner's.
-local function excuse(records, id, record, header_end, from)
+local function excuse(id, record, header_end, from)
   local _, excused = policy_of(record, header_end)
   if not from or not excused or from <= excused then return end
   local policy = string.find(record, '\0', extras_start(record, header_end), true)
   local at = string.match(record, '^%z%d+():' .. string.rep('%d', 13) .. '%z', policy)
   if not at then return end
-  redis.call('HSET', records, id, sub(record, 1, at) .. string.format('%013.0f', from) .. sub(record, at + 14))
+  redis.call('HSET', keys.records, id, sub(record, 1, at) .. string.format('%013.0f', from) .. sub(record, at + 14))
 end
 
 -- An entry is parked: it keeps what it is excused for by pauses of other lanes, which are forgotten before it comes
 -- back. What its own lane excuses, it is given then.
-local function excuse_before(lane, lanes, records, id, record, header_end)
+local function excuse_before(lane, lanes, id, record, header_end)
   local pause = pause_of(lanes, lane)
   if pause.state == 'p' or pause.late == '1' then
-    excuse(records, id, record, header_end, (counted_from(lanes, record, header_end)))
+    excuse(id, record, header_end, (counted_from(lanes, record, header_end)))
   end
 end
 
@@ -72,10 +72,10 @@ local function new_skips()
 end
 
 -- Note that an entry is skipped, which has been due for `ms`; how: c, or u where a copy may have been delivered.
-local function note_skip(skips, member, record, header_end, message, ms, how, now_us, keys)
+local function note_skip(skips, member, record, header_end, message, ms, how, now_us)
   local id, name = id_of(member), template_of(record, header_end)
   if #skips.ids == 0 then
-    skips.recent = recent_of(now_us, keys.meta)
+    skips.recent = recent_of(now_us)
   end
   local why = 'skipped: ' .. whole(math.floor(ms / 1000)) .. ' s late'
   skips.ids[#skips.ids + 1] = id
@@ -88,12 +88,12 @@ end
 
 -- They leave; the caller clears their places. REVOKED is owed for them where `owes`, from now on, as nobody waits
 -- to store it.
-local function leave_skipped(skips, owes, now_us, keys)
+local function leave_skipped(skips, owes, now_us)
   if #skips.ids == 0 then return end
   local from_now_on = {now_us = now_us, timeout = 0}
-  fence_young(skips.young, keys.fences, now_us)
+  fence_young(skips.young, now_us)
   for _, one in ipairs(owes and skips.owed or {}) do
-    owe(keys.outbox, keys.outbox_messages, from_now_on, one.id, one.how, one.message, one.why)
+    owe(from_now_on, one.id, one.how, one.message, one.why)
   end
-  depart(skips, 's', math.floor(now_us / 1000), keys)
+  depart(skips, 's', math.floor(now_us / 1000))
 end

@@ -16,7 +16,7 @@ local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; the
 --   events, what     what the history tells of them, see note_extras; and what happened, if `how` does not say it
 -- `keys`: the names of all keys that this touches. The record goes before its place: what Redis stops
 -- half-way leaves a place without a record, which the next hand-over clears.
-local function depart(leaving, how, now, keys)
+local function depart(leaving, how, now)
   local ids, stamp = leaving.ids, how and how .. whole(now)
   if how then
     local stones = {}
@@ -27,20 +27,20 @@ local function depart(leaving, how, now, keys)
   if leaving.place then redis.call('ZREM', leaving.place, unpack(leaving.members)) end
   if leaving.claimed then redis.call('HDEL', keys.claims, unpack(ids)) end
   if leaving.failed then redis.call('HDEL', keys.errors, unpack(ids)) end
-  if leaving.keyed then drop_extras(leaving, stamp, keys) end
+  if leaving.keyed then drop_extras(leaving, stamp) end
   for _, told in ipairs(leaving.events or {}) do
     past.note(leaving.what or past.LEFT[how] or past.REPLACED, now, told)
   end
   for name, count in pairs(leaving.shared) do
-    drop_template(keys.templates, keys.template_uses, name, count)
+    drop_template(name, count)
   end
 end
 
 -- Which records may be younger than a call, by the first 4 of the 7 bytes of their last change: what leaves
 -- younger leaves that as a fence, or a request from before it would be taken for new. (4 bytes are 17 s, and
 -- compared faster than read.) Whether there is a history is asked for along with it.
-local function recent_of(now_us, meta)
-  local known = redis.call('HMGET', meta, 'timeout', 'history')
+local function recent_of(now_us)
+  local known = redis.call('HMGET', keys.meta, 'timeout', 'history')
   past.begin(known[2])
   local longest = timeout_of(known[1]) or 60000
   local recent, step = {}, 2^24
@@ -65,31 +65,31 @@ end
 -- Refuse what was asked for the young ones before their last change; before they leave, as that cannot fail.
 -- Under its key something newer may have been done than to the entry that leaves: that fence stays, unless it is
 -- of a time before Redis's clock was set back.
-local function fence_young(young, fences, now_us)
-  if #young > 0 then redis.call('HSET', fences, unpack(young)) end
+local function fence_young(young, now_us)
+  if #young > 0 then redis.call('HSET', keys.fences, unpack(young)) end
   for name, changed in pairs(young.keyed or {}) do
-    local since = redis.call('HGET', fences, name)
-    if not since or since < changed or since > seven_bytes(now_us) then redis.call('HSET', fences, name, changed) end
+    local since = redis.call('HGET', keys.fences, name)
+    if not since or since < changed or since > seven_bytes(now_us) then redis.call('HSET', keys.fences, name, changed) end
   end
 end
 
 -- Whether this generation of `tombstones` ends with the `count` entries that leave now.
-local function is_full(tombstones, count)
-  return redis.call('HLEN', tombstones) + count >= TOMBSTONES
+local function is_full(count)
+  return redis.call('HLEN', keys.tombstones) + count >= TOMBSTONES
 end
 
-local function rotate(tombstones, tombstones_old)
+local function rotate()
   -- Not left to RENAME, which frees ten thousand fields there and then: some 4 ms.
-  redis.call('UNLINK', tombstones_old)
-  redis.call('RENAME', tombstones, tombstones_old)
+  redis.call('UNLINK', keys.tombstones_old)
+  redis.call('RENAME', keys.tombstones, keys.tombstones_old)
 end
 
-local function find_tombstone(tombstones, tombstones_old, id)
-  return redis.call('HGET', tombstones, id) or redis.call('HGET', tombstones_old, id)
+local function find_tombstone(id)
+  return redis.call('HGET', keys.tombstones, id) or redis.call('HGET', keys.tombstones_old, id)
 end
 
-local function was_handed_over(tombstones, tombstones_old, id)
-  local tombstone = find_tombstone(tombstones, tombstones_old, id)
+local function was_handed_over(id)
+  local tombstone = find_tombstone(id)
   return tombstone and sub(tombstone, 1, 1) == 'h'
 end
 
@@ -98,10 +98,10 @@ end
 --   1        c, or u: a copy of the task may have been delivered
 --   2..17    when, us, 16 digits
 --   18..20   the length of the reason, 3 digits; it; and the task's message
-local function owe(outbox, outbox_messages, call, id, how, message, reason, by_scanner)
+local function owe(call, id, how, message, reason, by_scanner)
   local why = string.format('%03d', #reason) .. reason
-  redis.call('HSET', outbox_messages, id, how .. whole(call.now_us) .. why .. message)
-  redis.call('ZADD', outbox, whole(math.floor(call.now_us / 1000) + (by_scanner and 0 or call.timeout)), id)
+  redis.call('HSET', keys.outbox_messages, id, how .. whole(call.now_us) .. why .. message)
+  redis.call('ZADD', keys.outbox, whole(math.floor(call.now_us / 1000) + (by_scanner and 0 or call.timeout)), id)
 end
 
 -- When that was, in us, the message, how it was, and why, of what is owed.

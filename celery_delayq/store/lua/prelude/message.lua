@@ -18,8 +18,8 @@ local function split_lines(text)
 end
 
 -- The text of a template; or nil, and what is wrong with it.
-local function text_of(templates, name)
-  local text = redis.call('HGET', templates, name)
+local function text_of(name)
+  local text = redis.call('HGET', keys.templates, name)
   if not text then return nil, 'template is gone' end
   -- fakeredis has no sha1hex.
   local hash = redis.sha1hex and sub(redis.sha1hex(text), 1, 2 * #name)
@@ -30,9 +30,9 @@ local function text_of(templates, name)
 end
 
 -- The lines of a template, kept in `cache` for the length of a script; or nil, and what is wrong with it.
-local function lines_of(templates, name, cache)
+local function lines_of(name, cache)
   if cache[name] then return cache[name] end
-  local text, why = text_of(templates, name)
+  local text, why = text_of(name)
   if not text then return nil, why end
   cache[name] = split_lines(text)
   if not cache[name] then return nil, MISFIT end
@@ -57,10 +57,10 @@ local function iso_of(ms)
 end
 
 -- The lines of the template that a record shares, or false where it shares none; or nil, and what is wrong.
-local function lines_for(record, header_end, templates, cache)
+local function lines_for(record, header_end, cache)
   local name = template_of(record, header_end)
   if not name then return false end
-  return lines_of(templates, name, cache)
+  return lines_of(name, cache)
 end
 
 -- An expiry as a message has it. One that counts from the due time moves with it.
@@ -116,9 +116,9 @@ end
 
 -- Add the template that a record shares to those sent along, {name, text, ...}, each once. Returns how
 -- many bytes that took, or false if it is gone.
-local function bring(templates, name, brought)
+local function bring(name, brought)
   if not name or brought[name] then return 0 end
-  local text = redis.call('HGET', templates, name)
+  local text = redis.call('HGET', keys.templates, name)
   if not text then return false end
   brought[name] = true
   brought[#brought + 1], brought[#brought + 2] = name, text
@@ -127,10 +127,10 @@ end
 
 -- `count` records that shared a template are gone; the last one takes it along. Where the count is no
 -- number, the template stays: what left has left, and nobody is to be told of an error.
-local function drop_template(templates, template_uses, name, count)
-  local left = redis.pcall('HINCRBY', template_uses, name, -count)
+local function drop_template(name, count)
+  local left = redis.pcall('HINCRBY', keys.template_uses, name, -count)
   if type(left) == 'number' and left <= 0 then
-    redis.call('HDEL', template_uses, name)
-    redis.call('HDEL', templates, name)
+    redis.call('HDEL', keys.template_uses, name)
+    redis.call('HDEL', keys.templates, name)
   end
 end

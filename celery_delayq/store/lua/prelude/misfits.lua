@@ -3,7 +3,7 @@
 part    a key of the store, by its name
 field   one of its fields or members, as it is there
 kind    what does not fit, in one word: see store/misfits.py
-look    what one step has in common: keys, places, now, seq (the last insertion number, or nil), bytes (of records, read
+look    what one step has in common: now, seq (the last insertion number, or nil), bytes (of records, read
         so far), templates (name -> whether it can be read), and two functions: report, given a kind and an id, and
         share, given what is known of templates
 ]]
@@ -12,26 +12,24 @@ local misfits = {
   LAST = 2^47 - 2^40, -- insertion numbers have 47 bits
 }
 
-function misfits.look(keys, report, share)
+function misfits.look(report, share)
   return {
-    keys = keys, places = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked},
     now = math.floor(clock_us() / 1000), seq = last_number(redis.call('HGET', keys.meta, 'seq')),
     bytes = 0, report = report, share = share, templates = {},
   }
 end
 
 -- Whether what is parked in a lane is paused, or comes back.
-function misfits.is_lane(lane, paused)
-  local pause = parse_pause(redis.call('HGET', paused, lane))
+function misfits.is_lane(lane)
+  local pause = parse_pause(redis.call('HGET', keys.paused, lane))
   if pause and pause.state == 'p' then return true end
-  for other in string.gmatch(redis.call('HGET', paused, RETURNING) or '', string.rep('.', 7)) do
+  for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
     if other == lane then return true end
   end
   return false
 end
 
 function misfits.place(part, there, look)
-  local keys = look.keys
   local member = part == 'parked' and sub(there, misfits.BEHIND_LANE) or there
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
@@ -40,9 +38,9 @@ function misfits.place(part, there, look)
   local header_end = header_end_of(record)
   if not header_end then return end -- told of as a record
   if member_of(record, header_end, id) ~= member then return look.report('second_place', id) end
-  local place, _, as = place_of(look.places, member, record, header_end)
+  local place, _, as = place_of(PLACES, member, record, header_end)
   if place ~= keys[part] or as ~= there then return look.report('second_place', id) end
-  if part == 'parked' and not misfits.is_lane(sub(there, 1, 7), keys.paused) then
+  if part == 'parked' and not misfits.is_lane(sub(there, 1, 7)) then
     look.report('record_without_place', id)
   end
 end
@@ -50,7 +48,7 @@ end
 -- The extras of an entry, and its member; nil where it is not here; and whether it is, and cannot be read: what a later
 -- version wrote may have any key and tag.
 function misfits.extras_at(id, look)
-  local record = redis.call('HGET', look.keys.records, id)
+  local record = redis.call('HGET', keys.records, id)
   look.bytes = look.bytes + #(record or '')
   local header_end = header_end_of(record)
   if header_end then return extras_of(record, header_end), member_of(record, header_end, id) end
@@ -74,12 +72,11 @@ end
 
 -- Whether a template that a record shares can be read.
 function misfits.is_template(name, look)
-  if look.templates[name] == nil then look.templates[name] = not not text_of(look.keys.templates, name) end
+  if look.templates[name] == nil then look.templates[name] = not not text_of(name) end
   return look.templates[name]
 end
 
 function misfits.record(id, record, look)
-  local keys = look.keys
   local header_end = header_end_of(record)
   if not header_end then return look.report('unreadable_record', id) end
   local member = member_of(record, header_end, id)
@@ -87,7 +84,7 @@ function misfits.record(id, record, look)
   -- a spoilt record has, numbers could not go on for long.
   local number = serial_of(member)
   if look.seq and number > look.seq and number < misfits.LAST then look.report('number_too_low', 'seq') end
-  local place = place_of(look.places, member, record, header_end)
+  local place = place_of(PLACES, member, record, header_end)
   if not place then look.report('record_without_place', id) end
   local extras = extras_of(record, header_end)
   for _, tag in ipairs(extras and extras.tags or {}) do
@@ -96,7 +93,7 @@ function misfits.record(id, record, look)
   -- What is leased or dead holds no key; what has no place has it again with that.
   local waits = place and place ~= keys.leased and place ~= keys.dead
   if waits and extras and extras.key and redis.call('HGET', keys.holders, extras.key) ~= id
-    and is_key_free(extras.key, id, keys) then
+    and is_key_free(extras.key, id) then
     look.report('wrong_key', id)
   end
   local name = template_of(record, header_end)
@@ -107,7 +104,6 @@ end
 
 -- What a field of `part` is reported of is what `check` looks for there.
 function misfits.at(part, field, value, look)
-  local keys = look.keys
   if part == 'records' then
     misfits.record(field, value, look)
   elseif part == 'holders' then

@@ -6,20 +6,20 @@ local OVERDUE_BY = 1000 -- ms after its due time from which an entry counts as o
 local SAVED_US = 100000 -- for as long what was not used may be made up for
 
 -- How many overdue entries may leave: {left, at in us, us between two}; nil: as many as there are.
-local function pace_of(rate, now_us, meta)
+local function pace_of(rate, now_us)
   if rate == 0 then return nil end
   local us = 1000000 / rate
-  local at = tonumber(redis.call('HGET', meta, 'caught_up') or '') or 0
+  local at = tonumber(redis.call('HGET', keys.meta, 'caught_up') or '') or 0
   -- Not too far ahead: Redis's clock may have been set back.
   at = math.min(math.max(at, now_us - SAVED_US), now_us + us)
   return {left = at <= now_us and math.floor((now_us - at) / us) + 1 or 0, at = at, us = us}
 end
 
 -- So many of them leave.
-local function spend(pace, count, meta)
+local function spend(pace, count)
   if count == 0 then return end
   pace.left, pace.at = pace.left - count, pace.at + count * pace.us
-  redis.call('HSET', meta, 'caught_up', whole(math.ceil(pace.at)))
+  redis.call('HSET', keys.meta, 'caught_up', whole(math.ceil(pace.at)))
 end
 
 -- The members of an index that are due: first those that are not overdue, then the others, if some of them may

@@ -71,8 +71,8 @@ end
 
 -- Where the numbering begins in a store that has lost `meta`, and with it the last number: above all that were given,
 -- at up to 32 a millisecond since the last time. It fits into its 47 bits until the year 2109.
-local function numbers_anew(records)
-  if redis.call('HLEN', records) == 0 then return 0 end
+local function numbers_anew()
+  if redis.call('HLEN', keys.records) == 0 then return 0 end
   return math.floor(clock_us() / 1000) * 32
 end
 
@@ -83,9 +83,9 @@ local function last_number(text)
 end
 
 -- Take so many numbers; the last of them.
-local function take_numbers(count, meta, records)
-  local lost = redis.call('HEXISTS', meta, 'seq') == 0
-  return redis.call('HINCRBY', meta, 'seq', whole(count + (lost and numbers_anew(records) or 0)))
+local function take_numbers(count)
+  local lost = redis.call('HEXISTS', keys.meta, 'seq') == 0
+  return redis.call('HINCRBY', keys.meta, 'seq', whole(count + (lost and numbers_anew() or 0)))
 end
 
 -- Whether the record of a member may be larger than SMALL.

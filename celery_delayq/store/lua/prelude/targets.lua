@@ -35,13 +35,13 @@ local function has_selected(filter, record, header_end)
 end
 
 -- Whether an entry is dead, by its place: what has none lost it.
-local function is_dead(place, keys)
+local function is_dead(place)
   return place == keys.dead or not place
 end
 
 -- Where an entry stands, as users are told: what is due and held back is paused, wherever it waits.
-local function state_of(entry, lanes, keys)
-  if is_dead(entry.place, keys) then return 'DEAD' end
+local function state_of(entry, lanes)
+  if is_dead(entry.place) then return 'DEAD' end
   if entry.place == keys.leased then return 'IN_FLIGHT' end
   local there = entry.place == keys.parked and entry.there or nil
   local is_due = there or due_of(entry.record, entry.header_end) <= lanes.now
@@ -54,32 +54,32 @@ local function serial_of(member)
 end
 
 -- Whether a selection that met an entry as this member still means it.
-local function is_meant(entry, member, filter, lanes, keys)
+local function is_meant(entry, member, filter, lanes)
   return serial_of(member) == serial_of(entry.member)
-    and (not filter.state or state_of(entry, lanes, keys) == filter.state)
+    and (not filter.state or state_of(entry, lanes) == filter.state)
     and has_selected(filter, entry.record, entry.header_end)
 end
 
 -- What there is of a call's targets, in their order: {entry, answer, id, name, member}, with an entry that can be
 -- changed or the answer that says why not, see entry_of; or nil, if something newer has overtaken the call.
 -- Nothing more is looked at after `max_bytes` of records, or twice: of that the answer is to ask again.
-local function look_for(targets, call, issued, filter, max_bytes, places, keys)
+local function look_for(targets, call, issued, filter, max_bytes)
   local looked, bytes, taken = {}, 0, {}
-  local lanes = filter and filter.state and new_lanes(keys.paused, call.now_us)
+  local lanes = filter and filter.state and new_lanes(call.now_us)
   for at, target in ipairs(targets) do
     local one = {answer = 'again'}
     looked[at] = one
     if bytes < max_bytes then
-      one.id, one.name, one.member = meant_by(target, keys.holders)
+      one.id, one.name, one.member = meant_by(target)
       if not taken[one.id or target] then
         taken[one.id or target] = true
-        local entry, answer, in_flight = entry_of(one.id, one.name, places, keys)
+        local entry, answer, in_flight = entry_of(one.id, one.name)
         local there = entry or in_flight
         one.entry, one.answer = entry, answer
         if there then
           bytes = bytes + #there.record
-          if is_late_for(call, there, one.name, issued, keys.fences, keys.fences_old) then return nil end
-          if filter and not is_meant(there, one.member, filter, lanes, keys) then
+          if is_late_for(call, there, one.name, issued) then return nil end
+          if filter and not is_meant(there, one.member, filter, lanes) then
             one.entry, one.answer = nil, SKIPPED
           end
         end
