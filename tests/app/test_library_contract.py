@@ -18,7 +18,6 @@ from celery_delayq.handover.confirms import publisher_for
 from celery_delayq.handover.publishers import OneByOne, Pushing
 from celery_delayq.integration import control, putoff
 from celery_delayq.integration.adopting.worker import AdoptingStep
-from celery_delayq.integration.events import Line
 from celery_delayq.integration.guard import GuardingStep
 from celery_delayq.libraries import LEANS_ON, MESSAGES, TRIED, Feature, check_messages, works
 from celery_delayq.message.route import Route
@@ -197,35 +196,12 @@ def test_a_worker_gives_celery_each_message_at_once(app, take_away, step, name):
     assert consumer.update_strategies is print
 
 
-def test_a_revoke_is_celery_s_alone(app, monkeypatch, take_away):
-    monkeypatch.setattr(Panel, "data", {"revoke": lambda _, task_id: {"ok": task_id}})
-    monkeypatch.setattr(control, "remembered_here", None)
-    take_away("celery.worker.state:revoked")
-    control.wrap_panel()
-
-    revoked = Panel.data["revoke"](SimpleNamespace(app=app), "unknown")
-    assert revoked == {"ok": "unknown"}
-
-
 def test_a_django_project_s_tasks_are_plain(make_app, take_away):
     take_away("celery.fixups.django:DjangoFixup")
     app = make_app()
     app._fixups = [object()]
 
     assert DelayQ(app).app is app
-
-
-def test_no_events_are_sent(delayq_app, url, monkeypatch, take_away):
-    sent = []
-    monkeypatch.setattr(Line, "send", lambda _, kind, __: sent.append(kind))
-    app = delayq_app(url, task_send_sent_event=True)
-    app.send_task("t", delayq_at=FAR)
-    assert sent == ["task-sent"]
-    take_away("celery.utils.collections:ConfigurationView.changes")
-    works.cache_clear()
-
-    app.send_task("t", delayq_at=FAR)
-    assert sent == ["task-sent"]
 
 
 def test_inspect_is_celery_s_own(make_app, take_away):

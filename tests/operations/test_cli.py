@@ -13,9 +13,8 @@ from tests.support.ports import free_port
 
 each_line = pytest.mark.parametrize("line", [*LINES, *NO_OPERATION_COMMANDS])
 # Those that end by themselves.
-each_line_but_scan = pytest.mark.parametrize(
-    "line", [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line != "scan"]
-)
+ENDING = [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line != "scan"]
+each_line_but_scan = pytest.mark.parametrize("line", ENDING)
 each_command = pytest.mark.parametrize("name", sorted(delayq.commands))
 
 HOSTILE = [
@@ -100,7 +99,9 @@ def test_without_an_app_each_says_how_to_name_it(make_app, url, project, monkeyp
     assert result.exit_code == 2
 
 
-@each_line_but_scan
+@pytest.mark.parametrize(
+    "line", [line for line in ENDING if line != "doctor"]
+)  # it has a line for it
 def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
 
