@@ -46,9 +46,9 @@ KEYS: dict[str, str] = {
     "history": "LIST  what happened last, the newest first, if that is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "heartbeats": "HASH  scanner -> when it gave its last heartbeat, ms",
-    "timer": "STRING  which scanner is up next, and when: it is told of anything due before",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
-    "meta": "HASH  seq -> last insertion number; what processes agree on; turns and recounts made",
+    "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; what "
+    "processes agree on; turns and recounts made",
 }
 
 

@@ -27,7 +27,7 @@ _KEY = re.compile(r"\bkeys\.(\w+)")
 _ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
-    "record", "history", "extras", "message", "writing", "marks", "call", "left", "due", "claims",
+    "record", "history", "extras", "message", "writing", "marks", "due", "call", "left", "claims",
     "entry", "lanes", "late", "back", "pace", "conflict", "targets", "misfits",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"

@@ -15,7 +15,6 @@ _ASKING = {
     "ZSET": ("ZCARD",),
     "HASH": ("HLEN",),
     "LIST": ("LRANGE", 0, 0),
-    "STRING": ("GET",),
 }
 
 

@@ -25,7 +25,7 @@ def method(said):
 def own_keys(redis):
     """What the store holds, without its counters."""
     names = {key.decode().rpartition(":")[2] for key in redis.keys("{delayq:*}:*")}
-    return names - {"meta", "timer"}
+    return names - {"meta"}
 
 
 def test_a_cancelled_entry_is_gone_from_everywhere_and_others_are_untouched(add, delayq, redis):

@@ -534,15 +534,15 @@ def test_a_load_makes_good_what_lost_its_record_or_was_revoked(app, redis):
 
 def test_a_scanner_is_told_of_what_is_loaded(one, two, redis_server):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    names = [Keys("two", shard, SHARDS)["timer"] for shard in range(SHARDS)]
+    names = [Keys("two", shard, SHARDS)["meta"] for shard in range(SHARDS)]
     engines = two.delayq.services.engines()
     for engine in engines:
         engine.hand_over(asleep=60.0, relay_in=60.0)
     with redis_server.client(db=7) as raw:
-        before = [raw.get(name) for name in names]
+        before = [raw.hget(name, "timer") for name in names]
 
         two.delayq.load(through_text(one.delayq))
 
-        assert [raw.get(name) for name in names] != before
+        assert [raw.hget(name, "timer") for name in names] != before
     for engine in engines:
         engine.close()

@@ -23,9 +23,8 @@ def test_one_that_finds_no_broker_leaves_no_scanner_that_is_relied_upon(delayq_a
 
     assert app.delayq.counts().scanners == 0
     # All were told of the task, and nobody has promised to be up.
-    assert {redis.get(key).partition(b":")[2] for key in each("timer") if redis.exists(key)} == {
-        b""
-    }
+    timers = filter(None, (redis.hget(key, "timer") for key in each("meta")))
+    assert {one.partition(b":")[2] for one in timers} == {b""}
 
 
 def test_all_leases_that_ran_out_are_taken_back_whatever_the_batch_size(relayed, redis):

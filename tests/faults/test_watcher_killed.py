@@ -15,7 +15,7 @@ FOREVER = 300  # seconds of safety interval: too long to be of help
 
 def watcher(client) -> int:
     """The process that is up for the head; its scanner's name tells."""
-    at_and_name = (client.get(KEYS["timer"]) or b"").decode()
+    at_and_name = (client.hget(KEYS["meta"], "timer") or b"").decode()
     return int(at_and_name.split(":")[2]) if at_and_name else 0
 
 

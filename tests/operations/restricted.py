@@ -18,7 +18,7 @@ class RestrictedStore(Store):
     def __init__(self, server, rule):
         self._root = server.client()
         self._root.execute_command("ACL", "SETUSER", "delayq", "reset", *rule)
-        self.allow("~celery", f"~{CLOCK}")
+        self.allow("~celery", f"~{CLOCK}", "+get")
         self._where = Endpoint(path=server.socket, db=3, username="delayq", password="secret")
         super().__init__(server)
         self.raw = server.client(db=3)

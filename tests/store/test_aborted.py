@@ -183,7 +183,7 @@ def relayed_backlog(ready):
 def no_heads(ready):
     """The scanner's timer is set for what it hands over now."""
     alone("list")(ready)
-    ready.store.raw.set(ready.store.keys["timer"], f"{NOW_MS}:scanner")
+    ready.store.raw.hset(ready.store.keys["meta"], "timer", f"{NOW_MS}:scanner")
 
 
 def heart(ready):

@@ -208,7 +208,7 @@ def test_moved_ones_wake_a_scanner_for_the_earliest(store):
         store.schedule(task_id, FAR_MS)
     engine.hand_over(asleep=60)
     move(store, ["a", "b", "c"], When("by", -86_400_000 + 9))
-    assert store.raw.get(store.keys["timer"]).startswith(b"%d:" % (NOW_MS + 9))
+    assert store.raw.hget(store.keys["meta"], "timer").startswith(b"%d:" % (NOW_MS + 9))
 
 
 @pytest.mark.parametrize(

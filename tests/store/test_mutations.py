@@ -105,7 +105,7 @@ def furnish(store):
         store.raw.hset(store.keys[f"{name}_old"], "older", store.raw.hvals(store.keys[name])[0])
     store.schedule("revoked", FAR_MS)
     store.entries.cancel_owing("revoked")
-    store.raw.set(store.keys["timer"], f"{NOW_MS}:somebody")
+    store.raw.hset(store.keys["meta"], "timer", f"{NOW_MS}:somebody")
     store.raw.hset(store.keys["arrived_old"], b"m" * 16, 1)
     store.arrive("leased", 1)
     store.schedule("taken", FAR_MS, delivery=store.delivery("taken"))

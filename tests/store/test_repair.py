@@ -24,8 +24,7 @@ def kinds(store):
 
 def kept(store):
     """All that is kept, but for when who is up next."""
-    timer = key(store, "timer").encode()
-    return {name: value for name, value in store.snapshot().items() if name != timer}
+    return store.snapshot()
 
 
 def repair(store, *, of=None):

@@ -166,7 +166,7 @@ def test_scanners_are_told_once_of_the_earliest_wherever_it_stands(store, to):
 
     # The one that was up, who does not listen here; and so all.
     assert store.raw.info("commandstats")["cmdstat_publish"]["calls"] == 2
-    assert store.raw.get(store.keys["timer"]) == b"%d:" % (NOW_MS + 5)
+    assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % (NOW_MS + 5)
 
 
 # Templates.

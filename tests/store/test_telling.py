@@ -66,7 +66,7 @@ def scanner(store):
 
 
 def timer(store) -> tuple[int, str] | None:
-    text = store.raw.get(store.keys["timer"])
+    text = store.raw.hget(store.keys["meta"], "timer")
     if text is None:
         return None
     at, _, name = text.decode().partition(":")
@@ -230,7 +230,7 @@ def test_who_goes_to_publish_leaves_what_comes_to_another_that_is_alive(store, l
     scanner("b")
     store.schedule_relayed("r", NOW_MS)
     ears.heard()
-    store.raw.delete(store.keys["timer"])
+    store.raw.hdel(store.keys["meta"], "timer")
     scanner("a")
     # Nothing waits that the other has to be up for; what comes, it is told.
     store.schedule("x", FAR_MS)

@@ -13,7 +13,7 @@ def looks(engine, **options):
 
 
 def up_at(store) -> int:
-    return int(store.raw.get(store.keys["timer"]).partition(b":")[0])
+    return int(store.raw.hget(store.keys["meta"], "timer").partition(b":")[0])
 
 
 @HOLD
@@ -38,9 +38,9 @@ def test_with_nothing_near_it_is_up_when_it_looks_next(store):
 
 def test_who_may_not_look_again_promises_nothing(store):
     store.schedule("a", NOW_MS + 1000)
-    before = store.raw.get(store.keys["timer"])
+    before = store.raw.hget(store.keys["meta"], "timer")
     assert not store.engine().hand_over().has_timer
-    assert store.raw.get(store.keys["timer"]) == before
+    assert store.raw.hget(store.keys["meta"], "timer") == before
 
 
 def test_whoever_learns_of_an_earlier_head_is_up_for_it(store):
@@ -49,7 +49,7 @@ def test_whoever_learns_of_an_earlier_head_is_up_for_it(store):
     looks(first)
     # As after a word that was lost: the first one was not told.
     store.schedule("b", NOW_MS + 900)
-    store.raw.set(store.keys["timer"], f"{NOW_MS + 1000}:{first.name}")
+    store.raw.hset(store.keys["meta"], "timer", f"{NOW_MS + 1000}:{first.name}")
     assert looks(second).has_timer
     assert not looks(first).has_timer
 
@@ -83,7 +83,7 @@ def test_when_the_one_that_is_up_leaves_another_is_told_and_takes_over(store):
         ear.get_message(timeout=30)
         first.leave()
         assert ear.get_message(timeout=30)["channel"].decode().endswith(second.name)
-    assert not store.raw.exists(store.keys["timer"])
+    assert not store.raw.hexists(store.keys["meta"], "timer")
     assert looks(second).has_timer
 
 
@@ -115,7 +115,7 @@ def test_only_who_is_alive_stands_in(store, alive):
     store.set_ms(NOW_MS + (14_000 if alive else 16_000))
     store.schedule_relayed("a", NOW_MS)
     looks(first)
-    name = store.raw.get(store.keys["timer"]).decode().partition(":")[2]
+    name = store.raw.hget(store.keys["meta"], "timer").decode().partition(":")[2]
     assert name == (second.name if alive else first.name)
 
 

@@ -53,7 +53,6 @@ local lapsed = entry.place == keys.leased
 local place = lapsed and (sub(record, 2, 2) == 'L' and keys.due or keys.relay) or entry.place
 local score = lapsed and whole(due_of(record, header_end)) or entry.score
 local where = entry.there and sub(entry.there, 1, -#member - 1) -- what stands before members there
-local promise = promise_of()
 
 -- The first write is one that a full Redis refuses. Each that leads to the new record comes before it, and
 -- what led to the old one goes after it: what Redis stops half-way leaves too much, and not too little.
@@ -61,7 +60,7 @@ local old, new = template_of(record, header_end), name_in(body)
 if new and new ~= old then
   redis.call('HINCRBY', keys.template_uses, new, 1)
   -- Taken and not used: whoever counts the records of a template sees by it that one may have joined them.
-  take_numbers(1)
+  take_numbers(1, not call.has_numbers)
   if not text_of(new) then redis.call('HSET', keys.templates, new, template) end
 end
 -- Whoever holds the lease that ran out must not acknowledge what is new; and it is known of it before it waits.
@@ -76,5 +75,5 @@ if lapsed then redis.call('ZREM', keys.leased, entry.there) end
 if place and is_large(member) then redis.call('ZREM', place, where .. small .. id) end
 for _, tag in ipairs(its_tags) do redis.call('ZREM', keys.tags, tag .. '\0' .. small .. id) end
 if old and old ~= new then drop_template(old, 1) end
-if lapsed then wake_for(tonumber(score), math.floor(call.now_us / 1000), promise) end
+if lapsed then wake_for(tonumber(score), math.floor(call.now_us / 1000), call.promise) end
 return answered(entry.claim and entry.claim.uncertain and 'uncertain' or 'done')

@@ -11,7 +11,7 @@ local scanner = ARGV[1]
 local promise = promise_of()
 local other = stand_in(scanner, math.floor(clock_us() / 1000))
 if promise and promise.by == scanner then
-  redis.call('DEL', keys.timer)
+  redis.call('HDEL', keys.meta, 'timer')
   if not other or not tell(other) then tell_all() end
 end
 redis.pcall('HDEL', keys.heartbeats, scanner)

@@ -30,7 +30,6 @@ local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-local promise = promise_of()
 local brought = {} -- templates that came along, be their entry refused or not
 for at = FIRST, #ARGV, FIELDS do
   local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
@@ -42,8 +41,8 @@ for at = FIRST, #ARGV, FIELDS do
   end
 end
 
-local leftovers = redis.call('HLEN', keys.claims) + redis.call('HLEN', keys.errors) > 0
-local is_owing = redis.call('ZCARD', keys.outbox) > 0
+local leftovers = redis.call('EXISTS', keys.claims, keys.errors) > 0
+local is_owing = redis.call('EXISTS', keys.outbox) == 1
 local now = math.floor(call.now_us / 1000)
 local changed, here, earliest = seven_bytes(call.now_us), {}, math.huge
 
@@ -93,7 +92,8 @@ local function load_one(at)
 
   -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
   local size = #destination + #body + 50
-  local order = six_bytes(take_numbers(1) * 2 + (size > SMALL and 1 or 0))
+  local order = six_bytes(take_numbers(1, not call.has_numbers) * 2 + (size > SMALL and 1 or 0))
+  call.has_numbers = true
   local name = name_in(body)
   if name then share(name) end
   local index = sub(destination, 1, 1) == 'L' and keys.due or keys.relay
@@ -124,7 +124,7 @@ for at = FIRST, #ARGV, FIELDS do
   told[#told + 1] = load_one(at)
   wrote = wrote or told[#told] == 'loaded'
 end
-if earliest < math.huge then wake_for(earliest, now, promise) end
+if earliest < math.huge then wake_for(earliest, now, call.promise) end
 -- Nothing was written, so nothing is refused for want of memory.
 if not wrote then allow_when_full(keys.templates) end
 return end_call(call, table.concat(told, ' '))

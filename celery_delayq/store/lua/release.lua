@@ -28,7 +28,6 @@ local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 local looked = look_for(targets, call, issued, filter, max_bytes)
 if not looked then return stale(call) end
-local promise = promise_of()
 local now = math.floor(call.now_us / 1000)
 
 -- What becomes of a target, in a word.
@@ -79,5 +78,5 @@ for at, one in ipairs(looked) do
     goes = true
   end
 end
-if goes then wake_for(now, now, promise) end
+if goes then wake_for(now, now, call.promise) end
 return end_call(call, table.concat(words, ' '))

@@ -32,7 +32,6 @@ local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 local looked = look_for(targets, call, issued, filter, max_bytes)
 if not looked then return stale(call) end
-local promise = promise_of()
 
 -- When an entry is to be due, or nil: it stays as it is.
 local function new_due(entry)
@@ -95,5 +94,5 @@ for at, one in ipairs(looked) do
   end
   words[at] = word
 end
-if earliest < math.huge then wake_for(earliest, math.floor(call.now_us / 1000), promise) end
+if earliest < math.huge then wake_for(earliest, math.floor(call.now_us / 1000), call.promise) end
 return end_call(call, table.concat(words, ' '))

@@ -27,7 +27,6 @@ if pause and pause.state == 'p' then
   pause.last = last_number(redis.call('HGET', keys.meta, 'seq')) or NUMBERS
 end
 local has_more = pause and is_awaited(lane, pause, {})
-local promise = promise_of()
 allow_when_full(keys.fences)
 fence(call, fenced_as)
 if has_more then
@@ -35,7 +34,7 @@ if has_more then
   redis.call('HSET', keys.paused, lane, format_pause(pause))
   local now = math.floor(call.now_us / 1000)
   note_returning(lane, true)
-  wake_for(now, now, promise)
+  wake_for(now, now, call.promise)
 elseif pause then
   note_returning(lane, false)
   redis.call('HDEL', keys.paused, lane)

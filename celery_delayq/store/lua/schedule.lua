@@ -48,10 +48,10 @@ local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-local promise = promise_of()
-local leftovers = redis.call('HLEN', keys.claims) + redis.call('HLEN', keys.errors) > 0
-local is_owing = redis.call('ZCARD', keys.outbox) > 0
-local has_fences = redis.call('HLEN', keys.fences) + redis.call('HLEN', keys.fences_old) > 0
+local some = redis.call('EXISTS', keys.claims, keys.errors, keys.outbox) > 0 -- of these there are none, as a rule
+local leftovers = some and redis.call('EXISTS', keys.claims, keys.errors) > 0
+local is_owing = some and redis.call('EXISTS', keys.outbox) == 1
+local has_fences = count == 1 or redis.call('EXISTS', keys.fences, keys.fences_old) > 0
 
 -- Whether all templates that are shared are here, whole, or come along.
 local here = {} -- name of a template -> true
@@ -90,7 +90,7 @@ end
 
 local function next_order(size)
   if not seq then
-    seq = take_numbers(count) - count
+    seq = take_numbers(count, not call.has_numbers) - count
   end
   seq = seq + 1
   return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
@@ -192,7 +192,7 @@ for name, unused in pairs(sharing) do
 end
 -- After the entries: a script that Redis stops half-way has forgotten none of the messages.
 if #marks > 0 then set_marks(now, tonumber(keep_ms), tonumber(most_marks), marks) end
-if earliest < math.huge then wake_for(earliest, now, promise) end
+if earliest < math.huge then wake_for(earliest, now, call.promise) end
 past.write()
 -- Nothing was written, so nothing is refused for want of memory.
 if not seq then allow_when_full(keys.templates) end

@@ -15,7 +15,7 @@ answers and fences are kept for that long, in two generations that are turned by
 -- A call that may run, and nil; or its time, and the reply that ends it here.
 local function begin_call(operation, issued, deadline)
   local now_us = clock_us()
-  local known = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history')
+  local known = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer')
   local timeout = timeout_of(known[1])
   -- Unknown to this store, or of a time before its clock was set back.
   if not timeout or deadline > now_us + timeout * 1000 or issued > now_us + AHEAD then
@@ -25,7 +25,10 @@ local function begin_call(operation, issued, deadline)
   local answer = redis.call('HGET', keys.answers, operation) or redis.call('HGET', keys.answers_old, operation)
   if answer then return nil, {now_us, 'answer', answer} end
   past.begin(known[3])
-  return {operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2])}
+  return {
+    operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2]), has_numbers = known[4],
+    promise = promise_in(known[5]),
+  }
 end
 
 -- The reply to a call that something newer has overtaken.

@@ -54,9 +54,13 @@ end
 
 -- What a scanner has promised: to be up at `at`, and for whatever it is told of. `by` is its name, or
 -- empty where all were told, and none has looked since. Or nil: nobody has promised anything.
-local function promise_of()
-  local at, by = string.match(redis.call('GET', keys.timer) or '', '^(%d+):(.*)$')
+local function promise_in(text)
+  local at, by = string.match(text or '', '^(%d+):(.*)$')
   return at and {at = tonumber(at), by = by}
+end
+
+local function promise_of()
+  return promise_in(redis.call('HGET', keys.meta, 'timer'))
 end
 
 -- Whether the scanner that promised is taken for dead: it should have been up, and is not.
@@ -87,7 +91,7 @@ local function wake_for(due, now, promise)
     tell_all()
     by = ''
   end
-  redis.pcall('SET', keys.timer, whole(due) .. ':' .. by)
+  redis.pcall('HSET', keys.meta, 'timer', whole(due) .. ':' .. by)
 end
 
 -- Note when a scanner gave its heartbeat, and forget those that have been silent for an hour. Nothing that has to go
@@ -140,6 +144,6 @@ local function promise_next(heads, relay_ms, asleep_ms, scanner, now)
     -- It goes to publish now, and for how long is not known; what comes meanwhile, another is told.
     by, at = stand_in(scanner, now) or scanner, LATER
   end
-  redis.call('SET', keys.timer, whole(at) .. ':' .. by)
+  redis.call('HSET', keys.meta, 'timer', whole(at) .. ':' .. by)
   return at < LATER and 1 or 0
 end

@@ -82,9 +82,8 @@ local function last_number(text)
   return number and number >= 0 and number < 2^47 and whole(number) == text and number or nil
 end
 
--- Take so many numbers; the last of them.
-local function take_numbers(count)
-  local lost = redis.call('HEXISTS', keys.meta, 'seq') == 0
+-- Take so many numbers; the last of them. `lost`: `meta` had none when the call began.
+local function take_numbers(count, lost)
   return redis.call('HINCRBY', keys.meta, 'seq', whole(count + (lost and numbers_anew() or 0)))
 end
 
