@@ -1,4 +1,4 @@
-"""``check --repair``: what was found is said, then mended, then looked for again."""
+"""What ``check`` does: what was found is said; with ``--repair`` mended, then looked for again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from ..care.mending import repair_many
 from ..logs import plain
-from ..operations.checking import repair_many
 from ..store import KINDS, Finding, Repaired
-from .common import Said, aligned, confirm, delayq_of
+from .common import aligned, confirm, delayq_of
 from .facts import line_of_json
 from .progress import counting
 
@@ -31,7 +31,7 @@ WORDS = {
 }
 
 
-class Repair:
+class Check:
     """One run of the command.
 
     Args:
@@ -44,12 +44,15 @@ class Repair:
         self._ctx, self._as_json, self._asks = ctx, as_json, asks
         self._delayq = delayq_of(ctx)
 
-    def run(self) -> bool:
+    def look(self) -> bool:
+        """Tell all that there is; whether that is nothing."""
+        return self._is_clean(self._look())
+
+    def repair(self) -> bool:
         """Look, ask, mend, look again; whether nothing is left."""
-        with Said(), _Kept() as found:
+        with _Kept() as found:
             counts = self._look("found", found)
-            if not counts:
-                self._say("nothing found")
+            if self._is_clean(counts):
                 return True
             if not self._as_json:
                 self._tell_kinds(counts)
@@ -61,26 +64,28 @@ class Repair:
                 confirm(f"repair {_counted(mendable)}?")
             self._mend(found, counts.total())
             self._say("looking again")
-            left = self._look("left")
-            if not left:
-                self._say("nothing found")
-            return not left
+            return self._is_clean(self._look("left"))
 
-    def _look(self, step: str, kept: _Kept | None = None) -> Counter[str]:
-        """What there is, told: in full of each kind the first, as JSON all."""
+    def _look(self, step: str = "", kept: _Kept | None = None) -> Counter[str]:
+        """What there is, told: as JSON all; of a *step* of a repair of each kind the first."""
         counts: Counter[str] = Counter()
         for finding in self._delayq.check():
             counts[finding.kind] += 1
             if kept is not None:
                 kept.add(finding)
             if self._as_json:
-                self._ctx.obj.echo(line_of_json({"step": step, **facts_of(finding)}))
-            elif counts[finding.kind] <= SHOWN:
+                self._print(({"step": step} if step else {}) | _facts_of(finding))
+            elif not step or counts[finding.kind] <= SHOWN:
                 self._say(plain(finding))
         for kind, count in counts.items():
-            if count > SHOWN:
+            if step and count > SHOWN:
                 self._say(f"and {count - SHOWN:,} more of {kind}")
         return counts
+
+    def _is_clean(self, counts: Counter[str]) -> bool:
+        if not counts:
+            self._say("nothing found")
+        return not counts
 
     def _tell_kinds(self, counts: Counter[str]) -> None:
         rows = [("found", "kind", "what repair does")]
@@ -110,7 +115,10 @@ class Repair:
         if self._as_json:
             facts = {"kind": one.finding.kind, "id": one.finding.id, "what": one.what}
             reason = {"reason": one.reason} if one.reason else {}
-            self._ctx.obj.echo(line_of_json({"step": "repaired", **facts, **reason}))
+            self._print({"step": "repaired", **facts, **reason})
+
+    def _print(self, facts: dict[str, str]) -> None:
+        self._ctx.obj.echo(line_of_json(facts))
 
     def _say(self, line: str) -> None:
         if not self._as_json:
@@ -140,7 +148,7 @@ class _Kept:
             yield Finding(kind, task_id, part, bytes.fromhex(at), shard)
 
 
-def facts_of(finding: Finding) -> dict[str, str]:
+def _facts_of(finding: Finding) -> dict[str, str]:
     """A finding, for JSON."""
     return {
         "kind": finding.kind,
