@@ -2,8 +2,7 @@
 
 import pytest
 
-from celery_delayq.doctor.examine import AT_THE_STORE
-from celery_delayq.doctor.patient import Patient
+from celery_delayq.care.doctor import AT_THE_STORE, Patient
 from tests.hosted.servers import CELERYS, SPARE, HostedServer, all_but, as_user, forbid
 
 pytestmark = pytest.mark.libraries
@@ -26,7 +25,7 @@ def looked(make_project, server):
         project = make_project(server, delayq_url=url)
         patient = Patient(project.delayq.services)
         try:
-            return [line for look in AT_THE_STORE for line in look(patient)]
+            return [line for one in AT_THE_STORE for line in one.lines(patient)]
         finally:
             patient.close()
 

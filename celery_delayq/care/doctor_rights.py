@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from ..logs import plain
 from ..message.outgoing import list_keys
+from ..servers import Connection
 from ..servers.facts import ask
 from ..servers.risks import ERROR, OK, WARNING, Level, Line
 from ..services import Services
-from .patient import Patient
 
 #: What scripts call, by how many words stand behind the key.
 CALLED = {
@@ -33,9 +33,8 @@ _UNKNOWN = (
 DryRun = Callable[..., bytes | None]
 
 
-def rights(patient: Patient) -> Iterator[Line]:
+def rights(services: Services, connection: Connection) -> Iterator[Line]:
     """All that is missing, each by its name."""
-    services, connection = patient.services, patient.connection
     user = (ask(connection, "ACL", "WHOAMI") or b"").decode()
 
     def dry(*command: str | int) -> bytes | None:
