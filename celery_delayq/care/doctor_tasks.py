@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from datetime import timezone
 from shlex import quote
 
-from ..errors import StoreDiffers
 from ..logs import plain
-from ..operations.health import MAX_OVERDUE, problems
+from ..operations.health import judged
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 from ..store import Pause
 
-# What `health` tells of, and what to do about it; of an agreement its sentence says that.
-_HEALTH = {
+# What to do where `health` finds something wrong; of an agreement its sentence says it.
+_ADVICE = {
     "store": "see whether its Redis user has every right, and Redis's own log",
-    "agreement": "",
     "scanners": "start a worker, or a scanner by itself: celery -A proj delayq scan",
     "overdue": "celery -A proj delayq list --overdue has them; see a worker's log",
     "dead": "celery -A proj delayq list --dead says why; retry or remove them",
@@ -24,29 +22,18 @@ _HEALTH = {
 
 
 def health(services: Services) -> Iterator[Line]:
-    """What `health` finds, and of the rest that it is well."""
-    wrong = {one.about: one.sentence for one in problems(services)}
-    well = _well(services) if "store" not in wrong else {}
-    for about, advice in _HEALTH.items():
-        if about in wrong:
-            found, _, does = (wrong[about], "", advice) if advice else wrong[about].partition("; ")
-            yield Line(about, WARNING if about == "dead" else ERROR, found, does)
-        elif about in well:
-            yield Line(about, OK, well[about])
-
-
-def _well(services: Services) -> dict[str, str]:
-    entries = services.entries
-    try:
-        hosts, counts = sorted({one.host for one in entries.scanners()}), entries.counts()
-    except StoreDiffers:
-        return {}
-    return {
-        "agreement": "who shares the store agrees on its layout, shards and broker",
-        "scanners": f"{counts.scanners} alive, on {', '.join(map(plain, hosts))}",
-        "overdue": f"of {counts.scheduled:,} that wait, none by more than {MAX_OVERDUE:g} s",
-        "dead": "none",
-    }
+    """What `health` asks for, and what it finds."""
+    for one in judged(services):
+        about, found, advice = one.about, one.wrong, _ADVICE.get(one.about, "")
+        if found and not advice:
+            found, _, advice = found.partition("; ")
+        if found:
+            yield Line(about, WARNING if about == "dead" else ERROR, found, advice)
+        elif about == "scanners":
+            hosts = sorted({scanner.host for scanner in services.entries.scanners()})
+            yield Line(about, OK, f"{one.well}, on {', '.join(map(plain, hosts))}")
+        else:
+            yield Line(about, OK, one.well)
 
 
 def pauses(services: Services) -> Iterator[Line]:
