@@ -5,8 +5,8 @@ Nothing runs. Redis 7 and Valkey know the command, and the user needs ``+acl|who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..logs import plain
 from ..message.outgoing import list_keys
@@ -23,105 +23,99 @@ CALLED = {
     "ZREMRANGEBYRANK ZREVRANGE",
 }
 SHOWN = 3  # keys
-_USER = "this Redis does not let its user"
+#: What may be refused, and what that means, by how it is found.
+MEANS: dict[str, tuple[Level, str]] = {
+    "command": (ERROR, "run {}: a step that needs it stops half-way"),
+    "tell": (WARNING, "run {}: scanners are not told, so tasks may be late by {late:g} s"),
+    "channel": (
+        WARNING,
+        "use the channels of scanners: they are not told, so tasks may be late by {late:g} s",
+    ),
+    "key": (ERROR, "use the store's keys: {}"),
+    "list": (ERROR, "push to {}: what is due for it waits"),
+    # Nobody knows before it is scheduled whether anything has a priority.
+    "priority": (
+        WARNING, "push to the lists of {} for priorities: what is due for these waits"
+    ),
+}  # fmt: skip
 _UNKNOWN = (
     "unknown: only Redis 7 and Valkey tell, and only a user with +acl|whoami +acl|dryrun; a step "
     "that meets a missing right names it"
 )
 
-#: Redis's answer to a command in a dry run: ``OK``, or why it would refuse.
-DryRun = Callable[..., bytes | None]
+
+class Call(NamedTuple):
+    """A command that is tried, and what its key or channel is: in words, and in a rule."""
+
+    kind: str
+    what: str
+    rule: str
+    command: tuple[str | int, ...]
 
 
 def rights(services: Services, connection: Connection) -> Iterator[Line]:
     """All that is missing, each by its name."""
     user = (ask(connection, "ACL", "WHOAMI") or b"").decode()
-
-    def dry(*command: str | int) -> bytes | None:
-        answer: bytes | None = ask(connection, "ACL", "DRYRUN", user, *command)
-        return answer
-
-    if dry("EVAL", "", 0) is None:
+    if ask(connection, "ACL", "DRYRUN", user, "EVAL", "", 0) is None:
         yield Line("rights", OK, _UNKNOWN)
         return
-    lists = _lists(services) if services.store_is_broker else {}
-    lines = [*_commands(dry, services), *_channels(dry, services), *_keys(dry, services, lists)]
-    what = "every command of its scripts, every key" + ", every queue's list" * bool(lists)
-    yield from (replace(one, advice=f"ACL SETUSER {plain(user)} {one.advice}") for one in lines)
-    if not lines:
+    refused: dict[str, dict[str, str]] = {kind: {} for kind in MEANS}
+    for kind, what, rule, command in _calls(services):
+        why = ask(connection, "ACL", "DRYRUN", user, *command)
+        if why is None or b"to run the" in why:  # it is the command itself, or is not there
+            name = str(command[0]).lower()
+            refused["tell" if kind == "channel" else "command"][name] = f"+{name}"
+        elif why != b"OK" and kind != "command":  # there the key stands for any
+            refused[kind][what] = rule
+    for kind, (level, means) in MEANS.items():
+        if refused[kind]:
+            rules = " ".join(dict.fromkeys(refused[kind].values()))
+            said = means.format(
+                _all(kind, [*refused[kind]]), late=services.settings.safety_interval
+            )
+            yield Line(
+                "rights", level, f"this Redis does not let its user {said}",
+                f"ACL SETUSER {plain(user)} {rules}",
+            )  # fmt: skip
+    if not any(refused.values()):
+        what = "every command of its scripts, every key"
+        what += ", every queue's list" * services.store_is_broker
         yield Line("rights", OK, f"its user may do all that is needed: {what}")
 
 
-def _commands(dry: DryRun, services: Services) -> Iterator[Line]:
+def _all(kind: str, names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if kind == "key" and len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN] if more else names) + more
+
+
+def _calls(services: Services) -> Iterator[Call]:
     key = services.scripts[0].keys["due"]
-    calls: list[tuple[str | int, ...]] = [("EVAL", "", 0), ("EVALSHA", "", 0), ("TIME",)]
-    calls += [(name, key, *[key] * n) for n, names in CALLED.items() for name in names.split()]
-    needed = sorted(str(call[0]).lower() for call in calls if _may_not_run(dry(*call)))
-    if needed:
-        said = f"{_USER} run {_all(needed)}: a step that needs it stops half-way"
-        yield _line(ERROR, said, [f"+{one}" for one in needed])
+    counts = {name: n for n, names in CALLED.items() for name in names.split()}
+    given = {name: (key, *[key] * n) for name, n in counts.items()}
+    for name, words in sorted({**given, "EVAL": ("", 0), "EVALSHA": ("", 0), "TIME": ()}.items()):
+        yield Call("command", name, "", (name, *words))
+    own = f"{{{services.settings.prefix}:*}}:*"
+    for keys in (one.keys for one in services.scripts):
+        for channel in keys.channels("doctor"):
+            yield Call("channel", channel, f"&{own}", ("PUBLISH", channel, ""))
+            yield Call("channel", channel, f"&{own}", ("SUBSCRIBE", channel))
+        for name in keys.names:
+            yield Call("key", name, f"~{own}", ("EVAL", "", 1, name))
+    if services.store_is_broker:
+        yield from _pushes(services)
 
 
-def _channels(dry: DryRun, services: Services) -> Iterator[Line]:
-    late = f"so tasks may be late by {services.settings.safety_interval:g} s"
-    told = {
-        (name, channel): dry(name, channel, *message)
-        for name, message in (("PUBLISH", [""]), ("SUBSCRIBE", []))
-        for one in services.scripts
-        for channel in one.keys.channels("doctor")
-    }
-    commands = sorted({name.lower() for (name, _), why in told.items() if _may_not_run(why)})
-    if commands:
-        said = f"{_USER} run {_all(commands)}: scanners are not told, {late}"
-        yield _line(WARNING, said, [f"+{one}" for one in commands])
-    if any(why != b"OK" and not _may_not_run(why) for why in told.values()):
-        said = f"{_USER} use the channels of scanners: they are not told, {late}"
-        yield _line(WARNING, said, [f"&{{{services.settings.prefix}:*}}:*"])
-
-
-def _keys(dry: DryRun, services: Services, lists: Mapping[str, Sequence[str]]) -> Iterator[Line]:
-    def is_refused(key: str) -> bool:
-        why = dry("EVAL", "", 1, key)
-        return why != b"OK" and not _may_not_run(why)
-
-    own = [key for one in services.scripts for key in one.keys.names if is_refused(key)]
-    if own:
-        more = f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
-        said = f"{_USER} use the store's keys: {', '.join(own[:SHOWN])}{more}"
-        yield _line(ERROR, said, [f"~{{{services.settings.prefix}:*}}:*"])
-    without = [name for name, keys in lists.items() if is_refused(keys[0])]
-    if without:
-        said = f"{_USER} push to {_all(without)}: what is due for it waits"
-        rules = [f"~{name}" if lists[name][0] == name else f"~{name}*" for name in without]
-        yield _line(ERROR, said, rules)
-    # Nobody knows before it is scheduled whether anything has a priority.
-    with_priority = [name for name, keys in lists.items() if any(map(is_refused, keys[1:]))]
-    if with_priority:
-        of_priorities = f"the lists of {_all(with_priority)} for priorities"
-        said = f"{_USER} push to {of_priorities}: what is due for these waits"
-        yield _line(WARNING, said, [f"~{name}*" for name in with_priority])
-
-
-def _may_not_run(why: bytes | None) -> bool:
-    """Whether it is the command that is refused, not its key or channel; or is not there."""
-    return why is None or b"to run the" in why
-
-
-def _line(level: Level, said: str, rules: Sequence[str]) -> Line:
-    return Line("rights", level, said, " ".join(rules))
-
-
-def _all(names: Sequence[str]) -> str:
-    return ", ".join(names)
-
-
-def _lists(services: Services) -> dict[str, list[str]]:
+def _pushes(services: Services) -> Iterator[Call]:
     """Of each of the app's queues its lists: that of no priority first, which has its name.
 
     Those of priorities have a separator behind that name, which no terminal can show. The first has
-    it too where ``priority_steps`` does not begin with 0.
+    it too if ``priority_steps`` does not begin with 0.
     """
     options = services.broker.options
     prefix = options.get("global_keyprefix", "")
-    queues = {name: list_keys(name, options) for name in services.app.amqp.queues}
-    return {f"{prefix}{name}": [f"{prefix}{key}" for key in keys] for name, keys in queues.items()}
+    for queue in services.app.amqp.queues:
+        name = f"{prefix}{queue}"
+        first, *others = [f"{prefix}{key}" for key in list_keys(queue, options)]
+        yield Call("list", name, f"~{name}" + "*" * (first != name), ("EVAL", "", 1, first))
+        for one in others:
+            yield Call("priority", name, f"~{name}*", ("EVAL", "", 1, one))
