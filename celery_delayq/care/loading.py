@@ -221,10 +221,9 @@ class _Loading:
         settings = self._services.settings
         if settings.shards > 1 and line["key"]:
             raise NotLoaded(line["id"], _KEYS.format(settings.shards))
+        if line["state"] == "paused" and line["grace_ms"] is not None and self._excuses(line):
+            line = {**line, "excused_ms": max(line["excused_ms"], self._now())}
         record = _record_of(self._services, line)
-        if line["state"] == "paused" and line["grace_ms"] is not None and self._excuses(record):
-            excused_ms = max(line["excused_ms"], self._now())
-            record = _record_of(self._services, {**line, "excused_ms": excused_ms})
         # Tags and key were not measured when it was scheduled, nor the headers of what a worker
         # adopted: what is measured everywhere is its body.
         if record.size > settings.max_message < (size := least_size(line["message"])):
@@ -244,9 +243,9 @@ class _Loading:
             is_named=line["holds_key"],
         )
 
-    def _excuses(self, record: NewRecord) -> bool:
+    def _excuses(self, line: Line) -> bool:
         """Whether its lateness counts from now, as after a ``resume``."""
-        lanes = lanes_of(record.labels)
+        lanes = lanes_of(_labels(line))
         return bool(lanes & self._excused) or not lanes & self._late
 
     def _now(self) -> int:
@@ -277,8 +276,7 @@ def _record_of(services: Services, line: Line) -> NewRecord:
         message["headers"][EXPIRES_HEADER] = line["expires_after_ms"]
     extras = Extras(line["key"], tuple(line["tags"]), line["grace_ms"], line["excused_ms"])
     flags = extras.flags + RUN_NOW * line["run_now"] + RELEASED * line["released"]
-    labels = b"%c" % (NO_FLAGS[0] + flags) + _label(line, "task") + _label(line, "queue")
-    record = record_of(message, destination, labels, share=_is_shareable(line))
+    record = record_of(message, destination, _labels(line, flags), share=_is_shareable(line))
     return replace(record, body=record.body + extras.text())
 
 
@@ -313,6 +311,10 @@ def _declared(queues: Mapping[str, Queue], name: str, *, direct: bool) -> tuple[
         return (queues[name],)
     except KeyError:
         raise LookupError(_NO_QUEUE.format(name)) from None
+
+
+def _labels(line: Line, flags: int = 0) -> bytes:
+    return b"%c" % (NO_FLAGS[0] + flags) + _label(line, "task") + _label(line, "queue")
 
 
 def _label(line: Line, what: str) -> bytes:
