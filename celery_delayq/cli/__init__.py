@@ -4,14 +4,14 @@
     health    health ----------------+
     listing   list, show ------------+
     reading   history ---------------+
-    checking  check (repairing) -----+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
     releasing release ---------------+
-    dumping   dump, load ------------+
     running   scan ------------------+
-    doctor    doctor ---------------------> doctor, over the store and the broker
+    checking  check (repairing) -----+
+    dumping   dump, load ------------+--> care, which is imported when one of these runs
+    doctor    doctor ----------------+
 
 A command that one of these files defines is found by itself. What they share:
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import click
 
-from ..logs import plain
-from .common import Said, delayq_of, examples, json_option
-from .facts import line_of_json
+from .common import Said, examples, json_option
 from .looks import CeleryCommand, CeleryOption
-from .repairing import Repair, facts_of
 
 
 @click.command(
@@ -37,19 +33,11 @@ def check(ctx: click.Context, /, repair: bool, yes: bool, as_json: bool, **_: An
         raise click.UsageError("--yes is for --repair.", ctx)
     if as_json and repair and not yes:
         raise click.UsageError("--json --repair cannot ask: pass --yes.", ctx)
-    look = (
-        Repair(ctx, as_json=as_json, asks=not yes).run if repair else partial(_look, ctx, as_json)
-    )
-    if not look():
-        ctx.exit(1)
+    # It leads to what is imported only when it is used.
+    from .repairing import Check
 
-
-def _look(ctx: click.Context, as_json: bool) -> bool:
-    is_clean = True
+    checking = Check(ctx, as_json=as_json, asks=not yes)
     with Said():
-        for finding in delayq_of(ctx).check():
-            is_clean = False
-            ctx.obj.echo(line_of_json(facts_of(finding)) if as_json else plain(finding))
-    if is_clean and not as_json:
-        ctx.obj.echo("nothing found")
-    return is_clean
+        is_clean = checking.repair() if repair else checking.look()
+    if not is_clean:
+        ctx.exit(1)

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from ..doctor.examine import examine
 from ..logs import plain
 from ..servers.risks import Line as Found
 from .common import Said, delayq_of, examples, json_option
@@ -35,6 +34,8 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     day; or an error, where something does not work, or will lose tasks. Below stands what to do.
     Exit status 1 if there is an error. It is some hundred commands, safe at any time.
     """
+    from ..care.doctor import examine
+
     services = delayq_of(ctx).services
     screen, levels = Screen(ctx), set()
     with Said():

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import DelayQError
 from ..integration.delayq import DelayQ
 from ..logs import plain
-from ..operations.dumping import wait_for_leases
-from ..operations.lines import DUMP, END, UNREADABLE, text_of
-from ..operations.loading import Loaded
-from ..operations.loading import steps as load_steps
-from ..services import Services
 from .common import Said, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption
 from .progress import counting
 from .screen import Line, Screen
 from .selecting import counted
+
+if TYPE_CHECKING:
+    from ..care.loading import Loaded
 
 _AGAIN = "the same command goes on"
 _NOT_ASKED = "whether their ids and keys are taken here was not looked up"
@@ -45,29 +43,46 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
     moves, pause everything, and stop what schedules. The last line counts the others, so a dump
     that was cut is not taken for a whole one.
     """
+    from ..care.dumping import wait_for_leases
+    from ..care.lines import DUMP, END, text_of
+
     delayq = delayq_of(ctx)
+    latest: dict[str, dict[str, Any]] = {}  # kind -> line
+
+    def lines() -> Iterator[Line]:
+        for line in delayq.dump():
+            latest[line["kind"]] = line
+            if line["kind"] == DUMP:
+                _say_how_it_stands(ctx, line)
+            yield [(text_of(line), "")]
+
     with Said():
         left = wait_for_leases(delayq.services, wait) if wait else 0
         if left:
             raise click.ClickException(f"{counted(left)} still being published; nothing was dumped")
-        unreadable, wrong = 0, ""
-        told = _told(ctx, delayq.dump())
-
-        def lines() -> Iterator[Line]:
-            nonlocal unreadable, wrong
-            paused = False
-            for line in told:
-                unreadable += line["kind"] == UNREADABLE
-                paused = paused or line.get("paused", False)
-                yield [(text_of(line), "")]
-                if line["kind"] == END and paused:
-                    wrong = _wrong_count(line["tasks"] + line["unreadable"], delayq)
-
         Screen(ctx).show(lines())
-    if wrong:
-        ctx.obj.error(wrong)
+    unreadable = latest[END]["unreadable"]
+    if latest[DUMP]["paused"]:
+        wrong = _wrong_count(latest[END]["tasks"] + unreadable, delayq)
+        if wrong:
+            ctx.obj.error(wrong)
     if unreadable:
         ctx.obj.error(f"{counted(unreadable)} cannot be read, and dumped as stored; see check")
+
+
+def _say_how_it_stands(ctx: click.Context, first: dict[str, Any]) -> None:
+    """What there is to say of the store that a dump's first line tells of."""
+    if not first["paused"]:
+        ctx.obj.error(_MOVING)
+    if first["in_flight"]:
+        ctx.obj.error(
+            f"{counted(first['in_flight'])} being published: dumped as what may have been delivered"
+        )
+    if first["owed"]:
+        ctx.obj.error(
+            f"REVOKED is still to be stored for {first['owed']}; scanners of this store do that, "
+            "it is in no dump"
+        )
 
 
 def _wrong_count(dumped: int, delayq: DelayQ) -> str:
@@ -86,25 +101,6 @@ def _wrong_count(dumped: int, delayq: DelayQ) -> str:
         f"{counted(dumped)} dumped, and the store counts {kept} now: something still schedules, "
         "cancels or publishes, or check finds what does not fit"
     )
-
-
-def _told(ctx: click.Context, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The lines; what there is to say of the store is said beside them."""
-    for line in lines:
-        if line["kind"] == DUMP:
-            if not line["paused"]:
-                ctx.obj.error(_MOVING)
-            if line["in_flight"]:
-                ctx.obj.error(
-                    f"{counted(line['in_flight'])} being published: dumped as what may have been "
-                    "delivered"
-                )
-            if line["owed"]:
-                ctx.obj.error(
-                    f"REVOKED is still to be stored for {line['owed']}; scanners of this store do "
-                    "that, it is in no dump"
-                )
-        yield line
 
 
 @click.command(
@@ -132,75 +128,52 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
     """
     if reads_terminal():
         raise click.UsageError("Give it a dump: load < FILE", ctx)
-    loading = _Loading(ctx, "can be read" if dry_run else "loaded")
+    from ..care.loading import Loaded, steps
+
+    done, warn = "can be read" if dry_run else "loaded", ctx.obj.error
     options = {"skip_existing": skip_existing, "paused": paused, "dry_run": dry_run}
-    with Said():
-        loading.take(delayq_of(ctx).services, options)
-    is_whole = loading.tell()
+    whole, failed = Loaded(), 0
+    with Said(), counting(ctx, "load", lambda count: f"{counted(count)} {done}; {_AGAIN}") as taken:
+        services = delayq_of(ctx).services
+        services.entries.look()
+        try:
+            for part in steps(services, sys.stdin.buffer, partial(warn, _LEAVING), **options):
+                failed += _say_failed(ctx, part)
+                whole.add(part)
+                taken(whole.loaded)
+        except DelayQError:
+            warn(f"{counted(whole.loaded)} {done} so far")
+            raise
+    _say_what_came_of_it(ctx, whole, done)
+    if failed:
+        warn(f"{counted(failed)} not loaded")
     if dry_run:
-        ctx.obj.error(_NOT_ASKED)
-    if not is_whole:
+        warn(_NOT_ASKED)
+    if failed:
         ctx.exit(1)
+
+
+def _say_failed(ctx: click.Context, part: Loaded) -> int:
+    """Say why some were not loaded, and forget it; how many they are."""
+    for error in part.refused:
+        ctx.obj.error(plain(error))
+    for task_id, why in part.unreadable:
+        ctx.obj.error(f"task {plain(task_id)} was dumped as unreadable: {plain(why)}")
+    count = len(part.refused) + len(part.unreadable)
+    part.refused, part.unreadable = [], []
+    return count
+
+
+def _say_what_came_of_it(ctx: click.Context, whole: Loaded, done: str) -> None:
+    ctx.obj.echo(f"{counted(whole.loaded)} {done}")
+    if whole.here:
+        ctx.obj.echo(f"{counted(whole.here)} here already")
+    if whole.left:
+        ctx.obj.error(f"{counted(whole.left)} left out: handed over or cancelled here since")
+    if whole.skipped:
+        ctx.obj.error(f"{counted(whole.skipped)} left out: another has the id or the key")
 
 
 def reads_terminal() -> bool:
     """Whether somebody would have to type a dump, or there is no standard input at all."""
     return sys.stdin is None or sys.stdin.isatty()
-
-
-class _Loading:
-    """What a dump's tasks become, slice by slice, and what there is to say of it.
-
-    Args:
-        ctx: The command's.
-        done: What is said of those that it keeps.
-    """
-
-    def __init__(self, ctx: click.Context, done: str) -> None:
-        self._ctx = ctx
-        self._done = done
-        self._count = Loaded()
-        self._failed = 0
-
-    def take(self, services: Services, options: dict[str, bool]) -> None:
-        """Load what standard input has."""
-        services.entries.look()
-        with counting(self._ctx, "load", self._told) as taken:
-            try:
-                moving = partial(self._warn, _LEAVING)
-                for part in load_steps(services, sys.stdin.buffer, moving, **options):
-                    self._add(part)
-                    taken(self._count.loaded)
-            except DelayQError:
-                self._warn(f"{counted(self._count.loaded)} {self._done} so far")
-                raise
-
-    def _told(self, count: int) -> str:
-        return f"{counted(count)} {self._done}; {_AGAIN}"
-
-    def _add(self, part: Loaded) -> None:
-        """Count what became of some; why others were not loaded is said at once, and forgotten."""
-        for error in part.refused:
-            self._warn(plain(error))
-        for task_id, why in part.unreadable:
-            self._warn(f"task {plain(task_id)} was dumped as unreadable: {plain(why)}")
-        self._failed += len(part.refused) + len(part.unreadable)
-        part.refused, part.unreadable = [], []
-        self._count.add(part)
-
-    def tell(self) -> bool:
-        """Say what came of it; whether that is all that was wanted."""
-        count = self._count
-        self._ctx.obj.echo(f"{counted(count.loaded)} {self._done}")
-        if count.here:
-            self._ctx.obj.echo(f"{counted(count.here)} here already")
-        if count.left:
-            self._warn(f"{counted(count.left)} left out: handed over or cancelled here since")
-        if count.skipped:
-            self._warn(f"{counted(count.skipped)} left out: another has the id or the key")
-        if self._failed:
-            self._warn(f"{counted(self._failed)} not loaded")
-        return not self._failed
-
-    def _warn(self, line: str) -> None:
-        self._ctx.obj.error(line)

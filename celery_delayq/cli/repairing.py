@@ -1,24 +1,20 @@
-"""``check --repair``: what was found is said, then mended, then looked for again."""
+"""What ``check`` does: what was found is said; with ``--repair`` mended, then looked for again."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from tempfile import SpooledTemporaryFile
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
+from ..care.mending import repair_many
 from ..logs import plain
-from ..operations.checking import repair_many
 from ..store import KINDS, Finding, Repaired
-from .common import Said, aligned, confirm, delayq_of
+from .common import aligned, confirm, delayq_of
 from .facts import line_of_json
 from .progress import counting
 
 SHOWN = 20  # findings of a kind that are told in full
-IN_MEMORY = 1_000_000  # bytes of findings; more are kept in a file meanwhile
 
 WORDS = {
     "done": "repaired",
@@ -31,7 +27,7 @@ WORDS = {
 }
 
 
-class Repair:
+class Check:
     """One run of the command.
 
     Args:
@@ -44,43 +40,44 @@ class Repair:
         self._ctx, self._as_json, self._asks = ctx, as_json, asks
         self._delayq = delayq_of(ctx)
 
-    def run(self) -> bool:
-        """Look, ask, mend, look again; whether nothing is left."""
-        with Said(), _Kept() as found:
-            counts = self._look("found", found)
-            if not counts:
-                self._say("nothing found")
-                return True
-            if not self._as_json:
-                self._tell_kinds(counts)
-            mendable = sum(count for kind, count in counts.items() if KINDS[kind].repair)
-            if not mendable:
-                self._say("nothing of that is repaired")
-                return False
-            if self._asks:
-                confirm(f"repair {_counted(mendable)}?")
-            self._mend(found, counts.total())
-            self._say("looking again")
-            left = self._look("left")
-            if not left:
-                self._say("nothing found")
-            return not left
+    def look(self) -> bool:
+        """Tell all that there is; whether that is nothing."""
+        return not self._look()
 
-    def _look(self, step: str, kept: _Kept | None = None) -> Counter[str]:
-        """What there is, told: in full of each kind the first, as JSON all."""
+    def repair(self) -> bool:
+        """Look, ask, mend, look again; whether nothing is left."""
+        found = self._look("found")
+        if not found:
+            return True
+        self._tell_kinds(Counter(one.kind for one in found))
+        mendable = sum(bool(one.repair) for one in found)
+        if not mendable:
+            self._say("nothing of that is repaired")
+            return False
+        if self._asks:
+            confirm(f"repair {_counted(mendable)}?")
+        # Those that were said, and no others.
+        self._mend(found)
+        self._say("looking again")
+        return not self._look("left")
+
+    def _look(self, step: str = "") -> list[Finding]:
+        """What there is, told: as JSON all; of a *step* of a repair of each kind the first."""
+        found: list[Finding] = []
         counts: Counter[str] = Counter()
         for finding in self._delayq.check():
+            found.append(finding)
             counts[finding.kind] += 1
-            if kept is not None:
-                kept.add(finding)
             if self._as_json:
-                self._ctx.obj.echo(line_of_json({"step": step, **facts_of(finding)}))
-            elif counts[finding.kind] <= SHOWN:
+                self._print(({"step": step} if step else {}) | _facts_of(finding))
+            elif not step or counts[finding.kind] <= SHOWN:
                 self._say(plain(finding))
         for kind, count in counts.items():
-            if count > SHOWN:
+            if step and count > SHOWN:
                 self._say(f"and {count - SHOWN:,} more of {kind}")
-        return counts
+        if not found:
+            self._say("nothing found")
+        return found
 
     def _tell_kinds(self, counts: Counter[str]) -> None:
         rows = [("found", "kind", "what repair does")]
@@ -92,10 +89,10 @@ class Repair:
             self._say(line)
         self._say("")
 
-    def _mend(self, found: Iterable[Finding], total: int) -> None:
+    def _mend(self, found: Sequence[Finding]) -> None:
         became: Counter[str] = Counter()
         with counting(
-            self._ctx, "repair", lambda count: f"{_counted(count)} dealt with", total
+            self._ctx, "repair", lambda count: f"{_counted(count)} dealt with", len(found)
         ) as taken:
             for some in repair_many(self._delayq.services, found):
                 for one in some:
@@ -110,37 +107,17 @@ class Repair:
         if self._as_json:
             facts = {"kind": one.finding.kind, "id": one.finding.id, "what": one.what}
             reason = {"reason": one.reason} if one.reason else {}
-            self._ctx.obj.echo(line_of_json({"step": "repaired", **facts, **reason}))
+            self._print({"step": "repaired", **facts, **reason})
+
+    def _print(self, facts: dict[str, str]) -> None:
+        self._ctx.obj.echo(line_of_json(facts))
 
     def _say(self, line: str) -> None:
         if not self._as_json:
             self._ctx.obj.echo(line)
 
 
-class _Kept:
-    """Findings in their order, however many: those that were said, and no others, are mended."""
-
-    def __init__(self) -> None:
-        self._file: Any = SpooledTemporaryFile(IN_MEMORY, "w+", encoding="ascii")  # noqa: SIM115
-
-    def __enter__(self) -> _Kept:  # noqa: PYI034 - Self is newer than Python 3.10
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def add(self, one: Finding) -> None:
-        json.dump([one.kind, one.id, one.part, one.at.hex(), one.shard], self._file)
-        self._file.write("\n")
-
-    def __iter__(self) -> Iterator[Finding]:
-        self._file.seek(0)
-        for line in self._file:
-            kind, task_id, part, at, shard = json.loads(line)
-            yield Finding(kind, task_id, part, bytes.fromhex(at), shard)
-
-
-def facts_of(finding: Finding) -> dict[str, str]:
+def _facts_of(finding: Finding) -> dict[str, str]:
     """A finding, for JSON."""
     return {
         "kind": finding.kind,

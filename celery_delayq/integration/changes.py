@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput, one_of
-from ..operations import changing, checking, editing, loading, pausing
+from ..operations import changing, editing, pausing
 from ..operations.changing import Direction
 from ..operations.editing import KEPT, Edit
-from ..operations.loading import Lines, Loaded
 from ..operations.selecting import select
 from ..operations.selection import Selection
 from ..operations.targets import Named
 from ..services import Services
 from ..store import Finding, Outcome, Repaired, State
+
+if TYPE_CHECKING:
+    from ..care.loading import Lines, Loaded
 
 
 class Changes:
@@ -165,7 +167,9 @@ class Changes:
         Raises:
             InvalidOption: it is no finding.
         """
-        return checking.repair(self.services, finding)
+        from ..care import mending
+
+        return mending.repair(self.services, finding)
 
     def pause(
         self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
@@ -245,6 +249,8 @@ class Changes:
                 line is loaded.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was loaded stays.
         """
+        from ..care import loading
+
         return loading.load(
             self.services,
             lines,

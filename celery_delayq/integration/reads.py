@@ -13,7 +13,7 @@ from .. import clock
 from ..clock import TimeInput, from_ms
 from ..errors import InvalidOption
 from ..message.headers import DUE_HEADER
-from ..operations import checking, dumping, history, pausing, reading
+from ..operations import history, pausing, reading
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, health
 from ..operations.history import Event
 from ..operations.status import Status, status
@@ -167,7 +167,9 @@ class Reads:
             Findings with ``kind``, ``id``, ``sentence``, and ``repair``: what :meth:`repair` does
             about it, in words, or nothing. None where all is well.
         """
-        return checking.check(self.services)
+        from ..care import mending
+
+        return mending.check(self.services)
 
     def dump(self) -> Iterator[dict[str, Any]]:
         """All that the store keeps of tasks, and what is paused, read while one iterates.
@@ -184,6 +186,8 @@ class Reads:
             StoreDiffers: the store was emptied meanwhile.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
+        from ..care import dumping
+
         return dumping.dump(self.services)
 
     def due_of(self, request: Context | Task[..., Any]) -> datetime | None:

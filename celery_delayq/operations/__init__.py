@@ -1,7 +1,6 @@
 """Meanwhile: what one can do with a task that waits; one function an operation.
 
     results, control, CLI, DelayQ ---> reading    find, waiting, counts, state, handed_over
-                                  ---> checking   check
                   ---> history    history
                   ---> changing   cancel, reschedule
                                           |

@@ -22,15 +22,23 @@ _OTHER_BROKER = (
     "this store's scanners have the broker {}, this app has {} on {}: what it schedules goes to "
     "theirs; give each app a delayq_prefix of its own, or both the same broker_url"
 )
+_AGREED = "who shares the store agrees on its layout, shards and broker"
 _NOT_HERE = "no scanner of this host, {}, is alive"
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What is wrong, and with what: ``store, agreement, scanners, overdue, dead``."""
+class Judged:
+    """One thing that has to be right: ``store, agreement, scanners, overdue, dead``.
+
+    Attributes:
+        about: Which.
+        wrong: What is wrong with it; or nothing.
+        well: What there is to say of it otherwise.
+    """
 
     about: str
-    sentence: str
+    wrong: str
+    well: str = ""
 
 
 def health(
@@ -42,55 +50,54 @@ def health(
 ) -> list[str]:
     """What is wrong; see :meth:`DelayQ.health`."""
     _check(max_overdue, max_dead, here)
-    return [one.sentence for one in problems(services, max_overdue, max_dead, here)]
+    return [one.wrong for one in judged(services, max_overdue, max_dead, here) if one.wrong]
 
 
-def problems(
+def judged(
     services: Services,
     max_overdue: float = MAX_OVERDUE,
     max_dead: int = MAX_DEAD,
     here: bool = False,
-) -> list[Problem]:
-    """The same, each with what it is about."""
+) -> list[Judged]:
+    """All that health asks for, wrong or not; of a store that does not answer, only that."""
     entries = services.entries
     try:
         other_broker = entries.look()
         if here:
-            return [*_here(entries.scanners())]
+            return [_here(entries.scanners())]
         counts = entries.counts()
     except StoreDiffers as error:
-        return [Problem("agreement", str(error))]
+        return [Judged("agreement", str(error))]
     except StoreError as error:
         why = f"the store {services.endpoint.url} cannot be read: {plain(error.why)}"
-        return [Problem("store", why)]
-    found = [*_problems(counts, max_overdue, max_dead)]
+        return [Judged("store", why)]
+    agreement = ""
     if other_broker and counts.scanners:
         ours = services.broker
-        sentence = _OTHER_BROKER.format(other_broker, ours.kind, ours.hosts)
-        found.append(Problem("agreement", sentence))
-    return found
+        agreement = _OTHER_BROKER.format(other_broker, ours.kind, ours.hosts)
+    return [Judged("agreement", agreement, _AGREED), *_judged(counts, max_overdue, max_dead)]
 
 
-def _here(scanners: Iterable[Scanner]) -> Iterator[Problem]:
+def _here(scanners: Iterable[Scanner]) -> Judged:
     host = socket.gethostname()
-    if all(one.host != host for one in scanners):
-        yield Problem("scanners", _NOT_HERE.format(host))
+    is_here = any(one.host == host for one in scanners)
+    return Judged("scanners", "" if is_here else _NOT_HERE.format(host))
 
 
-def _problems(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Problem]:
-    if not counts.scanners:
-        yield Problem("scanners", _NOBODY)
-    due_ms = counts.oldest_overdue_ms
+def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judged]:
+    yield Judged("scanners", "" if counts.scanners else _NOBODY, f"{counts.scanners} alive")
+    due_ms, overdue = counts.oldest_overdue_ms, ""
     late = 0 if due_ms is None else (counts.now_ms - due_ms) / 1000
     if due_ms is not None and late > max_overdue:
-        yield Problem(
-            "overdue",
+        overdue = (
             f"a task that was due at {from_ms(due_ms):%Y-%m-%d %H:%M:%S} UTC is overdue by "
-            f"{late:.0f} seconds; {max_overdue:g} are allowed",
+            f"{late:.0f} seconds; {max_overdue:g} are allowed"
         )
-    if counts.dead > max_dead:
-        what = "1 task is" if counts.dead == 1 else f"{counts.dead} tasks are"
-        yield Problem("dead", f"{what} dead; {max_dead} are allowed")
+    bound = f"of {counts.scheduled:,} that wait, none by more than {max_overdue:g} s"
+    yield Judged("overdue", overdue, bound)
+    what = "1 task is" if counts.dead == 1 else f"{counts.dead} tasks are"
+    dead = f"{what} dead; {max_dead} are allowed" if counts.dead > max_dead else ""
+    yield Judged("dead", dead, "none")
 
 
 def _check(max_overdue: Any, max_dead: Any, here: Any) -> None:

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from celery_delayq.care.loading import least_size
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
-from celery_delayq.message.dumped import least_size
 from celery_delayq.store.dumps import Dumps
 from celery_delayq.store.keys import Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, lists

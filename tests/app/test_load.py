@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from celery_delayq.care.lines import FIELDS
 from celery_delayq.errors import InvalidDump
-from celery_delayq.operations.lines import FIELDS
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.app.test_dump import one, through_text, two
 

@@ -9,7 +9,7 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq.doctor.patient import Patient
+from celery_delayq.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient
 from tests.app.conftest import delayq_app, redis, redis_client, url
 
 __all__ = ["delayq_app", "redis", "redis_client", "url"]
@@ -127,12 +127,14 @@ def sigint():
 
 @pytest.fixture
 def look():
-    """What a check finds: ``look(rights, app)``; its lines as tuples."""
+    """What the doctor finds: ``look(app, "rights")``; the lines of these questions."""
     patients = []
 
-    def look(check, app):
+    def look(app, *names):
         patients.append(Patient(app.delayq.services))
-        return [*check(patients[-1])]
+        asked = [one for one in (*AT_THE_STORE, *AT_THE_BROKER) if one.name in names]
+        assert len(asked) == len(names)
+        return [line for one in asked for line in one.lines(patients[-1])]
 
     yield look
     for one in patients:

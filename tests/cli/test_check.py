@@ -189,11 +189,3 @@ def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
         "looking again",
         f"later: {KINDS['place_without_record'].wrong}",
     ]
-
-
-def test_more_than_fit_in_memory_are_kept_in_a_file(app, redis, run, monkeypatch):
-    monkeypatch.setattr(repairing, "IN_MEMORY", 1)
-    redis.zadd(DUE, {b"\xff\n....%d" % number: 1 for number in range(30)})
-    redis.zadd("{delayq:0}:tags", {b"\xfft\0......x": 0})
-    assert run("check", "--repair", "--yes").exit_code == 0
-    assert not redis.exists(DUE, "{delayq:0}:tags")

@@ -6,11 +6,10 @@ import re
 import pytest
 from kombu.transport import TRANSPORT_ALIASES
 
+from celery_delayq.care import doctor
+from celery_delayq.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient, Question, examine
 from celery_delayq.cli import doctor as command
 from celery_delayq.cli.screen import text_of
-from celery_delayq.doctor.broker import broker
-from celery_delayq.doctor.examine import AT_THE_STORE, examine
-from celery_delayq.doctor.patient import Patient
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.risks import Line
 from tests.app.support import FAR
@@ -94,8 +93,8 @@ def test_it_takes_a_moment_and_leaves_nothing(well):
     calls = processed(client)
 
     patient = Patient(well.delayq.services)
-    for check in AT_THE_STORE:
-        assert [*check(patient)]
+    for question in AT_THE_STORE:
+        assert [*question.lines(patient)] or question.name == "wait for replicas"
     patient.close()
 
     # Those in scripts are counted as well.
@@ -258,7 +257,7 @@ def test_a_store_that_dies_meanwhile_is_asked_nothing_more(start_redis, delayq_a
         raise StoreUnavailable("doctor", "it died")
         yield
 
-    monkeypatch.setattr("celery_delayq.doctor.examine.AT_THE_STORE", (look, *AT_THE_STORE))
+    monkeypatch.setattr(doctor, "AT_THE_STORE", (Question("first", look), *AT_THE_STORE))
     [line] = examine(app.delayq.services)
 
     assert (line.name, line.level) == ("store", "error")
@@ -267,7 +266,8 @@ def test_a_store_that_dies_meanwhile_is_asked_nothing_more(start_redis, delayq_a
 @pytest.mark.parametrize("line", ["store", "rights"])
 def test_a_store_that_fails_on_the_way_is_not_called_a_broker_that_is_well(app, line):
     patient = Patient(app.delayq.services)
-    assert [one.level for one in broker(patient)] == ["ok"]
+    [question] = AT_THE_BROKER
+    assert [one.level for one in question.lines(patient)] == ["ok"]
     patient.wrong.add(line)
-    assert list(broker(patient)) == []
+    assert list(question.lines(patient)) == []
     patient.close()

@@ -8,13 +8,8 @@ import time_machine
 from kombu import Queue
 from redis import UsernamePasswordCredentialProvider
 
-from celery_delayq.doctor.broker import broker
-from celery_delayq.doctor.clocks import clocks
-from celery_delayq.doctor.patient import Patient
-from celery_delayq.doctor.pauses import pauses
-from celery_delayq.doctor.rights import CALLED, rights
-from celery_delayq.doctor.scanners import scanners
-from celery_delayq.doctor.server import server as of_server
+from celery_delayq.care.doctor import AT_THE_STORE, Patient
+from celery_delayq.care.doctor_rights import CALLED
 from celery_delayq.servers.risks import Line
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
@@ -24,6 +19,7 @@ from tests.support.replicas import replicated
 from tests.support.slow_link import SlowLink
 from tests.support.waiting import eventually
 
+SERVER = ("store", "replication", "eviction", "persistence", "memory", "wait for replicas")
 GRANT = "ask whoever runs it, or grant +info"
 BOTH = f"{GRANT} and +config|get"
 
@@ -37,7 +33,7 @@ def named(lines, name):
 
 
 def test_the_first_line_is_what_it_is(app, look, redis_server):
-    line = look(of_server, app)[0]
+    line = look(app, *SERVER)[0]
 
     version = ".".join(map(str, redis_server.version))
     assert line.level == "ok"
@@ -51,7 +47,7 @@ def test_a_redis_that_is_too_old_is_an_error(app, look, version, level):
     patient = Patient(app.delayq.services)
     patient.server = type(patient.server)({"server": "redis", "version": version}, {}, {})
 
-    line = next(of_server(patient))
+    [line] = AT_THE_STORE[0].lines(patient)
     patient.close()
 
     assert line.level == level
@@ -61,7 +57,7 @@ def test_a_redis_that_is_too_old_is_an_error(app, look, version, level):
 def test_what_it_does_not_tell_is_a_line_each(as_user, look):
     app = as_user("+@all", "-info", "-config")
 
-    found = look(of_server, app)[1:]
+    found = look(app, *SERVER)[1:]
 
     unknown = "is unknown: the store's Redis does not tell this user"
     assert found == [
@@ -79,16 +75,16 @@ def test_a_worker_s_start_and_the_doctor_say_the_same(start_redis, delayq_app, l
     warned = engine.risks()
     engine.close()
 
-    assert warned == [line for line in look(of_server, app) if line.level != "ok"]
+    assert warned == [line for line in look(app, *SERVER) if line.level != "ok"]
     assert len(warned) == 2
 
 
 def test_the_room_that_is_left_is_by_what_tasks_take_here(app, look, redis):
-    assert named(look(of_server, app), "memory").found.endswith(", at 460 bytes each")
+    assert named(look(app, *SERVER), "memory").found.endswith(", at 460 bytes each")
     for number in range(100):
         app.send_task("t", (f"{number:0100}",), delayq_at=FAR)
 
-    found = named(look(of_server, app), "memory").found
+    found = named(look(app, *SERVER), "memory").found
 
     size = int(re.search(r", at a measured (\d+) bytes each$", found)[1])
     assert size > 460
@@ -105,7 +101,7 @@ def test_the_room_that_is_left_is_by_what_tasks_take_here(app, look, redis):
 def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, rights, said):
     app = as_user("+@all", rights, delayq_wait_replicas=wanted)
 
-    line = named(look(of_server, app), "wait for replicas")
+    line = named(look(app, *SERVER), "wait for replicas")
 
     assert line.found == f"delayq_wait_replicas asks for{said}"
     assert line.level == "warning"
@@ -115,7 +111,7 @@ def test_replicas_that_are_waited_for_are_looked_for(as_user, look, wanted, righ
 def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
     app.conf.delayq_wait_replicas = (1, 0.5, "aof")
 
-    line = named(look(of_server, app), "wait for replicas")
+    line = named(look(app, *SERVER), "wait for replicas")
 
     knows = "valkey" in redis_server.binary or redis_server.version >= (7, 2)
     said = (
@@ -131,7 +127,7 @@ def test_those_that_keep_up_are_counted_and_one_that_hangs_does_not(delayq_app, 
         app = delayq_app(servers.master.url(), delayq_wait_replicas=(1, 0.5))
 
         def line(level):
-            found = named(look(of_server, app), "wait for replicas")
+            found = named(look(app, *SERVER), "wait for replicas")
             return found if found.level == level else None
 
         assert eventually(lambda: line("ok")).found == (
@@ -191,7 +187,7 @@ def test_the_documented_rights_are_enough(as_documented, tells, look):
         "queue's list",
     )
 
-    assert look(rights, as_documented()) == [enough if tells else UNKNOWN]
+    assert look(as_documented(), "rights") == [enough if tells else UNKNOWN]
 
 
 @pytest.mark.parametrize("right", [one for one in documented() if one.startswith("+")])
@@ -199,7 +195,7 @@ def test_each_right_is_named_if_it_is_missing(as_documented, tells, look, right)
     # A connection without a name does as well; without the other two, nothing can be asked.
     lines = [] if right in ("+client|setname", "+ping", "+select") else [right]
 
-    found = look(rights, as_documented(without=right))
+    found = look(as_documented(without=right), "rights")
 
     advice = [f"ACL SETUSER delayq {one}" for one in lines] if tells else []
     assert [line.advice for line in found if line.advice] == advice
@@ -215,11 +211,11 @@ def test_what_is_asked_for_is_what_scripts_call():
 
 @pytest.mark.parametrize("right", ["-acl", "-acl|whoami", "-acl|dryrun"])
 def test_a_user_who_may_not_ask_is_told_so(as_user, look, right):
-    assert look(rights, as_user("+@all", right)) == [UNKNOWN]
+    assert look(as_user("+@all", right), "rights") == [UNKNOWN]
 
 
 def test_asking_runs_nothing(app, look, redis):
-    look(rights, app)
+    look(app, "rights")
 
     assert redis.keys("*") == []
     assert redis.pubsub_channels() == []
@@ -228,7 +224,7 @@ def test_asking_runs_nothing(app, look, redis):
 def test_each_missing_right_is_named_with_the_rule_that_grants_it(as_user, look):
     app = as_user("+@all", "-zadd", "-hset", "-publish")
 
-    assert look(rights, app) == [
+    assert look(app, "rights") == [
         Line(
             "rights",
             "error",
@@ -254,7 +250,7 @@ def test_a_user_whom_a_provider_names_is_known_to_redis(as_user, redis_server, d
         },
     )
 
-    [line] = look(rights, app)
+    [line] = look(app, "rights")
 
     assert line.advice == "ACL SETUSER u +zadd"
 
@@ -263,7 +259,7 @@ def test_lists_keys_and_channels_are_named_too(as_user, look):
     rule = ["+@all", "resetkeys", "~{delayq:0}:[^dr]*", "~mail", "resetchannels"]
     app = as_user(*rule, task_queues=[Queue("mail"), Queue("post"), Queue("bills")])
 
-    found = look(rights, app)
+    found = look(app, "rights")
 
     assert [(line.level, line.advice) for line in found] == [
         ("warning", "ACL SETUSER u &{delayq:*}:*"),
@@ -300,7 +296,7 @@ def test_so_is_a_queue_one_of_whose_priorities_has_a_list_that_is_refused(
     store = ["+@all", "resetkeys", "~{delayq:*}:*"]
     app = as_user(*store, *rule, broker_transport_options=options)
 
-    found = look(rights, app)
+    found = look(app, "rights")
 
     levels = ["error", "warning"][-len(advice) :] if advice else ["ok"]
     told = [f"ACL SETUSER u {one}" for one in advice] or [""]
@@ -311,7 +307,7 @@ def test_the_queues_of_another_broker_are_none_of_the_store_s(as_user, delayq_ap
     as_user("+@all", "resetkeys", "~{delayq:*}:*")
     app = delayq_app(url, delayq_url=url.replace("//", "//u:p@")[:-1] + "5")
 
-    [line] = look(rights, app)
+    [line] = look(app, "rights")
 
     assert line.level == "ok"
     assert line.found.endswith("every command of its scripts, every key")
@@ -323,7 +319,7 @@ def test_without_any_right_the_rest_is_no_crash(as_user, run):
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
     assert "ok       rights             unknown: only Redis 7 and Valkey tell, " in result.output
-    assert "error    clocks             the store's Redis would not say: " in result.output
+    assert "error    round trip         the store's Redis would not say: " in result.output
 
 
 # Round trip, clocks.
@@ -331,7 +327,7 @@ def test_without_any_right_the_rest_is_no_crash(as_user, run):
 
 def test_a_link_that_is_slow_is_warned_of(delayq_app, redis_server, redis, look):
     with SlowLink(redis_server.port, seconds=0.006) as link:
-        line = look(clocks, delayq_app(f"redis://127.0.0.1:{link.port}/0"))[0]
+        [line] = look(delayq_app(f"redis://127.0.0.1:{link.port}/0"), "round trip")
 
     assert (line.name, line.level) == ("round trip", "warning")
     assert re.fullmatch(
@@ -347,7 +343,7 @@ def test_a_link_that_is_slow_is_warned_of(delayq_app, redis_server, redis, look)
 @pytest.mark.parametrize(("off", "which"), [(-3600, "ahead of"), (3600, "behind")])
 def test_a_clock_that_is_wrong_is_warned_of(app, look, off, which):
     with time_machine.travel(time.time() + off, tick=True):
-        line = look(clocks, app)[1]
+        [line] = look(app, "clock")
 
     assert (line.name, line.level) == ("clock", "warning")
     seconds = re.fullmatch(
@@ -360,7 +356,7 @@ def test_a_clock_that_is_wrong_is_warned_of(app, look, off, which):
 
 
 def test_clocks_that_agree_are_ok(app, look):
-    line = look(clocks, app)[1]
+    [line] = look(app, "clock")
 
     assert line.level == "ok"
     assert re.fullmatch(r"Redis's and this machine's agree within \d\.\d{3} s", line.found)
@@ -376,7 +372,7 @@ def test_scanners_are_counted_and_their_hosts_are_named(app, look, monkeypatch):
         engine.hand_over()
     app.send_task("t", delayq_at=FAR)
 
-    assert look(scanners, app) == [
+    assert look(app, "scanners") == [
         Line("agreement", "ok", "who shares the store agrees on its layout, shards and broker"),
         Line("scanners", "ok", "3 alive, on web0, web1"),
         Line("overdue", "ok", "of 1 that wait, none by more than 60 s"),
@@ -390,7 +386,7 @@ def test_what_is_overdue_or_dead_is_told_as_health_does(app, redis, look):
     hand_over_until_dead(app.delayq, redis)
     app.send_task("t", delayq_at=LONG_AGO)
 
-    found = look(scanners, app)
+    found = look(app, "scanners")
 
     # A second may be over meanwhile.
     wrong = [line for line in found if line.level != "ok"]
@@ -404,9 +400,9 @@ def test_what_is_overdue_or_dead_is_told_as_health_does(app, redis, look):
 
 
 def test_what_is_paused_and_due_is_a_warning(app, look):
-    assert look(pauses, app) == [Line("pauses", "ok", "nothing is paused")]
+    assert look(app, "pauses") == [Line("pauses", "ok", "nothing is paused")]
     app.delayq.pause(queue="mail\x1b")
-    [line] = look(pauses, app)
+    [line] = look(app, "pauses")
     assert line.level == "ok"
     assert re.fullmatch(
         r"queue mail\\x1b is paused since [\d-]+ [\d:]+ UTC: nothing of it is due", line.found
@@ -416,7 +412,7 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
     app.delayq.resume(queue="mail\x1b")
     app.send_task("t", delayq_at=LONG_AGO)
 
-    [line] = look(pauses, app)
+    [line] = look(app, "pauses")
     assert line.level == "warning"
     assert re.fullmatch(
         r"everything is paused since [\d-]+ [\d:]+ UTC: 1 due and not handed over", line.found
@@ -431,12 +427,12 @@ def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
     app.delayq.resume(queue="mail", rate=0.01)
     app.delayq.pause(queue="the reports")
 
-    [line] = look(pauses, app)
+    [line] = look(app, "pauses")
 
     assert app.delayq.counts().paused == 1
     assert line.level == "ok"
     app.send_task("t", queue="the reports", delayq_at=LONG_AGO)
-    [line] = look(pauses, app)
+    [line] = look(app, "pauses")
     assert line.found.endswith(": 1 due and not handed over")
     assert line.advice.endswith("resume --queue 'the reports'")
 
@@ -444,7 +440,7 @@ def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
 def test_a_store_of_another_layout_is_an_error(app, redis, look):
     redis.hset("{delayq:0}:meta", mapping={"schema": "999", "shards": "1"})
 
-    assert look(scanners, app) == [
+    assert look(app, "scanners") == [
         Line(
             "agreement",
             "error",
@@ -458,7 +454,7 @@ def test_scanners_with_another_broker_are_an_error(app, delayq_app, url, look):
     [engine] = app.delayq.services.engines()
     engine.hand_over()
 
-    line = named(look(scanners, delayq_app("memory://", delayq_url=url)), "agreement")
+    line = named(look(delayq_app("memory://", delayq_url=url), "scanners"), "agreement")
 
     assert line.level == "error"
     assert line.found.startswith("this store's scanners have the broker redis, database 0 on ")
@@ -469,7 +465,7 @@ def test_scanners_with_another_broker_are_an_error(app, delayq_app, url, look):
 
 
 def test_the_store_s_own_redis_is_asked_nothing(app, look):
-    assert look(broker, app) == [
+    assert look(app, "broker") == [
         Line("broker", "ok", "the store's own Redis: a script moves a task into its queue")
     ]
 
@@ -477,7 +473,7 @@ def test_the_store_s_own_redis_is_asked_nothing(app, look):
 def test_another_redis_is_reached(start_redis, delayq_app, url, look):
     server = start_redis()
 
-    assert look(broker, delayq_app(server.url(), delayq_url=url)) == [
+    assert look(delayq_app(server.url(), delayq_url=url), "broker") == [
         Line(
             "broker",
             "ok",
@@ -490,7 +486,7 @@ def test_another_redis_is_reached(start_redis, delayq_app, url, look):
 def test_a_broker_that_is_away_is_an_error(delayq_app, url, look, scheme):
     port = free_port()
 
-    [line] = look(broker, delayq_app(f"{scheme}://127.0.0.1:{port}/0", delayq_url=url))
+    [line] = look(delayq_app(f"{scheme}://127.0.0.1:{port}/0", delayq_url=url), "broker")
 
     assert (line.name, line.level) == ("broker", "error")
     assert f" on 127.0.0.1:{port} cannot be published to, so what is due waits: " in line.found
@@ -498,7 +494,7 @@ def test_a_broker_that_is_away_is_an_error(delayq_app, url, look, scheme):
 
 
 def test_one_whose_transport_confirms_nothing_says_so(delayq_app, url, look):
-    [line] = look(broker, delayq_app("memory://", delayq_url=url))
+    [line] = look(delayq_app("memory://", delayq_url=url), "broker")
 
     assert line.level == "ok"
     assert line.found.endswith("is reached, and whether it keeps what it takes is its own affair")

@@ -251,15 +251,6 @@ def test_one_that_ends_between_two_lines_says_so(app, other, dumped, refused):
     ]
 
 
-def test_a_line_longer_than_any_message_is_refused_before_it_is_read(app, dumped, refused):
-    app.conf.delayq_max_message = 10_000
-    text = dumped() + "x" * 2_000_000
-
-    assert refused("load", stdin=text)[-1] == (
-        "Error: line 3 of the dump: it has more than 1060000 bytes; see delayq_max_message"
-    )
-
-
 def test_in_a_terminal_load_says_what_it_wants(misused, monkeypatch):
     monkeypatch.setattr("celery_delayq.cli.dumping.reads_terminal", lambda: True)
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from celery_delayq.operations import loading, selection
+from celery_delayq.care import loading
+from celery_delayq.operations import selection
 from celery_delayq.operations.releasing import Release
 from celery_delayq.store import ShardedEntries
 from celery_delayq.store.changes import Changes

@@ -4,7 +4,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from celery_delayq.operations.lines import FORMAT, text_of
+from celery_delayq.care.lines import FORMAT, text_of
 from celery_delayq.store.keys import SCHEMA
 from tests.format import keys
 from tests.format.filling import app_of, fill

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from celery_delayq import Outcome
-from celery_delayq.doctor.examine import examine
+from celery_delayq.care.doctor import examine
 from celery_delayq.metrics import Collector
 from celery_delayq.servers.risks import ERROR, WARNING
 from tests.hosted.servers import (

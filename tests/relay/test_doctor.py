@@ -1,11 +1,10 @@
-"""What the doctor says of RabbitMQ: that it confirms, who listens, and where an eta would wait."""
+"""What the doctor says of RabbitMQ: that it confirms, and who listens."""
 
 import pytest
 from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_delayq import clock
-from celery_delayq.doctor.broker import broker
-from celery_delayq.doctor.patient import Patient
+from celery_delayq.care.doctor_broker import broker
 from celery_delayq.handover.confirms import Confirming
 from celery_delayq.servers.risks import Line
 from tests.relay.house import new_name
@@ -19,11 +18,7 @@ def look(make_house, rabbitmq_server):
 
     def look(*queues, url=rabbitmq_server.url, **conf):
         house = make_house(url, rabbitmq_server.url, task_queues=queues, **conf)
-        patient = Patient(house.delayq.services)
-        try:
-            return [*broker(patient)]
-        finally:
-            patient.close()
+        return [*broker(house.delayq.services)]
 
     return look
 
@@ -56,7 +51,6 @@ def test_it_is_reached_and_confirms(look, rabbitmq_server, declared):
     assert look(heard) == [
         Line("broker", "ok", f"{where} is reached, and it confirms what it takes"),
         Line("queues", "ok", f"{heard.name}: a worker listens to each"),
-        Line("delay queues", "ok", "none: no queue of the app is a quorum queue"),
     ]
 
 
@@ -64,7 +58,7 @@ def test_queues_that_nobody_listens_to_are_warned_of(look, declared):
     heard, deaf, absent = queue(), queue(), queue()
     declared(heard, deaf, listened=[heard])
 
-    _, *found, _ = look(heard, deaf, absent)
+    _, *found = look(heard, deaf, absent)
 
     assert found == [
         Line(
@@ -89,7 +83,7 @@ def test_one_that_another_connection_has_for_itself_is_not_said_to_be_absent(loo
     heard, locked, absent = queue(), queue(exclusive=True), queue()
     declared(heard, locked, listened=[heard])
 
-    _, *found, _ = look(heard, locked, absent)
+    _, *found = look(heard, locked, absent)
 
     assert [(line.level, line.found.partition(": ")[0]) for line in found] == [
         ("warning", f"{locked.name} cannot be looked at"),
@@ -97,22 +91,6 @@ def test_one_that_another_connection_has_for_itself_is_not_said_to_be_absent(loo
     ]
     assert "RESOURCE_LOCKED" in found[0].found
     assert found[0].advice
-
-
-@pytest.mark.parametrize(
-    ("captures", "does"), [(True, "takes it instead"), (False, "would take it")]
-)
-def test_quorum_queues_are_named(look, captures, does):
-    plain, quorum = queue(), queue(queue_arguments={"x-queue-type": "quorum"})
-
-    line = look(plain, quorum, delayq_capture_eta=captures)[-1]
-
-    assert line == Line(
-        "delay queues",
-        "ok",
-        f"{quorum.name}: quorum queues, for which Celery 5.5 and later send what has an eta "
-        f"through RabbitMQ's delay queues; delayq_capture_eta {does}",
-    )
 
 
 def test_one_that_takes_nothing_is_an_error(look, rabbitmq_server, monkeypatch):

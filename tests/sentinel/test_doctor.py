@@ -1,14 +1,12 @@
 """The doctor, of a store that sentinels find."""
 
-from celery_delayq.doctor.examine import examine
-from celery_delayq.doctor.patient import Patient
-from celery_delayq.doctor.server import server
+from celery_delayq.care.doctor import AT_THE_STORE, Patient, examine
 
 
 def lines_of(delayq):
     patient = Patient(delayq.services)
     try:
-        return {line.name: line for line in server(patient)}
+        return {line.name: line for one in AT_THE_STORE for line in one.lines(patient)}
     finally:
         patient.close()
 

@@ -10,7 +10,6 @@ from ..handover.link import CONNECT_TIMEOUT, Link, bounded, connect
 from ..logs import plain
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
-from .patient import Patient
 
 TIMEOUT = 3.0  # seconds that the broker may take for an answer
 NOT_FOUND = 404  # what RabbitMQ says of a queue that is not there
@@ -43,14 +42,8 @@ def unusable(services: Services) -> Line | None:
     return None
 
 
-def broker(patient: Patient) -> Iterator[Line]:
-    """Whether it is reached and takes a message; its queues, where it tells of them."""
-    services = patient.services
-    if services.store_is_broker:
-        # Either of these lines would say what keeps it from the queues.
-        if not {"store", "rights"} & patient.wrong:
-            yield Line("broker", OK, "the store's own Redis: a script moves a task into its queue")
-        return
+def broker(services: Services) -> Iterator[Line]:
+    """Whether it is reached and takes a message; its queues, if it tells of them."""
     where = f"{services.broker.kind} on {services.broker.hosts}"
     link = Link(services.app.connection_for_write, timeout=TIMEOUT)
     try:
@@ -65,7 +58,6 @@ def broker(patient: Patient) -> Iterator[Line]:
     yield Line("broker", OK, f"{where} is reached, and {does}")
     if services.broker.transport == "amqp":
         yield from _queues(services)
-        yield _delayed(services)
 
 
 def _queues(services: Services) -> Iterator[Line]:
@@ -109,21 +101,3 @@ def _consumers(connection: Any, name: str, refused: dict[str, str]) -> int | Non
         return None
     channel.close()
     return consumers
-
-
-def _delayed(services: Services) -> Line:
-    """Whether Celery itself would delay in RabbitMQ what has an eta."""
-    app = services.app
-    quorum = [name for name, queue in app.amqp.queues.items() if _is_quorum(queue)]
-    if not quorum:
-        return Line("delay queues", OK, "none: no queue of the app is a quorum queue")
-    takes = "takes it instead" if services.settings.capture_eta else "would take it"
-    return Line(
-        "delay queues", OK,
-        f"{', '.join(map(plain, quorum))}: quorum queues, for which Celery 5.5 and later send what "
-        f"has an eta through RabbitMQ's delay queues; delayq_capture_eta {takes}",
-    )  # fmt: skip
-
-
-def _is_quorum(queue: Any) -> bool:
-    return (queue.queue_arguments or {}).get("x-queue-type") == "quorum"

@@ -1,0 +1,254 @@
+"""Whether all is well with an app's store and broker: a list of questions, each with its lines.
+
+Nothing here prints: the command does. What a worker warns of at its start is judged in
+``servers/risks.py``, for both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..errors import StoreError, StoreUnavailable
+from ..logs import plain
+from ..servers import Connection, packed, risks
+from ..servers.facts import Facts, ask
+from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
+from ..services import Services
+from ..store.observed import TRIPS, Trips, reached, task_bytes, trips
+from .doctor_broker import broker, unusable
+from .doctor_rights import rights
+from .doctor_tasks import health, pauses
+
+OLDEST = (6, 2)
+SLOW_MS = 5.0  # a round trip that makes callers wait
+WRONG = 2.0  # seconds between two clocks
+_LOSES, _BOTH = "whether a restart loses what waits", "+info and +config|get"
+
+
+class Patient:
+    """An app whose store and broker are looked at.
+
+    Attributes:
+        services: The app's.
+        connection: To the store's Redis, used by nobody else.
+        wrong: The names of the lines so far that are errors.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.wrong: set[str] = set()
+        self.connection: Connection = services.connect()
+
+    @cached_property
+    def server(self) -> Facts:
+        """What the store's Redis says of itself."""
+        return Facts.ask(self.connection)
+
+    @cached_property
+    def trips(self) -> Trips:
+        """How long some round trips to it took, and its clock."""
+        return trips(self.connection)
+
+    def why_away(self) -> Line | None:
+        """What keeps one from asking the store's Redis anything."""
+        try:
+            self.connection.execute("doctor", packed(["PING"]))
+        except StoreUnavailable as error:
+            is_group = self.services.endpoint.may_move
+            return Line(
+                "store", ERROR,
+                f"the store {self.services.endpoint.url} cannot be reached, so nothing can be "
+                f"scheduled or handed over: {plain(error.why)}",
+                "see whether it runs, and whether the URL in delayq_url or broker_url, its "
+                "password and its certificate are right"
+                + "; so with master_name and sentinel_kwargs" * is_group,
+            )  # fmt: skip
+        except StoreError:
+            return None  # it is there; the rights tell of what is missing
+        return None
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing that has to be right.
+
+    Attributes:
+        name: What its line is called.
+        look: Finds its lines.
+        unknown: What is not known if no line of that name is found; empty: then nothing is missing.
+        rights: With which the store's Redis would tell.
+    """
+
+    name: str
+    look: Callable[[Patient], Iterable[Line]]
+    unknown: str = ""
+    rights: str = "+info"
+
+    def lines(self, patient: Patient) -> Iterator[Line]:
+        """What is found, and what is not known."""
+        is_known = not self.unknown
+        for line in self.look(patient):
+            is_known = is_known or line.name == self.name
+            yield line
+        if not is_known:
+            said = f"{self.unknown} is unknown: the store's Redis does not tell this user"
+            advice = f"ask whoever runs it, or grant {self.rights}"
+            yield Line(self.name, WARNING, said, advice)
+
+
+def examine(services: Services) -> Iterator[Line]:
+    """Ask every question; for a second or two, and some ten if the store or the broker hangs.
+
+    What is away is asked once, and nothing that goes by it. What this writes are scratch keys,
+    removed in the same step.
+
+    Raises:
+        InvalidSetting: a setting is out of its range, or there is no Redis to keep tasks in.
+    """
+    wrong = unusable(services)
+    if wrong is not None:
+        yield wrong  # whatever else there is to look at goes by the broker
+        return
+    patient = Patient(services)
+    try:
+        for line in _examined(patient):
+            if line.level == ERROR:
+                patient.wrong.add(line.name)
+            yield line
+    finally:
+        patient.close()
+
+
+def _examined(patient: Patient) -> Iterator[Line]:
+    away = patient.why_away()
+    for question in AT_THE_STORE:
+        if away is None:
+            away = yield from _answered(question, patient)
+    if away is not None:
+        yield away
+    if away is None or not patient.services.store_is_broker:
+        for question in AT_THE_BROKER:
+            yield from _answered(question, patient)
+
+
+def _answered(question: Question, patient: Patient) -> Generator[Line, None, Line | None]:
+    """What is found; and what keeps one from asking the store anything more."""
+    try:
+        yield from question.lines(patient)
+    except StoreError as error:
+        away = patient.why_away() if isinstance(error, StoreUnavailable) else None
+        if away is not None:
+            return away
+        said = f"the store's Redis would not say: {plain(error.why)}"
+        yield Line(question.name, ERROR, said, "see Redis's own log, and its user's rights")
+    return None
+
+
+# What is found of the store's Redis.
+
+
+def _version(patient: Patient) -> Iterator[Line]:
+    services, version = patient.services, patient.server.version
+    where = f"{services.endpoint.url}, prefix {services.settings.prefix}"
+    number = re.match(r"Redis (\d+)\.(\d+)", version)
+    if number and (int(number[1]), int(number[2])) < OLDEST:
+        said = f"{version} at {where}, where 6.2 or later is needed"
+        yield Line("store", ERROR, said, "take a later Redis, or a Valkey")
+    else:
+        yield Line("store", OK, f"{version or 'a Redis of unknown version'} at {where}")
+
+
+def _memory(patient: Patient) -> Iterator[Line]:
+    keys = [one.keys for one in patient.services.scripts]
+    size = task_bytes(patient.connection, keys)
+    by = "at" if size is None else "at a measured"
+    return risks.memory(patient.server, size or TASK_BYTES, by)
+
+
+def _replicas(patient: Patient) -> Iterator[Line]:
+    wanted = patient.services.settings.wait_replicas
+    if wanted is not None:
+        level, found, advice = _waited_for(patient, *wanted)
+        said = f"delayq_wait_replicas asks for {wanted[0]}{found}"
+        yield Line("wait for replicas", level, said, advice)
+
+
+def _waited_for(
+    patient: Patient, count: int, seconds: float, kind: str = ""
+) -> tuple[Level, str, str]:
+    """Whether scheduling can wait for as many replicas as it is to."""
+    # For none, within a millisecond: whether it may be asked.
+    command = ("WAITAOF", 0, 0, 1) if kind else ("WAIT", 0, 1)
+    if ask(patient.connection, *command) is None:
+        said = f", and this Redis, or its user, knows no {command[0]}: nothing is waited for"
+        return WARNING, said, f"grant +{command[0].lower()}, or leave the setting out"
+    there = sum(one.get("state") == "online" for one in patient.server.replicas)
+    are = f", and {there} {'is' if there == 1 else 'are'} there"
+    if patient.server.info and there < count:
+        said = f"{are}: each call waits {seconds:g} s in vain"
+        return WARNING, said, "bring the replicas back, or ask for fewer"
+    had = reached(patient.connection, patient.services.settings.prefix, count, aof=bool(kind))
+    if had is not None and had < count:
+        said = f", and {had} of them had a write in time: each call may wait {seconds:g} s"
+        return WARNING, said, "see the replicas' logs, and their links to the master"
+    return OK, are if patient.server.info else "; how many there are is unknown", ""
+
+
+def _round_trip(patient: Patient) -> Iterator[Line]:
+    seen = patient.trips
+    said = f"{seen.median_ms:.2f} ms, and {seen.worst_ms:.2f} ms at worst, of {TRIPS} calls"
+    if seen.median_ms <= SLOW_MS:
+        yield Line("round trip", OK, said)
+    else:
+        yield Line(
+            "round trip", WARNING,
+            f"{said}: each call waits as long, and each hand-over",
+            "run callers and workers nearer to the store's Redis; schedule many tasks in bulk",
+        )  # fmt: skip
+
+
+def _clock(patient: Patient) -> Iterator[Line]:
+    least, most = patient.trips.ahead
+    off = max(0.0, least) or min(0.0, most)
+    if abs(off) <= WRONG:
+        within = max(abs(least), abs(most))
+        yield Line("clock", OK, f"Redis's and this machine's agree within {within:.3f} s")
+    else:
+        by = f"{abs(off):,.1f} s {'ahead of' if off > 0 else 'behind'}"
+        yield Line(
+            "clock", WARNING,
+            f"Redis's clock is {by} this machine's: due times go by Redis's clock alone; but a "
+            "captured eta is computed by a caller's, and expires is judged by a worker's",
+            "let both machines take their time from NTP",
+        )  # fmt: skip
+
+
+def _broker(patient: Patient) -> Iterable[Line]:
+    if not patient.services.store_is_broker:
+        return broker(patient.services)
+    # Either of these lines would say what keeps it from the queues.
+    if {"store", "rights"} & patient.wrong:
+        return ()
+    return [Line("broker", OK, "the store's own Redis: a script moves a task into its queue")]
+
+
+AT_THE_STORE = (
+    Question("store", _version),
+    Question("replication", lambda one: risks.role(one.server), "whether it has replicas"),
+    Question("eviction", lambda one: risks.eviction(one.server), "its maxmemory-policy"),
+    Question("persistence", lambda one: risks.persistence(one.server), _LOSES, _BOTH),
+    Question("memory", _memory, "how much memory is left"),
+    Question("wait for replicas", _replicas),
+    Question("rights", lambda one: rights(one.services, one.connection)),
+    Question("round trip", _round_trip),
+    Question("clock", _clock),
+    Question("scanners", lambda one: health(one.services)),
+    Question("pauses", lambda one: pauses(one.services)),
+)
+AT_THE_BROKER = (Question("broker", _broker),)

@@ -1,0 +1,121 @@
+"""What the Redis user may not do of what the store needs, as ``ACL DRYRUN`` tells it.
+
+Nothing runs. Redis 7 and Valkey know the command, and the user needs ``+acl|whoami +acl|dryrun``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..logs import plain
+from ..message.outgoing import list_keys
+from ..servers import Connection
+from ..servers.facts import ask
+from ..servers.risks import ERROR, OK, WARNING, Level, Line
+from ..services import Services
+
+#: What scripts call, by how many words stand behind the key.
+CALLED = {
+    0: "DEL GET HLEN UNLINK ZCARD",
+    1: "HDEL HEXISTS HGET HMGET HSCAN HSTRLEN LPUSH RENAME SET ZREM ZSCAN ZSCORE",
+    2: "HINCRBY HSET LRANGE LTRIM ZADD ZCOUNT ZLEXCOUNT ZRANGE ZRANGEBYLEX ZRANGEBYSCORE "
+    "ZREMRANGEBYRANK ZREVRANGE",
+}
+SHOWN = 3  # keys
+#: What may be refused, and what that means, by how it is found.
+MEANS: dict[str, tuple[Level, str]] = {
+    "command": (ERROR, "run {}: a step that needs it stops half-way"),
+    "tell": (WARNING, "run {}: scanners are not told, so tasks may be late by {late:g} s"),
+    "channel": (
+        WARNING,
+        "use the channels of scanners: they are not told, so tasks may be late by {late:g} s",
+    ),
+    "key": (ERROR, "use the store's keys: {}"),
+    "list": (ERROR, "push to {}: what is due for it waits"),
+    # Nobody knows before it is scheduled whether anything has a priority.
+    "priority": (
+        WARNING, "push to the lists of {} for priorities: what is due for these waits"
+    ),
+}  # fmt: skip
+_UNKNOWN = (
+    "unknown: only Redis 7 and Valkey tell, and only a user with +acl|whoami +acl|dryrun; a step "
+    "that meets a missing right names it"
+)
+
+
+class Call(NamedTuple):
+    """A command that is tried, and what its key or channel is: in words, and in a rule."""
+
+    kind: str
+    what: str
+    rule: str
+    command: tuple[str | int, ...]
+
+
+def rights(services: Services, connection: Connection) -> Iterator[Line]:
+    """All that is missing, each by its name."""
+    user = (ask(connection, "ACL", "WHOAMI") or b"").decode()
+    if ask(connection, "ACL", "DRYRUN", user, "EVAL", "", 0) is None:
+        yield Line("rights", OK, _UNKNOWN)
+        return
+    refused: dict[str, dict[str, str]] = {kind: {} for kind in MEANS}
+    for kind, what, rule, command in _calls(services):
+        why = ask(connection, "ACL", "DRYRUN", user, *command)
+        if why is None or b"to run the" in why:  # it is the command itself, or is not there
+            name = str(command[0]).lower()
+            refused["tell" if kind == "channel" else "command"][name] = f"+{name}"
+        elif why != b"OK" and kind != "command":  # there the key stands for any
+            refused[kind][what] = rule
+    for kind, (level, means) in MEANS.items():
+        if refused[kind]:
+            rules = " ".join(dict.fromkeys(refused[kind].values()))
+            said = means.format(
+                _all(kind, [*refused[kind]]), late=services.settings.safety_interval
+            )
+            yield Line(
+                "rights", level, f"this Redis does not let its user {said}",
+                f"ACL SETUSER {plain(user)} {rules}",
+            )  # fmt: skip
+    if not any(refused.values()):
+        what = "every command of its scripts, every key"
+        what += ", every queue's list" * services.store_is_broker
+        yield Line("rights", OK, f"its user may do all that is needed: {what}")
+
+
+def _all(kind: str, names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if kind == "key" and len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN] if more else names) + more
+
+
+def _calls(services: Services) -> Iterator[Call]:
+    key = services.scripts[0].keys["due"]
+    counts = {name: n for n, names in CALLED.items() for name in names.split()}
+    given = {name: (key, *[key] * n) for name, n in counts.items()}
+    for name, words in sorted({**given, "EVAL": ("", 0), "EVALSHA": ("", 0), "TIME": ()}.items()):
+        yield Call("command", name, "", (name, *words))
+    own = f"{{{services.settings.prefix}:*}}:*"
+    for keys in (one.keys for one in services.scripts):
+        for channel in keys.channels("doctor"):
+            yield Call("channel", channel, f"&{own}", ("PUBLISH", channel, ""))
+            yield Call("channel", channel, f"&{own}", ("SUBSCRIBE", channel))
+        for name in keys.names:
+            yield Call("key", name, f"~{own}", ("EVAL", "", 1, name))
+    if services.store_is_broker:
+        yield from _pushes(services)
+
+
+def _pushes(services: Services) -> Iterator[Call]:
+    """Of each of the app's queues its lists: that of no priority first, which has its name.
+
+    Those of priorities have a separator behind that name, which no terminal can show. The first has
+    it too if ``priority_steps`` does not begin with 0.
+    """
+    options = services.broker.options
+    prefix = options.get("global_keyprefix", "")
+    for queue in services.app.amqp.queues:
+        name = f"{prefix}{queue}"
+        first, *others = [f"{prefix}{key}" for key in list_keys(queue, options)]
+        yield Call("list", name, f"~{name}" + "*" * (first != name), ("EVAL", "", 1, first))
+        for one in others:
+            yield Call("priority", name, f"~{name}*", ("EVAL", "", 1, one))

@@ -1,0 +1,205 @@
+"""Dump a store: all that waits, is in flight or dead, and what is paused, line by line.
+
+It changes nothing, and holds Redis for some 3 ms at a time. What comes after it began is left out;
+what leaves while it is read may be in it or not. So a store that moves is paused before.
+
+Nothing of a body is decoded.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timezone
+from importlib import metadata
+from typing import Any
+
+from .. import clock
+from ..errors import StoreError
+from ..message.broker import Broker
+from ..message.headers import DUE_HEADER
+from ..message.outgoing import list_key
+from ..operations.pausing import is_all_paused
+from ..services import Services
+from ..store import Kept, label_of
+from ..store.keys import SCHEMA
+from ..store.record import RELEASED, RUN_NOW
+from .lines import (
+    DUMP,
+    END,
+    FIELDS,
+    FORMAT,
+    LONGEST_ID,
+    LONGEST_TEXT,
+    PAUSE,
+    TASK,
+    UNREADABLE,
+    Line,
+    fault_in,
+    fault_of,
+    is_name,
+    line_of,
+)
+
+_PACKAGE = "celery-delayq"
+LOOK_AGAIN = 0.2  # seconds between two looks at what is in flight
+
+
+def dump(services: Services) -> Iterator[Line]:
+    """The lines of a dump, read while one iterates; see :meth:`DelayQ.dump`."""
+    yield _first(services)
+    for pause in services.entries.pauses():
+        yield line_of(
+            PAUSE,
+            queue=pause.queue,
+            task=pause.task,
+            late=pause.late,
+            since_ms=clock.to_ms(pause.since, timezone.utc),
+            resumed=pause.resumed,
+        )
+    counts = {TASK: 0, UNREADABLE: 0}
+    lent: set[str] = set()  # keys of what is in flight; of two, the first that comes back has it
+    queues = list(services.app.amqp.queues)
+    for shard in services.entries.each:
+        for kept in shard.dumps.entries():
+            line = _line_of(kept, services.broker, queues)
+            counts[line["kind"]] += 1
+            if line["state"] == "in_flight" and line.get("holds_key"):
+                if line["key"] in lent:
+                    del line["holds_key"]
+                lent.add(line["key"])
+            yield line
+    yield line_of(END, tasks=counts[TASK], unreadable=counts[UNREADABLE])
+
+
+def wait_for_leases(services: Services, seconds: float) -> int:
+    """Wait until nothing is being published; how many still are when the time is over."""
+    until = clock.monotonic() + seconds
+    while True:
+        count = services.entries.counts().in_flight
+        if not count or clock.monotonic() >= until:
+            return count
+        clock.sleep(LOOK_AGAIN)
+
+
+def _first(services: Services) -> Line:
+    shards = services.entries.each
+    settings = services.settings
+    return line_of(
+        DUMP,
+        format=FORMAT,
+        made_by=f"{_PACKAGE} {_version()}",
+        schema=SCHEMA,
+        store=shards[0].store(),
+        prefix=settings.prefix,
+        shards=settings.shards,
+        time_ms=shards[0].dumps.now_ms(),
+        paused=is_all_paused(services),
+        in_flight=services.entries.counts().in_flight,
+        owed=sum(shard.dumps.owed() for shard in shards),
+    )
+
+
+def _line_of(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
+    if not kept.is_readable:
+        return _raw(kept, kept.error)
+    try:
+        line = _described(kept, broker, queues)
+        # A line that is refused would end a load: what no load could take is dumped as it stands.
+        fault = fault_of(line)
+    except StoreError:
+        raise
+    except Exception as error:  # what is not JSON, or has no text, fails in many ways
+        fault = str(error) or type(error).__name__
+    return _raw(kept, fault) if fault else line
+
+
+def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
+    record, extras, place = kept.record, kept.record.extras, kept.place
+    message = _checked("message", json.loads(kept.message))
+    message["headers"].pop(DUE_HEADER, None)  # it says when it is due
+    route = _checked("route", _route_of(kept, message, broker))
+    return line_of(
+        TASK,
+        id=kept.task_id,
+        state=place,
+        due_ms=record.due_ms,
+        scheduled_us=record.created_us,
+        **_names_of(kept, message, route, queues),
+        key=extras.key,
+        holds_key=kept.is_named,
+        tags=list(extras.tags),
+        grace_ms=extras.grace_ms,
+        excused_ms=extras.excused_ms,
+        expires_after_ms=record.expires_ms,
+        run_now=bool(record.flags & RUN_NOW),
+        released=bool(record.flags & RELEASED),
+        attempts=kept.attempts,
+        refusals=kept.refusals,
+        may_be_delivered=kept.uncertain,
+        next_try_ms=kept.when_ms if place == "refused" else None,
+        dead_since_ms=kept.when_ms if place == "dead" else None,
+        error=kept.error[:LONGEST_TEXT],
+        route=route,
+        message=message,
+    )
+
+
+def _checked(name: str, value: Any) -> dict[str, Any]:
+    fault = fault_in(FIELDS[TASK], name, value)
+    if fault:
+        raise ValueError(fault)
+    checked: dict[str, Any] = value
+    return checked
+
+
+def _route_of(kept: Kept, message: dict[str, Any], broker: Broker) -> Any:
+    place = kept.record.destination
+    if not kept.record.is_for_list:
+        return json.loads(place)
+    info = message["properties"].get("delivery_info")
+    queue = info.get("routing_key") if isinstance(info, dict) else None
+    if not isinstance(queue, str):
+        return {"queue": None, "list": place}
+    priority = message["properties"].get("priority")
+    key = broker.options.get("global_keyprefix", "") + list_key(queue, priority, broker.options)
+    # Of a list that is none of this app's queues', nobody can tell what it would be elsewhere.
+    return {"queue": queue if key == place else None, "list": place}
+
+
+def _names_of(
+    kept: Kept, message: dict[str, Any], route: Mapping[str, Any], queues: Iterable[str]
+) -> dict[str, str]:
+    """What selections pick it by: names, and hashes of those that nothing here tells."""
+    declared = [one.get("name") for one in route.get("declare", ()) if isinstance(one, dict)]
+    known = {
+        "task": [message["headers"].get("task", ""), ""],
+        "queue": [route.get("queue"), route.get("routing_key"), *declared, *queues, ""],
+    }
+    found: dict[str, str] = {}
+    for (what, names), label in zip(known.items(), kept.record.labels, strict=True):
+        named = (one for one in names if is_name(one) and label_of(one) == label)
+        told = next(named, None)
+        found.update({f"{what}_hash": label.hex()} if told is None else {what: told})
+    return found
+
+
+def _raw(kept: Kept, why: str) -> Line:
+    """What cannot be read, as it is, for whoever can."""
+    task_id = kept.task_id.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return line_of(
+        UNREADABLE,
+        id=task_id[:LONGEST_ID],
+        state=kept.place,
+        reason=why.encode(errors="backslashreplace").decode()[:LONGEST_TEXT],
+        record=base64.b64encode(kept.record.text).decode(),
+        template=base64.b64encode(kept.template or b"").decode(),
+    )
+
+
+def _version() -> str:
+    try:
+        return metadata.version(_PACKAGE)
+    except metadata.PackageNotFoundError:  # it was not installed, but copied
+        return "of no known version"
