@@ -13,8 +13,9 @@ from tests.support.ports import free_port
 
 each_line = pytest.mark.parametrize("line", [*LINES, *NO_OPERATION_COMMANDS])
 # Those that end by themselves.
-ENDING = [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line != "scan"]
-each_line_but_scan = pytest.mark.parametrize("line", ENDING)
+each_line_but_scan = pytest.mark.parametrize(
+    "line", [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line != "scan"]
+)
 each_command = pytest.mark.parametrize("name", sorted(delayq.commands))
 
 HOSTILE = [
