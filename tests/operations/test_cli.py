@@ -100,9 +100,7 @@ def test_without_an_app_each_says_how_to_name_it(make_app, url, project, monkeyp
     assert result.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    "line", [line for line in ENDING if line != "doctor"]
-)  # it has a line for it
+@each_line_but_scan
 def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
 
