@@ -29,8 +29,8 @@ from ..handover.link import IDLE, bounded, connect
 from ..logs import logger_of
 from ..message.body import body_of
 from ..message.route import Route
+from ..services import services_of
 from ..store import NewEntry
-from .registry import services_of
 
 logger = logger_of(__name__)
 

@@ -17,8 +17,8 @@ from .. import clock
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
 from ..message.canvas import is_canvas
+from ..services import services_of
 from .calls import call_signature
-from .registry import services_of
 from .results import ScheduledResult
 from .task import DelayQTask
 

@@ -6,7 +6,8 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, listening, methods, putoff, starting
+from ..scheduling.intercept import scheduling_amqp
+from . import control, listening, methods, putoff, starting
 from .held import let_results_know
 from .task import combine_with_django
 
@@ -19,7 +20,7 @@ SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 def set_up(app: Celery) -> None:
     """Let *app* schedule tasks and reach them, and its workers scan."""
-    app.amqp_cls = amqp.scheduling_amqp(app.amqp_cls)
+    app.amqp_cls = scheduling_amqp(app.amqp_cls)
     app.control_cls = control.revoking_control(app.control_cls)
     for made in ("amqp", "control"):
         app.__dict__.pop(made, None)

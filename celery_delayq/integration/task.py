@@ -22,9 +22,9 @@ from kombu.utils.imports import symbol_by_name
 from .. import clock
 from ..clock import DelayInput, TimeInput
 from ..libraries import Feature, works
-from .calls import call_task
+from ..services import services_of
+from .calls import call
 from .putoff import Defer
-from .registry import services_of
 from .results import ScheduledResult
 
 _DJANGO_TASK = "celery_delayq.contrib.django:DelayQDjangoTask"
@@ -74,7 +74,8 @@ class DelayQTask(_Task[P, R_co]):
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         services = services_of(self.app)
-        return call_task(services, self, clock.at(when, services.timezone), args, kwargs)
+        due = clock.at(when, services.timezone)
+        return call(services, self.apply_async, due, args, kwargs)
 
     def delay_for(
         self, delay: DelayInput, /, *args: P.args, **kwargs: P.kwargs
@@ -83,7 +84,7 @@ class DelayQTask(_Task[P, R_co]):
 
         Raises as ``delay_until``; of a number of more than 31 years, which is surely a moment.
         """
-        return call_task(services_of(self.app), self, clock.after(delay), args, kwargs)
+        return call(services_of(self.app), self.apply_async, clock.after(delay), args, kwargs)
 
     def defer(self, after: DelayInput | None = None, at: TimeInput | None = None) -> Defer:
         """What puts the running task off: ``raise self.defer(after=5)``.

@@ -1,8 +1,7 @@
 """The message exactly as kombu would publish it, without a broker.
 
-Celery's own sender is run with a :class:`InterceptingProducer` in a producer's place: it lets kombu
-serialise, compress and label the message over a channel that has no connection, and hands what
-comes out to the store instead of a broker.
+kombu serialises, compresses and labels the message over a channel that has no connection, and
+:func:`recorded` returns what comes out.
 """
 
 from __future__ import annotations
@@ -199,33 +198,31 @@ def encoded(
     return text
 
 
-class InterceptingProducer:
-    """Stands where Celery's sender expects a producer; *take* gets what it would publish."""
+def recorded(
+    recording: Producer,
+    body: Any,
+    *,
+    exchange: str | Exchange = "",
+    declare: Sequence[Any] | None = None,
+    **options: Any,
+) -> OutgoingMessage:
+    """What ``Producer.publish`` of these arguments would publish; *recording* makes it.
 
-    def __init__(self, capturing: Producer, take: Callable[[OutgoingMessage], None]) -> None:
-        self._producer = capturing
-        self._take = take
-
-    def publish(
-        self,
-        body: Any,
-        *,
-        exchange: str | Exchange = "",
-        declare: Sequence[Any] | None = None,
-        **options: Any,
-    ) -> None:
-        name, entities = exchange, list(declare or ())
-        if isinstance(exchange, Exchange):
-            # Its type is known here only; whoever publishes has to declare it.
-            name, entities = exchange.name, [exchange, *entities]
-        options.update(retry=False, retry_policy=None)
-        encode = partial(
-            encoded, self._producer, options.get("serializer"), options.get("compression") or None
-        )
-        # declare=[]: nothing can be declared here; whoever hands the message over does that.
-        message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
-        _check_names(name, routing_key)
-        self._take(OutgoingMessage(message, name, routing_key, entities, body, encode))
+    Raises:
+        InvalidOption: exchange, routing key or queue is no text.
+    """
+    name, entities = exchange, list(declare or ())
+    if isinstance(exchange, Exchange):
+        # Its type is known here only; whoever publishes has to declare it.
+        name, entities = exchange.name, [exchange, *entities]
+    options.update(retry=False, retry_policy=None)
+    encode = partial(
+        encoded, recording, options.get("serializer"), options.get("compression") or None
+    )
+    # declare=[]: nothing can be declared here; whoever hands the message over does that.
+    message, _, routing_key = recording.publish(body, exchange=name, declare=[], **options)
+    _check_names(name, routing_key)
+    return OutgoingMessage(message, name, routing_key, entities, body, encode)
 
 
 def _check_names(exchange: Any, routing_key: Any) -> None:

@@ -30,7 +30,7 @@ from ..message.outgoing import LARGE, OutgoingMessage, dumps, has_plain_id
 from ..message.shown import depth_of
 from ..store import NewEntry
 from ..store.record import NewRecord, Template
-from .request import Ready
+from .writing import Ready
 
 _SIMPLE = {bool, int, float, type(None)}
 
