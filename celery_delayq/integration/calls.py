@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery.canvas import Signature
-from celery.result import AsyncResult, EagerResult
+from celery.result import AsyncResult, EagerResult, GroupResult
 
 from .. import clock
 from ..clock import When
@@ -15,7 +15,13 @@ from ..scheduling.intercept import Request
 from ..scheduling.options import options_of_entry, terms_of
 from ..services import Services
 from ..store import Delivery, Receipt
-from .results import ScheduledResult, has_run, scheduled
+from .results import (
+    EagerScheduledGroupResult,
+    EagerScheduledResult,
+    ScheduledGroupResult,
+    ScheduledResult,
+    ScheduledTaskResult,
+)
 
 
 def schedule_call(
@@ -104,9 +110,55 @@ def call_signature(
 def _result(
     services: Services, when: When, result: Any, receipt: Receipt | None
 ) -> ScheduledResult[Any]:
-    if receipt is not None:
-        return scheduled(
-            result, services, receipt.due_ms, existed=receipt.existed, replicas=receipt.replicas
-        )
-    asked_for = Request(when).expected_due()
-    return has_run(result, services, clock.to_ms(asked_for, services.timezone))
+    if receipt is None:
+        return _has_run(services, when, result)
+    return scheduled(
+        result, services, receipt.due_ms, existed=receipt.existed, replicas=receipt.replicas
+    )
+
+
+def _has_run(services: Services, when: When, result: Any) -> ScheduledResult[Any]:
+    """*result* of what should have waited, and ran at once."""
+    if not isinstance(result, (EagerResult, GroupResult)) or result.id is None:
+        # Of an apply_async of the user's own: of an earlier call, or of one that it rejected.
+        made: ScheduledResult[Any] = result
+        return made
+    kind = EagerScheduledGroupResult if isinstance(result, GroupResult) else EagerScheduledResult
+    due = Request(when).expected_due()
+    return _with_face(result, kind, services, clock.to_ms(due, services.timezone))
+
+
+def scheduled(
+    result: Any,
+    services: Services,
+    due_ms: int,
+    *,
+    existed: bool = False,
+    replicas: int | None = None,
+) -> ScheduledResult[Any]:
+    """*result*, able to be cancelled and rescheduled.
+
+    ``existed``: of a task that was there; ``replicas``: how many have it, if that is known.
+    """
+    kind = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledTaskResult
+    return _with_face(result, kind, services, due_ms, existed=existed, replicas=replicas)
+
+
+def _with_face(
+    result: Any,
+    kind: type[ScheduledResult[Any]],
+    services: Services,
+    due_ms: int,
+    *,
+    existed: bool = False,
+    replicas: int | None = None,
+) -> ScheduledResult[Any]:
+    # The very object that Celery made. A second one beside it would make the Redis result backend
+    # unsubscribe twice, as each of them is dropped.
+    result.__class__ = kind
+    result._services = services
+    result._due_ms = due_ms
+    result._existed = existed
+    result._replicas = replicas
+    made: ScheduledResult[Any] = result
+    return made

@@ -126,9 +126,9 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     headers, properties = dict(message["headers"]), dict(message["properties"])
     task_id = properties.pop("correlation_id", None)
     properties.pop("delivery_tag", None)
-    if not all(name in headers for name in DIFFERING):
+    if not headers.keys() >= set(DIFFERING):
         return [], []
-    own_id, root, parent, expires, args, kwargs = (headers.pop(name) for name in DIFFERING)
+    own_id, root, parent, expires, args, kwargs = map(headers.pop, DIFFERING)
     headers.pop(DUE_HEADER, None)
     expires_ms = headers.pop(EXPIRES_HEADER, None)
     # Recomputed where a broker knows it; Redis does not.

@@ -382,12 +382,13 @@ class Sender:
         request: Request,
         task_id: str,
         policy: Mapping[str, Any],
-        most: int | None = None,
+        *,
+        limited: bool = False,
     ) -> Ready:
         """The entry of a complete message, as *request* wants it.
 
         Raises:
-            MessageTooLarge: it has more than *most* bytes; ``None`` where no caller could be told.
+            MessageTooLarge: it has more than ``delayq_max_message`` bytes, and is *limited*.
             InvalidOption: its queue's list would be a key of the store.
         """
         services, store = self.services, self.services.configured
@@ -399,8 +400,8 @@ class Sender:
             prefix=store.settings.prefix,
         )
         record = self._new_record(message, destination)
-        if most is not None and record.size > most:
-            raise MessageTooLarge(task_id, record.size, most)
+        if limited and record.size > store.settings.max_message:
+            raise MessageTooLarge(task_id, record.size, store.settings.max_message)
         new = NewEntry(task_id, request.when, record, delivery=request.delivery)
         return Ready(request.terms.of(new), message, destination, policy)
 
@@ -427,16 +428,16 @@ class _Entrance:
     policy: Mapping[str, Any]
 
     def publish(self, body: Any, **options: Any) -> None:
-        services, request = self.sender.services, self.request
-        message = recorded(self.sender.producer, body, **options)
+        sender, request = self.sender, self.request
+        message = recorded(sender.producer, body, **options)
         # Of what was captured, the size was looked at before: its call must not fail.
-        most = None if request.captured else services.settings.max_message
-        ready = self.sender.entry(message, request, self.task_id, self.policy, most)
+        limited = not request.captured
+        ready = sender.entry(message, request, self.task_id, self.policy, limited=limited)
         # Somebody's `apply_async` may send two messages: the first is the call's own.
         if not request.writes and request.ready is None:
             request.ready = ready
             return
-        receipt = write_one(services, ready, given_out=request.given_out)
+        receipt = write_one(sender.services, ready, given_out=request.given_out)
         request.receipt = request.receipt or receipt
 
 

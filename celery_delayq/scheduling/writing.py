@@ -56,7 +56,8 @@ def write(
     Raises:
         InvalidOption: an entry has a key, and entries are spread over shards by their ids.
     """
-    store, settings = services.configured, services.configured.settings
+    store = services.configured
+    settings = store.settings
     if settings.shards > 1 and any(one.record.has_key for one in new):
         raise InvalidOption("delayq_shards", settings.shards, "1, where a task has a unique key")
     until = clock.monotonic() + settings.timeout
