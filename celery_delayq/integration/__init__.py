@@ -3,10 +3,9 @@
     DelayQ(app) --> setup --> app.amqp  each message passes ``scheduling.intercept``
                           --> control   ``revoke`` reaches what waits
                           --> bootstep  a scanner in each worker
-                          --> methods   ``delay_until``, ``delay_for`` on tasks and signatures
+                          --> task      ``delay_until``, ``delay_for`` on tasks and signatures
                           --> putoff    ``raise self.defer(...)`` in a running task
                 --> app.delayq
 
-``calls`` and ``results`` give back what can be cancelled and rescheduled; ``task`` is the base
-whose methods type checkers know.
+``calls`` and ``results`` give back what can be cancelled and rescheduled.
 """

@@ -23,6 +23,9 @@ from .results import (
     ScheduledTaskResult,
 )
 
+_WAIT = ScheduledTaskResult, ScheduledGroupResult
+_HAVE_RUN = EagerScheduledResult, EagerScheduledGroupResult
+
 
 def schedule_call(
     services: Services,
@@ -110,22 +113,16 @@ def call_signature(
 def _result(
     services: Services, when: When, result: Any, receipt: Receipt | None
 ) -> ScheduledResult[Any]:
-    if receipt is None:
-        return _has_run(services, when, result)
-    return scheduled(
-        result, services, receipt.due_ms, existed=receipt.existed, replicas=receipt.replicas
-    )
-
-
-def _has_run(services: Services, when: When, result: Any) -> ScheduledResult[Any]:
-    """*result* of what should have waited, and ran at once."""
+    if receipt is not None:
+        return scheduled(
+            result, services, receipt.due_ms, existed=receipt.existed, replicas=receipt.replicas
+        )
     if not isinstance(result, (EagerResult, GroupResult)) or result.id is None:
         # Of an apply_async of the user's own: of an earlier call, or of one that it rejected.
         made: ScheduledResult[Any] = result
         return made
-    kind = EagerScheduledGroupResult if isinstance(result, GroupResult) else EagerScheduledResult
-    due = Request(when).expected_due()
-    return _with_face(result, kind, services, clock.to_ms(due, services.timezone))
+    due_ms = clock.to_ms(Request(when).expected_due(), services.timezone)
+    return scheduled(result, services, due_ms, has_run=True)
 
 
 def scheduled(
@@ -135,27 +132,22 @@ def scheduled(
     *,
     existed: bool = False,
     replicas: int | None = None,
+    has_run: bool = False,
 ) -> ScheduledResult[Any]:
     """*result*, able to be cancelled and rescheduled.
 
-    ``existed``: of a task that was there; ``replicas``: how many have it, if that is known.
+    Args:
+        result: Celery's.
+        services: Of its app.
+        due_ms: When it is due.
+        existed: Whether it is of a task that was there.
+        replicas: How many have it, if that is known.
+        has_run: Whether it should have waited, and ran at once.
     """
-    kind = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledTaskResult
-    return _with_face(result, kind, services, due_ms, existed=existed, replicas=replicas)
-
-
-def _with_face(
-    result: Any,
-    kind: type[ScheduledResult[Any]],
-    services: Services,
-    due_ms: int,
-    *,
-    existed: bool = False,
-    replicas: int | None = None,
-) -> ScheduledResult[Any]:
+    one, group = _HAVE_RUN if has_run else _WAIT
     # The very object that Celery made. A second one beside it would make the Redis result backend
     # unsubscribe twice, as each of them is dropped.
-    result.__class__ = kind
+    result.__class__ = group if isinstance(result, GroupResult) else one
     result._services = services
     result._due_ms = due_ms
     result._existed = existed

@@ -7,9 +7,9 @@ from click import Option
 
 from ..message import canvas
 from ..scheduling.intercept import scheduling_amqp
-from . import control, listening, methods, putoff, starting
+from . import control, listening, putoff, starting
 from .held import let_results_know
-from .task import combine_with_django
+from .task import combine_with_django, install
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
 ADOPTING_STEP = "celery_delayq.integration.adopting.worker:AdoptingStep"
@@ -32,7 +32,7 @@ def set_up(app: Celery) -> None:
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)
     combine_with_django(app)
-    methods.install()
+    install()
     putoff.install()
     putoff.let_all_put_off([*app._tasks.values()])
     listening.listen()

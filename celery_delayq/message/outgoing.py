@@ -282,12 +282,3 @@ def queues_of_list(key: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     separator = str(options.get("sep", kombu_redis.Channel.sep))
     queue, _, step = name.rpartition(separator) if separator else ("", "", "")
     return (queue, name) if queue and step.isdecimal() else (name,)
-
-
-def needs_relay(message: OutgoingMessage) -> bool:
-    """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
-    return bool(message.exchange) or any(
-        "x-expires" in (entity.queue_arguments or {}) or entity.expires
-        for entity in message.declare
-        if isinstance(entity, Queue)
-    )
