@@ -56,10 +56,6 @@ class OutgoingMessage:
         properties: dict[str, Any] = self.message["properties"]
         return properties
 
-    def new_record(self, destination: bytes, *, share: bool) -> NewRecord:
-        """The record of this message; *share*: with a template, where the message allows it."""
-        return record_of(self.message, destination, self.labels, share=share)
-
     @property
     def labels(self) -> bytes:
         """What its entry can be picked by: the task, and the queue that Celery sends it with.

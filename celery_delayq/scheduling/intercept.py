@@ -39,7 +39,14 @@ from ..message import native_delay
 from ..message.destination import destination_of
 from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, foreign
 from ..message.identity import give_identity
-from ..message.outgoing import OutgoingMessage, dumps, encoded, recorded, recording_producer
+from ..message.outgoing import (
+    OutgoingMessage,
+    dumps,
+    encoded,
+    record_of,
+    recorded,
+    recording_producer,
+)
 from ..services import Services, services_of
 from ..store import Delivery, NewEntry, Receipt, checked_id
 from ..store.record import LAST_MS, NewRecord
@@ -406,7 +413,7 @@ class Sender:
         return Ready(request.terms.of(new), message, destination, policy)
 
     def _new_record(self, message: OutgoingMessage, destination: bytes) -> NewRecord:
-        record = message.new_record(destination, share=True)
+        record = record_of(message.message, destination, message.labels, share=True)
         # A template is also what lets an expiry follow the due time.
         name = record.name
         if name is None or name in self._seen or EXPIRES_HEADER in message.headers:
@@ -415,7 +422,7 @@ class Sender:
         if len(self._seen) >= SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(name)
-        return message.new_record(destination, share=False)
+        return record_of(message.message, destination, message.labels, share=False)
 
 
 @dataclass(frozen=True)
