@@ -56,13 +56,17 @@ class Road:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{times:4d}  {_file_of(code)}:{code.co_firstlineno} {code.co_qualname}"
+            f"{times:4d}  {_file_of(code)}:{code.co_firstlineno} {_name_of(code)}"
             for code, times in self.entered.items()
         )
 
 
 def _file_of(code: CodeType) -> str:
     return str(Path(code.co_filename).relative_to(PACKAGE))
+
+
+def _name_of(code: CodeType) -> str:
+    return getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on with its class
 
 
 def walked(call: Callable[[], object]) -> Road:

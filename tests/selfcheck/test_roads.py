@@ -12,7 +12,7 @@ def test_a_road_has_each_function_that_a_call_enters():
     road = walked(lambda: [clock.after(60), clock.after(61)])
 
     assert road.files == {"clock.py"}
-    assert {code.co_qualname: times for code, times in road.entered.items()}["after"] == 2
+    assert {code.co_name: times for code, times in road.entered.items()}["after"] == 2
     assert road.figures[2] == 2 * road.figures[1]
 
 
