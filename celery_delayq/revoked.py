@@ -41,13 +41,11 @@ def tell(
 
     Args:
         services: Of their app.
-        cancelled: What the step answered that did it.
+        cancelled: What the step answered that did it; at least one.
         owed: Whether that step has noted that ``REVOKED`` is to be stored.
         late: Whether a scanner may have done that since; see :func:`mark_revoked`.
         gave_way: Whether they were not scheduled, as others were kept.
     """
-    if not cancelled:
-        return
     for one in cancelled:
         if owed and one.message and mark_revoked(services.app, one, late=late):
             # It will not run, whatever comes now; what is not settled, a scanner does once more.

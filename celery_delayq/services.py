@@ -18,6 +18,7 @@ from typing import Any
 from celery import Celery
 from celery.utils import time
 
+from .errors import NoDelayQ
 from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
@@ -58,7 +59,7 @@ class Services:
     def __init__(self, app: Celery, hooks: Hooks | None = None) -> None:
         self.app = app
         self.hooks = hooks or Hooks()
-        self._made: _Configured | None = None
+        self._made: Configured | None = None
         self._scripts_of: ScriptsOf = Scripts
 
     @property
@@ -68,7 +69,7 @@ class Services:
         Raises:
             InvalidSetting: one is out of its range, or there is none of that name.
         """
-        return self._configured().settings
+        return self.configured.settings
 
     @cached_property
     def broker(self) -> Broker:
@@ -82,7 +83,7 @@ class Services:
         Raises:
             InvalidSetting: there is no Redis to keep tasks in.
         """
-        return self._configured().endpoint
+        return self.configured.endpoint
 
     @property
     def named_store(self) -> tuple[str, str]:
@@ -98,7 +99,7 @@ class Services:
     @property
     def store_is_broker(self) -> bool:
         """Whether a script can push a message straight into the broker's lists."""
-        return self._configured().store_is_broker
+        return self.configured.store_is_broker
 
     @property
     def timezone(self) -> tzinfo:
@@ -119,22 +120,22 @@ class Services:
     @property
     def scripts(self) -> Sequence[Scripts]:
         """The scripts on each shard's keys, over the connection that callers share."""
-        return self._configured().scripts
+        return self.configured.scripts
 
     @property
     def membership(self) -> Membership:
         """What the processes that share the store have to agree on."""
-        return self._configured().membership
+        return self.configured.membership
 
     @property
     def entries(self) -> ShardedEntries:
         """What callers do with the store."""
-        return self._configured().entries
+        return self.configured.entries
 
     @property
     def copies(self) -> Copies:
         """What a worker asks when it is given a relayed task."""
-        return self._configured().copies
+        return self.configured.copies
 
     def engines(self, *, owes: bool = False) -> list[Engine]:
         """What a scanner does with each shard, over a connection of its own.
@@ -200,11 +201,12 @@ class Services:
         vars(self).pop("broker", None)
         self._scripts_of = scripts_of
 
-    def _configured(self) -> _Configured:
+    @property
+    def configured(self) -> Configured:
         """What was made of the settings; anew where one of them has been changed since."""
         made = self._made
         if made is None or made.is_outdated():
-            fresh = _Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
+            fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
             # Nothing is kept, whichever setting it was: which of them is bound in what would have
             # to be written down here, and one that was forgotten would never count.
             if made is not None:
@@ -213,7 +215,7 @@ class Services:
         return made
 
 
-class _Configured:
+class Configured:
     """What is made of the settings, and stays as long as they do."""
 
     def __init__(
@@ -293,3 +295,32 @@ class _Configured:
         if "scripts" in vars(self):
             for one in self.scripts:
                 one.connection.close()
+
+
+# The app's ``DelayQ`` hangs on the app itself, where the modules that Celery calls find it.
+_ATTRIBUTE = "delayq"
+
+
+def attach(app: Any, delayq: Any) -> None:
+    """Let *app* have this ``DelayQ``."""
+    setattr(app, _ATTRIBUTE, delayq)
+
+
+def find(app: Any) -> Services | None:
+    """The services of the app's ``DelayQ``, if one was made."""
+    delayq = getattr(app, _ATTRIBUTE, None)
+    services: Services | None = None if delayq is None else delayq.services
+    return services
+
+
+def services_of(app: Any) -> Services:
+    """The services of the app's ``DelayQ``.
+
+    Raises:
+        NoDelayQ: none was made.
+    """
+    delayq = getattr(app, _ATTRIBUTE, None)
+    if delayq is None:
+        raise NoDelayQ(app.main)
+    services: Services = delayq.services
+    return services

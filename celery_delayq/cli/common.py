@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from ..errors import DelayQError, InvalidOption, InvalidSetting, NotATask
-from ..integration import registry
 from ..integration.delayq import DelayQ
 from ..logs import plain
+from ..services import find, services_of
 from ..store import Outcome
 from .looks import CeleryOption
 
@@ -52,9 +52,9 @@ class Typed(Said):
 def delayq_of(ctx: click.Context) -> DelayQ:
     """The ``DelayQ`` of the app that ``-A`` names; where it names none, Celery's current app's."""
     with Said():
-        if registry.find(ctx.obj.app) is None and ctx.find_root().params.get("app") is None:
+        if find(ctx.obj.app) is None and ctx.find_root().params.get("app") is None:
             raise click.UsageError(f"say which app: celery -A proj delayq {ctx.info_name}", ctx)
-        registry.services_of(ctx.obj.app)  # says so where there is none
+        services_of(ctx.obj.app)  # says so where there is none
         delayq: DelayQ = ctx.obj.app.delayq
         return delayq
 

@@ -21,9 +21,9 @@ from kombu.utils.uuid import uuid
 
 from .. import clock
 from ..clock import DelayInput, TimeInput, When
-from ..integration.calls import call_task
-from ..integration.registry import services_of
+from ..integration.calls import call
 from ..integration.task import DelayQTask, P, R_co
+from ..services import services_of
 
 if TYPE_CHECKING:
     from typing import Generic
@@ -98,7 +98,6 @@ def _on_commit(task: Task, when: When, args: tuple[Any, ...], kwargs: dict[str, 
     if task.typing and (check := getattr(task, "__header__", None)):
         check(*args, **kwargs)
     task_id: str = uuid()
-    transaction.on_commit(
-        partial(call_task, services, task, when, args, kwargs, task_id=task_id, given_out=True)
-    )
+    schedule = partial(call, services, task.apply_async, when, args, kwargs)
+    transaction.on_commit(partial(schedule, task_id=task_id, given_out=True))
     return task_id

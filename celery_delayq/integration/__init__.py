@@ -1,12 +1,11 @@
 """What ``DelayQ(app)`` adds to Celery.
 
-    DelayQ(app) --> setup --> amqp      each message passes ``scheduling.sender``
+    DelayQ(app) --> setup --> app.amqp  each message passes ``scheduling.intercept``
                           --> control   ``revoke`` reaches what waits
                           --> bootstep  a scanner in each worker
-                          --> methods   ``delay_until``, ``delay_for`` on tasks and signatures
+                          --> task      ``delay_until``, ``delay_for`` on tasks and signatures
                           --> putoff    ``raise self.defer(...)`` in a running task
-                  --> registry  ``app.delayq``
+                --> app.delayq
 
-``calls`` and ``results`` give back what can be cancelled and rescheduled; ``task`` is the base
-whose methods type checkers know.
+``calls`` and ``results`` give back what can be cancelled and rescheduled.
 """

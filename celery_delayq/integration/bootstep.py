@@ -7,9 +7,9 @@ from typing import Any
 from celery import bootsteps
 
 from ..logs import logger_of
+from ..services import find
 from . import control, listening, putoff, starting
 from .delayq import DelayQ, scanner_of
-from .registry import find
 
 logger = logger_of(__name__)
 

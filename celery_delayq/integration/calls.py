@@ -1,39 +1,113 @@
-"""A call of a task or of a signature, whose result can be cancelled and rescheduled."""
+"""A call of a task or a signature goes Celery's own way, and its message is scheduled."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from celery.app.task import Task
 from celery.canvas import Signature
+from celery.result import AsyncResult, EagerResult, GroupResult
 
 from .. import clock
 from ..clock import When
-from ..scheduling.calls import schedule_call, schedule_signature
-from ..scheduling.request import Request
+from ..message import canvas
+from ..scheduling.intercept import Request
+from ..scheduling.options import options_of_entry, terms_of
 from ..services import Services
-from ..store import Receipt
-from .results import ScheduledResult, has_run, scheduled
+from ..store import Delivery, Receipt
+from .results import (
+    EagerScheduledGroupResult,
+    EagerScheduledResult,
+    ScheduledGroupResult,
+    ScheduledResult,
+    ScheduledTaskResult,
+)
+
+_WAIT = ScheduledTaskResult, ScheduledGroupResult
+_HAVE_RUN = EagerScheduledResult, EagerScheduledGroupResult
 
 
-def call_task(
+def schedule_call(
     services: Services,
-    task: Task,
+    apply_async: Callable[..., Any],
     when: When,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    *args: Any,
+    given_out: bool = False,
+    delivery: Delivery | None = None,
     **options: Any,
+) -> tuple[Any, Receipt | None]:
+    """Call ``apply_async(*args, **options)`` so that its message is due at *when*.
+
+    Args:
+        services: Of the app that sends it.
+        apply_async: The method.
+        when: The due time.
+        *args: Its arguments.
+        given_out: Whether somebody knows the task's id already.
+        delivery: The message that it is about, which a broker delivered.
+        **options: See :mod:`celery_delayq.scheduling.options`.
+
+    Returns:
+        What ``apply_async`` returned, and the store's receipt; none where the task has run at
+        once, because of ``task_always_eager``. Where an earlier task was kept, that one's result
+        and receipt. An ``apply_async`` that sends nothing, and returns an earlier call's result,
+        has done what it is for: that result, and what the store has of it, if it waits.
+
+    Raises:
+        DelayQError: why it was not scheduled.
+        NotScheduled: it was sent; somebody's ``apply_async`` drops options.
+    """
+    request = Request(when, delivery, given_out=given_out)
+    result = request.sent_by(apply_async, *args, **options)
+    receipt = request.receipt
+    if receipt is not None:
+        return _kept(services, result, receipt) if receipt.existed else result, receipt
+    if isinstance(result, EagerResult) or services.app.conf.task_always_eager:
+        return result, None
+    request.refuse_sent(result)
+    return result, _receipt_of(services, result)
+
+
+def _kept(services: Services, result: Any, receipt: Receipt) -> AsyncResult:
+    """The result of the task that was kept, in place of the one that Celery made for the call."""
+    kept: AsyncResult = services.app.AsyncResult(receipt.task_id)
+    running = services.app.current_worker_task
+    children = running.request.children if running is not None else None
+    # A running task's result names its children, and whoever asks for them would wait for ever.
+    if children and children[-1] is result:
+        children[-1] = kept
+    return kept
+
+
+def _receipt_of(services: Services, result: Any) -> Receipt | None:
+    entry = services.entries.find(result.id) if isinstance(result, AsyncResult) else None
+    return Receipt(entry.task_id, entry.due_ms, existed=True) if entry else None
+
+
+def call(
+    services: Services, apply_async: Callable[..., Any], when: When, *args: Any, **options: Any
 ) -> ScheduledResult[Any]:
-    """Schedule one call of a task; its result."""
-    made = schedule_call(services, task.apply_async, when, args, kwargs, **options)
-    return _result(services, when, *made)
+    """Schedule one call, as :func:`schedule_call`; its result can be cancelled and rescheduled."""
+    return _result(services, when, *schedule_call(services, apply_async, when, *args, **options))
 
 
 def call_signature(
     services: Services, signature: Signature, when: When, **options: Any
 ) -> ScheduledResult[Any]:
-    """Schedule a signature, or a canvas; its result."""
-    return _result(services, when, *schedule_signature(services, signature, when, **options))
+    """The same for a signature; a canvas becomes one entry, applied when it is due."""
+    # Its own and those of its parts: a signature that was frozen has ids that somebody knows.
+    given_out = canvas.has_ids(signature)
+    of_entry = options_of_entry(signature.options)
+    is_eager = services.app.conf.task_always_eager
+    if is_eager:
+        terms_of({**of_entry, **options})  # nobody else looks at them
+    if is_eager or not canvas.is_canvas(signature):
+        return call(services, signature.apply_async, when, given_out=given_out, **options)
+    result, launch = canvas.freeze(signature, services.app, of_entry)
+    kept, receipt = schedule_call(
+        services, launch.apply_async, when, given_out=given_out, **options
+    )
+    return _result(services, when, kept if receipt and receipt.existed else result, receipt)
 
 
 def _result(
@@ -43,5 +117,40 @@ def _result(
         return scheduled(
             result, services, receipt.due_ms, existed=receipt.existed, replicas=receipt.replicas
         )
-    asked_for = Request(when).expected_due()
-    return has_run(result, services, clock.to_ms(asked_for, services.timezone))
+    if not isinstance(result, (EagerResult, GroupResult)) or result.id is None:
+        # Of an apply_async of the user's own: of an earlier call, or of one that it rejected.
+        made: ScheduledResult[Any] = result
+        return made
+    due_ms = clock.to_ms(Request(when).expected_due(), services.timezone)
+    return scheduled(result, services, due_ms, has_run=True)
+
+
+def scheduled(
+    result: Any,
+    services: Services,
+    due_ms: int,
+    *,
+    existed: bool = False,
+    replicas: int | None = None,
+    has_run: bool = False,
+) -> ScheduledResult[Any]:
+    """*result*, able to be cancelled and rescheduled.
+
+    Args:
+        result: Celery's.
+        services: Of its app.
+        due_ms: When it is due.
+        existed: Whether it is of a task that was there.
+        replicas: How many have it, if that is known.
+        has_run: Whether it should have waited, and ran at once.
+    """
+    one, group = _HAVE_RUN if has_run else _WAIT
+    # The very object that Celery made. A second one beside it would make the Redis result backend
+    # unsubscribe twice, as each of them is dropped.
+    result.__class__ = group if isinstance(result, GroupResult) else one
+    result._services = services
+    result._due_ms = due_ms
+    result._existed = existed
+    result._replicas = replicas
+    made: ScheduledResult[Any] = result
+    return made

@@ -18,10 +18,9 @@ from ..errors import DelayQError, InvalidOption, StoreError
 from ..libraries import Feature, works
 from ..logs import logger_of
 from ..operations.changing import cancel
-from ..services import Services
+from ..services import Services, find, services_of
 from ..store import Outcome
 from . import inspecting
-from .registry import find, services_of
 
 logger = logger_of(__name__)
 

@@ -21,8 +21,8 @@ from ..scheduling import bulk
 from ..scheduling.bulk import Bulk
 from ..scheduling.options import Conflict, Late, Tags, as_options
 from ..scheduling.times import Spread
-from ..services import Services
-from . import registry, signals
+from ..services import Services, attach, find, services_of
+from . import signals
 from .calls import call_signature
 from .changes import Changes
 from .reads import Reads
@@ -62,9 +62,9 @@ class DelayQ(Changes, Reads):
         if not isinstance(app, Celery):
             raise TypeError(f"DelayQ takes a Celery app, DelayQ(app); got {app!r}")
         self.app = app
-        self.services = registry.find(app) or Services(app, signals.hooks(app))
-        if registry.find(app) is None:
-            registry.attach(app, self)
+        self.services = find(app) or Services(app, signals.hooks(app))
+        if find(app) is None:
+            attach(app, self)
             set_up(app)
 
     # Scheduling.
@@ -122,7 +122,7 @@ class DelayQ(Changes, Reads):
         """
         signature = _signature(signature)
         # Its message goes to its own app's store, and only that one can cancel it.
-        services = registry.services_of(signature.app)
+        services = services_of(signature.app)
         when = one_of(services.timezone, at=at, after=after)
         options = as_options(
             key=key, conflict=conflict, max_wait=max_wait, tags=tags, late=late, grace=grace
@@ -172,7 +172,7 @@ class DelayQ(Changes, Reads):
             NotScheduled: the task's ``apply_async`` drops options, so one task was sent at once.
         """
         signature = _signature(signature)
-        services = registry.services_of(signature.app)
+        services = services_of(signature.app)
         return bulk.schedule_many(
             services, signature, items, at=at, after=after, spread=spread, progress=progress
         )

@@ -29,15 +29,14 @@ from ..handover.link import IDLE, bounded, connect
 from ..logs import logger_of
 from ..message.body import body_of
 from ..message.route import Route
+from ..services import services_of
 from ..store import NewEntry
-from .registry import services_of
 
 logger = logger_of(__name__)
 
 TIMEOUT = 1.0  # seconds that the broker may take to connect, or for a list of events
 AGAIN = 5.0  # seconds after which it is tried again, where it did not take them
 LIST = 100  # events that go in one message
-SETTING = "task_send_sent_event"
 SENT, REVOKED = "task-sent", "task-revoked"
 # Whose event that is no task-sent counts as a worker's, so it is one for all processes of a host.
 NODE = "delayq"
@@ -55,14 +54,12 @@ class Events:
 
     def sent(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
         """Say of entries that they were scheduled, each with its due time in ms."""
-        if self._app.conf[SETTING]:
-            self._send(SENT, [_sent(self._app, *one) for one in entries])
+        self._send(SENT, [_sent(self._app, *one) for one in entries])
 
     def revoked(self, task_ids: Iterable[str]) -> None:
         """Say of tasks that they will not run."""
-        if self._app.conf[SETTING]:
-            how = {"terminated": False, "signum": None, "expired": False}
-            self._send(REVOKED, [{"uuid": task_id, **how} for task_id in task_ids])
+        how = {"terminated": False, "signum": None, "expired": False}
+        self._send(REVOKED, [{"uuid": task_id, **how} for task_id in task_ids])
 
     def _send(self, kind: str, events: Sequence[Fields]) -> None:
         if not events or clock.monotonic() < self._again:

@@ -38,9 +38,8 @@ from ..libraries import Feature, works
 from ..logs import logger_of
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, ONCE_HEADER
 from ..message.identity import identity_of, may_come_again
-from ..services import Services
+from ..services import Services, find
 from .asking import ASK_AGAIN, Asking
-from .registry import find
 from .strategies import Strategy, wrap_strategies
 
 logger = logger_of(__name__)

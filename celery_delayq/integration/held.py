@@ -18,8 +18,8 @@ from celery.result import AsyncResult
 from ..errors import DelayQError
 from ..logs import logger_of
 from ..operations import reading
+from ..services import find
 from ..store import State
-from .registry import find
 
 logger = logger_of(__name__)
 

@@ -10,7 +10,7 @@ from celery.signals import task_prerun, task_retry
 from ..clock import from_ms
 from ..logs import logger_of
 from ..message.headers import DUE_HEADER
-from .registry import find
+from ..services import find
 
 logger = logger_of(__name__)
 

@@ -12,7 +12,7 @@ from celery.worker.control import inspect_command
 
 from ..errors import DelayQError
 from ..operations.status import status
-from .registry import services_of
+from ..services import services_of
 
 
 @inspect_command()

@@ -29,9 +29,8 @@ from ..errors import AlreadyTaken, InvalidOption, PutOffTooOften
 from ..libraries import Feature, works
 from ..logs import logger_of
 from ..message.identity import identity_of
-from ..scheduling.calls import schedule_call
-from ..services import Services
-from .registry import find
+from ..services import Services, find
+from .calls import schedule_call
 
 logger = logger_of(__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,6 +13,7 @@ from celery.result import AsyncResult
 from .. import clock
 from ..clock import TimeInput, from_ms
 from ..errors import InvalidOption
+from ..message import canvas
 from ..message.headers import DUE_HEADER
 from ..operations import history, pausing, reading
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, health
@@ -21,7 +23,8 @@ from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..services import Services
 from ..store import Counts, Finding, Pause, State
-from .results import ScheduledResult, held
+from .calls import scheduled
+from .results import ScheduledResult
 
 
 class Reads:
@@ -52,7 +55,7 @@ class Reads:
             UnreadableRecord: it was written by a version that this one cannot read.
         """
         task = reading.find(self.services, task_id, key=key)
-        return None if task is None else held(self.services, task)
+        return None if task is None else _result_of(self.services, task)
 
     def tasks(
         self,
@@ -206,3 +209,17 @@ class Reads:
             return None
         # What was released left before it was due.
         return from_ms(clock.to_ms(request.eta, timezone.utc) if request.eta else due_ms)
+
+
+def _result_of(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
+    """The result of what the store holds, as the call returned it."""
+    app, ids = services.app, [task.id]
+    if task.is_canvas:
+        with suppress(TypeError, ValueError):  # arguments that cannot be read
+            ids = canvas.task_ids((task.args,))
+    result = app.AsyncResult(task.id)
+    if ids == [task.id]:
+        result.ignored = task.ignores_result
+    else:
+        result = app.GroupResult(task.id, [app.AsyncResult(one) for one in ids])
+    return scheduled(result, services, clock.to_ms(task.due, services.timezone))

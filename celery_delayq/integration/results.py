@@ -9,7 +9,6 @@ ScheduledResult
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
@@ -17,13 +16,10 @@ from typing import TYPE_CHECKING, Any
 from celery import states
 from celery.result import AsyncResult, EagerResult, GroupResult
 
-from .. import clock
 from ..clock import DelayInput, TimeInput, from_ms, one_of
-from ..message import canvas
 from ..operations import changing, editing, reading
 from ..operations.changing import Direction
 from ..operations.editing import Edit
-from ..operations.task import ScheduledTask
 from ..services import Services
 from ..store import Outcome
 from .held import KnowsHeld, word_of
@@ -45,6 +41,9 @@ else:
 
     class _Result:
         __class_getitem__ = classmethod(GenericAlias)
+
+
+_OWN = ("_services", "_due_ms", "_existed", "_replicas")
 
 
 class ScheduledResult(_Result[R_co]):
@@ -245,68 +244,10 @@ def _state_of(result: Any) -> str:
     return word
 
 
-def scheduled(
-    result: Any,
-    services: Services,
-    due_ms: int,
-    *,
-    existed: bool = False,
-    replicas: int | None = None,
-) -> ScheduledResult[Any]:
-    """*result*, able to be cancelled and rescheduled.
-
-    ``existed``: of a task that was there; ``replicas``: how many have it, if that is known.
-    """
-    kind = ScheduledGroupResult if isinstance(result, GroupResult) else ScheduledTaskResult
-    return _with_face(result, kind, services, due_ms, existed=existed, replicas=replicas)
-
-
-def held(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
-    """The result of what the store holds, as the call returned it."""
-    app, ids = services.app, [task.id]
-    if task.is_canvas:
-        with suppress(TypeError, ValueError):  # arguments that cannot be read
-            ids = canvas.task_ids((task.args,))
-    result = app.AsyncResult(task.id)
-    if ids == [task.id]:
-        result.ignored = task.ignores_result
-    else:
-        result = app.GroupResult(task.id, [app.AsyncResult(one) for one in ids])
-    return scheduled(result, services, clock.to_ms(task.due, services.timezone))
-
-
-def has_run(result: Any, services: Services, due_ms: int) -> ScheduledResult[Any]:
-    """*result* of what should have waited until *due_ms*, and ran at once."""
-    if not isinstance(result, (EagerResult, GroupResult)) or result.id is None:
-        # Of an apply_async of the user's own: of an earlier call, or of one that it rejected.
-        made: ScheduledResult[Any] = result
-        return made
-    kind = EagerScheduledGroupResult if isinstance(result, GroupResult) else EagerScheduledResult
-    return _with_face(result, kind, services, due_ms)
-
-
 def _copied(result: Any, copied: ScheduledResult[Any]) -> ScheduledResult[Any]:
     """*result*, Celery's copy of one of these."""
-    known = copied._services, copied._due_ms
-    existed, replicas = copied._existed, copied._replicas
-    return _with_face(result, type(copied), *known, existed=existed, replicas=replicas)
-
-
-def _with_face(
-    result: Any,
-    kind: type[ScheduledResult[Any]],
-    services: Services,
-    due_ms: int,
-    *,
-    existed: bool = False,
-    replicas: int | None = None,
-) -> ScheduledResult[Any]:
-    # The very object that Celery made. A second one beside it would make the Redis result backend
-    # unsubscribe twice, as each of them is dropped.
-    result.__class__ = kind
-    result._services = services
-    result._due_ms = due_ms
-    result._existed = existed
-    result._replicas = replicas
+    own = {name: vars(copied)[name] for name in _OWN}
+    result.__class__ = type(copied)
+    vars(result).update(own)
     made: ScheduledResult[Any] = result
     return made

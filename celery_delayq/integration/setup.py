@@ -6,9 +6,10 @@ from celery import Celery
 from click import Option
 
 from ..message import canvas
-from . import amqp, control, listening, methods, putoff, starting
+from ..scheduling.intercept import scheduling_amqp
+from . import control, listening, putoff, starting
 from .held import let_results_know
-from .task import combine_with_django
+from .task import combine_with_django, install
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
 ADOPTING_STEP = "celery_delayq.integration.adopting.worker:AdoptingStep"
@@ -19,7 +20,7 @@ SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
 def set_up(app: Celery) -> None:
     """Let *app* schedule tasks and reach them, and its workers scan."""
-    app.amqp_cls = amqp.scheduling_amqp(app.amqp_cls)
+    app.amqp_cls = scheduling_amqp(app.amqp_cls)
     app.control_cls = control.revoking_control(app.control_cls)
     for made in ("amqp", "control"):
         app.__dict__.pop(made, None)
@@ -31,7 +32,7 @@ def set_up(app: Celery) -> None:
     app.user_options["worker"].add(_worker_option())
     canvas.register(app)
     combine_with_django(app)
-    methods.install()
+    install()
     putoff.install()
     putoff.let_all_put_off([*app._tasks.values()])
     listening.listen()

@@ -59,13 +59,14 @@ class Telling:
         self._events = Events(app)
 
     def scheduled(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
-        running = self._running()
+        running: Task | None = self._app.current_worker_task
         for new, due_ms in entries:
             if running is not None and running.request.id == new.task_id:
                 note_scheduled(running)
             if task_scheduled.receivers:
                 task_scheduled.send(self._app, task_id=new.task_id, due=from_ms(due_ms))
-        self._events.sent(entries)
+        if self._sends_events:
+            self._events.sent(entries)
 
     def rescheduled(self, task_id: str, due_ms: int) -> None:
         if task_rescheduled.receivers:
@@ -83,7 +84,7 @@ class Telling:
         self._revoked(cancelled)
 
     def gave_way(self, cancelled: Sequence[Cancelled]) -> None:
-        running = self._running()
+        running: Task | None = self._app.current_worker_task
         for one in cancelled:
             if running is not None and running.request.id == one.task_id:
                 note_gave_way(running)
@@ -91,7 +92,8 @@ class Telling:
 
     def skipped(self, task_id: str, reason: str) -> None:
         task_skipped.send(self._app, task_id=task_id, reason=reason)
-        self._events.revoked([task_id])
+        if self._sends_events:
+            self._events.revoked([task_id])
 
     def handed_over(self, task_ids: list[str]) -> None:
         task_handed_over.send(self._app, task_ids=task_ids)
@@ -99,15 +101,17 @@ class Telling:
     def dead(self, task_id: str, reason: str) -> None:
         task_dead.send(self._app, task_id=task_id, reason=reason)
 
-    def _running(self) -> Task | None:
-        running: Task | None = self._app.current_worker_task
-        return running
+    @property
+    def _sends_events(self) -> bool:
+        sends: bool = self._app.conf.task_send_sent_event
+        return sends
 
     def _revoked(self, cancelled: Sequence[Cancelled]) -> None:
         for one in cancelled if _hears_revoked() else ():
             if one.message:
                 _send_revoked(self._app, one)
-        self._events.revoked([one.task_id for one in cancelled])
+        if self._sends_events:
+            self._events.revoked([one.task_id for one in cancelled])
 
 
 def _hears_revoked() -> bool:

@@ -13,8 +13,7 @@ from .. import clock
 from ..errors import DelayQError, StoreDiffers, StoreError
 from ..handover.scanner import Scanner
 from ..logs import logger_of
-from ..services import Services
-from .registry import find
+from ..services import Services, find
 
 logger = logger_of(__name__)
 

@@ -1,4 +1,6 @@
-"""A base of tasks whose ``delay_until``, ``delay_for`` and ``defer`` type checkers know.
+"""``delay_until`` and ``delay_for`` on tasks and signatures, and ``defer`` on tasks.
+
+:class:`DelayQTask` is a base of tasks whose methods type checkers know:
 
     app = Celery("shop", task_cls=DelayQTask)     or task_cls="celery_delayq:DelayQTask", untyped
     delayq = DelayQ(app)                          app.delayq is the same object, untyped
@@ -7,8 +9,11 @@
                                                   its arguments and what it returns as well
     delayq.schedule(remind.s(42), after=60)       typed; remind.s(42).delay_for(60) is not
 
-Typed needs ``celery-types``, as Celery has no types of its own. At runtime all other tasks have the
-methods too, by ``methods``.
+Typed needs ``celery-types``, as Celery has no types of its own.
+
+Celery has no extension point that every task class and every signature passes: a custom
+``base=`` need not derive from ``app.Task``, and the class of signatures is fixed. So making a
+:class:`DelayQ` adds these methods to ``Task`` and ``Signature``, and changes none that is there.
 """
 
 from __future__ import annotations
@@ -17,14 +22,17 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Task
+from celery.canvas import Signature
 from kombu.utils.imports import symbol_by_name
 
 from .. import clock
 from ..clock import DelayInput, TimeInput
+from ..errors import InvalidOption
 from ..libraries import Feature, works
-from .calls import call_task
+from ..message.canvas import is_canvas
+from ..services import services_of
+from .calls import call, call_signature
 from .putoff import Defer
-from .registry import services_of
 from .results import ScheduledResult
 
 _DJANGO_TASK = "celery_delayq.contrib.django:DelayQDjangoTask"
@@ -74,7 +82,8 @@ class DelayQTask(_Task[P, R_co]):
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         services = services_of(self.app)
-        return call_task(services, self, clock.at(when, services.timezone), args, kwargs)
+        due = clock.at(when, services.timezone)
+        return call(services, self.apply_async, due, args, kwargs)
 
     def delay_for(
         self, delay: DelayInput, /, *args: P.args, **kwargs: P.kwargs
@@ -83,7 +92,7 @@ class DelayQTask(_Task[P, R_co]):
 
         Raises as ``delay_until``; of a number of more than 31 years, which is surely a moment.
         """
-        return call_task(services_of(self.app), self, clock.after(delay), args, kwargs)
+        return call(services_of(self.app), self.apply_async, clock.after(delay), args, kwargs)
 
     def defer(self, after: DelayInput | None = None, at: TimeInput | None = None) -> Defer:
         """What puts the running task off: ``raise self.defer(after=5)``.
@@ -91,6 +100,46 @@ class DelayQTask(_Task[P, R_co]):
         Takes, and raises, what :class:`Defer` does.
         """
         return Defer(after, at)
+
+
+def _signature_delay_until(
+    sig: Signature, when: TimeInput, /, *args: Any, **kwargs: Any
+) -> ScheduledResult:
+    """Run this signature at *when*; see the method of the same name on tasks.
+
+    More arguments are added as ``delay`` does it; to a canvas none can be.
+    """
+    services = services_of(sig.app)
+    return call_signature(services, _with(sig, args, kwargs), clock.at(when, services.timezone))
+
+
+def _signature_delay_for(
+    sig: Signature, delay: DelayInput, /, *args: Any, **kwargs: Any
+) -> ScheduledResult:
+    """Run this signature in *delay*; as ``delay_until``."""
+    return call_signature(services_of(sig.app), _with(sig, args, kwargs), clock.after(delay))
+
+
+def _with(sig: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    if not args and not kwargs:
+        return sig
+    if is_canvas(sig):
+        raise InvalidOption("arguments", (args, kwargs), "none: those of a canvas are its tasks'")
+    added: Signature = sig.clone(args, kwargs)
+    return added
+
+
+def install() -> None:
+    """Add the methods; a second call changes nothing."""
+    for target, name, method in (
+        (Task, "delay_until", DelayQTask.delay_until),
+        (Task, "delay_for", DelayQTask.delay_for),
+        (Task, "defer", DelayQTask.defer),
+        (Signature, "delay_until", _signature_delay_until),
+        (Signature, "delay_for", _signature_delay_for),
+    ):
+        if name not in vars(target):
+            setattr(target, name, method)
 
 
 def combine_with_django(app: Celery[Any]) -> None:

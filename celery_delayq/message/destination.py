@@ -10,7 +10,7 @@ from kombu import Queue
 from ..errors import InvalidOption
 from ..store.record import destination_for
 from .broker import Broker
-from .outgoing import OutgoingMessage, dumps, list_key, needs_relay
+from .outgoing import OutgoingMessage, dumps, list_key
 from .route import relay_route
 
 _NOT_OURS = "a name that is none of this store's keys"
@@ -38,7 +38,10 @@ def destination_of(
     Raises:
         InvalidOption: its queue's list would be a key of the store.
     """
-    key = list_of(message, broker)
+    key: str | None = None
+    if broker.endpoint is not None and not _needs_relay(message):
+        priority = message.properties.get("priority")
+        key = list_key(message.routing_key, priority, broker.options)
     if key and direct:
         key = broker.options.get("global_keyprefix", "") + key
         return list_destination(key, prefix, message.routing_key)
@@ -46,11 +49,13 @@ def destination_of(
     return destination_for("R", text)
 
 
-def list_of(message: OutgoingMessage, broker: Broker) -> str | None:
-    """The list in the broker's Redis that it may be pushed to as it is, if there is one."""
-    if broker.endpoint is None or needs_relay(message):
-        return None
-    return list_key(message.routing_key, message.properties.get("priority"), broker.options)
+def _needs_relay(message: OutgoingMessage) -> bool:
+    """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
+    return bool(message.exchange) or any(
+        "x-expires" in (entity.queue_arguments or {}) or entity.expires
+        for entity in message.declare
+        if isinstance(entity, Queue)
+    )
 
 
 def list_destination(key: str, prefix: str, queue: str) -> bytes:

@@ -1,8 +1,7 @@
 """The message exactly as kombu would publish it, without a broker.
 
-Celery's own sender is run with a :class:`InterceptingProducer` in a producer's place: it lets kombu
-serialise, compress and label the message over a channel that has no connection, and hands what
-comes out to the store instead of a broker.
+kombu serialises, compresses and labels the message over a channel that has no connection, and
+:func:`recorded` returns what comes out.
 """
 
 from __future__ import annotations
@@ -56,10 +55,6 @@ class OutgoingMessage:
     def properties(self) -> dict[str, Any]:
         properties: dict[str, Any] = self.message["properties"]
         return properties
-
-    def new_record(self, destination: bytes, *, share: bool) -> NewRecord:
-        """The record of this message; *share*: with a template, where the message allows it."""
-        return record_of(self.message, destination, self.labels, share=share)
 
     @property
     def labels(self) -> bytes:
@@ -127,9 +122,9 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     headers, properties = dict(message["headers"]), dict(message["properties"])
     task_id = properties.pop("correlation_id", None)
     properties.pop("delivery_tag", None)
-    if not all(name in headers for name in DIFFERING):
+    if not headers.keys() >= set(DIFFERING):
         return [], []
-    own_id, root, parent, expires, args, kwargs = (headers.pop(name) for name in DIFFERING)
+    own_id, root, parent, expires, args, kwargs = map(headers.pop, DIFFERING)
     headers.pop(DUE_HEADER, None)
     expires_ms = headers.pop(EXPIRES_HEADER, None)
     # Recomputed where a broker knows it; Redis does not.
@@ -199,33 +194,31 @@ def encoded(
     return text
 
 
-class InterceptingProducer:
-    """Stands where Celery's sender expects a producer; *take* gets what it would publish."""
+def recorded(
+    recording: Producer,
+    body: Any,
+    *,
+    exchange: str | Exchange = "",
+    declare: Sequence[Any] | None = None,
+    **options: Any,
+) -> OutgoingMessage:
+    """What ``Producer.publish`` of these arguments would publish; *recording* makes it.
 
-    def __init__(self, capturing: Producer, take: Callable[[OutgoingMessage], None]) -> None:
-        self._producer = capturing
-        self._take = take
-
-    def publish(
-        self,
-        body: Any,
-        *,
-        exchange: str | Exchange = "",
-        declare: Sequence[Any] | None = None,
-        **options: Any,
-    ) -> None:
-        name, entities = exchange, list(declare or ())
-        if isinstance(exchange, Exchange):
-            # Its type is known here only; whoever publishes has to declare it.
-            name, entities = exchange.name, [exchange, *entities]
-        options.update(retry=False, retry_policy=None)
-        encode = partial(
-            encoded, self._producer, options.get("serializer"), options.get("compression") or None
-        )
-        # declare=[]: nothing can be declared here; whoever hands the message over does that.
-        message, _, routing_key = self._producer.publish(body, exchange=name, declare=[], **options)
-        _check_names(name, routing_key)
-        self._take(OutgoingMessage(message, name, routing_key, entities, body, encode))
+    Raises:
+        InvalidOption: exchange, routing key or queue is no text.
+    """
+    name, entities = exchange, list(declare or ())
+    if isinstance(exchange, Exchange):
+        # Its type is known here only; whoever publishes has to declare it.
+        name, entities = exchange.name, [exchange, *entities]
+    options.update(retry=False, retry_policy=None)
+    encode = partial(
+        encoded, recording, options.get("serializer"), options.get("compression") or None
+    )
+    # declare=[]: nothing can be declared here; whoever hands the message over does that.
+    message, _, routing_key = recording.publish(body, exchange=name, declare=[], **options)
+    _check_names(name, routing_key)
+    return OutgoingMessage(message, name, routing_key, entities, body, encode)
 
 
 def _check_names(exchange: Any, routing_key: Any) -> None:
@@ -285,12 +278,3 @@ def queues_of_list(key: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     separator = str(options.get("sep", kombu_redis.Channel.sep))
     queue, _, step = name.rpartition(separator) if separator else ("", "", "")
     return (queue, name) if queue and step.isdecimal() else (name,)
-
-
-def needs_relay(message: OutgoingMessage) -> bool:
-    """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
-    return bool(message.exchange) or any(
-        "x-expires" in (entity.queue_arguments or {}) or entity.expires
-        for entity in message.declare
-        if isinstance(entity, Queue)
-    )

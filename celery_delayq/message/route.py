@@ -91,7 +91,7 @@ class Relayed:
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: the parts are not what
-                :func:`relay_route` and :meth:`OutgoingMessage.new_record` write.
+                :func:`relay_route` and :func:`.outgoing.record_of` write.
         """
         envelope = loads(message)
         properties = dict(envelope["properties"])

@@ -12,7 +12,7 @@ from celery import bootsteps
 from ..errors import InvalidSetting
 from ..integration import starting
 from ..integration.delayq import DelayQ
-from ..integration.registry import find
+from ..services import find
 
 if TYPE_CHECKING:
     from .serving import Serving

@@ -27,11 +27,10 @@ from ..logs import logger_of
 from ..message import canvas
 from ..services import Services
 from ..store import NewEntry, Receipt, checked_id
-from .calls import refuse_sent
+from .intercept import Request
 from .items import Item, item_of
-from .options import NAMES, Terms, terms_of
+from .options import NAMES, Terms, options_of_entry, terms_of
 from .prepared import Preparation
-from .request import OPTION, Ready, Request, options_of_entry, watching
 from .times import Spread, own_time, times_for
 from .untouched import touched
 from .writing import write
@@ -266,24 +265,24 @@ class Loader:
         return terms_of({**self._options, **own}, self._task) if own else self._terms
 
     def _by_celery(self, item: Item, when: When, task_id: str) -> NewEntry | Receipt | str:
-        got: list[Ready] = []
-        options = {OPTION: Request(when, got.append), "add_to_parent": False, **item.options}
-        with watching() as sent:
-            result = self._signature.apply_async(item.args, item.kwargs, task_id=task_id, **options)
-        if not got:
-            return self._not_made(result, sent)
-        (ready,) = got
+        request = Request(when, writes=False)
+        options = {"task_id": task_id, "add_to_parent": False, **item.options}
+        apply_async = self._signature.apply_async
+        result = request.sent_by(apply_async, item.args, item.kwargs, **options)
+        ready = request.ready
+        if ready is None:
+            return self._not_made(result, request)
         self._policy = ready.policy
         if self._preparation:
             self._preparation.learn(ready)
             self._largest = self._services.settings.max_message
         return ready.new
 
-    def _not_made(self, result: Any, sent: list[str]) -> Receipt | str:
+    def _not_made(self, result: Any, request: Request) -> Receipt | str:
         """What became of an item of which ``apply_async`` has made no entry."""
         has_run = isinstance(result, EagerResult) or self._services.app.conf.task_always_eager
         if not has_run:
-            refuse_sent(result, sent)
+            request.refuse_sent(result)
         known: str | None = getattr(result, "id", None)
         if known is None:
             raise CallRejected(str(self._signature.get("task")))

@@ -15,10 +15,11 @@ from kombu import Message
 from ..errors import InvalidOption
 from ..message.body import serializer_of
 from ..message.headers import foreign
+from ..message.outgoing import recorded
 from ..store import Receipt, checked_id
-from .request import AFTER, AT, LASTING, PREFIX, Ready, Request, requested
-from .sender import ONCE, Sender
-from .writing import write_one
+from .intercept import ONCE, Request, Sender, requested
+from .options import AFTER, AT, LASTING, PREFIX
+from .writing import Ready, write_one
 
 # Properties that speak of the delivery of a message.
 _OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
@@ -39,9 +40,9 @@ def schedule_delivered(sender: Sender, message: Message) -> Receipt:
     request = requested(sender.services, asked, None, _task_of(message))
     if request is None:
         raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
-    terms = replace(request.terms, conflict=request.terms.conflict or "keep")
+    request.terms = replace(request.terms, conflict=request.terms.conflict or "keep")
     words = {name: asked[name] for name in LASTING if name in asked}
-    ready = entry_of(sender, message, replace(request, terms=terms), headers=words)
+    ready = entry_of(sender, message, request, headers=words)
     return write_one(sender.services, ready)
 
 
@@ -65,7 +66,6 @@ def entry_of(
     Raises:
         DelayQError: it cannot be scheduled.
     """
-    found: list[Ready] = []
     properties = {
         name: value
         for name, value in message.properties.items()
@@ -79,7 +79,8 @@ def entry_of(
     routing_key = queue or message.delivery_info["routing_key"]
     declared = None if exchange else sender.services.app.amqp.queues.get(routing_key)
     task_id = checked_id(properties["correlation_id"])
-    sender.intercepting(replace(request, take=found.append), task_id, ONCE, None).publish(
+    outgoing = recorded(
+        sender.producer,
         body,
         exchange=exchange,
         routing_key=routing_key,
@@ -90,7 +91,7 @@ def entry_of(
         **content,
         **properties,
     )
-    return found[0]
+    return sender.entry(outgoing, request, task_id, ONCE)
 
 
 def _without_eta(message: Message) -> tuple[Any, dict[str, Any]]:

@@ -1,8 +1,7 @@
-"""What a call says of its entry, its due time apart.
+"""This package's options of a call, and what they say of its entry.
 
-options of the call --+
-+--> terms_of --> Terms --> the entry
-the task's own -------+
+options of a call --> own_options --+--> terms_of --> Terms --> the entry
+the task's own ---------------------+
 """
 
 from __future__ import annotations
@@ -15,12 +14,19 @@ from typing import Any, Literal, Union
 from .. import clock
 from ..clock import DelayInput
 from ..errors import InvalidDueTime, InvalidOption
+from ..message.headers import CAPTURE_HEADER, ONCE_HEADER
 from ..store import NewEntry, plain_text
 from ..store.extras import Extras
 
+PREFIX = "delayq_"
+_NEAR = "delay"  # what begins like this is meant for this package, and mistyped
+OPTION = "delayq_request"
+AT, AFTER = "delayq_at", "delayq_after"
+LASTING = (ONCE_HEADER, CAPTURE_HEADER)  # options that travel on, as headers
 KEY, CONFLICT, MAX_WAIT = "delayq_key", "delayq_conflict", "delayq_max_wait"
 TAGS, LATE, GRACE = "delayq_tags", "delayq_late", "delayq_grace"
 NAMES = (KEY, CONFLICT, MAX_WAIT, TAGS, LATE, GRACE)
+_ALL = (AT, AFTER, *LASTING, *NAMES)
 
 REJECT, DEBOUNCE, RUN, SKIP = "reject", "debounce", "run", "skip"
 POLICIES = (REJECT, "keep", "replace", "earliest", "latest", DEBOUNCE)
@@ -55,6 +61,36 @@ class Terms:
 
 
 PLAIN = Terms()
+
+
+def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a call's options that are this package's; none of them ``None``.
+
+    Raises:
+        InvalidOption: there is no such option.
+    """
+    stamps = options.get("stamped_headers") or ()  # the user's own, which travel as options
+    given = {
+        name: value
+        for name, value in options.items()
+        if name.startswith(_NEAR) and value is not None and name not in stamps
+    }
+    for name, value in given.items():
+        if name != OPTION and name not in _ALL:
+            *others, last = _ALL
+            expected = f"no such option; there are {', '.join(others)} and {last}"
+            raise InvalidOption(name, value, expected)
+    return given
+
+
+def options_of_entry(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a call's options that :func:`terms_of` takes."""
+    stamps = options.get("stamped_headers") or ()
+    return {
+        name: options[name]
+        for name in NAMES
+        if options.get(name) is not None and name not in stamps
+    }
 
 
 def as_options(

@@ -26,11 +26,11 @@ from typing import Any
 import celery.app.amqp
 
 from ..clock import When
-from ..message.outgoing import LARGE, OutgoingMessage, dumps, has_plain_id
+from ..message.outgoing import LARGE, OutgoingMessage, dumps, has_plain_id, record_of
 from ..message.shown import depth_of
 from ..store import NewEntry
 from ..store.record import NewRecord, Template
-from .request import Ready
+from .writing import Ready
 
 _SIMPLE = {bool, int, float, type(None)}
 
@@ -68,10 +68,10 @@ class PreparedMessage:
 
     def explains(self, ready: Ready) -> bool:
         """Whether filling in a message's arguments gives that message, byte for byte."""
-        args, kwargs, _ = ready.message.payload
-        return self.new_record(args, kwargs) == ready.message.new_record(
-            ready.destination, share=True
-        )
+        made = ready.message
+        args, kwargs, _ = made.payload
+        shared = record_of(made.message, ready.destination, made.labels, share=True)
+        return self.new_record(args, kwargs) == shared
 
     def new(self, task: Any, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | None:
         """An entry for these arguments; ``None`` where Celery has to make it.

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any
 
 from .. import clock
 from ..errors import DelayQError, InvalidOption
+from ..message.outgoing import OutgoingMessage
 from ..revoked import has_backend, tell
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted
-from .request import Ready
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An entry that can be written, and what it is made of.
+
+    ``policy``: how often the store is asked again while it does not answer.
+    """
+
+    new: NewEntry
+    message: OutgoingMessage
+    destination: bytes
+    policy: Mapping[str, Any]
 
 
 def write(
@@ -43,19 +56,22 @@ def write(
     Raises:
         InvalidOption: an entry has a key, and entries are spread over shards by their ids.
     """
-    shards = services.settings.shards
-    if shards > 1 and any(one.record.has_key for one in new):
-        raise InvalidOption("delayq_shards", shards, "1, where a task has a unique key")
-    until = clock.monotonic() + services.settings.timeout
+    store = services.configured
+    settings = store.settings
+    if settings.shards > 1 and any(one.record.has_key for one in new):
+        raise InvalidOption("delayq_shards", settings.shards, "1, where a task has a unique key")
+    until = clock.monotonic() + settings.timeout
     pauses = _pauses(**policy)
     # Where none gives way there is nobody to tell, so the result backend is not asked for.
     owed = any(one.conflict for one in new) and has_backend(services.app)
     owes = 1 + given_out if owed else 0
-    answers = services.entries.schedule(
+    answers = store.entries.schedule(
         new, supersede=supersede, owes=owes, until=until, pauses=pauses
     )
     try:
-        return _replicated(services, answers)
+        if settings.wait_replicas is None:
+            return answers
+        return _replicated(services, answers, Wanted(*settings.wait_replicas))
     finally:  # also where a time limit or Ctrl-C ends the wait: it is done
         # By then a scanner may have stored what is owed.
         _tell(services, new, answers, owed, late=clock.monotonic() > until)
@@ -79,19 +95,19 @@ def _tell(
                 scheduled.append((one, answer.due_ms))
     if scheduled:
         services.hooks.scheduled(scheduled)
-    tell(services, replaced, owed=owed, late=late)
-    tell(services, gave_way, owed=owed, late=late, gave_way=True)
+    if replaced:
+        tell(services, replaced, owed=owed, late=late)
+    if gave_way:
+        tell(services, gave_way, owed=owed, late=late, gave_way=True)
 
 
 def _replicated(
-    services: Services, answers: list[Receipt | DelayQError]
+    services: Services, answers: list[Receipt | DelayQError], wanted: Wanted
 ) -> list[Receipt | DelayQError]:
-    """The same answers; the receipts say how many replicas have it, where that is asked for."""
-    asked = services.settings.wait_replicas
-    receipts = [one for one in answers if isinstance(one, Receipt)] if asked else []
-    if asked is None or not receipts:
+    """The same answers; the receipts say how many replicas have it."""
+    receipts = [one for one in answers if isinstance(one, Receipt)]
+    if not receipts:
         return answers
-    wanted = Wanted(*asked)
     replicas = services.entries.wait_for_replicas(receipts, wanted)
     fell_short = [one for one in receipts if replicas < wanted.replicas and not one.existed]
     if fell_short:

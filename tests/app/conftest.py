@@ -9,7 +9,7 @@ from celery.signals import import_modules
 
 from celery_delayq import DelayQ, signals
 from celery_delayq.scheduling import bulk
-from celery_delayq.scheduling.request import Request
+from celery_delayq.scheduling.intercept import Request
 from tests.app.network import QUICK, Listener, ReplySwallower
 
 
@@ -110,8 +110,8 @@ def made_by_celery(monkeypatch):
     """Each item of a bulk that went through ``apply_async``."""
     made = []
 
-    def noted(*given):
-        made.append(Request(*given))
+    def noted(*given, **options):
+        made.append(Request(*given, **options))
         return made[-1]
 
     monkeypatch.setattr(bulk, "Request", noted)

@@ -8,7 +8,7 @@ from celery import Celery
 
 from celery_delayq.integration.adopting.entries import never
 from celery_delayq.scheduling.delivered import schedule_delivered
-from celery_delayq.scheduling.sender import Sender
+from celery_delayq.scheduling.intercept import Sender
 from celery_delayq.store.engine import MAX_REFUSALS
 from tests.support.shards import each, total
 

@@ -1,5 +1,6 @@
 """Every way to make a task or a signature; each is scheduled, and sent as Celery sends it."""
 
+import copy
 from datetime import datetime, timezone
 
 import celery
@@ -249,6 +250,39 @@ def test_a_custom_apply_async_that_passes_options_on_is_called(app, delayq):
 
     assert delayq.get(task.delay_until(DUE, 1).id).queue == "mine"
     assert calls == [(1,)]
+
+
+def test_a_custom_apply_async_may_copy_its_options(app, delayq):
+    class Base(celery.Task):
+        def apply_async(self, args=None, kwargs=None, **options):
+            return super().apply_async(args, kwargs, **copy.deepcopy(options))
+
+    @app.task(name="t", base=Base)
+    def task(x):
+        return x
+
+    result = task.delay_until(DUE, 1)
+
+    assert (result.due, result.existed) == (delayq.get(result.id).due, False)
+
+
+def test_a_custom_apply_async_that_sends_two_schedules_both(app, delayq):
+    class Base(celery.Task):
+        def apply_async(self, args=None, kwargs=None, task_id=None, **options):
+            result = super().apply_async(args, kwargs, task_id=task_id, **options)
+            super().apply_async(("once more",), **options)
+            return result
+
+    @app.task(name="t", base=Base)
+    def task(x):
+        return x
+
+    one = task.delay_until(DUE, 1)
+    many = delayq.schedule_many(task, [((2,), {}), ((3,), {})], at=DUE)
+
+    found = {each.id: each.args for each in delayq.tasks()}
+    assert [found.pop(each) for each in (one.id, *many.ids)] == [(1,), (2,), (3,)]
+    assert [*found.values()] == [("once more",)] * 3
 
 
 def test_an_app_without_delayq_says_what_to_do(make_app):

@@ -8,7 +8,7 @@ from celery.app import app_or_default
 from celery.app.utils import find_app
 
 from ...errors import CannotIsolate
-from ...integration.registry import find
+from ...services import find
 
 _HOW = (
     "say which app the tests are for: in pytest's configuration, delayq_app = shop:app; or "

@@ -10,8 +10,8 @@ from typing import Any
 from celery import Celery
 
 from ...errors import CannotIsolate
-from ...integration.registry import services_of
 from ...libraries import need
+from ...services import services_of
 from . import stores
 from .application import MEMORY, broker_settings, configured, empty_memory, unconnected, untraced
 from .clock import Clock, MovedScripts

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import AlreadyScheduled, DelayQError, StoreError
 from ...logs import logger_of
 from ...scheduling.delivered import asks_for_a_time, schedule_delivered
-from ...scheduling.sender import Sender
+from ...scheduling.intercept import Sender
 from ..strategies import Strategy
 
 logger = logger_of(__name__)

@@ -8,8 +8,7 @@ from typing import Any
 from ...errors import DelayQError
 from ...logs import logger_of
 from ...scheduling.delivered import entry_of
-from ...scheduling.request import Request
-from ...scheduling.sender import ONCE, Sender
+from ...scheduling.intercept import ONCE, Request, Sender
 from ...scheduling.writing import write
 from ...services import Services
 from ...store import NewEntry, Receipt

@@ -13,7 +13,7 @@ from ... import clock
 from ...clock import When
 from ...errors import InvalidDueTime, InvalidOption
 from ...message.headers import DUE_HEADER
-from ...scheduling.request import wants_capture
+from ...scheduling.intercept import wants_capture
 from ...services import Services
 from ...store import checked_id
 

@@ -14,11 +14,10 @@ from ... import clock
 from ...errors import DelayQError
 from ...libraries import Feature, works
 from ...logs import logger_of
-from ...scheduling.sender import Sender
-from ...services import Services
+from ...scheduling.intercept import Sender
+from ...services import Services, find
 from ...store import Receipt
 from ..asking import Asking
-from ..registry import find
 from ..strategies import Strategy, wrap_strategies
 from .asked import adopting
 from .batches import Batches, is_stored

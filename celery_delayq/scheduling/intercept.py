@@ -1,0 +1,465 @@
+"""Whether a message that Celery makes is scheduled, and as what: decided once, on its way.
+
+    apply_async --> as_task_v2       asked for by an option, or captured by its eta?
+                        |
+                    router, result backend
+                        |
+                    Sender -- no --> Celery's sender --> the broker
+                        |
+                        +--- yes --> Celery's sender --> signals, kombu --> entry --> store
+                                                                              |
+    the call <------- Request.receipt <---------------------------------------+
+
+Everything that sends a task passes here: ``apply_async``, ``send_task``, signatures, retries, every
+part of a canvas. Celery asks the app's ``AMQP`` to make each message (``as_task_v2``), where to
+send it (``Router``), and for the function that sends (``_create_task_sender``). Nothing else of
+``AMQP`` is overridden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import celery.app.amqp
+from celery.app.amqp import AMQP
+from celery.utils.imports import symbol_by_name
+from dateutil.parser import isoparse
+from kombu import Producer
+
+from .. import clock
+from ..clock import When, after, at, from_ms
+from ..errors import InvalidOption, InvalidSetting, MessageTooLarge, NotScheduled
+from ..logs import logger_of
+from ..message import native_delay
+from ..message.destination import destination_of
+from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, foreign
+from ..message.identity import give_identity
+from ..message.outgoing import (
+    OutgoingMessage,
+    dumps,
+    encoded,
+    record_of,
+    recorded,
+    recording_producer,
+)
+from ..services import Services, services_of
+from ..store import Delivery, NewEntry, Receipt, checked_id
+from ..store.record import LAST_MS, NewRecord
+from .options import AFTER, AT, LASTING, NAMES, OPTION, PLAIN, PREFIX, Terms, own_options, terms_of
+from .writing import Ready, write_one
+
+logger = logger_of(__name__)
+
+SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
+ONCE = {"max_retries": 0}
+_RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
+
+# Places among the arguments of AMQP.as_task_v2. Celery fills them; a program may name them.
+EXPIRES_AT = 8
+_PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES_AT}
+
+_PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
+_NO_SECOND = "none beside the time that the task is scheduled for"
+
+# Undocumented. If it is gone, `libraries` says so; an import of it would say less.
+_TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
+
+Send = Callable[..., Any]
+
+
+@dataclass(eq=False)
+class Request:
+    """When a message shall be due and on which terms; then what came of it.
+
+    It travels as an option of ``apply_async``, through the task, canvas and router code that every
+    other option passes. Celery drops what a sender returns, so the answer comes back in it.
+
+    Attributes:
+        when: The due time.
+        delivery: The message that a broker delivered, if the call is about one.
+        given_out: Whether somebody knows the task's id already.
+        writes: False: the entry is only made, and the caller writes it.
+        captured: Nobody asked for it; the message has an eta.
+        terms: What is written of the entry.
+        ready: The entry that the caller is to write.
+        receipt: The store's.
+        sent: The ids of the messages that the call sent, and did not schedule.
+    """
+
+    when: When
+    delivery: Delivery | None = None
+    given_out: bool = True
+    writes: bool = True
+    captured: bool = False
+    terms: Terms = PLAIN
+    ready: Ready | None = None
+    receipt: Receipt | None = None
+    sent: list[str] = field(default_factory=list)
+
+    def __deepcopy__(self, _: object) -> Request:
+        # Somebody's `apply_async` may copy its options.
+        return self
+
+    def sent_by(self, apply_async: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """What ``apply_async(*args, **options)`` returns, with this request among its options."""
+        token = _under_way.set(self)
+        try:
+            return apply_async(*args, **{OPTION: self, **options})
+        finally:
+            _under_way.reset(token)
+
+    def refuse_sent(self, result: Any) -> None:
+        """Look at what a call returned that scheduled nothing.
+
+        Raises:
+            NotScheduled: it has sent the task that it returned the result of.
+        """
+        # Something else may have been sent on the way, by an `apply_async` that does more.
+        task_id = getattr(result, "id", self.sent[0] if self.sent else None)
+        if task_id in self.sent:
+            raise NotScheduled(str(task_id))
+
+    def expected_due(self) -> datetime:
+        """The due time by this machine's clock; the store's own is in the receipt."""
+        if self.when.mode == "at":
+            return from_ms(self.when.ms)
+        return clock.utc_now() + timedelta(milliseconds=self.when.ms)
+
+
+# That of the call under way: an `apply_async` that drops options sends a message without it.
+_under_way: ContextVar[Request | None] = ContextVar("celery_delayq_under_way", default=None)
+
+
+class SchedulingMixin:
+    """What an ``AMQP`` class needs to schedule what asks for it."""
+
+    app: Any
+    is_celerys_own = False
+
+    def as_task_v2(self, *args: Any, **options: Any) -> Any:
+        message = super().as_task_v2(*args, **options)  # type: ignore[misc]
+        return _decided(services_of(self.app), message, args, options)
+
+    def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
+        return native_delay.noting(super().Router(*args, **options))  # type: ignore[misc]
+
+    def _create_task_sender(self) -> Send:
+        return Sender(services_of(self.app), super()._create_task_sender())  # type: ignore[misc]
+
+
+class SchedulingAMQP(SchedulingMixin, AMQP):
+    """Celery's own ``AMQP`` that schedules."""
+
+    is_celerys_own = True
+
+
+def scheduling_amqp(base: Any) -> Any:
+    """The app's AMQP class *base*, able to schedule; by name if it can be, as apps get pickled."""
+    base = symbol_by_name(base)
+    if issubclass(base, SchedulingMixin):  # of a copied app
+        return base
+    if base is AMQP:
+        return f"{__name__}:{SchedulingAMQP.__name__}"
+    return type(base.__name__, (SchedulingMixin, base), {})
+
+
+class _DecidedMessage(_TaskMessage):
+    """Celery's task message, and whether it is to be scheduled: with a request, or ``None``."""
+
+    request: Request | None
+
+
+def _decided(
+    services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """Decide whether a message is to be scheduled; *args* and *options* made it.
+
+    A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
+    which can end a task's life before it is due.) Here, and not in the sender, because Celery asks
+    the result backend in between.
+
+    Raises:
+        InvalidOption, InvalidDueTime: what asks for it cannot be honoured.
+    """
+    headers = message.headers
+    given = {**options, **{name: args[at] for name, at in _PLACES.items() if at < len(args)}}
+    # A retry has a time by itself: its task's default delay.
+    beside = {} if headers.get("retries") else given
+    request = requested(services, options, headers.get("eta"), given["name"], beside)
+    if request is not None:
+        checked_id(given["task_id"])
+        expires = given.get("expires")
+        if isinstance(expires, (int, float)) and not isinstance(expires, bool):
+            headers["expires"] = _expiry_after(request.expected_due(), expires).isoformat()
+            headers[EXPIRES_HEADER] = round(expires * 1000)
+    if type(message) is not _TaskMessage:
+        return message  # an AMQP class has messages of its own: the sender decides on these
+    made: _DecidedMessage = _DecidedMessage._make(message)
+    made.request = request
+    return made
+
+
+def requested(
+    services: Services,
+    options: Mapping[str, Any],
+    eta: str | None,
+    task: str,
+    beside: Mapping[str, Any] | None = None,
+) -> Request | None:
+    """Whether a message is to be scheduled: asked for among its options, or captured by its eta.
+
+    Args:
+        services: Of the app that sends it.
+        options: The call's.
+        eta: The message's.
+        task: The name of its task, whose attributes are defaults of the options.
+        beside: Where the call may have a time of Celery's, which would not count.
+
+    Raises:
+        InvalidOption: an option of this package's that does not exist, or cannot be honoured; or
+            more than one time.
+        InvalidDueTime: not a time.
+    """
+    times = own_options(options)
+    said = {name: times.pop(name) for name in NAMES if name in times}
+    lasting = {name: times.pop(name) for name in LASTING if name in times}
+    for name, value in lasting.items():
+        if not isinstance(value, bool):
+            raise InvalidOption(name, value, "true or false")
+    tasks = services.app._tasks
+    # An app that is asked for its tasks makes all of them; one that is called is there already.
+    known = tasks.get(task) or services.app.tasks.get(task)
+    request: Request | None = None
+    if times:
+        request = _asked_for(services, times, beside or {})
+    # A retry has the words of its call among its headers.
+    elif eta and wants_capture(known, {**(options.get("headers") or {}), **lasting}):
+        request = _captured(services, eta, is_asked=bool(said))
+    if request is not None:
+        request.terms = terms_of(said, known)
+    elif said:
+        name = next(iter(said))
+        raise InvalidOption(name, said[name], f"a due time beside it: {AT} or {AFTER}")
+    return request
+
+
+def _asked_for(services: Services, times: Mapping[str, Any], beside: Mapping[str, Any]) -> Request:
+    if len(times) > 1:
+        raise InvalidOption("time", dict(times), f"only one of {AT} and {AFTER}")
+    ((name, value),) = times.items()
+    if name == AT:
+        request = Request(at(value, services.timezone))
+    elif name == AFTER:
+        request = Request(after(value))
+    else:
+        request = value
+    for name in ("countdown", "eta"):
+        if beside.get(name) is not None:
+            raise InvalidOption(name, beside[name], _NO_SECOND)
+    return request
+
+
+def wants_capture(task: Any, said: Mapping[str, Any]) -> bool:
+    """Whether a task may be held because of its ``eta``.
+
+    Args:
+        task: Whose attribute says what holds where its call says nothing; ``None`` if not known.
+        said: What the call said, among other things.
+    """
+    return said.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
+
+
+def _captured(services: Services, eta: str, *, is_asked: bool) -> Request | None:
+    settings = services.settings
+    if not settings.capture_eta:
+        return None
+    when = at(isoparse(eta), services.timezone)
+    if is_asked:  # what only an entry has: it must not be left to Celery
+        return Request(when)
+    ahead = when.ms / 1000 - clock.utc_now().timestamp()
+    return Request(when, captured=True) if ahead >= settings.min_delay else None
+
+
+class Sender:
+    """Celery's ``send_task_message``: schedules a message, or passes it on.
+
+    It is the one place where a message is complete and not yet published.
+    """
+
+    def __init__(self, services: Services, send: Send) -> None:
+        self.services = services
+        self._send = send
+        self._seen: set[bytes] = set()
+
+    @cached_property
+    def producer(self) -> Producer:
+        """What records a message as the broker's producer would publish it."""
+        broker = self.services.broker
+        return recording_producer(broker.options, broker.transport)
+
+    @cached_property
+    def _is_for_amqp(self) -> bool:
+        try:
+            return self.services.broker.transport == "amqp"
+        except InvalidSetting:  # nothing can be scheduled, but a plain call may go
+            return False
+
+    def __call__(self, producer: Any, name: str, message: Any, *where: Any, **options: Any) -> Any:
+        try:
+            request = message.request
+        except AttributeError:
+            # Made by another way than the app's AMQP, or copied since, or of protocol 1.
+            request = self._requested(name, message, options)
+        theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
+        # What a call says that outlives a retry, as headers do.
+        words = {key: options[key] for key in LASTING if isinstance(options.get(key), bool)}
+        if words or theirs.get("headers"):
+            theirs["headers"] = {**foreign(theirs.get("headers") or {}), **words}
+        if request is not None and request.captured and self._is_left(message, theirs):
+            _count_expiry_from_now(message)
+            request = None
+        if request is not None:
+            return self._schedule(request, name, message, where, theirs)
+        message.headers.pop(EXPIRES_HEADER, None)
+        call = _under_way.get()
+        if call is not None:
+            call.sent.append(message.properties["correlation_id"])
+        if self._is_for_amqp:
+            give_identity(message.properties)
+        return self._send(producer, name, message, *where, **theirs)
+
+    def _requested(self, name: str, message: Any, options: Mapping[str, Any]) -> Request | None:
+        is_v1 = isinstance(message.body, dict)
+        eta = (message.body if is_v1 else message.headers).get("eta")
+        request = requested(self.services, options, eta, name)
+        if request is not None and is_v1:
+            raise InvalidSetting("task_protocol", 1, _PROTOCOL)
+        return request
+
+    def _is_left(self, message: Any, options: dict[str, Any]) -> bool:
+        """Whether a captured message is so large that it is left to Celery.
+
+        Asked before the signals of publishing: whoever hears the first expects the second.
+        """
+        conf, most = self.services.app.conf, self.services.settings.max_message
+        serializer = options.get("serializer") or conf.task_serializer
+        compression = options.get("compression") or conf.task_compression
+        try:
+            body = encoded(self.producer, serializer, compression, message.body)
+            size = len(body) + len(dumps({**message.headers, **(options.get("headers") or {})}))
+        except Exception:
+            return False  # what is wrong with it, Celery's own way tells
+        if size > most:
+            logger.warning(
+                "task %s: a message of %d bytes, with delayq_max_message %d, is left to Celery",
+                message.properties["correlation_id"],
+                size,
+                most,
+            )
+        return size > most
+
+    def _schedule(
+        self, request: Request, name: str, message: Any, where: Any, options: dict[str, Any]
+    ) -> None:
+        if message.headers.get("eta"):
+            native_delay.undo(options, self.services.app.amqp)
+        # The receiving worker would hold a message with an eta once more, in its memory.
+        message.headers["eta"] = None
+        # Celery counted it from now; whoever publishes the message counts anew.
+        options.pop("expiration", None)
+        conf = self.services.app.conf
+        retry, own = options.pop("retry", None), options.pop("retry_policy", None)
+        said = {**conf.task_publish_retry_policy, **(own or {})}
+        policy = {each: said[each] for each in _RETRY_POLICY if each in said}
+        retries = conf.task_publish_retry if retry is None else retry
+        task_id = checked_id(message.properties["correlation_id"])
+        entrance = _Entrance(self, request, task_id, policy if retries else ONCE)
+        # Retrying is this sender's: there is no broker connection here that Celery could revive.
+        message = message._replace(sent_event=None)
+        self._send(entrance, name, message, *where, retry=False, **options)
+
+    def entry(
+        self,
+        message: OutgoingMessage,
+        request: Request,
+        task_id: str,
+        policy: Mapping[str, Any],
+        *,
+        limited: bool = False,
+    ) -> Ready:
+        """The entry of a complete message, as *request* wants it.
+
+        Raises:
+            MessageTooLarge: it has more than ``delayq_max_message`` bytes, and is *limited*.
+            InvalidOption: its queue's list would be a key of the store.
+        """
+        services, store = self.services, self.services.configured
+        destination = destination_of(
+            message,
+            services.broker,
+            services.app.amqp.queues,
+            direct=store.store_is_broker,
+            prefix=store.settings.prefix,
+        )
+        record = self._new_record(message, destination)
+        if limited and record.size > store.settings.max_message:
+            raise MessageTooLarge(task_id, record.size, store.settings.max_message)
+        new = NewEntry(task_id, request.when, record, delivery=request.delivery)
+        return Ready(request.terms.of(new), message, destination, policy)
+
+    def _new_record(self, message: OutgoingMessage, destination: bytes) -> NewRecord:
+        record = record_of(message.message, destination, message.labels, share=True)
+        # A template is also what lets an expiry follow the due time.
+        name = record.name
+        if name is None or name in self._seen or EXPIRES_HEADER in message.headers:
+            return record
+        # Seen once, it may never come again, and then a template costs more than it saves.
+        if len(self._seen) >= SEEN_AT_MOST:
+            self._seen.clear()
+        self._seen.add(name)
+        return record_of(message.message, destination, message.labels, share=False)
+
+
+@dataclass(frozen=True)
+class _Entrance:
+    """Stands where Celery's sender expects a producer, and writes into the store instead."""
+
+    sender: Sender
+    request: Request
+    task_id: str
+    policy: Mapping[str, Any]
+
+    def publish(self, body: Any, **options: Any) -> None:
+        sender, request = self.sender, self.request
+        message = recorded(sender.producer, body, **options)
+        # Of what was captured, the size was looked at before: its call must not fail.
+        limited = not request.captured
+        ready = sender.entry(message, request, self.task_id, self.policy, limited=limited)
+        # Somebody's `apply_async` may send two messages: the first is the call's own.
+        if not request.writes and request.ready is None:
+            request.ready = ready
+            return
+        receipt = write_one(sender.services, ready, given_out=request.given_out)
+        request.receipt = request.receipt or receipt
+
+
+def _expiry_after(due: datetime, seconds: float) -> datetime:
+    """So many seconds after *due*; the last time that can be, where that is too late."""
+    last = from_ms(LAST_MS)
+    try:
+        return min(due + timedelta(seconds=seconds), last)
+    except OverflowError:  # Celery could add it to now, but the due time may be centuries later
+        return last
+
+
+def _count_expiry_from_now(message: Any) -> None:
+    """Undo what was made of a relative ``expires``."""
+    expires_ms = message.headers.get(EXPIRES_HEADER)
+    if expires_ms is not None:
+        expiry = _expiry_after(clock.utc_now(), expires_ms / 1000)
+        message.headers["expires"] = expiry.isoformat()
