@@ -31,7 +31,6 @@ from .store import (
     Keys,
     Membership,
     Scripts,
-    ShardedEntries,
     Wakeup,
     new_name,
 )
@@ -127,7 +126,7 @@ class Services:
         return self._configured().membership
 
     @property
-    def entries(self) -> ShardedEntries:
+    def entries(self) -> Entries:
         """What callers do with the store."""
         return self._configured().entries
 
@@ -281,8 +280,8 @@ class _Configured:
         return "" if name == "__main__" else name
 
     @cached_property
-    def entries(self) -> ShardedEntries:
-        return ShardedEntries([Entries(one, self.membership) for one in self.scripts])
+    def entries(self) -> Entries:
+        return Entries(self.scripts, self.membership)
 
     @cached_property
     def copies(self) -> Copies:

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import AlreadyScheduled, DelayQError, InvalidDump, MessageTooLarge, NotLoaded
 from ..message.dumped import Target, least_size
 from ..services import Services
-from ..store import OldEntry, lane_for
+from ..store import OldEntry, dumps, lane_for, loads
 from ..store.record import NewRecord, lanes_of
 from .lines import DUMP, PAUSE, TASK, UNREADABLE, Given, bounded, read
 from .pausing import is_all_paused
@@ -170,7 +170,7 @@ class _Loading:
             told.loaded += len(entries)
         elif entries:
             self._tell_whether_moving()
-            for answer in self._services.entries.load(entries):
+            for answer in loads.load(self._services.entries, entries):
                 self._count(told, answer)
         return told
 
@@ -258,5 +258,5 @@ class _Loading:
 
     def _now(self) -> int:
         if self._now_ms is None:
-            self._now_ms = self._services.entries.each[0].dumps.now_ms()
+            self._now_ms = dumps.now_ms(self._services.entries)
         return self._now_ms

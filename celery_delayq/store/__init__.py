@@ -26,6 +26,7 @@ from .ids import (
     target_of_member,
 )
 from .keys import Keys
+from .link import Link
 from .loads import OldEntry
 from .member import Membership
 from .misfits import KINDS, Finding, Kind, Repaired
@@ -36,7 +37,6 @@ from .record import label_of, lane_for
 from .replicas import Wanted
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
-from .sharded import ShardedEntries
 from .values import (
     Cancelled,
     Change,
@@ -69,6 +69,7 @@ __all__ = [
     "Keys",
     "Kind",
     "LeasedEntry",
+    "Link",
     "Membership",
     "Met",
     "NewEntry",
@@ -81,7 +82,6 @@ __all__ = [
     "Scanner",
     "Scripts",
     "Seen",
-    "ShardedEntries",
     "State",
     "Tally",
     "Target",

@@ -60,8 +60,7 @@ def test_what_is_in_flight_and_what_is_owed_is_said(delayq_app, redis, redis_ser
     claim(relayed.delayq)
     relayed.send_task("t", task_id="b", delayq_at=FAR)
     # Whoever cancelled it died before REVOKED was stored.
-    for shard in relayed.delayq.services.entries.each:
-        shard.cancel_owing("b")
+    relayed.delayq.services.entries.cancel("b", owes=True)
     relayed.delayq.pause()
 
     result = run("dump", app=relayed)

@@ -9,7 +9,7 @@ import pytest
 
 from celery_delayq.operations import loading, selection
 from celery_delayq.operations.releasing import Release
-from celery_delayq.store import ShardedEntries
+from celery_delayq.store import Entries, loads
 from celery_delayq.store.changes import Changes
 from tests.app.support import FAR, hand_over_until_dead
 from tests.support.waiting import eventually
@@ -98,7 +98,7 @@ def test_what_is_released_by_then_is_said_to_need_a_scanner(app, run, ctrl_c):
 
 @pytest.mark.usefixtures("many")
 def test_so_do_ids_of_standard_input(app, run, ctrl_c):
-    ctrl_c(ShardedEntries, "cancel_owing")
+    ctrl_c(Entries, "cancel")
 
     result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\n")
 
@@ -139,7 +139,7 @@ def test_a_dump_that_is_loaded_can_be_loaded_again(app, delayq_app, url, run, mo
     other = delayq_app(url, delayq_prefix="other")
     monkeypatch.setattr(loading, "SLICE", 2)
     dumped = run("dump").stdout
-    ctrl_c(ShardedEntries, "load")
+    ctrl_c(loads, "load")
 
     result = run("load", app=other, stdin=dumped)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from celery_delayq.errors import StoreError
+from celery_delayq.store.checking import check
 from celery_delayq.store.keys import KEYS
 
 NAMES = [name for name, says in KEYS.items() if not says.startswith("CHANNEL")]
@@ -45,4 +46,4 @@ def test_check_tells_which_key_it_is(store, name):
     put_foreign_key(store, name)
 
     with pytest.raises(StoreError, match=f"check failed: the key {store.keys[name]}: WRONGTYPE"):
-        list(store.entries.check())
+        list(check(store.entries))
