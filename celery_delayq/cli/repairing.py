@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
+from ..care.misfits import KINDS, Finding, Repaired
 from ..logs import plain
 from ..operations.checking import repair_many
-from ..store import KINDS, Finding, Repaired
 from .common import Said, aligned, confirm, delayq_of
 from .facts import line_of_json
 from .progress import counting

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..care.observed import TRIPS, Trips, trips
 from ..servers.risks import OK, WARNING, Line
-from ..store.observed import TRIPS, Trips, trips
 from .patient import Patient
 
 SLOW_MS = 5.0  # a round trip that makes callers wait

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..care.observed import reached, task_bytes
 from ..servers import risks
 from ..servers.facts import ask
 from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Line
-from ..store.observed import reached, task_bytes
 from .patient import Patient, unknown
 
 OLDEST = (6, 2)

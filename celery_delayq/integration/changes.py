@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput, one_of
-from ..operations import changing, checking, editing, loading, pausing
+from ..operations import changing, editing, pausing
 from ..operations.changing import Direction
 from ..operations.editing import KEPT, Edit
-from ..operations.loading import Lines, Loaded
 from ..operations.selecting import select
 from ..operations.selection import Selection
 from ..operations.targets import Named
 from ..services import Services
-from ..store import Finding, Outcome, Repaired, State
+from ..store import Outcome, State
+
+if TYPE_CHECKING:
+    from ..care.misfits import Finding, Repaired
+    from ..operations.loading import Lines, Loaded
 
 
 class Changes:
@@ -165,6 +168,9 @@ class Changes:
         Raises:
             InvalidOption: it is no finding.
         """
+        # Late, with `care`: most processes never ask for it.
+        from ..operations import checking
+
         return checking.repair(self.services, finding)
 
     def pause(
@@ -245,6 +251,9 @@ class Changes:
                 line is loaded.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was loaded stays.
         """
+        # Late, with `care`: most processes never ask for it.
+        from ..operations import loading
+
         return loading.load(
             self.services,
             lines,

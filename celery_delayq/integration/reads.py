@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context, Task
 from celery.result import AsyncResult
@@ -13,15 +13,18 @@ from .. import clock
 from ..clock import TimeInput, from_ms
 from ..errors import InvalidOption
 from ..message.headers import DUE_HEADER
-from ..operations import checking, dumping, history, pausing, reading
+from ..operations import history, pausing, reading
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, health
 from ..operations.history import Event
 from ..operations.status import Status, status
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..services import Services
-from ..store import Counts, Finding, Pause, State
+from ..store import Counts, Pause, State
 from .results import ScheduledResult, held
+
+if TYPE_CHECKING:
+    from ..care.misfits import Finding
 
 
 class Reads:
@@ -167,6 +170,9 @@ class Reads:
             Findings with ``kind``, ``id``, ``sentence``, and ``repair``: what :meth:`repair` does
             about it, in words, or nothing. None where all is well.
         """
+        # Late, with `care`: most processes never ask for it.
+        from ..operations import checking
+
         return checking.check(self.services)
 
     def dump(self) -> Iterator[dict[str, Any]]:
@@ -184,6 +190,9 @@ class Reads:
             StoreDiffers: the store was emptied meanwhile.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
+        # Late, with `care`: most processes never ask for it.
+        from ..operations import dumping
+
         return dumping.dump(self.services)
 
     def due_of(self, request: Context | Task[..., Any]) -> datetime | None:

@@ -16,8 +16,9 @@ from typing import Any
 
 from kombu import Queue
 
+from ..care.dumps import Kept
 from ..errors import InvalidOption, NotLoaded
-from ..store import Kept, label_of
+from ..store import label_of
 from ..store.extras import Extras
 from ..store.record import LABEL_BYTES, NO_FLAGS, RELEASED, RUN_NOW, NewRecord
 from .broker import Broker

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ..care import checking, repairing
+from ..care.misfits import Finding, Repaired
 from ..errors import InvalidOption
 from ..logs import logger_of
 from ..services import Services
-from ..store import Finding, Repaired, checking, repairing
 
 logger = logger_of(__name__)
 

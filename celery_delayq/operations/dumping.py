@@ -13,10 +13,11 @@ from importlib import metadata
 from typing import Any
 
 from .. import clock
+from ..care import dumps
+from ..care.dumps import Kept
 from ..errors import StoreError
 from ..message.dumped import described
 from ..services import Services
-from ..store import Kept, dumps
 from ..store.keys import SCHEMA
 from ..store.listing import store_of
 from . import lines

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..care import dumps, loads
+from ..care.loads import OldEntry
 from ..errors import AlreadyScheduled, DelayQError, InvalidDump, MessageTooLarge, NotLoaded
 from ..message.dumped import Target, least_size
 from ..services import Services
-from ..store import OldEntry, dumps, lane_for, loads
+from ..store import lane_for
 from ..store.record import NewRecord, lanes_of
 from .lines import DUMP, PAUSE, TASK, UNREADABLE, Given, bounded, read
 from .pausing import is_all_paused

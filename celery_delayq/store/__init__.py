@@ -12,7 +12,6 @@ r"""The room that knows what is kept in Redis: scripts, and the steps an entry c
 
 from .changes import CHUNK, NOW
 from .copies import Copies
-from .dumps import Kept
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
@@ -27,9 +26,7 @@ from .ids import (
 )
 from .keys import Keys
 from .link import Link
-from .loads import OldEntry
 from .member import Membership
-from .misfits import KINDS, Finding, Kind, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
@@ -52,7 +49,6 @@ from .wakeup import Wakeup
 
 __all__ = [
     "CHUNK",
-    "KINDS",
     "NOW",
     "Cancelled",
     "Change",
@@ -63,22 +59,17 @@ __all__ = [
     "Engine",
     "Entries",
     "Entry",
-    "Finding",
     "Happened",
-    "Kept",
     "Keys",
-    "Kind",
     "LeasedEntry",
     "Link",
     "Membership",
     "Met",
     "NewEntry",
-    "OldEntry",
     "Outcome",
     "Pause",
     "Place",
     "Receipt",
-    "Repaired",
     "Scanner",
     "Scripts",
     "Seen",

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from celery_delayq.care import dumps
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
 from celery_delayq.message.dumped import least_size
-from celery_delayq.store import dumps
 from celery_delayq.store.keys import Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, lists
 from tests.support.shards import SHARDS, each, keys_need_one_shard, keys_of

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
+from celery_delayq.care import loads
 from celery_delayq.operations import loading, selection
 from celery_delayq.operations.releasing import Release
-from celery_delayq.store import Entries, loads
+from celery_delayq.store import Entries
 from celery_delayq.store.changes import Changes
 from tests.app.support import FAR, hand_over_until_dead
 from tests.support.waiting import eventually

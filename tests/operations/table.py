@@ -14,22 +14,13 @@ from types import MappingProxyType
 import pytest
 
 from celery_delayq import DelayQ, Outcome
+from celery_delayq.care import dumps, loads
+from celery_delayq.care.checking import check
+from celery_delayq.care.loads import OldEntry
+from celery_delayq.care.misfits import Finding
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
-from celery_delayq.store import (
-    Cancelled,
-    Chosen,
-    Engine,
-    Entry,
-    Finding,
-    LeasedEntry,
-    OldEntry,
-    changes,
-    dumps,
-    loads,
-    selecting,
-)
-from celery_delayq.store.checking import check
+from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, changes, selecting
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member, Membership

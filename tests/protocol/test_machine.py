@@ -17,13 +17,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from celery_delayq.care.misfits import COUNTED
+from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Outcome, State
 from celery_delayq.store import engine as engine_module
-from celery_delayq.store.misfits import COUNTED
 from celery_delayq.store.record import NewRecord
-from celery_delayq.store.repairing import repair
 from tests.protocol.machine import (
     DEAD,
     LEASE_MS,

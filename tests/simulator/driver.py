@@ -25,6 +25,7 @@ import redis
 from kombu.exceptions import ChannelError
 
 from celery_delayq import clock
+from celery_delayq.care.checking import check
 from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,
@@ -46,7 +47,6 @@ from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
 from celery_delayq.servers import packed, translated
 from celery_delayq.store import Engine, Entries, Membership, NewEntry, Receipt, changes, selecting
-from celery_delayq.store.checking import check
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import Target, target_of_key, target_of_member

@@ -14,6 +14,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from celery_delayq import clock
+from celery_delayq.care import loads
+from celery_delayq.care.checking import check, number
+from celery_delayq.care.loads import OldEntry
+from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -23,13 +27,11 @@ from celery_delayq.errors import (
     StoreUnavailable,
 )
 from celery_delayq.servers import packed
-from celery_delayq.store import NewEntry, OldEntry, changes, loads
-from celery_delayq.store.checking import check, number
+from celery_delayq.store import NewEntry, changes
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key, target_of_member
 from celery_delayq.store.record import NewRecord, Template, destination_for, lane_for
-from celery_delayq.store.repairing import repair
 from celery_delayq.store.scripts import load
 from tests.operations.table import MAIL, OPERATIONS, fitting
 from tests.store.support import (

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from celery_delayq.care.checking import check
+from celery_delayq.care.misfits import KINDS
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, NewEntry
-from celery_delayq.store.checking import check
 from celery_delayq.store.extras import Extras
-from celery_delayq.store.misfits import KINDS
 from celery_delayq.store.record import destination_for
 from tests.operations.table import fitting
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of

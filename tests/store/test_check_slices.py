@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from celery_delayq.store.checking import check
+from celery_delayq.care.checking import check
 from celery_delayq.store.extras import Extras
 from tests.store.support import FAR_MS, NOW_MS
 

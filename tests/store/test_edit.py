@@ -6,10 +6,10 @@ import json
 import pytest
 
 from celery_delayq import clock
+from celery_delayq.care.checking import check
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreUnavailable, UnreadableRecord
 from celery_delayq.store import Outcome, State
-from celery_delayq.store.checking import check
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import NewRecord, lane_for
 from tests.store.support import FAR_MS, LINES, NOW_MS

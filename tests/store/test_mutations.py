@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.care.checking import check
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import DelayQError
 from celery_delayq.store import Chosen, Entries, State, selecting
-from celery_delayq.store.checking import check
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.keys import KEYS

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.care import repairing
+from celery_delayq.care.checking import check
+from celery_delayq.care.misfits import COUNTED, KINDS
 from celery_delayq.clock import When
-from celery_delayq.store import Entries, Outcome, State, repairing
-from celery_delayq.store.checking import check
+from celery_delayq.store import Entries, Outcome, State
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
-from celery_delayq.store.misfits import COUNTED, KINDS
 from celery_delayq.store.record import lane_for
 from tests.operations.table import fitting
 from tests.store.made_up import made_up

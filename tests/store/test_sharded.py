@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.care.checking import check
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreDiffers
 from celery_delayq.servers import PooledConnection
@@ -16,7 +17,6 @@ from celery_delayq.store import (
     State,
     queues,
 )
-from celery_delayq.store.checking import check
 from celery_delayq.store.keys import shard_of
 from celery_delayq.store.record import destination_for
 from tests.store.support import FAR_MS, endpoint, new_record

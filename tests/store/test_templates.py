@@ -2,8 +2,10 @@
 
 import pytest
 
+from celery_delayq.care import loads
+from celery_delayq.care.loads import OldEntry
 from celery_delayq.clock import When
-from celery_delayq.store import Entries, NewEntry, OldEntry, Outcome, loads
+from celery_delayq.store import Entries, NewEntry, Outcome
 from tests.store import requests, support
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from ..errors import AlreadyScheduled, DelayQError
-from .entries import Entries
-from .link import Link
-from .record import NewRecord
+from ..store.entries import Entries
+from ..store.link import Link
+from ..store.record import NewRecord
 
 WAITING, REFUSED, DEAD = "waiting", "refused", "dead"
 

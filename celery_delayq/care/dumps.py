@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import selecting
-from .entries import Entries
-from .link import Link
-from .record import Record
-from .selecting import Chosen, Place
-from .values import NO_RECORD, State, time_in
+from ..store import selecting
+from ..store.entries import Entries
+from ..store.link import Link
+from ..store.record import Record
+from ..store.selecting import Chosen, Place
+from ..store.values import NO_RECORD, State, time_in
 
 READ = 100  # entries that are read in a step: some 3 ms of Redis's time
 READ_BYTES = 1_000_000  # of records that are read at a time, about

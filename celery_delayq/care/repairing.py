@@ -12,9 +12,9 @@ from itertools import groupby, islice
 from operator import attrgetter
 
 from ..errors import InvalidOption
+from ..store.entries import Entries
+from ..store.link import Link
 from .checking import COUNTING, Uses
-from .entries import Entries
-from .link import Link
 from .misfits import COUNTED, Finding, Repaired
 
 CHUNK = 20  # findings of one step: each may read a record

@@ -21,11 +21,11 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .entries import Entries
-from .link import Link
+from ..store.entries import Entries
+from ..store.link import Link
+from ..store.selecting import FIRST, next_count
+from ..store.types import check_types
 from .misfits import COUNTED, ONCE, Finding
-from .selecting import FIRST, next_count
-from .types import check_types
 
 MOST = 200  # fields of a slice: some 3 ms
 
