@@ -41,13 +41,15 @@ def check(entries: Entries) -> Iterator[Finding]:
     Raises:
         StoreError: a key is another program's, and which.
     """
+    # Before it looks: that reads a key, and could not say which it was.
+    for link in entries.unasked_links:
+        check_types(link.scripts.connection, link.keys, "check", None)
     for number, link in enumerate(entries.links):
         for finding in _check(link):
             yield replace(finding, shard=number)
 
 
 def _check(link: Link) -> Iterator[Finding]:
-    check_types(link.scripts.connection, link.keys, "check", None)
     uses = Uses(link)
     given: set[int] = set()  # hashes, which take less than the findings
     for part in (*_INDEXES, *_HASHES, *COUNTING):

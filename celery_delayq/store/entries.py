@@ -55,12 +55,15 @@ class Entries:
     Args:
         shards: The scripts of each shard, in the order of their numbers.
         membership: What this process has of what all agree on.
+
+    Attributes:
+        unasked_links: Each shard, before anybody has looked or joined.
     """
 
     def __init__(self, shards: Sequence[Scripts], membership: Membership) -> None:
-        self._links = [Link(one, membership) for one in shards]
+        self.unasked_links = [Link(one, membership) for one in shards]
         # Where processes that differ in the number of shards meet: one of them, always.
-        self._meeting_place = max(self._links, key=lambda one: one.keys.is_meeting_place)
+        self._meeting_place = max(self.unasked_links, key=lambda one: one.keys.is_meeting_place)
         self._is_joined = len(shards) == 1  # then a call joins by itself
         self._has_looked = False
         self._shortfalls = Shortfalls()
@@ -95,14 +98,14 @@ class Entries:
         """Each shard, to be read. Looks first: in another layout all would seem to be empty."""
         if not self._has_looked:
             self.look()
-        return self._links
+        return self.unasked_links
 
     @property
     def links_to_change(self) -> Sequence[Link]:
         """Each shard, to be changed. Joins first, where processes meet."""
         if not self._is_joined:
             self.join()
-        return self._links
+        return self.unasked_links
 
     def in_parts(
         self, given: Sequence[Part], step: Callable[[Link, list[Part]], Iterable[Answer]]
@@ -125,7 +128,7 @@ class Entries:
         """Of each shard that has some of *given*, their places."""
         parts: defaultdict[int, list[int]] = defaultdict(list)
         for place, one in enumerate(given):
-            parts[shard_of(one.task_id, len(self._links))].append(place)
+            parts[shard_of(one.task_id, len(self.unasked_links))].append(place)
         return parts
 
     def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
@@ -141,7 +144,7 @@ class Entries:
         until = clock.monotonic() + wanted.seconds
         return min(
             replicas.wait(
-                self._links[shard],
+                self.unasked_links[shard],
                 wanted,
                 [receipts[place] for place in places],
                 until,
@@ -156,7 +159,7 @@ class Entries:
 
     def settle(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
-        changes.settle(_of(self._links, cancelled.task_id), [cancelled])
+        changes.settle(_of(self.unasked_links, cancelled.task_id), [cancelled])
 
     def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
         """Give an entry another due time; *conditions* are those of :func:`changes.reschedule`."""
@@ -262,7 +265,7 @@ class Entries:
 
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
         """What waits by its queues, one of each shard's; see :func:`queues.tallies_in`."""
-        part = max(1, most // len(self._links))
+        part = max(1, most // len(self.unasked_links))
         found = [queues.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
 
