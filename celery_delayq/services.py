@@ -32,7 +32,6 @@ from .store import (
     Keys,
     Membership,
     Scripts,
-    ShardedEntries,
     Wakeup,
     new_name,
 )
@@ -128,7 +127,7 @@ class Services:
         return self.configured.membership
 
     @property
-    def entries(self) -> ShardedEntries:
+    def entries(self) -> Entries:
         """What callers do with the store."""
         return self.configured.entries
 
@@ -283,8 +282,8 @@ class Configured:
         return "" if name == "__main__" else name
 
     @cached_property
-    def entries(self) -> ShardedEntries:
-        return ShardedEntries([Entries(one, self.membership) for one in self.scripts])
+    def entries(self) -> Entries:
+        return Entries(self.scripts, self.membership)
 
     @cached_property
     def copies(self) -> Copies:

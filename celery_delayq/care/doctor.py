@@ -17,7 +17,7 @@ from ..servers import Connection, packed, risks
 from ..servers.facts import Facts, ask
 from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
 from ..services import Services
-from ..store.observed import TRIPS, Trips, reached, task_bytes, trips
+from .observed import TRIPS, Trips, reached, task_bytes, trips
 from .doctor_broker import broker, unusable
 from .doctor_rights import rights
 from .doctor_tasks import health, pauses

@@ -22,9 +22,12 @@ from ..message.headers import DUE_HEADER
 from ..message.outgoing import list_key
 from ..operations.pausing import is_all_paused
 from ..services import Services
-from ..store import Kept, label_of
+from ..store import label_of
 from ..store.keys import SCHEMA
+from ..store.listing import store_of
 from ..store.record import RELEASED, RUN_NOW
+from . import dumps
+from .dumps import Kept
 from .lines import (
     DUMP,
     END,
@@ -61,15 +64,14 @@ def dump(services: Services) -> Iterator[Line]:
     counts = {TASK: 0, UNREADABLE: 0}
     lent: set[str] = set()  # keys of what is in flight; of two, the first that comes back has it
     queues = list(services.app.amqp.queues)
-    for shard in services.entries.each:
-        for kept in shard.dumps.entries():
-            line = _line_of(kept, services.broker, queues)
-            counts[line["kind"]] += 1
-            if line["state"] == "in_flight" and line.get("holds_key"):
-                if line["key"] in lent:
-                    del line["holds_key"]
-                lent.add(line["key"])
-            yield line
+    for kept in dumps.dump(services.entries):
+        line = _line_of(kept, services.broker, queues)
+        counts[line["kind"]] += 1
+        if line["state"] == "in_flight" and line.get("holds_key"):
+            if line["key"] in lent:
+                del line["holds_key"]
+            lent.add(line["key"])
+        yield line
     yield line_of(END, tasks=counts[TASK], unreadable=counts[UNREADABLE])
 
 
@@ -84,20 +86,19 @@ def wait_for_leases(services: Services, seconds: float) -> int:
 
 
 def _first(services: Services) -> Line:
-    shards = services.entries.each
-    settings = services.settings
+    entries, settings = services.entries, services.settings
     return line_of(
         DUMP,
         format=FORMAT,
         made_by=f"{_PACKAGE} {_version()}",
         schema=SCHEMA,
-        store=shards[0].store(),
+        store=store_of(entries.links[0]),
         prefix=settings.prefix,
         shards=settings.shards,
-        time_ms=shards[0].dumps.now_ms(),
+        time_ms=dumps.now_ms(entries),
         paused=is_all_paused(services),
-        in_flight=services.entries.counts().in_flight,
-        owed=sum(shard.dumps.owed() for shard in shards),
+        in_flight=entries.counts().in_flight,
+        owed=dumps.owed(entries),
     )
 
 

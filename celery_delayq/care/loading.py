@@ -33,9 +33,11 @@ from ..message.outgoing import OutgoingMessage, record_of
 from ..message.route import Route
 from ..operations.pausing import is_all_paused
 from ..services import Services
-from ..store import OldEntry, label_of, lane_for
+from ..store import label_of, lane_for
 from ..store.extras import Extras
 from ..store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_of
+from . import dumps, loads
+from .loads import OldEntry
 from .lines import DUMP, PAUSE, TASK, UNREADABLE, Given, Line, bounded, read
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
@@ -184,7 +186,7 @@ class _Loading:
             if self._moving is not None and not is_all_paused(self._services):
                 self._moving()
             self._moving = None
-            for answer in self._services.entries.load(entries):
+            for answer in loads.load(self._services.entries, entries):
                 self._count(told, answer)
         return told
 
@@ -250,7 +252,7 @@ class _Loading:
 
     def _now(self) -> int:
         if self._now_ms is None:
-            self._now_ms = self._services.entries.each[0].dumps.now_ms()
+            self._now_ms = dumps.now_ms(self._services.entries)
         return self._now_ms
 
 

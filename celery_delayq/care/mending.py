@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator
 from ..errors import InvalidOption
 from ..logs import logger_of
 from ..services import Services
-from ..store import Finding, Repaired
+from . import checking, repairing
+from .misfits import Finding, Repaired
 
 logger = logger_of(__name__)
 
 
 def check(services: Services) -> Iterator[Finding]:
     """What does not fit, read slice by slice while one iterates; see :meth:`DelayQ.check`."""
-    return services.entries.check()
+    return checking.check(services.entries)
 
 
 def repair(services: Services, finding: Finding) -> Repaired:
@@ -27,7 +28,7 @@ def repair(services: Services, finding: Finding) -> Repaired:
 
 def repair_many(services: Services, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
     """Mend findings, some in each step; yields what became of those."""
-    for some in services.entries.repair(findings):
+    for some in repairing.repair(services.entries, findings):
         for one in some:
             _tell(services, one)
         yield some

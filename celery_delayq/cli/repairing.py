@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import click
 
 from ..care.mending import repair_many
+from ..care.misfits import KINDS, Finding, Repaired
 from ..logs import plain
-from ..store import KINDS, Finding, Repaired
 from .common import aligned, confirm, delayq_of
 from .facts import line_of_json
 from .progress import counting

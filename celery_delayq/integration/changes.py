@@ -16,10 +16,11 @@ from ..operations.selecting import select
 from ..operations.selection import Selection
 from ..operations.targets import Named
 from ..services import Services
-from ..store import Finding, Outcome, Repaired, State
+from ..store import Outcome, State
 
 if TYPE_CHECKING:
     from ..care.loading import Lines, Loaded
+    from ..care.misfits import Finding, Repaired
 
 
 class Changes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context, Task
 from celery.result import AsyncResult
@@ -22,9 +22,12 @@ from ..operations.status import Status, status
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
 from ..services import Services
-from ..store import Counts, Finding, Pause, State
+from ..store import Counts, Pause, State
 from .calls import scheduled
 from .results import ScheduledResult
+
+if TYPE_CHECKING:
+    from ..care.misfits import Finding
 
 
 class Reads:

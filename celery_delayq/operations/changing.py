@@ -51,7 +51,7 @@ def _remove(
     services: Services, task_id: Named | None, key: str | None, *, remove: bool = False
 ) -> Outcome:
     owes, hears = has_backend(services.app), services.hooks.hears_messages()
-    outcome, cancelled = services.entries.cancel_owing(
+    outcome, cancelled = services.entries.cancel(
         who_is(services, task_id, key), owes=owes, tells=owes or hears, remove=remove
     )
     if cancelled is not None:

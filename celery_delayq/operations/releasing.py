@@ -18,9 +18,11 @@ from ..errors import InvalidOption, StoreUnavailable
 from ..message.canvas import LAUNCH
 from ..message.draft import Draft
 from ..services import Services
-from ..store import Chosen, Entries, Met, Outcome, label_of, target_of_member
+from ..store import Chosen, Link, Met, Outcome, label_of, target_of_member
+from ..store.changes import release
 from ..store.listing import entry_of
 from ..store.record import NewRecord, Record
+from ..store.selecting import peek
 from ..store.values import State
 from .count import Count, Tally
 
@@ -76,16 +78,16 @@ class Release:
         self._chosen = chosen
         self._invisible_ms = invisible_ms(services)
 
-    def look(self, entries: Entries, members: Sequence[bytes], tally: ReleaseTally) -> None:
+    def look(self, link: Link, members: Sequence[bytes], tally: ReleaseTally) -> None:
         """Count what would be released of *members*."""
-        for met in entries.sieve.peek(self._chosen, members, reads=True):
+        for met in peek(link, self._chosen, members, reads=True):
             if met.state in _STAYS:
                 tally.dead += 1
             elif met.record is not None and not met.record.is_released:
                 tally.met(met.state, would=met.state != "IN_FLIGHT")
                 self._note(met, met.record, tally)
 
-    def step(self, entries: Entries, members: Sequence[bytes], tally: ReleaseTally) -> None:
+    def step(self, link: Link, members: Sequence[bytes], tally: ReleaseTally) -> None:
         """Release those of *members* that wait.
 
         Raises:
@@ -95,9 +97,9 @@ class Release:
         left = list(members)
         while left:
             changed = []
-            for some in self._batches(entries, left, tally):
+            for some in self._batches(link, left, tally):
                 parts = [(target_of_member(met.member), seen, new) for met, seen, new in some]
-                changes = entries.changes.release(parts, chosen=self._chosen.text)
+                changes = release(link, parts, chosen=self._chosen.text)
                 for (met, seen, _), change in zip(some, changes, strict=True):
                     if change.outcome is Outcome.UNCHANGED:
                         changed.append(met.member)
@@ -112,12 +114,12 @@ class Release:
                 )
 
     def _batches(
-        self, entries: Entries, members: Sequence[bytes], tally: ReleaseTally
+        self, link: Link, members: Sequence[bytes], tally: ReleaseTally
     ) -> Iterator[list[tuple[Met, Record, NewRecord]]]:
         """Those that wait, with their new records, as many as one call takes."""
         batch: list[tuple[Met, Record, NewRecord]] = []
         size = 0
-        for met in entries.sieve.peek(self._chosen, members, reads=True):
+        for met in peek(link, self._chosen, members, reads=True):
             if met.state in _STAYS:
                 tally.dead += 1
                 continue

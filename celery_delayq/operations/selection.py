@@ -19,9 +19,11 @@ from ..store import (
     NOW,
     Change,
     Chosen,
-    Entries,
+    Link,
     Met,
     Place,
+    changes,
+    selecting,
     target_of_member,
 )
 from .changing import Direction, conditions, tell_of_expiry
@@ -32,7 +34,7 @@ from .releasing import STEP, Release, Released, ReleaseTally, refuse_canvases
 from .task import ScheduledTask
 
 Progress = Callable[[Count], object]
-Steps = Callable[[Entries, list[bytes]], Iterator[list[Change]]]
+Steps = Callable[[Link, list[bytes]], Iterator[list[Change]]]
 
 # States that a dry run counts, as `peek.lua` says them.
 WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
@@ -54,7 +56,7 @@ class Selection:
     def __init__(self, services: Services, chosen: Chosen, cursor: str | None = None) -> None:
         self._services = services
         self._chosen = chosen
-        started = [one.sieve.start() for one in services.entries.each]
+        started = [selecting.start(one) for one in services.entries.links]
         begun = Cursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
         self._begun = begun if cursor is None else Cursor.read(cursor, begun)
         self._names = [name for name, _ in started]
@@ -67,8 +69,8 @@ class Selection:
     def __iter__(self) -> Iterator[ScheduledTask]:
         """The tasks, read page by page."""
         self._at, queues = self._begun, QueueNames(self._services)
-        for shard, entries, page in self._pages():
-            for member, entry in entries.chosen(self._chosen, page):
+        for shard, link, page in self._pages():
+            for member, entry in selecting.read(link, self._chosen, page):
                 self._at = self._begun.behind(shard, Place.of(member))
                 yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
             self._at = self._begun.behind(shard, Place.of(page[-1]))
@@ -156,8 +158,8 @@ class Selection:
         """
         releases, seen = Release(self._services, self._chosen), ReleaseTally()
         with _telling_so_far(seen):
-            for _, entries, page in self._pages():
-                releases.look(entries, page, seen)
+            for _, link, page in self._pages():
+                releases.look(link, page, seen)
                 _report(progress if dry_run else None, seen)
         if not canvas:
             refuse_canvases(seen.canvases)
@@ -166,10 +168,10 @@ class Selection:
     def _release(self, releases: Release, progress: Progress | None) -> Released:
         tally, self._at = ReleaseTally(), self._begun
         with _telling_so_far(tally):
-            for shard, entries, page in self._pages():
+            for shard, link, page in self._pages():
                 for first in range(0, len(page), STEP):
                     some = page[first : first + STEP]
-                    releases.step(entries, some, tally)
+                    releases.step(link, some, tally)
                     self._at = self._begun.behind(shard, Place.of(some[-1]))
                     _report(progress, tally)
         return tally.count
@@ -186,34 +188,34 @@ class Selection:
             return self._look(lambda met: met.state in states, progress)
         owes = has_backend(self._services.app)
 
-        def steps(entries: Entries, targets: list[bytes]) -> Iterator[list[Change]]:
+        def steps(link: Link, targets: list[bytes]) -> Iterator[list[Change]]:
             tells = self._services.hooks.hears_messages()
-            return entries.changes.cancel(
-                targets, owes=2 * owes, tells=tells, remove=remove, chosen=self._chosen.text
+            return changes.cancel(
+                link, targets, owes=2 * owes, tells=tells, remove=remove, chosen=self._chosen.text
             )
 
         return self._change(steps, progress, owes=owes)
 
-    def _pages(self) -> Iterator[tuple[int, Entries, list[bytes]]]:
-        """The members that may be meant, from where it begins: their shard, its entries, a page."""
-        for shard, entries, behind in self._shards():
+    def _pages(self) -> Iterator[tuple[int, Link, list[bytes]]]:
+        """The members that may be meant, from where it begins: shard, link, page."""
+        for shard, link, behind in self._shards():
             name, start = self._names[shard], self._begun.starts[shard]
-            for page in entries.sieve.pages(self._chosen, name, start, behind):
-                yield shard, entries, page
+            for page in selecting.pages(link, self._chosen, name, start, behind):
+                yield shard, link, page
 
-    def _shards(self) -> Iterator[tuple[int, Entries, Place]]:
+    def _shards(self) -> Iterator[tuple[int, Link, Place]]:
         """Those that it is not through with, and behind what."""
-        for shard, entries in enumerate(self._services.entries.each):
+        for shard, link in enumerate(self._services.entries.links_to_change):
             behind = self._begun.place_in(shard)
             if behind is not None:
-                yield shard, entries, behind
+                yield shard, link, behind
 
     def _count(self, progress: Progress | None) -> Count:
         tally = Tally()
         with _telling_so_far(tally):
-            for shard, entries, behind in self._shards():
+            for shard, link, behind in self._shards():
                 name, start = self._names[shard], self._begun.starts[shard]
-                for found in entries.sieve.counts(self._chosen, name, start, behind):
+                for found in selecting.counts(link, self._chosen, name, start, behind):
                     tally.add(found)
                     _report(progress, tally)
         return tally.count
@@ -221,8 +223,8 @@ class Selection:
     def _look(self, would: Callable[[Met], bool], progress: Progress | None) -> Count:
         tally = Tally()
         with _telling_so_far(tally):
-            for _, entries, page in self._pages():
-                for met in entries.sieve.peek(self._chosen, page):
+            for _, link, page in self._pages():
+                for met in selecting.peek(link, self._chosen, page):
                     tally.met(met.state, would=would(met))
                 _report(progress, tally)
         return tally.count
@@ -232,40 +234,38 @@ class Selection:
         # What is owed is written as well, which takes as long again.
         size = CHUNK // 2 if owes else CHUNK
         with _telling_so_far(tally):
-            for shard, entries, page in self._pages():
+            for shard, link, page in self._pages():
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
                     done = 0
-                    for changes in steps(entries, [target_of_member(one) for one in some]):
+                    for made in steps(link, [target_of_member(one) for one in some]):
                         # Set before progress or an error is reported: nothing is then done twice.
-                        done += len(changes)
+                        done += len(made)
                         self._at = self._begun.behind(shard, Place.of(some[done - 1]))
-                        self._note(tally, changes)
+                        self._note(tally, made)
                         _report(progress, tally)
         return tally.count
 
-    def _note(self, tally: Tally, changes: Sequence[Change]) -> None:
+    def _note(self, tally: Tally, made: Sequence[Change]) -> None:
         hooks = self._services.hooks
-        for change in changes:
+        for change in made:
             tally.changed(change.outcome)
             if change.due_ms is not None:
                 hooks.rescheduled(change.task_id, change.due_ms)
-        moved = [
-            (one.task_id, one.due_ms, one.expires) for one in changes if one.due_ms is not None
-        ]
+        moved = [(one.task_id, one.due_ms, one.expires) for one in made if one.due_ms is not None]
         tell_of_expiry(self._services, moved)
-        removed = [one.cancelled for one in changes if one.cancelled is not None]
+        removed = [one.cancelled for one in made if one.cancelled is not None]
         if removed:
             hooks.cancelled(removed)
-        for change in changes:
+        for change in made:
             # What cannot be read stays as it is, as it would by itself.
             if isinstance(change.error, InvalidDueTime):
                 raise change.error
 
 
 def _moving(chosen: Chosen, when: When, how: dict[str, Any]) -> Steps:
-    def steps(entries: Entries, targets: list[bytes]) -> Iterator[list[Change]]:
-        return entries.changes.reschedule(targets, when, chosen=chosen.text, **how)
+    def steps(link: Link, targets: list[bytes]) -> Iterator[list[Change]]:
+        return changes.reschedule(link, targets, when, chosen=chosen.text, **how)
 
     return steps
 

@@ -12,7 +12,6 @@ r"""The room that knows what is kept in Redis: scripts, and the steps an entry c
 
 from .changes import CHUNK, NOW
 from .copies import Copies
-from .dumps import Kept
 from .engine import Engine, new_name
 from .entries import Entries
 from .happened import Happened, What
@@ -26,9 +25,8 @@ from .ids import (
     target_of_member,
 )
 from .keys import Keys
-from .loads import OldEntry
+from .link import Link
 from .member import Membership
-from .misfits import KINDS, Finding, Kind, Repaired
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
@@ -36,7 +34,6 @@ from .record import label_of, lane_for
 from .replicas import Wanted
 from .scripts import Scripts
 from .selecting import Chosen, Met, Place
-from .sharded import ShardedEntries
 from .values import (
     Cancelled,
     Change,
@@ -52,7 +49,6 @@ from .wakeup import Wakeup
 
 __all__ = [
     "CHUNK",
-    "KINDS",
     "NOW",
     "Cancelled",
     "Change",
@@ -63,25 +59,20 @@ __all__ = [
     "Engine",
     "Entries",
     "Entry",
-    "Finding",
     "Happened",
-    "Kept",
     "Keys",
-    "Kind",
     "LeasedEntry",
+    "Link",
     "Membership",
     "Met",
     "NewEntry",
-    "OldEntry",
     "Outcome",
     "Pause",
     "Place",
     "Receipt",
-    "Repaired",
     "Scanner",
     "Scripts",
     "Seen",
-    "ShardedEntries",
     "State",
     "Tally",
     "Target",

@@ -75,12 +75,22 @@ class Calls:
             StoreError: Redis refused.
         """
         until = clock.monotonic() + self._timeout if until is None else until
-        attempt = _Attempts(until, iter(pauses))
+        time, attempt = self._member.time, _Attempts(until, iter(pauses))
         operation = operation or new_operation()
+        answer: list[Any]
         while True:
             try:
-                now_us, verdict, *answer = self._request(name, operation, until, arguments)
-                self._member.time.learn(now_us)
+                if time.at(until) is None:
+                    self._member.join(until, name)
+                now_us, verdict, *answer = self._scripts.call(
+                    name,
+                    until=until,
+                    operation=operation,
+                    issued=time.at(clock.monotonic()),
+                    deadline=time.at(until),
+                    **arguments,
+                )
+                time.learn(now_us)
                 if verdict == b"join":
                     self._member.join(until, name)
             except StoreError as error:
@@ -102,23 +112,6 @@ class Calls:
         if self._member.time.at(moment) is None:
             self._member.join(until, "schedule")
         return max(1, self._member.time.at(moment) or 0)
-
-    def _request(
-        self, name: str, operation: bytes, until: float, arguments: dict[str, Any]
-    ) -> list[Any]:
-        time = self._member.time
-        if time.at(until) is None:
-            self._member.join(until, name)
-        return list(
-            self._scripts.call(
-                name,
-                until=until,
-                operation=operation,
-                issued=time.at(clock.monotonic()),
-                deadline=time.at(until),
-                **arguments,
-            )
-        )
 
 
 class _Attempts:

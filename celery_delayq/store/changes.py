@@ -15,12 +15,13 @@ from urllib.parse import unquote_to_bytes
 
 from ..clock import MAX_DUE_MS, When
 from ..errors import UnreadableRecord
-from .calls import Calls
-from .ids import Target, named, target_of
+from .ids import Target, named, target_of, target_of_member
+from .link import Link
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .schedule import too_late
-from .values import Cancelled, Change
+from .selecting import Chosen, Place, pages, start
+from .values import Cancelled, Change, State
 
 CHUNK = 100  # targets of one call: some 5 ms of Redis's time
 MAX_BYTES = 1_000_000  # of their records
@@ -29,123 +30,186 @@ MAX_BYTES = 1_000_000  # of their records
 _AGAIN, _SKIPPED, _TOO_LATE = [b"again"], [b"skipped"], [b"too_late"]
 _UNREADABLE = b"unreadable"
 _DONE = (b"done", b"uncertain")
+_NO_RECORD = "no record"  # why a record cannot be read that is not there
 
 NOW = When("at", 0)  # what is given where the mode says it all
 
 
-class Changes:
-    """Changes entries; shared by the threads of a process.
+def cancel(
+    link: Link,
+    targets: Sequence[Target],
+    *,
+    owes: int = 0,
+    tells: bool = True,
+    remove: bool = False,
+    chosen: str = "",
+) -> Iterator[list[Change]]:
+    """Remove entries that have not left.
 
-    Every step is given targets, at least one, and yields what each call of its script made of some
-    of them. None is left out; their order is that of the targets, but for those that take too many
-    bytes.
+    Args:
+        link: To their shard.
+        targets: Who is meant.
+        owes: Whether it is noted that ``REVOKED`` is to be stored for them: 1, by the caller,
+            who says so by :func:`settle`, or else by a scanner; 2, by a scanner.
+        tells: Whether their messages are wanted.
+        remove: Only those that are dead.
+        chosen: What the selection that met them picks by: none that it does not mean any more.
     """
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-
-    def cancel(
-        self,
-        targets: Sequence[Target],
-        *,
-        owes: int = 0,
-        tells: bool = True,
-        remove: bool = False,
-        chosen: str = "",
-    ) -> Iterator[list[Change]]:
-        """Remove entries that have not left.
-
-        Args:
-            targets: Who is meant.
-            owes: Whether it is noted that ``REVOKED`` is to be stored for them: 1, by the caller,
-                who says so by :meth:`Entries.settle`, or else by a scanner; 2, by a scanner.
-            tells: Whether their messages are wanted.
-            remove: Only those that are dead.
-            chosen: What the selection that met them picks by: none that it does not mean any more.
-        """
-        asked = {"mode": "remove" if remove else "cancel", "owes": owes, "tells": int(tells)}
-        for some, words, (flat,) in self._ask("cancel", targets, {**asked, "filter": chosen}):
-            told = dict(zip(flat[::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
-            changes = (
-                _read(who, word) or _cancelled(who, word, told.get(at))
-                for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
-                if word != _AGAIN
-            )
-            yield list(changes)
-
-    def reschedule(
-        self,
-        targets: Sequence[Target],
-        when: When,
-        *,
-        mode: str = "",
-        only: str = "",
-        if_due_ms: int | None = None,
-        chosen: str = "",
-    ) -> Iterator[list[Change]]:
-        """Give entries that have not left another due time.
-
-        Args:
-            targets: Who is meant.
-            when: The time.
-            mode: In its place: ``"now"``, at once, and through a pause; ``"retry"``, at once, and
-                only those that are dead.
-            only: ``"earlier"`` or ``"later"``: no other move.
-            if_due_ms: Only where that is the due time until now.
-            chosen: As for :meth:`cancel`.
-        """
-        asked = {
-            "mode": mode or when.mode,
-            "us": when.us,
-            "latest": MAX_DUE_MS,
-            "only": only,
-            "if_due": "" if if_due_ms is None else if_due_ms,
-            "filter": chosen,
-        }
-        for some, words, _ in self._ask("reschedule", targets, asked):
-            changes = (
-                _read(who, word) or _moved(who, word, when)
-                for who, word in zip(some, words, strict=True)
-                if word != _AGAIN
-            )
-            yield list(changes)
-
-    def release(
-        self, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
-    ) -> list[Change]:
-        """Let entries that wait go at once, with other messages.
-
-        Args:
-            parts: Up to 100 times who is meant, the record as it was read, and the new one, made by
-                :meth:`Record.released`.
-            chosen: As for :meth:`cancel`.
-
-        Returns:
-            What was made of each, in their order; ``UNCHANGED`` where it is to be read anew.
-        """
-        flat = [
-            word
-            for who, seen, new in parts
-            for word in (target_of(who), seen.seen, new.labels + new.body)
+    asked = {"mode": "remove" if remove else "cancel", "owes": owes, "tells": int(tells)}
+    for some, words, (flat,) in _ask(link, "cancel", targets, {**asked, "filter": chosen}):
+        told = dict(zip(flat[::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
+        yield [
+            _read(who, word) or _cancelled(who, word, told.get(at))
+            for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
+            if word != _AGAIN
         ]
-        (text,) = self._calls.call("release", filter=chosen, max_bytes=MAX_BYTES, parts=flat)
-        words = (word.split(b":") for word in text.split(b" "))
-        return [_released(who, word) for (who, *_), word in zip(parts, words, strict=True)]
 
-    def _ask(
-        self, script: str, targets: Sequence[Target], asked: dict[str, Any]
-    ) -> Iterator[tuple[list[Target], list[list[bytes]], list[Any]]]:
-        """Of each call who was looked at, the parts of a word of each, and what else it answers."""
-        left = list(targets)
-        while left:
-            some, left = left[:CHUNK], left[CHUNK:]
-            text, *more = self._calls.call(
-                script, **asked, max_bytes=MAX_BYTES, targets=[target_of(one) for one in some]
-            )
-            words = [word.split(b":") for word in text.split(b" ")]
-            # What is told of them goes by the places of all.
-            yield some, words, more
-            left = [one for one, word in zip(some, words, strict=True) if word == _AGAIN] + left
+
+def reschedule(
+    link: Link,
+    targets: Sequence[Target],
+    when: When,
+    *,
+    mode: str = "",
+    only: str = "",
+    if_due_ms: int | None = None,
+    chosen: str = "",
+) -> Iterator[list[Change]]:
+    """Give entries that have not left another due time.
+
+    Args:
+        link: To their shard.
+        targets: Who is meant.
+        when: The time.
+        mode: In its place: ``"now"``, at once, and through a pause; ``"retry"``, at once, and
+            only those that are dead.
+        only: ``"earlier"`` or ``"later"``: no other move.
+        if_due_ms: Only where that is the due time until now.
+        chosen: As for :func:`cancel`.
+    """
+    asked = {
+        "mode": mode or when.mode,
+        "us": when.us,
+        "latest": MAX_DUE_MS,
+        "only": only,
+        "if_due": "" if if_due_ms is None else if_due_ms,
+        "filter": chosen,
+    }
+    for some, words, _ in _ask(link, "reschedule", targets, asked):
+        yield [
+            _read(who, word) or _moved(who, word, when)
+            for who, word in zip(some, words, strict=True)
+            if word != _AGAIN
+        ]
+
+
+def release(
+    link: Link, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
+) -> list[Change]:
+    """Let entries that wait go at once, with other messages.
+
+    Args:
+        link: To their shard.
+        parts: Up to 100 times who is meant, the record as it was read, and the new one, made by
+            :meth:`Record.released`.
+        chosen: As for :func:`cancel`.
+
+    Returns:
+        What was made of each, in their order; ``UNCHANGED`` where it is to be read anew.
+    """
+    flat = [
+        word
+        for who, seen, new in parts
+        for word in (target_of(who), seen.seen, new.labels + new.body)
+    ]
+    (text,) = link.calls.call("release", filter=chosen, max_bytes=MAX_BYTES, parts=flat)
+    words = (word.split(b":") for word in text.split(b" "))
+    return [_released(who, word) for (who, *_), word in zip(parts, words, strict=True)]
+
+
+def cancel_one(
+    link: Link, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
+) -> tuple[Outcome, Cancelled | None]:
+    """Remove an entry that has not left; what there is to tell, if it was removed.
+
+    Args:
+        link: To its shard.
+        who: The entry.
+        owes: Whether it is noted that ``REVOKED`` is to be stored for it, until :func:`settle`.
+        tells: Whether its message is wanted.
+        remove: Only if it is dead.
+
+    Raises:
+        UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
+    """
+    asked: dict[str, Any] = {"owes": int(owes), "tells": tells, "remove": remove}
+    try:
+        outcome, change = only(cancel(link, [who], **asked))
+    except UnreadableRecord as error:
+        member = _dead_member(link, error.task_id) if remove else None
+        if member is None:
+            if error.why == _NO_RECORD:
+                return Outcome.NOT_FOUND, None
+            raise
+        outcome, change = only(cancel(link, [target_of_member(member)], **asked))
+    return outcome, change.cancelled
+
+
+def _dead_member(link: Link, task_id: str) -> bytes | None:
+    """What is dead under an id whose record cannot be read, so that its number is not known."""
+    for page in pages(link, Chosen(state=State.DEAD), *start(link), Place()):
+        for member in page:
+            if member[6:] == task_id.encode():
+                return member
+    return None
+
+
+def edit(link: Link, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
+    """Give an entry another message; what it is, and when it is due, stays.
+
+    Args:
+        link: To its shard.
+        who: The entry.
+        seen: Its record, of which *new* was made; nothing is done where it is another one now.
+        new: Made by :meth:`Record.with_message`.
+
+    Raises:
+        UnreadableRecord: its record cannot be read.
+    """
+    (answer,) = link.calls.call(
+        "edit",
+        target=target_of(who),
+        seen=seen.seen if seen else b"",
+        destination=new.destination,
+        body=new.labels + new.body,
+        template=new.template,
+    )
+    word, _, why = answer.partition(b" ")
+    if word == _UNREADABLE:
+        raise UnreadableRecord(named(who), why.decode(errors="replace"))
+    return Outcome(word.decode())
+
+
+def settle(link: Link, cancelled: Iterable[Cancelled]) -> None:
+    """Note that ``REVOKED`` was stored for tasks."""
+    stored = [word for one in cancelled for word in (one.task_id, one.when)]
+    link.scripts.call("settle", stored=stored)
+
+
+def _ask(
+    link: Link, script: str, targets: Sequence[Target], asked: dict[str, Any]
+) -> Iterator[tuple[list[Target], list[list[bytes]], list[Any]]]:
+    """Of each call who was looked at, the parts of a word of each, and what else it answers."""
+    left = list(targets)
+    while left:
+        some, left = left[:CHUNK], left[CHUNK:]
+        text, *more = link.calls.call(
+            script, **asked, max_bytes=MAX_BYTES, targets=[target_of(one) for one in some]
+        )
+        words = [word.split(b":") for word in text.split(b" ")]
+        # What is told of them goes by the places of all.
+        yield some, words, more
+        left = [one for one, word in zip(some, words, strict=True) if word == _AGAIN] + left
 
 
 def _read(who: Target, word: Sequence[bytes]) -> Change | None:

@@ -12,9 +12,10 @@ from typing import Any
 from .. import clock
 from ..errors import StoreUnavailable
 from ..servers.risks import Line, risks
-from .entries import settle
+from .changes import settle
 from .lateness import lateness_in
-from .member import Member, Membership
+from .link import Link
+from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
@@ -58,7 +59,7 @@ class Engine:
     ) -> None:
         self.name = name or new_name()
         self._scripts = scripts
-        self._member = Member(scripts, membership, scanner=True)
+        self._link = Link(scripts, membership, scanner=True)
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
@@ -76,7 +77,7 @@ class Engine:
             StoreDiffers: this process would use the store in another way than the others.
         """
         if not self._joined:
-            self._member.join(step="hand_over")
+            self._link.member.join(step="hand_over")
             self._joined = True
 
     def risks(self) -> list[Line]:
@@ -85,11 +86,11 @@ class Engine:
 
     def counts(self) -> Counts:
         """All counts of the shard."""
-        return counts_in(self._scripts)
+        return counts_in(self._link)
 
     def pauses(self) -> list[Pause]:
         """What is paused in the shard, or comes back."""
-        return pauses_in(self._scripts)
+        return pauses_in(self._link)
 
     def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: int = 0) -> Seen:
         """Hand over one batch of what is bound for lists in the store's own Redis.
@@ -236,7 +237,7 @@ class Engine:
 
     def settle(self, cancelled: Iterable[Cancelled]) -> None:
         """Note that ``REVOKED`` was stored for tasks."""
-        settle(self._scripts, cancelled)
+        settle(self._link, cancelled)
 
     def leave(self) -> None:
         """Stop counting as alive."""

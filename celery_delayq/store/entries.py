@@ -1,58 +1,72 @@
-"""The caller's steps: schedule, cancel, reschedule, look, list, count."""
+"""What callers do with the store: here an id, a key or "all" becomes the shards to ask.
+
+schedule                      each entry to the shard of its id
+cancel, move, edit, find      shard_of(id) --> that one; a key has one shard only
+waiting, history, counts      every shard's, put together
+
+What a step does, and what it is given, stands with the step: ``schedule.py``, ``changes.py``,
+``reading.py``, ``listing.py``, ``overview.py``, ``queues.py``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
 
+from .. import clock
 from ..clock import When
-from ..errors import DelayQError, UnreadableRecord
-from . import checking, listing, repairing
-from .calls import Calls
-from .changes import Changes, only
-from .dumps import Dumps
+from ..errors import DelayQError, InvalidOption
+from . import changes, listing, overview, queues, reading, replicas
 from .happened import Happened
-from .ids import Target, named, target_of, target_of_member
-from .keys import Keys
-from .listing import Row, entry_of
-from .loads import Loads
-from .member import Member, Membership
-from .misfits import Finding, Repaired
+from .ids import Target, named
+from .keys import shard_of
+from .link import Link
+from .listing import CURSOR, MAX_SIZE, Cursor
+from .member import Membership
 from .outcome import Outcome
-from .overview import Counts, Pause, Scanner, counts_in, pauses_in, scanners_in
-from .queues import Tally, tallies_in
+from .overview import Counts, Pause, Scanner
+from .queues import Tally
 from .record import NewRecord, Record
-from .replicas import Replicas
-from .schedule import Scheduler
+from .replicas import Shortfalls, Wanted
+from .schedule import schedule
 from .scripts import Scripts
-from .selecting import Chosen, Place, Sieve
-from .values import Cancelled, Change, Entry, NewEntry, Receipt, State, letters_in, time_in
+from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
-NO_RECORD = "no record"  # why a record cannot be read that is not there
-# What `peek.lua` says where it knows more than users are told.
-_STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
+
+class HasId(Protocol):
+    """What is in the shard of a task's id."""
+
+    @property
+    def task_id(self) -> str: ...
+
+
+Part = TypeVar("Part", bound=HasId)
+Answer = TypeVar("Answer")
 
 
 class Entries:
-    """What callers do with the store."""
+    """What callers do with the store.
 
-    def __init__(self, scripts: Scripts, membership: Membership) -> None:
-        self._scripts = scripts
-        self._member = Member(scripts, membership)
-        self._calls = Calls(scripts, self._member, membership.timeout)
-        self._scheduler = Scheduler(self._calls, membership.timeout)
-        self.changes = Changes(self._calls)
-        self.replicas = Replicas(scripts)
-        self.sieve = Sieve(scripts, self._member)
-        self.dumps = Dumps(scripts, self.sieve)
-        self.loads = Loads(self._calls)
+    Args:
+        shards: The scripts of each shard, in the order of their numbers.
+        membership: What this process has of what all agree on.
 
-    @property
-    def keys(self) -> Keys:
-        """Of which shard they are."""
-        return self._scripts.keys
+    Attributes:
+        unasked_links: Each shard, before anybody has looked or joined.
+    """
+
+    def __init__(self, shards: Sequence[Scripts], membership: Membership) -> None:
+        self.unasked_links = [Link(one, membership) for one in shards]
+        # Where processes that differ in the number of shards meet: one of them, always.
+        self._meeting_place = max(self.unasked_links, key=lambda one: one.keys.is_meeting_place)
+        self._is_joined = len(shards) == 1  # then a call joins by itself
+        self._has_looked = False
+        self._shortfalls = Shortfalls()
 
     def join(self, until: float | None = None) -> None:
         """Find out whether this process may use the store; a call does so by itself.
@@ -63,7 +77,8 @@ class Entries:
         Raises:
             StoreDiffers: it is used in another way than this process would.
         """
-        self._member.join(until)
+        self._meeting_place.member.join(until)
+        self._is_joined = True
 
     def look(self) -> str:
         """Find out whether this process may read the store; it changes nothing.
@@ -74,178 +89,86 @@ class Entries:
         Raises:
             StoreDiffers: it is used in another way than this process would.
         """
-        return self._member.look()
+        broker = self._meeting_place.member.look()
+        self._has_looked = True
+        return broker
 
-    def schedule(
-        self,
-        new: Sequence[NewEntry],
-        *,
-        supersede: bool = False,
-        owes: int = 0,
-        until: float | None = None,
-        pauses: Iterable[float] = (),
-    ) -> list[Receipt | DelayQError]:
-        """Schedule entries, all of them in one step of Redis's; the caller bounds how many.
+    @property
+    def links(self) -> Sequence[Link]:
+        """Each shard, to be read. Looks first: in another layout all would seem to be empty."""
+        if not self._has_looked:
+            self.look()
+        return self.unasked_links
 
-        Args:
-            new: The entries.
-            supersede: The caller is this very task, running: an entry of its id that may have
-                been delivered gives way. One that has not left is another task, and stays.
-            owes: Whether it is noted that ``REVOKED`` is to be stored: 1, for what is replaced; 2,
-                also for a new entry whose id was given out, and that gives way to another.
-            until: When to give up, by the monotonic clock.
-            pauses: Seconds before each repetition while Redis cannot be reached.
+    @property
+    def links_to_change(self) -> Sequence[Link]:
+        """Each shard, to be changed. Joins first, where processes meet."""
+        if not self._is_joined:
+            self.join()
+        return self.unasked_links
+
+    def in_parts(
+        self, given: Sequence[Part], step: Callable[[Link, list[Part]], Iterable[Answer]]
+    ) -> list[Answer]:
+        """Take a step that changes something in each shard, with those of *given* that are there.
 
         Returns:
-            Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the
-            entry with its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past
-            2255-06-05).
+            The answers, in the order of *given*.
+
+        Raises:
+            StoreUnavailable: as the step; in another shard it may have been taken before.
         """
-        return self._scheduler.schedule(
-            new, supersede=supersede, owes=owes, until=until, pauses=pauses
+        links, answers = self.links_to_change, dict[int, Answer]()
+        for shard, places in self._parts(given).items():
+            told = step(links[shard], [given[place] for place in places])
+            answers.update(zip(places, told, strict=True))
+        return [answers[place] for place in range(len(given))]
+
+    def _parts(self, given: Sequence[HasId]) -> dict[int, list[int]]:
+        """Of each shard that has some of *given*, their places."""
+        parts: defaultdict[int, list[int]] = defaultdict(list)
+        for place, one in enumerate(given):
+            parts[shard_of(one.task_id, len(self.unasked_links))].append(place)
+        return parts
+
+    def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
+        """Schedule entries, in one step a shard; see :func:`schedule.schedule`."""
+        return self.in_parts(new, partial(schedule, **options))
+
+    def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
+        """Wait until replicas have what :meth:`schedule` has just answered; it raises nothing.
+
+        Returns:
+            How many have it, as :func:`replicas.wait`; of several shards, the fewest.
+        """
+        until = clock.monotonic() + wanted.seconds
+        return min(
+            replicas.wait(
+                self.unasked_links[shard],
+                wanted,
+                [receipts[place] for place in places],
+                until,
+                self._shortfalls,
+            )
+            for shard, places in self._parts(receipts).items()
         )
 
-    def cancel(self, who: Target) -> tuple[Outcome, bytes | None]:
-        """Remove an entry that has not left; returns its message where it was removed."""
-        outcome, cancelled = self.cancel_owing(who, owes=False)
-        return outcome, cancelled.message or None if cancelled else None
-
-    def cancel_owing(
-        self, who: Target, *, owes: bool = True, tells: bool = True, remove: bool = False
-    ) -> tuple[Outcome, Cancelled | None]:
-        """Remove an entry that has not left.
-
-        Args:
-            who: The entry.
-            owes: Whether it is noted that ``REVOKED`` is to be stored for it, until :meth:`settle`.
-            tells: Whether its message is wanted.
-            remove: Only if it is dead.
-        """
-        asked: dict[str, Any] = {"owes": int(owes), "tells": tells, "remove": remove}
-        try:
-            outcome, change = only(self.changes.cancel([who], **asked))
-        except UnreadableRecord as error:
-            member = self._dead_member(error.task_id) if remove else None
-            if member is None:
-                if error.why == NO_RECORD:
-                    return Outcome.NOT_FOUND, None
-                raise
-            outcome, change = only(self.changes.cancel([target_of_member(member)], **asked))
-        return outcome, change.cancelled
-
-    def _dead_member(self, task_id: str) -> bytes | None:
-        """What is dead under an id whose record cannot be read, so that its number is not known."""
-        dead = Chosen(state=State.DEAD)
-        for page in self.sieve.pages(dead, *self.sieve.start(), Place()):
-            for member in page:
-                if member[6:] == task_id.encode():
-                    return member
-        return None
+    def cancel(self, who: Target, **options: Any) -> tuple[Outcome, Cancelled | None]:
+        """Remove an entry that has not left; see :func:`changes.cancel_one`."""
+        return changes.cancel_one(_of(self.links_to_change, who), who, **options)
 
     def settle(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
-        settle(self._scripts, [cancelled])
-
-    def reschedule(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, int | None]:
-        """Give an entry another due time; returns it, in ms, where that was done."""
-        outcome, change = self.move(who, when, **conditions)
-        return outcome, change.due_ms
+        changes.settle(_of(self.unasked_links, cancelled.task_id), [cancelled])
 
     def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
-        """The same, under the *conditions* of :meth:`Changes.reschedule`."""
-        return only(self.changes.reschedule([who], when, **conditions))
+        """Give an entry another due time; *conditions* are those of :func:`changes.reschedule`."""
+        link = _of(self.links_to_change, who)
+        return changes.only(changes.reschedule(link, [who], when, **conditions))
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
-        """Give an entry another message; what it is, and when it is due, stays.
-
-        Args:
-            who: The entry.
-            seen: Its record, of which *new* was made; nothing is done where it is another one now.
-            new: Made by :meth:`Record.with_message`.
-        """
-        (answer,) = self._calls.call(
-            "edit",
-            target=target_of(who),
-            seen=seen.seen if seen else b"",
-            destination=new.destination,
-            body=new.labels + new.body,
-            template=new.template,
-        )
-        return _outcome(who, answer)[0]
-
-    def find(self, who: Target) -> Entry | None:
-        """The entry, or ``None``.
-
-        Raises:
-            UnreadableRecord: it is of a format that this version does not know.
-        """
-        found = self._look(who)
-        if not found:
-            return None
-        state, task_id, whole, header_end, template, *known = found
-        reason, attempts, next_try, since, paused_by = known
-        return replace(
-            entry_of(
-                task_id.decode(errors="replace"),
-                State(state.decode()),
-                Record(whole, header_end),
-                template,
-            ),
-            reason=reason.decode(errors="replace"),
-            attempts=attempts,
-            next_try_ms=time_in(next_try),
-            since_ms=time_in(since),
-            paused_by=letters_in(paused_by),
-        )
-
-    def state(self, who: Target) -> State | None:
-        """Where an entry stands; ``None`` if it is not in the store.
-
-        Raises:
-            UnreadableRecord: it is of a format that this version does not know.
-        """
-        found = self._look(who)
-        return State(found[0].decode()) if found else None
-
-    def handed_over_ms(self, who: Target) -> int | None:
-        """When an entry was handed over, while its tombstone is kept."""
-        found = self._scripts.call("find", target=target_of(who))
-        return found[1] if found and found[0] == b"handed_over" else None
-
-    def cancelled_ms_ago(self, who: Target) -> int | None:
-        """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
-        found = self._scripts.call("find", target=target_of(who))
-        return found[1] if found and found[0] == b"cancelled" else None
-
-    def _look(self, who: Target) -> Any:
-        found = self._scripts.call("find", target=target_of(who))
-        _refuse_unreadable(who, *found)
-        return [] if found and found[0] in (b"handed_over", b"cancelled") else found
-
-    def waiting(self, earliest_ms: int, end_ms: int) -> Iterator[Entry]:
-        """Entries due from *earliest_ms* to just before *end_ms*, in due order, page by page.
-
-        Entries that come or go meanwhile make it neither skip nor repeat another one, and one that
-        is rescheduled does not come again: so it ends, whatever is done with what it gives. What
-        cannot be read is left out; it becomes a dead letter when it falls due.
-        """
-        return listing.readable(self.rows(0, earliest_ms, end_ms))
-
-    def rows(self, shard: int, earliest_ms: int, end_ms: int, **options: Any) -> Iterator[Row]:
-        """The same as read; see :func:`listing.rows`."""
-        return listing.rows(self._scripts, shard, earliest_ms, end_ms, **options)
-
-    def store(self) -> str:
-        """What tells this store from every other one."""
-        return listing.store_of(self._scripts)
-
-    def history(self, limit: int) -> list[Happened]:
-        """What happened last, the newest first."""
-        events = []
-        for event in self._scripts.call("history", limit=limit):
-            with suppress(ValueError):  # somebody else's
-                events.append(Happened.read(event))
-        return events
+        """Give an entry another message; see :func:`changes.edit`."""
+        return changes.edit(_of(self.links_to_change, who), who, seen, new)
 
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
         """Let what falls due in a lane be parked, from when this returns.
@@ -255,72 +178,107 @@ class Entries:
             name: Of the queue or task, to be shown.
             late: Whether what is parked counts as late for that time.
         """
-        self._calls.call("pause", lane=lane, called=name, late=int(late))
+        for link in self.links_to_change:
+            link.calls.call("pause", lane=lane, called=name, late=int(late))
 
     def resume(self, lane: bytes, rate: float | None = None) -> bool:
-        """Let what is parked in a lane come back, *rate* a second; whether it was paused."""
-        (answer,) = self._calls.call("resume", lane=lane, rate=rate or 0)
-        return bool(answer == b"done")
+        """Let what is parked in a lane come back, *rate* a second; whether it was paused.
+
+        Shards share the rate.
+        """
+        links = self.links_to_change
+        part = (rate or 0) / len(links)
+        # Each of them, whatever the first ones say.
+        answers = [link.calls.call("resume", lane=lane, rate=part) for link in links]
+        return [b"done"] in answers
+
+    def find(self, who: Target) -> Entry | None:
+        """The entry, or ``None``; see :func:`reading.find`."""
+        return reading.find(_of(self.links, who), who)
+
+    def state(self, who: Target) -> State | None:
+        """Where an entry stands, or ``None``; see :func:`reading.state`."""
+        return reading.state(_of(self.links, who), who)
+
+    def handed_over_ms(self, who: Target) -> int | None:
+        """When an entry was handed over, while its tombstone is kept."""
+        return reading.left(_of(self.links, who), who, b"handed_over")
+
+    def cancelled_ms_ago(self, who: Target) -> int | None:
+        """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
+        return reading.left(_of(self.links, who), who, b"cancelled")
+
+    def waiting(
+        self,
+        earliest_ms: int,
+        end_ms: int,
+        *,
+        cursor: str | None = None,
+        size: int = MAX_SIZE,
+    ) -> Iterator[Entry]:
+        """Entries due from *earliest_ms* to just before *end_ms*, in due order, page by page.
+
+        Entries that come or go meanwhile make it neither skip nor repeat another one, and one that
+        is rescheduled does not come again: so it ends, whatever is done with what it gives. What
+        cannot be read is left out; it becomes a dead letter when it falls due. Equal due times of
+        two shards have no order.
+
+        Args:
+            earliest_ms: Only what is due at this time or later.
+            end_ms: Only what is due before this.
+            cursor: Go on behind the entry that has it.
+            size: How many are wanted, if that is known.
+
+        Raises:
+            InvalidOption: *cursor* is none of this store.
+        """
+        links = self.links
+        behind = None if cursor is None else _behind(cursor, links)
+        rows = (
+            listing.rows(link, number, earliest_ms, end_ms, behind=behind, size=size)
+            for number, link in enumerate(links)
+        )
+        return listing.readable(heapq.merge(*rows, key=attrgetter("place")))
+
+    def history(self, limit: int) -> list[Happened]:
+        """What happened last, the newest first."""
+        events = (reading.history(link, limit) for link in self.links)
+        newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
+        return list(islice(newest_first, limit))
 
     def pauses(self) -> list[Pause]:
         """What is paused, or comes back."""
-        return pauses_in(self._scripts)
-
-    def chosen(self, chosen: Chosen, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
-        """Those of *members* that a selection means, as read; of what cannot be, what is known."""
-        for seen in self.sieve.peek(chosen, members, reads=True):
-            task_id = seen.member[6:].decode(errors="replace")
-            state = _STATES.get(seen.state) or State(seen.state)
-            entry = Entry(task_id, state, seen.due_ms, 0, b"")
-            if seen.record is not None:
-                with suppress(UnreadableRecord):
-                    entry = entry_of(task_id, state, seen.record, seen.template)
-            yield (
-                seen.member,
-                replace(
-                    entry,
-                    reason=seen.error,
-                    attempts=seen.attempts,
-                    next_try_ms=seen.next_try_ms,
-                    since_ms=seen.since_ms,
-                    paused_by=seen.paused_by,
-                ),
-            )
-
-    def check(self) -> Iterator[Finding]:
-        """What in the store does not fit together."""
-        return checking.check(self._scripts)
-
-    def repair(self, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
-        """Mend what was found, where it is still so; see :func:`repairing.repair`."""
-        return repairing.repair(self._scripts, findings)
+        return overview.union_of(overview.pauses_in(link) for link in self.links)
 
     def counts(self) -> Counts:
-        """All counts at one instant."""
-        return counts_in(self._scripts)
+        """All counts; those of one shard at one instant."""
+        return overview.sum_of([overview.counts_in(link) for link in self.links])
 
     def scanners(self) -> list[Scanner]:
-        """The scanners that are alive."""
-        return scanners_in(self._scripts)
+        """The scanners that are alive, by name; each serves every shard."""
+        found: dict[str, Scanner] = {}
+        for link in self.links:
+            for one in overview.scanners_in(link):
+                before = found.setdefault(one.name, one)
+                found[one.name] = max(before, one, key=attrgetter("seen_ms"))
+        return sorted(found.values(), key=attrgetter("name"))
 
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
-        """What waits by its queues; see :func:`tallies_in`."""
-        return tallies_in(self._scripts, most)
+        """What waits by its queues, one of each shard's; see :func:`queues.tallies_in`."""
+        part = max(1, most // len(self.unasked_links))
+        found = [queues.tallies_in(link, part) for link in self.links]
+        return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
 
 
-def settle(scripts: Scripts, cancelled: Iterable[Cancelled]) -> None:
-    """Note that ``REVOKED`` was stored for tasks."""
-    stored = [word for one in cancelled for word in (one.task_id, one.when)]
-    scripts.call("settle", stored=stored)
+def _of(links: Sequence[Link], who: Target) -> Link:
+    if len(links) == 1:
+        return links[0]  # also of a key: over several shards it cannot be given
+    return links[shard_of(named(who), len(links))]
 
 
-def _outcome(who: Target, answer: bytes) -> tuple[Outcome, bytes]:
-    """An answer's first word as an outcome, and the rest of it."""
-    word, _, rest = answer.partition(b" ")
-    _refuse_unreadable(who, word, rest)
-    return Outcome(word.decode()), rest
-
-
-def _refuse_unreadable(who: Target, status: bytes = b"", why: Any = b"", *_: Any) -> None:
-    if status == b"unreadable":
-        raise UnreadableRecord(named(who), why.decode(errors="replace"))
+def _behind(text: str, links: Sequence[Link]) -> Cursor:
+    cursor = Cursor.read(text)
+    in_range = cursor.shard < len(links)
+    if not in_range or listing.store_of(links[cursor.shard]) != cursor.store:
+        raise InvalidOption("cursor", text, CURSOR)
+    return cursor

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidOption, UnreadableRecord
+from .link import Link
 from .record import Record
-from .scripts import Scripts
 from .values import Entry, State, letters_in, time_in
 
 PAGE = 200
@@ -105,14 +105,14 @@ class Row:
         )
 
 
-def store_of(scripts: Scripts) -> str:
+def store_of(link: Link) -> str:
     """What tells the store from every other one; empty where no process has joined it."""
-    name: bytes = _page(scripts, "-1", -1, 0, 0)[0]
+    name: bytes = _page(link, "-1", -1, 0, 0)[0]
     return name.decode(errors="replace")
 
 
 def rows(
-    scripts: Scripts,
+    link: Link,
     shard: int,
     earliest_ms: int,
     end_ms: int,
@@ -123,7 +123,7 @@ def rows(
     """The rows of a shard that are due from *earliest_ms* to just before *end_ms*.
 
     Args:
-        scripts: The shard's.
+        link: To the shard.
         shard: Its number.
         earliest_ms: Only what is due at this time or later.
         end_ms: Only what is due before this.
@@ -135,7 +135,7 @@ def rows(
         due, order = behind.due, behind.order_in(shard)
     while True:
         name, is_last, flat, known, failed, shared = _page(
-            scripts, due, order, end_ms, min(size, PAGE)
+            link, due, order, end_ms, min(size, PAGE)
         )
         store = name.decode(errors="replace")
         templates, errors = _pairs(shared), _pairs(failed)
@@ -161,8 +161,8 @@ def rows(
             return
 
 
-def _page(scripts: Scripts, after: str, order: int, before: int, limit: int) -> Any:
-    return scripts.call(
+def _page(link: Link, after: str, order: int, before: int, limit: int) -> Any:
+    return link.scripts.call(
         "page",
         after=after,
         order=order,

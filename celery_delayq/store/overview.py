@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
+from .link import Link
 from .listing import PAGE
-from .scripts import Scripts
 from .values import time_in
 
 OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms for each index
@@ -103,9 +103,9 @@ def lane_in_words(queue: str | None, task: str | None) -> str:
     return f"task {task}" if queue is None else f"queue {queue}"
 
 
-def counts_in(scripts: Scripts) -> Counts:
+def counts_in(link: Link) -> Counts:
     """All counts of a shard, at one instant."""
-    now_us, *numbers, due, relay, oldest = scripts.call(
+    now_us, *numbers, due, relay, oldest = link.scripts.call(
         "counts", most=OVERDUE, max_bytes=OVERDUE_BYTES
     )
     known = [head for head in (due, relay) if head >= 0]
@@ -113,9 +113,9 @@ def counts_in(scripts: Scripts) -> Counts:
     return Counts(*numbers)
 
 
-def scanners_in(scripts: Scripts) -> list[Scanner]:
+def scanners_in(link: Link) -> list[Scanner]:
     """The scanners that are alive, as a shard knows them; each serves all shards."""
-    flat = scripts.call("scanners")
+    flat = link.scripts.call("scanners")
     return [
         Scanner(name.decode(errors="replace"), time_in(seen) or 0)
         for name, seen in zip(flat[::2], flat[1::2], strict=True)
@@ -137,12 +137,12 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
     )
 
 
-def pauses_in(scripts: Scripts) -> list[Pause]:
+def pauses_in(link: Link) -> list[Pause]:
     """What is paused in a shard, or comes back."""
     found: dict[bytes, Pause] = {}
     cursor: Any = 0
     while True:
-        cursor, flat = scripts.call(
+        cursor, flat = link.scripts.call(
             "pauses", cursor=cursor, count=PAGE, most=OVERDUE, max_bytes=OVERDUE_BYTES
         )
         for lane, *facts in zip(*[iter(flat)] * 7, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .scripts import Scripts
+from .link import Link
 
 STEP = 500  # entries that one call looks at
 STEP_BYTES = 500_000  # of records that one call reads
@@ -30,17 +30,17 @@ class Tally:
     place: str
 
 
-def tallies_in(scripts: Scripts, most: int) -> tuple[list[Tally], bool]:
+def tallies_in(link: Link, most: int) -> tuple[list[Tally], bool]:
     """What waits in a shard by its queues; and whether that is all.
 
     Args:
-        scripts: The shard's.
+        link: To the shard.
         most: Look at no more than so many entries, > 0: first at what is overdue longest.
     """
     found: dict[bytes, Tally] = {}
     after, order, looked, is_complete = b"-1", -1, 0, True
     for _ in range(MOST_STEPS):
-        step, after, order, left_out, flat = scripts.call(
+        step, after, order, left_out, flat = link.scripts.call(
             "queues",
             after=after,
             order=order,

@@ -12,14 +12,15 @@ Whatever becomes of it, the call is done: what goes wrong here is told, and not 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import clock
 from ..errors import StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..servers import packed
-from .scripts import Scripts
+from .link import Link
+from .values import Receipt
 
 # Redis looks for a WAIT that has timed out ten times a second, where nobody has set another `hz`.
 GRACE = 1.5  # seconds after which there is no answer, on top of those that are waited
@@ -81,50 +82,42 @@ class Shortfalls:
         return 0
 
 
-class Replicas:
-    """Waits for the replicas of one shard's Redis; shared by the threads of a process.
+def wait(
+    link: Link, wanted: Wanted, receipts: Sequence[Receipt], until: float, shortfalls: Shortfalls
+) -> int:
+    """Wait until replicas of a shard's Redis have what calls have written.
 
-    Attributes:
-        shortfalls: Where it tells what was not reached.
+    Args:
+        link: To the shard.
+        wanted: How many, and how.
+        receipts: What the calls answered, just now.
+        until: For how long, by the monotonic clock.
+        shortfalls: Where it is told what was not reached.
+
+    Returns:
+        How many replicas have it; 0 where that is not known. Where the append-only files were
+        wanted as well, and the master's has not got it, 0 too.
     """
-
-    def __init__(self, scripts: Scripts) -> None:
-        self.shortfalls = Shortfalls()
-        self._scripts = scripts
-
-    def wait(self, wanted: Wanted, operations: Collection[bytes], tasks: int, until: float) -> int:
-        """Wait until replicas have what calls have written.
-
-        Args:
-            wanted: How many, and how.
-            operations: The names of the calls; they were answered just now.
-            tasks: How many tasks that is about, as a warning shall say.
-            until: For how long, by the monotonic clock.
-
-        Returns:
-            How many replicas have it; 0 where that is not known. Where the append-only files were
-            wanted as well, and the master's has not got it, 0 too.
-        """
-        seconds = until - clock.monotonic()
-        try:
-            is_known, told = self._scripts.call_and(
-                "replicate",
-                wanted.packed(seconds),
-                until=clock.monotonic() + max(0.0, seconds) + GRACE,
-                operations=operations,
-            )
-        except StoreUnavailable as error:
-            return self.shortfalls.note("away", error.why, tasks)
-        except StoreError as error:
-            why = f"{wanted.command} is refused, {error.why}"
-            return self.shortfalls.note(why, why, tasks, again=False)
-        if not is_known:
-            return self.shortfalls.note("unknown", "the Redis that answers has lost them", tasks)
-        local, reached = told if wanted.kind else (1, told)
-        if not local:
-            own = f"not even Redis's own file had them within {wanted.seconds:g} s"
-            return self.shortfalls.note("own", own, tasks)
-        if reached < wanted.replicas:
-            few = f"{reached} of {wanted.replicas} replicas had them within {wanted.seconds:g} s"
-            self.shortfalls.note("few", few, tasks)
-        return int(reached)
+    seconds, tasks = until - clock.monotonic(), len(receipts)
+    try:
+        is_known, told = link.scripts.call_and(
+            "replicate",
+            wanted.packed(seconds),
+            until=clock.monotonic() + max(0.0, seconds) + GRACE,
+            operations={one.operation for one in receipts},
+        )
+    except StoreUnavailable as error:
+        return shortfalls.note("away", error.why, tasks)
+    except StoreError as error:
+        why = f"{wanted.command} is refused, {error.why}"
+        return shortfalls.note(why, why, tasks, again=False)
+    if not is_known:
+        return shortfalls.note("unknown", "the Redis that answers has lost them", tasks)
+    local, reached = told if wanted.kind else (1, told)
+    if not local:
+        own = f"not even Redis's own file had them within {wanted.seconds:g} s"
+        return shortfalls.note("own", own, tasks)
+    if reached < wanted.replicas:
+        few = f"{reached} of {wanted.replicas} replicas had them within {wanted.seconds:g} s"
+        shortfalls.note("few", few, tasks)
+    return int(reached)

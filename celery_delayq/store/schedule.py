@@ -16,7 +16,8 @@ from ..errors import (
     InvalidDueTime,
     StoreUnavailable,
 )
-from .calls import Calls, new_operation
+from .calls import new_operation
+from .link import Link
 from .outcome import Outcome
 from .values import Cancelled, NewEntry, Receipt
 
@@ -30,70 +31,69 @@ _IN_THE_WAY = {_IN_FLIGHT: InFlight, _TAKEN: AlreadyTaken}
 Answer = Union[Receipt, DelayQError]
 
 
-class Scheduler:
-    """Schedules entries; shared by the threads of a process."""
+def schedule(
+    link: Link,
+    new: Sequence[NewEntry],
+    *,
+    supersede: bool = False,
+    owes: int = 0,
+    until: float | None = None,
+    pauses: Iterable[float] = (),
+) -> list[Answer]:
+    """Schedule entries of a shard, all of them in one step of Redis's; the caller bounds how many.
 
-    def __init__(self, calls: Calls, timeout: float) -> None:
-        self._calls = calls
-        self._timeout = timeout
-        self._templates: set[bytes] = set()
+    Args:
+        link: To the shard.
+        new: The entries.
+        supersede: The caller is this very task, running: an entry of its id that may have been
+            delivered gives way. One that has not left is another task, and stays.
+        owes: Whether it is noted that ``REVOKED`` is to be stored: 1, for what is replaced; 2, also
+            for a new entry whose id was given out, and that gives way to another.
+        until: When to give up, by the monotonic clock.
+        pauses: Seconds before each repetition while Redis cannot be reached.
 
-    def schedule(
-        self,
-        new: Sequence[NewEntry],
-        *,
-        supersede: bool = False,
-        owes: int = 0,
-        until: float | None = None,
-        pauses: Iterable[float] = (),
-    ) -> list[Answer]:
-        """See :meth:`Entries.schedule`."""
-        until = clock.monotonic() + self._timeout if until is None else until
-        answers: list[Answer | None] = [None] * len(new)
-        left = list(range(len(new)))
-        while left:
-            asked = [new[place] for place in left]
-            told = self._ask(asked, supersede, owes, until, pauses)
-            for place, answer in zip(left, told, strict=True):
-                answers[place] = answer
-            left = [place for place in left if answers[place] is None]
-            if left and clock.monotonic() >= until:
-                # Others changed what is in the way each time, or it is more than fits.
-                for place in left:
-                    answers[place] = StoreUnavailable("schedule", "it took too long", False)
-                break
-        return [answer for answer in answers if answer is not None]
+    Returns:
+        Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the entry with
+        its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past 2255-06-05).
+    """
+    until = clock.monotonic() + link.timeout if until is None else until
+    asked: dict[str, Any] = {"supersede": int(supersede), "owes": owes, "pauses": pauses}
+    answers: list[Answer | None] = [None] * len(new)
+    left = list(range(len(new)))
+    while left:
+        told = _ask(link, [new[place] for place in left], until=until, **asked)
+        for place, answer in zip(left, told, strict=True):
+            answers[place] = answer
+        left = [place for place in left if answers[place] is None]
+        if left and clock.monotonic() >= until:
+            # Others changed what is in the way each time, or it is more than fits.
+            for place in left:
+                answers[place] = StoreUnavailable("schedule", "it took too long", False)
+            break
+    return [answer for answer in answers if answer is not None]
 
-    def _ask(
-        self,
-        new: Sequence[NewEntry],
-        supersede: bool,
-        owes: int,
-        until: float,
-        pauses: Iterable[float],
-    ) -> list[Answer | None]:
-        # A template that this process has sent before is there, as a rule: not once more, unless it
-        # is for many.
-        known: Container[bytes] = self._templates if len(new) == 1 else ()
-        operation = new_operation()
-        text, *more = self._calls.call(
-            "schedule",
-            operation=operation,
-            until=until,
-            pauses=pauses,
-            whole=lambda: {"entries": _arguments(new, ())},
-            latest=MAX_DUE_MS,
-            supersede=int(supersede),
-            owes=owes,
-            max_bytes=MAX_BYTES,
-            deliveries=_deliveries(new, lambda moment: self._calls.time_of(moment, until)),
-            entries=_arguments(new, known),
-        )
-        if len(self._templates) < SENT_AT_MOST:
-            self._templates.update(one.record.name for one in new if one.record.name)
-        owed = {one.task_id: one for one in _owed(more[0] if more else [])}
-        words = zip(text.split(b" "), new, strict=True)
-        return [_read(word, one, owed, operation) for word, one in words]
+
+def _ask(link: Link, new: Sequence[NewEntry], *, until: float, **asked: Any) -> list[Answer | None]:
+    # A template that this process has sent before is there, as a rule: not once more, unless it
+    # is for many.
+    known: Container[bytes] = link.templates if len(new) == 1 else ()
+    operation = new_operation()
+    text, *more = link.calls.call(
+        "schedule",
+        operation=operation,
+        until=until,
+        whole=lambda: {"entries": _arguments(new, ())},
+        latest=MAX_DUE_MS,
+        max_bytes=MAX_BYTES,
+        deliveries=_deliveries(new, lambda moment: link.calls.time_of(moment, until)),
+        entries=_arguments(new, known),
+        **asked,
+    )
+    if len(link.templates) < SENT_AT_MOST:
+        link.templates |= {name for one in new if (name := one.record.name)}
+    owed = {one.task_id: one for one in _owed(more[0] if more else [])}
+    words = zip(text.split(b" "), new, strict=True)
+    return [_read(word, one, owed, operation) for word, one in words]
 
 
 def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from ..errors import StoreDiffers
-from .member import Member
+from ..errors import StoreDiffers, UnreadableRecord
+from .link import Link
+from .listing import entry_of
 from .record import LABEL_BYTES, Record, labels_for
-from .scripts import Scripts
-from .values import State, letters_in, time_in
+from .values import Entry, State, letters_in, time_in
 
 PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
 FIRST = 20  # entries that the first step of a pass looks at: they may be large
@@ -35,6 +36,9 @@ _WAYS = {
     State.DEAD: ("dead",),
     State.PAUSED: ("refused", "due", "relay", "parked"),
 }
+
+# What `peek.lua` says where it knows more than users are told.
+_STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
 
 
 @dataclass(frozen=True)
@@ -122,134 +126,162 @@ class Met:
     late_from_ms: int | None = None
 
 
-class Sieve:
-    """The steps of a selection on one shard, that change nothing."""
+def start(link: Link) -> tuple[str, int]:
+    """The store's name, and the last insertion number there is."""
+    store, seq, *_ = _sift(link, "start")
+    if not store:
+        link.member.join()
+        store, seq, *_ = _sift(link, "start")
+    return store.decode(errors="backslashreplace"), seq
 
-    def __init__(self, scripts: Scripts, member: Member) -> None:
-        self._scripts = scripts
-        self._member = member
 
-    def start(self) -> tuple[str, int]:
-        """The store's name, and the last insertion number there is."""
-        store, seq, *_ = self._sift("start")
-        if not store:
-            self._member.join()
-            store, seq, *_ = self._sift("start")
-        return store.decode(errors="backslashreplace"), seq
+def pages(
+    link: Link, chosen: Chosen, store: str, start: int, behind: Place
+) -> Iterator[list[bytes]]:
+    """Members that may be meant, in their order, from *behind* a place up to *start*.
 
-    def pages(self, chosen: Chosen, store: str, start: int, behind: Place) -> Iterator[list[bytes]]:
-        """Members that may be meant, in their order, from *behind* a place up to *start*.
+    Raises:
+        StoreDiffers: the store was emptied, and is another one now.
+    """
+    if chosen.tag:
+        return _tagged(link, chosen, store, start, behind)
+    return _passes(link, chosen, store, start, behind)
 
-        Raises:
-            StoreDiffers: the store was emptied, and is another one now.
-        """
-        if chosen.tag:
-            return self._tagged(chosen, store, start, behind)
-        return self._passes(chosen, store, start, behind)
 
-    def counts(self, chosen: Chosen, store: str, start: int, behind: Place) -> Iterator[int]:
-        """How many are found, part by part, where :attr:`Chosen.is_found_by_way`."""
-        if chosen.tag:
-            asked = {"after": behind.number, "upto": start, "filter": chosen.text}
-            yield self._step(store, "count", **asked)[1]
-            return
-        met: set[int] = set()  # numbers, which take less than members
-        for members in self._scan(chosen, store, behind, [start]):
-            before = len(met)
-            met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
-            yield len(met) - before
+def counts(link: Link, chosen: Chosen, store: str, start: int, behind: Place) -> Iterator[int]:
+    """How many are found, part by part, where :attr:`Chosen.is_found_by_way`."""
+    if chosen.tag:
+        asked = {"after": behind.number, "upto": start, "filter": chosen.text}
+        yield _step(link, store, "count", **asked)[1]
+        return
+    met: set[int] = set()  # numbers, which take less than members
+    for members in _scan(link, chosen, store, behind, [start]):
+        before = len(met)
+        met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
+        yield len(met) - before
 
-    def _tagged(
-        self, chosen: Chosen, store: str, start: int, behind: Place
-    ) -> Iterator[list[bytes]]:
-        cursor = b"1"
+
+def _tagged(
+    link: Link, chosen: Chosen, store: str, start: int, behind: Place
+) -> Iterator[list[bytes]]:
+    cursor = b"1"
+    while cursor != b"0":
+        cursor, _, found = _step(
+            link, store, "tag", count=PAGE, after=behind.number, upto=start, filter=chosen.text
+        )
+        if found:
+            yield _once(found)
+            behind = Place.of(found[-1])
+
+
+def _passes(
+    link: Link, chosen: Chosen, store: str, start: int, behind: Place
+) -> Iterator[list[bytes]]:
+    for members in _each_pass(link, chosen, store, start, behind):
+        for first in range(0, len(members), PAGE):
+            yield members[first : first + PAGE]
+
+
+def _each_pass(
+    link: Link, chosen: Chosen, store: str, start: int, behind: Place
+) -> Iterator[list[bytes]]:
+    is_full = True
+    while is_full:
+        members = _pass(link, chosen, store, start, behind)
+        is_full = len(members) == MOST
+        if members:
+            yield members
+            behind = Place.of(members[-1])
+
+
+def _pass(link: Link, chosen: Chosen, store: str, start: int, behind: Place) -> list[bytes]:
+    """The first MOST members behind a place, in their order."""
+    found: dict[bytes, bytes] = {}
+    last = [start]
+    for members in _scan(link, chosen, store, behind, last):
+        found.update((_sorting(member), member) for member in members)
+        if len(found) > 2 * MOST:
+            found = {key: found[key] for key in sorted(found)[:MOST]}
+            last[0] = Place.of(found[max(found)]).number
+    rest = (found[key] for key in sorted(found))
+    return list(islice((one for one in rest if Place.of(one) > behind), MOST))
+
+
+def _scan(
+    link: Link, chosen: Chosen, store: str, behind: Place, last: Sequence[int]
+) -> Iterator[list[bytes]]:
+    """All that is found on a way without order, up to *last*; some of it comes twice."""
+    for way in chosen.ways:
+        cursor, count = b"", FIRST
         while cursor != b"0":
-            cursor, _, found = self._step(
-                store, "tag", count=PAGE, after=behind.number, upto=start, filter=chosen.text
+            cursor, size, members = _step(
+                link,
+                store,
+                way,
+                cursor=cursor or b"0",
+                count=count,
+                # Those without a number share 0, and are told apart by the caller.
+                after=behind.number - (behind.number == 0),
+                upto=last[0],
+                filter=chosen.text,
             )
-            if found:
-                yield _once(found)
-                behind = Place.of(found[-1])
+            yield members
+            count = next_count(count, size, PAGE)
 
-    def _passes(
-        self, chosen: Chosen, store: str, start: int, behind: Place
-    ) -> Iterator[list[bytes]]:
-        for members in self._each_pass(chosen, store, start, behind):
-            for first in range(0, len(members), PAGE):
-                yield members[first : first + PAGE]
 
-    def _each_pass(
-        self, chosen: Chosen, store: str, start: int, behind: Place
-    ) -> Iterator[list[bytes]]:
-        is_full = True
-        while is_full:
-            members = self._pass(chosen, store, start, behind)
-            is_full = len(members) == MOST
-            if members:
-                yield members
-                behind = Place.of(members[-1])
+def _step(link: Link, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
+    name, _, cursor, size, found = _sift(link, way, **asked)
+    here = name.decode(errors="backslashreplace")
+    if here != store:
+        raise StoreDiffers("name", here, store)
+    return cursor, size, found
 
-    def _pass(self, chosen: Chosen, store: str, start: int, behind: Place) -> list[bytes]:
-        """The first MOST members behind a place, in their order."""
-        found: dict[bytes, bytes] = {}
-        last = [start]
-        for members in self._scan(chosen, store, behind, last):
-            found.update((_sorting(member), member) for member in members)
-            if len(found) > 2 * MOST:
-                found = {key: found[key] for key in sorted(found)[:MOST]}
-                last[0] = Place.of(found[max(found)]).number
-        rest = (found[key] for key in sorted(found))
-        return list(islice((one for one in rest if Place.of(one) > behind), MOST))
 
-    def _scan(
-        self, chosen: Chosen, store: str, behind: Place, last: Sequence[int]
-    ) -> Iterator[list[bytes]]:
-        """All that is found on a way without order, up to *last*; some of it comes twice."""
-        for way in chosen.ways:
-            cursor, count = b"", FIRST
-            while cursor != b"0":
-                cursor, size, members = self._step(
-                    store,
-                    way,
-                    cursor=cursor or b"0",
-                    count=count,
-                    # Those without a number share 0, and are told apart by the caller.
-                    after=behind.number - (behind.number == 0),
-                    upto=last[0],
-                    filter=chosen.text,
-                )
-                yield members
-                count = next_count(count, size, PAGE)
+def _sift(link: Link, way: str, **asked: Any) -> Any:
+    usual = {"cursor": "0", "count": PAGE, "after": -1, "upto": -1, "filter": ""}
+    return link.scripts.call("sift", way=way, **{**usual, **asked})
 
-    def _step(self, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
-        name, _, cursor, size, found = self._sift(way, **asked)
-        here = name.decode(errors="backslashreplace")
-        if here != store:
-            raise StoreDiffers("name", here, store)
-        return cursor, size, found
 
-    def _sift(self, way: str, **asked: Any) -> Any:
-        usual = {"cursor": "0", "count": PAGE, "after": -1, "upto": -1, "filter": ""}
-        return self._scripts.call("sift", way=way, **{**usual, **asked})
+def peek(
+    link: Link, chosen: Chosen, members: Sequence[bytes], *, reads: bool = False
+) -> Iterator[Met]:
+    """Those of *members* that are meant, in their order; with their records, if *reads*."""
+    left = list(members)
+    while left:
+        some = left[: READ if reads else PEEK]
+        now_us, text, flat, shared = link.scripts.call(
+            "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
+        )
+        templates = dict(zip(shared[::2], shared[1::2], strict=True))
+        rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+        words = text.decode().split()
+        for member, word in zip(some, words, strict=True):
+            if word not in ("skipped", "again"):
+                read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1")
+                yield _met(member, word, now_us, read, templates)
+        left = left[len(words) - words.count("again") :]
 
-    def peek(
-        self, chosen: Chosen, members: Sequence[bytes], *, reads: bool = False
-    ) -> Iterator[Met]:
-        """Those of *members* that are meant, in their order; with their records, if *reads*."""
-        left = list(members)
-        while left:
-            some = left[: READ if reads else PEEK]
-            now_us, text, flat, shared = self._scripts.call(
-                "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
-            )
-            templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-            words = text.decode().split()
-            for member, word in zip(some, words, strict=True):
-                if word not in ("skipped", "again"):
-                    read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1")
-                    yield _met(member, word, now_us, read, templates)
-            left = left[len(words) - words.count("again") :]
+
+def read(link: Link, chosen: Chosen, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
+    """Those of *members* that are meant, as entries; of what cannot be read, what is known."""
+    for met in peek(link, chosen, members, reads=True):
+        task_id = met.member[6:].decode(errors="replace")
+        state = _STATES.get(met.state) or State(met.state)
+        entry = Entry(task_id, state, met.due_ms, 0, b"")
+        if met.record is not None:
+            with suppress(UnreadableRecord):
+                entry = entry_of(task_id, state, met.record, met.template)
+        yield (
+            met.member,
+            replace(
+                entry,
+                reason=met.error,
+                attempts=met.attempts,
+                next_try_ms=met.next_try_ms,
+                since_ms=met.since_ms,
+                paused_by=met.paused_by,
+            ),
+        )
 
 
 def next_count(count: int, size: int, most: int) -> int:

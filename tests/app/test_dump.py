@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from celery_delayq.care import dumps
 from celery_delayq.care.loading import least_size
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
-from celery_delayq.store.dumps import Dumps
 from celery_delayq.store.keys import Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, lists
 from tests.support.shards import SHARDS, each, keys_need_one_shard, keys_of
@@ -501,15 +501,15 @@ def test_what_was_released_and_waits_for_the_broker_is_so_there_as_well(one, two
 
 def test_what_is_scheduled_anew_while_it_is_read_is_not_in_it(app, monkeypatch):
     app.send_task("t", task_id="a", delayq_at=FAR)
-    read = Dumps._read
+    read = dumps._read
 
-    def reading(self, members):
+    def reading(link, members):
         if members and app.delayq.get("a").due.timestamp() == FAR:
             app.delayq.cancel("a")
             app.send_task("t", task_id="a", delayq_at=FAR + 1)
-        return read(self, members)
+        return read(link, members)
 
-    monkeypatch.setattr(Dumps, "_read", reading)
+    monkeypatch.setattr(dumps, "_read", reading)
 
     assert tasks_of(app.delayq.dump()) == {}
 

@@ -14,7 +14,7 @@ from kombu.serialization import registry
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidDueTime, InvalidOption, MessageTooLarge, NotATask
 from celery_delayq.message.shown import is_celery_s
-from celery_delayq.store import ShardedEntries
+from celery_delayq.store import Entries
 from tests.app.support import (
     FAR,
     LONG_AGO,
@@ -430,28 +430,28 @@ def overtaking(monkeypatch, times, change):
     """Somebody changes the task between an edit's look and its step."""
     left = iter(range(times))
 
-    def edit(self, who, seen, new, real=ShardedEntries.edit):
+    def edit(self, who, seen, new, real=Entries.edit):
         if next(left, None) is not None:
             change()
         return real(self, who, seen, new)
 
-    monkeypatch.setattr(ShardedEntries, "edit", edit)
+    monkeypatch.setattr(Entries, "edit", edit)
 
 
 def test_an_edit_that_is_overtaken_is_made_anew_of_what_is_there_now(add, delayq, monkeypatch):
     result = add.delay_until(FAR, 1, y=2)
     theirs = iter(range(3))
-    real = ShardedEntries.edit
+    real = Entries.edit
 
     def edit(self, who, seen, new):
         for one in theirs:
-            monkeypatch.setattr(ShardedEntries, "edit", real)
+            monkeypatch.setattr(Entries, "edit", real)
             delayq.edit(result, kwargs={"y": one})
-            monkeypatch.setattr(ShardedEntries, "edit", edit)
+            monkeypatch.setattr(Entries, "edit", edit)
             break
         return real(self, who, seen, new)
 
-    monkeypatch.setattr(ShardedEntries, "edit", edit)
+    monkeypatch.setattr(Entries, "edit", edit)
 
     assert delayq.edit(result, args=[5]) is Outcome.DONE
     assert (delayq.get(result).args, delayq.get(result).kwargs) == ((5,), {"y": 2})

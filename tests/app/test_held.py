@@ -12,7 +12,7 @@ from kombu import Exchange, Queue
 from celery_delayq import DelayQ, Outcome, ScheduledResult, State
 from celery_delayq.clock import from_ms
 from celery_delayq.integration.held import word_of
-from celery_delayq.store import ShardedEntries
+from celery_delayq.store import Entries
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
 from tests.support.ports import free_port
 
@@ -31,7 +31,7 @@ def unasked(monkeypatch):
     def asked(*_):
         pytest.fail("the store was asked")
 
-    monkeypatch.setattr(ShardedEntries, "state", asked)
+    monkeypatch.setattr(Entries, "state", asked)
 
 
 class Own(AsyncResult):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from celery_delayq.care.misfits import KINDS
 from celery_delayq.cli import common, repairing
-from celery_delayq.store import KINDS
 from tests.app.support import FAR
 
 KEY = "{delayq:0}:dead"

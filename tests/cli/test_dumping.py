@@ -8,6 +8,7 @@ import pytest
 from celery.bin.celery import celery
 from click.testing import CliRunner
 
+from celery_delayq.care import loads
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.cli.conftest import MODULE
@@ -60,8 +61,7 @@ def test_what_is_in_flight_and_what_is_owed_is_said(delayq_app, redis, redis_ser
     claim(relayed.delayq)
     relayed.send_task("t", task_id="b", delayq_at=FAR)
     # Whoever cancelled it died before REVOKED was stored.
-    for shard in relayed.delayq.services.entries.each:
-        shard.cancel_owing("b")
+    relayed.delayq.services.entries.cancel("b", owes=True)
     relayed.delayq.pause()
 
     result = run("dump", app=relayed)
@@ -223,7 +223,7 @@ def test_what_the_dump_pauses_needs_no_word(app, other, dumped, run):
 def test_it_is_said_before_anything_is_written(app, other, dumped, run, monkeypatch):
     app.send_task("t", task_id="a", delayq_at=FAR)
     text = dumped()
-    monkeypatch.setattr(type(other.delayq.services.entries), "load", lambda *_: 1 / 0)
+    monkeypatch.setattr(loads, "load", lambda *_: 1 / 0)
 
     assert run("load", app=other, stdin=text).stderr.splitlines()[0] == LEAVING
 

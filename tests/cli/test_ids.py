@@ -11,7 +11,7 @@ import pytest
 from celery_delayq.cli import progress, selecting, stdin
 from celery_delayq.cli.stdin import ids_read
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import ShardedEntries
+from celery_delayq.store import Entries
 from tests.app.support import FAR, LONG_AGO
 from tests.operations.test_cli import HOSTILE
 
@@ -116,7 +116,7 @@ def test_it_stops_where_redis_goes_away(many, app, before, run):
         if len(calls) == 3:
             raise StoreUnavailable("cancel", "it is away", False)
 
-    before(ShardedEntries, "cancel_owing", fail)
+    before(Entries, "cancel", fail)
     result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\ntask-3\n")
 
     assert result.exit_code == 1

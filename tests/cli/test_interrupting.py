@@ -7,11 +7,10 @@ import sys
 
 import pytest
 
-from celery_delayq.care import loading
+from celery_delayq.care import loading, loads
 from celery_delayq.operations import selection
 from celery_delayq.operations.releasing import Release
-from celery_delayq.store import ShardedEntries
-from celery_delayq.store.changes import Changes
+from celery_delayq.store import Entries, changes
 from tests.app.support import FAR, hand_over_until_dead
 from tests.support.waiting import eventually
 
@@ -29,7 +28,7 @@ def many(app, monkeypatch):
 
 @pytest.fixture
 def ctrl_c(before, sigint):
-    """Press it before the second of some steps: ``ctrl_c(Changes, "cancel")``."""
+    """Press it before the second of some steps: ``ctrl_c(changes, "cancel")``."""
 
     def press(owner, name):
         calls = []
@@ -54,7 +53,7 @@ def ctrl_c(before, sigint):
 )
 @pytest.mark.usefixtures("many")
 def test_it_ends_and_says_how_many(app, run, ctrl_c, line, step, said):  # noqa: PLR0917
-    ctrl_c(Changes, step)
+    ctrl_c(changes, step)
 
     result = run(*line, "--all", "--yes")
 
@@ -74,7 +73,7 @@ def test_so_it_does_with_dead_ones(app, run, redis, monkeypatch, ctrl_c, command
     for number in range(6):
         app.send_task("t", task_id=f"task-{number}", delayq_at=0)
     hand_over_until_dead(app.delayq, redis)
-    ctrl_c(Changes, step)
+    ctrl_c(changes, step)
 
     result = run(command, "--dead", "--yes")
 
@@ -99,7 +98,7 @@ def test_what_is_released_by_then_is_said_to_need_a_scanner(app, run, ctrl_c):
 
 @pytest.mark.usefixtures("many")
 def test_so_do_ids_of_standard_input(app, run, ctrl_c):
-    ctrl_c(ShardedEntries, "cancel_owing")
+    ctrl_c(Entries, "cancel")
 
     result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\n")
 
@@ -140,7 +139,7 @@ def test_a_dump_that_is_loaded_can_be_loaded_again(app, delayq_app, url, run, mo
     other = delayq_app(url, delayq_prefix="other")
     monkeypatch.setattr(loading, "SLICE", 2)
     dumped = run("dump").stdout
-    ctrl_c(ShardedEntries, "load")
+    ctrl_c(loads, "load")
 
     result = run("load", app=other, stdin=dumped)
 

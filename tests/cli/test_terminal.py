@@ -10,7 +10,7 @@ import pytest
 from celery.bin.celery import celery
 
 from celery_delayq.cli import delayq, progress, screen
-from celery_delayq.store.changes import Changes
+from celery_delayq.store import changes
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
@@ -148,7 +148,7 @@ def test_how_far_it_has_come_is_shown_while_it_runs(impatient, terminal, line):
 
 @pytest.mark.usefixtures("sigint")
 def test_ctrl_c_leaves_a_whole_terminal_and_says_how_far_it_came(impatient, terminal, before):
-    before(Changes, "cancel", lambda *_: signal.raise_signal(signal.SIGINT))
+    before(changes, "cancel", lambda *_: signal.raise_signal(signal.SIGINT))
     *_, last = lines_of(terminal(80, "cancel", "--tag", "x", "--yes").rpartition("\x1b[?25h")[2])
     assert last.endswith("interrupted: at least 0 tasks cancelled")
 

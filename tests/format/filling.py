@@ -115,8 +115,7 @@ def _leave(delayq: DelayQ) -> None:
     for task_id in ("cancelled", "owed"):
         _send(delayq, task_id, FAR)
     delayq.cancel("cancelled")
-    for shard in delayq.services.entries.each:
-        shard.cancel_owing("owed")
+    delayq.services.entries.cancel("owed", owes=True)
     _send(delayq, "skipped", LONG_AGO, delayq_late="skip", delayq_grace=0)
     delayq.hand_over()
     until = monotonic() + 5

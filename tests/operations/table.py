@@ -14,18 +14,13 @@ from types import MappingProxyType
 import pytest
 
 from celery_delayq import DelayQ, Outcome
+from celery_delayq.care import dumps, loads
+from celery_delayq.care.checking import check
+from celery_delayq.care.loads import OldEntry
+from celery_delayq.care.misfits import Finding
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
-from celery_delayq.store import (
-    Cancelled,
-    Chosen,
-    Engine,
-    Entry,
-    Finding,
-    LeasedEntry,
-    OldEntry,
-    Place,
-)
+from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, changes, selecting
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member, Membership
@@ -96,7 +91,7 @@ def fitting(store: Store) -> Prepared:
     claimed, *_ = engine.claim(1)
     store.set_ms(NOW_MS + 2000)
     store.schedule("revoked", FAR_MS, share=True)
-    _, cancelled = store.entries.cancel_owing("revoked")
+    _, cancelled = store.entries.cancel("revoked", owes=True)
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
     operation, *_ = store.raw.hkeys(store.keys["answers"])
     return Prepared(store, engine, claimed, cancelled, store.entries.find("list"), operation)
@@ -148,25 +143,24 @@ def _tallied(ready: Prepared) -> object:
 
 
 def _sifted(ready: Prepared) -> list[str]:
-    sieve, chosen = ready.store.entries.sieve, Chosen(task="tests.remind")
-    pages = sieve.pages(chosen, *sieve.start(), Place())
+    pages = ready.store.pages(Chosen(task="tests.remind"))
     return [member[6:].decode() for page in pages for member in page]
 
 
 def _peeked(ready: Prepared) -> list[tuple[str, str]]:
-    sieve, chosen = ready.store.entries.sieve, Chosen()
-    members = [member for page in sieve.pages(chosen, *sieve.start(), Place()) for member in page]
-    seen = ready.store.entries.chosen(chosen, members)
+    chosen = Chosen()
+    members = [member for page in ready.store.pages(chosen) for member in page]
+    seen = selecting.read(ready.store.link, chosen, members)
     return [(entry.task_id, entry.state.value) for _, entry in seen]
 
 
 def _dumped(ready: Prepared) -> list[tuple[str, str]]:
-    return [(kept.task_id, kept.place) for kept in ready.store.entries.dumps.entries()]
+    return [(kept.task_id, kept.place) for kept in dumps.dump(ready.store.entries)]
 
 
 def _load(ready: Prepared) -> list[object]:
     record = new_record("loaded", destination_for("L", "celery"))
-    return ready.store.entries.loads.load([OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
+    return loads.load(ready.store.entries, [OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
 
 
 def _load_one(delayq: DelayQ, task_id: str) -> object:
@@ -179,7 +173,7 @@ def _load_one(delayq: DelayQ, task_id: str) -> object:
 def _released(ready: Prepared) -> list[Outcome | None]:
     target, record = target_of("list"), ready.read.record
     new = record.released(new_record("list", destination_for("L", "celery")))
-    return [one.outcome for one in ready.store.entries.changes.release([(target, record, new)])]
+    return [one.outcome for one in changes.release(ready.store.link, [(target, record, new)])]
 
 
 MISPLACED = Finding("record_without_place", "list", "records", b"list")
@@ -240,7 +234,7 @@ OPERATIONS = (
     Operation(
         "reschedule",
         "caller",
-        lambda ready: ready.store.entries.reschedule("list", When("at", FAR_MS)),
+        lambda ready: ready.store.reschedule("list", When("at", FAR_MS)),
         (Outcome.DONE, FAR_MS),
         face={
             "reschedule": lambda delayq, task_id: delayq.reschedule(task_id, FAR),
@@ -387,7 +381,7 @@ OPERATIONS = (
     Operation(
         "check",
         "caller",
-        lambda ready: [one.kind for one in ready.store.entries.check()],
+        lambda ready: [one.kind for one in check(ready.store.entries)],
         ["owed_revoked"],
         changes=False,
         face={"check": lambda delayq, _: list(delayq.check())},

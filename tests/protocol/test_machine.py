@@ -17,11 +17,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from celery_delayq.care.misfits import COUNTED
+from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Outcome, State
 from celery_delayq.store import engine as engine_module
-from celery_delayq.store.misfits import COUNTED
 from celery_delayq.store.record import NewRecord
 from tests.protocol.machine import (
     DEAD,
@@ -134,10 +135,10 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.tasks)
     @rule(task_id=ids)
     def cancel(self, task_id):
-        outcome, message = self.store.entries.cancel(task_id)
+        outcome, cancelled = self.store.entries.cancel(task_id)
         held = task_id in self.model.tasks
         assert outcome is self.model.cancel(task_id)
-        assert (message is not None) == (held and task_id not in self.model.tasks)
+        assert (cancelled is not None) == (held and task_id not in self.model.tasks)
 
     @precondition(lambda self: self.model.tasks)
     @rule(task_id=ids, mode=st.sampled_from(["at", "after", "by"]), delta=bands)
@@ -146,7 +147,7 @@ class Machine(RuleBasedStateMachine):
             delta = abs(delta)
         ms = self.model.now_ms + delta if mode == "at" else delta
         expected = self.model.reschedule(task_id, mode, ms)
-        assert self.store.entries.reschedule(task_id, When(mode, ms)) == expected
+        assert self.store.reschedule(task_id, When(mode, ms)) == expected
 
     @precondition(lambda self: self.model.tasks)
     @rule(target=entries, task_id=ids)
@@ -288,7 +289,7 @@ class Machine(RuleBasedStateMachine):
         """Whatever somebody may have found before, or made up: what fits is not touched."""
         found = list(made_up(self.store, without=(COUNTED,)))
         before = self.store.snapshot()
-        for some in self.store.entries.repair(found):
+        for some in repair(self.store.entries, found):
             assert {one.what for one in some} <= {"gone"}
         assert self.store.snapshot() == before
 

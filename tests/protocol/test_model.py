@@ -70,7 +70,7 @@ class Played:
         return self.store.entries.cancel("a")[0].value
 
     def reschedule(self):
-        return self.store.entries.reschedule("a", When("at", 1))[0].value
+        return self.store.reschedule("a", When("at", 1))[0].value
 
     def place(self):
         there = {"relay": WAITING, "refused": REFUSED, "leased": LEASED}

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 
 from celery_delayq import errors
+from celery_delayq.care.misfits import KINDS
 from celery_delayq.metrics.names import METRICS, Metric
 from celery_delayq.settings import SETTINGS, Setting
 from celery_delayq.store.keys import KEYS
-from celery_delayq.store.misfits import KINDS
 from celery_delayq.store.scripts import load
 from tests.readme.document import OPERATIONS, PACKAGE, Document
 

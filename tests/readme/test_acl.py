@@ -124,10 +124,10 @@ def test_a_cancel_without_the_right_to_move_the_tombstones_on_is_done_and_says_s
     store.raw.hset(store.keys["tombstones"], mapping=dict.fromkeys(range(TOMBSTONES), "c"))
     store.schedule("a")
 
-    outcome, message = store.entries.cancel("a")
+    outcome, cancelled = store.entries.cancel("a")
 
     assert outcome is Outcome.DONE
-    assert b'"a"' in message
+    assert b'"a"' in cancelled.message
     assert store.record("a") is None
 
 

@@ -25,6 +25,7 @@ import redis
 from kombu.exceptions import ChannelError
 
 from celery_delayq import clock
+from celery_delayq.care.checking import check
 from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,
@@ -45,7 +46,7 @@ from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
 from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
 from celery_delayq.servers import packed, translated
-from celery_delayq.store import Engine, Entries, Membership, NewEntry, Receipt
+from celery_delayq.store import Engine, Entries, Membership, NewEntry, Receipt, changes, selecting
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import Target, target_of_key, target_of_member
@@ -95,7 +96,7 @@ class Caller:
     """
 
     def __init__(self, scripts: Any, timeout: float):
-        self._entries = Entries(scripts, Membership(timeout))
+        self._entries = Entries([scripts], Membership(timeout))
         self._timeout = timeout
 
     def make(self, one: Any) -> list[Answer]:
@@ -117,8 +118,8 @@ class Caller:
             return [Answer(outcome.name)]
         if one.kind == "reschedule":
             mode = {"mode": "now"} if one.runs_now else {}
-            outcome, due_ms = entries.reschedule(who, one.when, **mode)
-            return [Answer(outcome.name, due_ms)]
+            outcome, change = entries.move(who, one.when, **mode)
+            return [Answer(outcome.name, change.due_ms)]
         until = clock.monotonic() + self._timeout
         new, pauses = [_new_entry(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
         return [*map(_answer_of, entries.schedule(new, owes=2, until=until, pauses=pauses))]
@@ -134,9 +135,7 @@ class Caller:
         Raises:
             Unavailable: it is not known what became of the last step.
         """
-        services: Any = SimpleNamespace(
-            entries=SimpleNamespace(each=[self._entries]), hooks=Hooks(), timezone=timezone.utc
-        )
+        services: Any = SimpleNamespace(entries=self._entries, hooks=Hooks(), timezone=timezone.utc)
         chosen = Chosen(tag=one.tags[0]) if one.tags else Chosen()
         found = Selection(services, chosen, cursor)
         by = timedelta(milliseconds=one.when.ms)
@@ -151,12 +150,12 @@ class Caller:
 
     def _clear(self, tag: str) -> int:
         """Cancel what has a tag, as a selection does; returns how many that were."""
-        entries, chosen, done = self._entries, Chosen(tag=tag), 0
-        for page in entries.sieve.pages(chosen, *entries.sieve.start(), Place()):
+        (link,), chosen, done = self._entries.links, Chosen(tag=tag), 0
+        for page in selecting.pages(link, chosen, *selecting.start(link), Place()):
             met = [target_of_member(member) for member in page]
             asked = {"tells": False, "chosen": chosen.text}
-            for changes in entries.changes.cancel(met, **asked) if met else ():
-                done += sum(one.outcome in (Outcome.DONE, Outcome.UNCERTAIN) for one in changes)
+            for some in changes.cancel(link, met, **asked) if met else ():
+                done += sum(one.outcome in (Outcome.DONE, Outcome.UNCERTAIN) for one in some)
         return done
 
     def _edit(self, who: Target, one: Any) -> Outcome:
@@ -177,7 +176,7 @@ class Caller:
             return Outcome.HANDED_OVER  # it is on its way
         if leaves:
             part = who, entry.record, entry.record.released(made)
-            return entries.changes.release([part])[0].outcome
+            return changes.release(entries.links[0], [part])[0].outcome
         return entries.edit(who, entry.record, entry.record.with_message(made))
 
 
@@ -224,7 +223,7 @@ class Taker:
     """
 
     def __init__(self, scripts: Any, timeout: float, visibility: float):
-        self._entries = Entries(scripts, Membership(timeout))
+        self._entries = Entries([scripts], Membership(timeout))
         self._copies = Copies([scripts], visibility)
         self._asking = Asking("simulated")
         self._timeout = timeout
@@ -539,7 +538,7 @@ class Inside:
         What comes back from a lease waits without its key while another has that; when that one has
         left, nobody has it, until somebody repairs it.
         """
-        found = [one for one in self._store.entries.check() if (one.kind, one.part) != KEYLESS]
+        found = [one for one in check(self._store.entries) if (one.kind, one.part) != KEYLESS]
         return sorted(map(str, found))
 
     def look(self, queued: int) -> list[bytes]:
@@ -862,9 +861,9 @@ CUTS = {
     ),
     "in progress a cursor is one step behind": Cut(
         "self._at = self._begun.behind(shard, Place.of(some[done - 1]))\n"
-        "                    self._note(tally, changes)\n"
+        "                    self._note(tally, made)\n"
         "                    _report(progress, tally)\n",
-        "self._note(tally, changes)\n"
+        "self._note(tally, made)\n"
         "                    _report(progress, tally)\n"
         "                    self._at = self._begun.behind(shard, Place.of(some[done - 1]))\n",
         (Selection, "_change"),

@@ -16,7 +16,19 @@ from celery_delayq import clock
 from celery_delayq.clock import EPOCH, When, after, at
 from celery_delayq.errors import DelayQError
 from celery_delayq.servers import Endpoint, PooledConnection, packed
-from celery_delayq.store import Copies, Delivery, Engine, Entries, Membership, NewEntry
+from celery_delayq.store import (
+    Chosen,
+    Copies,
+    Delivery,
+    Engine,
+    Entries,
+    Link,
+    Membership,
+    NewEntry,
+    Outcome,
+    Place,
+    selecting,
+)
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import KEYS, Keys
 from celery_delayq.store.record import (
@@ -116,8 +128,13 @@ class Store:
         if clocked:
             self.set_ms(NOW_MS)
         self.scripts = self.new_scripts()
-        self.entries = Entries(self.scripts, self.membership)
+        self.entries = Entries([self.scripts], self.membership)
         self._engines = []
+
+    @property
+    def link(self) -> Link:
+        """What steps take."""
+        return self.entries.links[0]
 
     def new_scripts(self) -> Scripts:
         """Over a connection of its own, as each process has."""
@@ -188,6 +205,15 @@ class Store:
             raise answer
         assert answer.task_id == task_id
         return answer.due_ms
+
+    def reschedule(self, who, when, **conditions) -> tuple[Outcome, int | None]:
+        """Give an entry another due time; returns it, in ms, where that was done."""
+        outcome, change = self.entries.move(who, when, **conditions)
+        return outcome, change.due_ms
+
+    def pages(self, chosen: Chosen):
+        """The members that a selection may mean, page by page."""
+        return selecting.pages(self.link, chosen, *selecting.start(self.link), Place())
 
     def edit(self, task_id, payload="", *, to="celery", entry=None, **options):
         """Give an entry another message, as it was read; bound for the list *to*."""

@@ -14,6 +14,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from celery_delayq import clock
+from celery_delayq.care import loads
+from celery_delayq.care.checking import check, number
+from celery_delayq.care.loads import OldEntry
+from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -23,8 +27,7 @@ from celery_delayq.errors import (
     StoreUnavailable,
 )
 from celery_delayq.servers import packed
-from celery_delayq.store import NewEntry, OldEntry
-from celery_delayq.store.checking import number
+from celery_delayq.store import NewEntry, changes
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key, target_of_member
@@ -261,7 +264,7 @@ def _let_through(ready):
 
 
 def _schedule_first(ready):
-    ready.store.entries._scheduler._templates.clear()
+    ready.store.link.templates.clear()
     ready.store.schedule("new", share=True)
 
 
@@ -319,11 +322,11 @@ def _cancel(task_id):
 
 
 def _cancel_owing(ready):
-    ready.store.entries.cancel_owing("list")
+    ready.store.entries.cancel("list", owes=True)
 
 
 def _reschedule(task_id, ms=NOW_MS - 1):
-    return lambda ready: ready.store.entries.reschedule(task_id, When("at", ms))
+    return lambda ready: ready.store.reschedule(task_id, When("at", ms))
 
 
 def _edit(task_id, payload="new", *, share=True, lines=None):
@@ -347,7 +350,7 @@ def _release(*ids, payload="new"):
             new = new_record(task_id, destination_for(kind, where), payload)
             parts.append((task_id, found.record, found.record.released(new)))
         if parts:
-            store.entries.changes.release(parts)
+            changes.release(store.link, parts)
 
     return take
 
@@ -364,22 +367,22 @@ def extras(ready):
 
 def _cancel_many(ready):
     targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
-    list(ready.store.entries.changes.cancel(targets, owes=1))
+    list(changes.cancel(ready.store.link, targets, owes=1))
 
 
 def _reschedule_many(ready):
     targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
-    list(ready.store.entries.changes.reschedule(targets, When("at", NOW_MS - 1)))
+    list(changes.reschedule(ready.store.link, targets, When("at", NOW_MS - 1)))
 
 
 def _remove_unreadable(ready):
     # As it was scheduled second.
     member = (4).to_bytes(6, "big") + b"dead"
-    list(ready.store.entries.changes.cancel([target_of_member(member)], remove=True))
+    list(changes.cancel(ready.store.link, [target_of_member(member)], remove=True))
 
 
 def _retry(task_id):
-    return lambda ready: ready.store.entries.reschedule(task_id, When("at", 0), mode="retry")
+    return lambda ready: ready.store.reschedule(task_id, When("at", 0), mode="retry")
 
 
 def _load_refused(ready):
@@ -389,7 +392,7 @@ def _load_refused(ready):
     old = OldEntry(
         "loaded", NOW_MS, NOW_MS * 1000, record, "refused", NOW_MS + 9, 1, 1, True, "NO_ROUTE"
     )
-    ready.store.entries.loads.load([old])
+    loads.load(ready.store.entries, [old])
 
 
 def uncertain(ready):
@@ -500,8 +503,8 @@ def too_late(ready):
 
 def with_history(ready):
     # Whoever has to ask for the time, as the clock of these tests stands still, joins once more.
-    for one in (ready.store.entries, ready.engine):
-        one._member._ours = replace(ready.store.membership, history=100)
+    for one in (ready.store.link, ready.engine._link):
+        one.member._ours = replace(ready.store.membership, history=100)
     ready.store.raw.hset(ready.store.keys["meta"], "history", "100 1")
 
 
@@ -520,8 +523,8 @@ def paced(ready):
 
 
 def _repair(ready):
-    found = list(ready.store.entries.check())
-    for _ in ready.store.entries.repair(found):
+    found = list(check(ready.store.entries))
+    for _ in repair(ready.store.entries, found):
         pass
 
 
@@ -818,7 +821,7 @@ TOO_MUCH = {
 
 
 def left_over(store):
-    return {(one.kind, one.part) for one in store.entries.check()}
+    return {(one.kind, one.part) for one in check(store.entries)}
 
 
 def stop_at(store, case, nth, side):

@@ -151,7 +151,7 @@ def test_a_reader_of_another_layout_is_told(store, field, name, theirs):
     store.schedule("a")
     store.raw.hset(store.keys["meta"], field, theirs)
     with pytest.raises(StoreDiffers, match=f"the store has {name} '{theirs}', this process '1'"):
-        Entries(store.scripts, Membership(5.0)).look()
+        Entries([store.scripts], Membership(5.0)).look()
 
 
 def test_meta_of_somebody_else_s_is_an_error(store):

@@ -181,7 +181,7 @@ def test_a_cancel_finds_what_an_overtaken_reschedule_left(store):
     store.schedule("a", FAR_MS)
     call = reschedule(store, "a", "by", 5)
     store.set_ms(NOW_MS + 1)
-    store.entries.reschedule("a", When("at", NOW_MS + 9))
+    store.reschedule("a", When("at", NOW_MS + 9))
     store.entries.cancel("a")
     assert call.send() == [b"answer", b"not_found"]
     assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
@@ -268,7 +268,7 @@ def test_an_edit_knows_what_was_changed_after_the_clock_was_set_back(store, back
     store.set_us(now_us(store) - back_us)
     states = [store.entries.find("a").changed_us]
     for _ in range(3):
-        store.entries.reschedule("a", When("by", 5))
+        store.reschedule("a", When("by", 5))
         states.append(store.entries.find("a").changed_us)
 
     assert len(set(states)) == 4

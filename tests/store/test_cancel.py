@@ -15,9 +15,9 @@ both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 @pytest.mark.parametrize("share", [False, True])
 def test_a_cancelled_entry_is_gone_from_every_key_and_its_message_returned(store, put, share):
     getattr(store, put)("a", FAR_MS, payload="x", share=share)
-    outcome, message = store.entries.cancel("a")
+    outcome, cancelled = store.entries.cancel("a")
     assert outcome is Outcome.DONE
-    assert json.loads(message)["body"] == "x"
+    assert json.loads(cancelled.message)["body"] == "x"
     names = ("due", "relay", "records", "templates", "template_uses", "claims", "errors")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
 
@@ -96,8 +96,8 @@ def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
     store.set_ms(NOW_MS + 29_999)
     assert store.entries.cancel("a")[0] is Outcome.IN_FLIGHT
     store.set_ms(NOW_MS + 30_000)
-    outcome, message = store.entries.cancel("a")
-    assert (outcome, bool(message)) == (Outcome.UNCERTAIN, True)
+    outcome, cancelled = store.entries.cancel("a")
+    assert (outcome, bool(cancelled.message)) == (Outcome.UNCERTAIN, True)
     assert store.places("a") == []
     assert store.raw.exists(store.keys["claims"]) == 0
 
@@ -164,7 +164,7 @@ def test_a_cancelled_entry_cannot_be_rescheduled(store):
     store.schedule("a", FAR_MS)
     store.entries.cancel("a")
     before = store.snapshot()
-    assert store.entries.reschedule("a", When("at", NOW_MS)) == (Outcome.NOT_FOUND, None)
+    assert store.reschedule("a", When("at", NOW_MS)) == (Outcome.NOT_FOUND, None)
     assert store.snapshot() == before
 
 

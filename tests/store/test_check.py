@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from celery_delayq.care.checking import check
+from celery_delayq.care.misfits import KINDS
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, NewEntry
 from celery_delayq.store.extras import Extras
-from celery_delayq.store.misfits import KINDS
 from celery_delayq.store.record import destination_for
 from tests.operations.table import fitting
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
@@ -97,7 +98,7 @@ def kind_of(spoilt):
 
 
 def kinds(store):
-    return {one.kind for one in store.entries.check()}
+    return {one.kind for one in check(store.entries)}
 
 
 def test_every_kind_has_a_sentence_and_is_tried():
@@ -142,7 +143,7 @@ def test_a_finding_comes_once_in_a_large_store(store):
     store.flood(500)
     store.raw.hdel(key(store, "records"), "a7")
     store.raw.hincrby(key(store, "template_uses"), template_of(store.record("a0")), -1)
-    found = list(store.entries.check())
+    found = list(check(store.entries))
     assert [(one.kind, one.id) for one in found] == [("place_without_record", "a7")]
     assert str(found[0]).startswith("a7: a place has no record")
 
@@ -150,7 +151,7 @@ def test_a_finding_comes_once_in_a_large_store(store):
 def test_a_last_number_that_is_too_low_is_told_of_once_and_not_where_it_is_lost(store):
     store.flood(500)
     store.raw.hset(key(store, "meta"), "seq", 400)
-    (finding,) = store.entries.check()
+    (finding,) = check(store.entries)
     assert str(finding).startswith("seq: the last insertion number is ")
     store.raw.hset(key(store, "meta"), "seq", 500)
     assert kinds(store) == set()
@@ -163,15 +164,15 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
     done = threading.Event()
 
     def change(number):
-        entries, dice = Entries(store.new_scripts(), MEMBERSHIP), random.Random(number)
-        scripts, engine = entries._scripts, store.engine(lease=30)
+        entries, dice = Entries([store.new_scripts()], MEMBERSHIP), random.Random(number)
+        scripts, engine = entries.links[0].scripts, store.engine(lease=30)
         while not done.is_set():
             task_id = f"a{dice.randrange(200)}"
             step = dice.randrange(5)
             if step == 0:
                 entries.cancel(task_id)
             elif step == 1:
-                entries.reschedule(task_id, When("at", NOW_MS + dice.randrange(2) * 1000))
+                entries.move(task_id, When("at", NOW_MS + dice.randrange(2) * 1000))
             elif step == 2:
                 engine.hand_over()
                 engine.ack(engine.claim(3)[0])
@@ -191,7 +192,7 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
     with ThreadPoolExecutor(3) as pool:
         changes = [pool.submit(change, number) for number in range(3)]
         try:
-            found = [one for _ in range(20) for one in store.entries.check()]
+            found = [one for _ in range(20) for one in check(store.entries)]
         finally:
             done.set()
         for each in changes:

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from celery_delayq.store import checking
+from celery_delayq.care.checking import check
 from celery_delayq.store.extras import Extras
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -19,11 +19,12 @@ def counts_of(store, monkeypatch):
         asked, call = defaultdict(list), store.scripts.call
 
         def noting(name, **arguments):
-            asked[arguments["part"]].append(arguments["count"])
+            if name == "check":
+                asked[arguments["part"]].append(arguments["count"])
             return call(name, **arguments)
 
         monkeypatch.setattr(store.scripts, "call", noting)
-        assert list(checking.check(store.scripts)) == []
+        assert list(check(store.entries)) == []
         return asked
 
     return look

@@ -269,7 +269,7 @@ def test_what_takes_the_id_of_an_uncertain_one_is_uncertain(store, put, policy, 
     store.entries.schedule([new_of_old(kind, policy)])
     store.check()
     if move:
-        assert store.entries.reschedule("old", When("by", 5))[0] is Outcome.UNCERTAIN
+        assert store.reschedule("old", When("by", 5))[0] is Outcome.UNCERTAIN
 
     outcome, _ = store.entries.cancel("old")
 

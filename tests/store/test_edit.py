@@ -6,6 +6,7 @@ import json
 import pytest
 
 from celery_delayq import clock
+from celery_delayq.care.checking import check
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreUnavailable, UnreadableRecord
 from celery_delayq.store import Outcome, State
@@ -81,7 +82,7 @@ def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
     if change == "edit":
         store.edit("a", "theirs")
     elif change == "reschedule":
-        store.entries.reschedule("a", When("by", 1))
+        store.reschedule("a", When("by", 1))
     else:
         store.entries.cancel("a")
         store.schedule("a", FAR_MS, payload="anew")
@@ -162,7 +163,7 @@ def test_what_is_dead_stays_dead_and_is_retried_as_it_was_edited(store):
 
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.DEAD, "NO_ROUTE")
-    store.entries.reschedule("a", When("at", NOW_MS))
+    store.reschedule("a", When("at", NOW_MS))
     [claimed] = engine.claim(1)[0]
     assert json.loads(claimed.message)["body"] == "new"
     store.check()
@@ -209,7 +210,7 @@ def test_what_grows_is_known_to_be_large_in_its_place_and_by_its_tags(store, sha
 
     assert (small % 2, number_of(store, "a")) == (0, small + 1)
     store.check()
-    assert list(store.entries.check()) == []
+    assert list(check(store.entries)) == []
     engine = store.engine()
     engine.hand_over()
     gone = store.arrived() or [one.task_id for one in engine.claim(5)[0]]
@@ -224,7 +225,7 @@ def test_what_shrinks_again_keeps_the_number_of_a_large_one(store):
     assert store.edit("a", "small")
 
     assert number_of(store, "a") == large
-    assert list(store.entries.check()) == []
+    assert list(check(store.entries)) == []
     store.check()
 
 
@@ -242,7 +243,7 @@ def test_what_grows_in_another_place_has_one_place_only(store, place):
     store.edit("a", LARGE)
 
     assert len(store.places("a")) == 1
-    assert list(store.entries.check()) == []
+    assert list(check(store.entries)) == []
     assert store.entries.cancel("a")[0] in (Outcome.DONE, Outcome.UNCERTAIN)
     assert store.places("a") == []
     store.check()
@@ -332,8 +333,8 @@ def test_a_request_that_comes_after_a_newer_change_does_nothing(store):
     store.schedule("a", FAR_MS, payload="old")
     read = store.entries.find("a")
     store.set_ms(NOW_MS + 1)
-    store.entries.reschedule("a", When("by", 1))
-    store.entries.reschedule("a", When("by", -1))
+    store.reschedule("a", When("by", 1))
+    store.reschedule("a", When("by", -1))
 
     assert store.edit("a", "late", entry=read) is Outcome.UNCHANGED
     assert body_of(store, "a") == "old"
@@ -352,7 +353,7 @@ def test_what_is_paused_stays_so_and_is_resumed_as_it_was_edited(store):
     for payload in ("new", LARGE):
         assert store.edit("a", payload) is Outcome.DONE
         assert (store.entries.state("a"), store.places("a")) == (State.PAUSED, ["parked"])
-        assert list(store.entries.check()) == []
+        assert list(check(store.entries)) == []
 
     store.entries.resume(lane_for())
     while not store.arrived():
@@ -372,5 +373,5 @@ def test_what_was_refused_keeps_its_next_try(store, payload):
     assert store.edit("a", payload) is Outcome.DONE
 
     assert (store.places("a"), store.score("refused", "a")) == (["refused"], until)
-    assert list(store.entries.check()) == []
+    assert list(check(store.entries)) == []
     store.check()

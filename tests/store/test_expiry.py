@@ -43,7 +43,7 @@ def test_the_date_that_a_script_writes_is_the_one_that_datetime_reads(store, due
 
 def test_a_relative_expiry_moves_with_the_due_time(store):
     put(store, "a", FAR_MS, "+60000")
-    store.entries.reschedule("a", When("at", NOW_MS))
+    store.reschedule("a", When("at", NOW_MS))
     store.engine().hand_over()
     expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
     assert expiry == after_epoch(NOW_MS + 60_000)
@@ -52,7 +52,7 @@ def test_a_relative_expiry_moves_with_the_due_time(store):
 @pytest.mark.parametrize("expires", ["null", '"2027-01-01T00:00:00+00:00"'])
 def test_an_absolute_expiry_or_none_is_handed_over_as_it_is(store, expires):
     put(store, "a", FAR_MS, expires)
-    store.entries.reschedule("a", When("at", NOW_MS))
+    store.reschedule("a", When("at", NOW_MS))
     store.engine().hand_over()
     assert expiry_of(store.raw.rpop("celery")) == json.loads(expires)
 

@@ -96,7 +96,7 @@ def test_a_relayed_entry_can_be_cancelled_and_rescheduled(store):
     for task_id in ("a", "b"):
         store.schedule_relayed(task_id, FAR_MS, share=True)
     fill(store)
-    assert store.entries.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
+    assert store.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
     assert store.entries.cancel("b")[0] is Outcome.DONE
     store.check()
 
@@ -107,7 +107,7 @@ def test_what_is_dead_can_be_brought_back(store):
     claimed, *_ = engine.claim(1)
     engine.nack("dead", claimed, reason="NO_ROUTE")
     fill(store)
-    assert store.entries.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
+    assert store.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
     assert store.entries.state("a") is State.SCHEDULED
 
 
@@ -125,21 +125,21 @@ def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
     if emptied:
         store.raw.hdel(store.keys["meta"], "timeout", "schema", "shards", "turned")
     fill(store)
-    entries = Entries(store.new_scripts(), replace(store.membership, timeout=9.0))
-    assert entries.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
+    entries = Entries([store.new_scripts()], replace(store.membership, timeout=9.0))
+    assert entries.move("a", When("at", NOW_MS + 1))[0] is Outcome.DONE
     assert entries.cancel("b")[0] is Outcome.DONE
     assert entries.cancel("none")[0] is Outcome.NOT_FOUND
     assert store.raw.hget(store.keys["meta"], "timeout") == b"9000"
     with pytest.raises(StoreFull):
         entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"L6:celery"))])
-    entries._scripts.connection.close()
+    entries.links[0].scripts.connection.close()
 
 
 def test_an_edit_is_told_why_not_and_one_that_is_refused_changes_nothing(store):
     store.schedule("a", FAR_MS, payload="old")
     read = store.entries.find("a")
     store.set_ms(NOW_MS + 1)
-    store.entries.reschedule("a", When("by", 1))
+    store.reschedule("a", When("by", 1))
     fill(store)
 
     with pytest.raises(StoreFull):

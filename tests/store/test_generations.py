@@ -128,14 +128,14 @@ def test_a_caller_follows_a_clock_that_was_set_back_by_an_hour(store):
     pass_us(store, -HOUR_US)
     assert store.schedule("b", FAR_MS) == FAR_MS
     # A record of the future can still be changed.
-    assert store.entries.reschedule("b", When("at", 7))[1] == 7
+    assert store.reschedule("b", When("at", 7))[1] == 7
 
 
 def test_a_caller_follows_a_clock_that_was_set_forward_by_an_hour(store):
     store.schedule("a", FAR_MS)
     pass_us(store, HOUR_US)
     assert store.schedule("b", FAR_MS) == FAR_MS
-    assert store.entries.reschedule("a", When("at", 7))[1] == 7
+    assert store.reschedule("a", When("at", 7))[1] == 7
 
 
 def test_a_request_of_before_the_clock_was_set_back_is_refused(store):

@@ -64,7 +64,7 @@ def test_what_arrives_is_the_message_with_the_due_time_filled_in(store, share):
 
 def test_after_a_reschedule_the_message_says_the_new_due_time(store):
     store.schedule("a", FAR_MS)
-    store.entries.reschedule("a", When("at", 7))
+    store.reschedule("a", When("at", 7))
     store.engine().hand_over()
     assert json.loads(store.raw.rpop("celery"))["headers"]["delayq_due"] == 7
 
@@ -90,7 +90,7 @@ def test_equal_due_times_keep_insertion_order_through_a_reschedule(store):
     for name in "abc":
         store.schedule(name, FAR_MS)
     for name in "cab":
-        store.entries.reschedule(name, When("at", NOW_MS))
+        store.reschedule(name, When("at", NOW_MS))
     store.engine().hand_over()
     assert store.arrived() == ["a", "b", "c"]
 
@@ -207,7 +207,7 @@ def test_what_is_put_into_the_past_is_late_from_then_on(store, how):
     store.set_ms(NOW_MS + 3000)
     late = 3.0
     if how != "scheduled":
-        store.entries.reschedule("a", When("at", 1000))
+        store.reschedule("a", When("at", 1000))
         late = 0.0
 
     assert store.engine().hand_over(tells=LATENESS).late == [late]

@@ -91,7 +91,8 @@ def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
     claimed, *_ = engine.claim(1)
     assert [one.message for one in claimed] == [message]
     engine.nack("unsent", claimed)
-    assert store.entries.cancel("a") == (Outcome.DONE, message)
+    outcome, cancelled = store.entries.cancel("a")
+    assert (outcome, cancelled.message) == (Outcome.DONE, message)
 
 
 @pytest.mark.parametrize("step", ["page", "claim"])

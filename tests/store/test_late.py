@@ -63,7 +63,7 @@ def test_nothing_of_it_is_left_but_its_tombstone_and_it_is_not_found(store, rela
     store.set_ms(NOW_MS + 1)
     step(store, store.engine(), relayed=relayed)
     assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
-    assert store.entries.reschedule("a", When("at", FAR_MS))[0] is Outcome.NOT_FOUND
+    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.NOT_FOUND
     assert store.entries.handed_over_ms("a") is None
     assert store.raw.hget(store.keys["tombstones"], "a") == b"s%d" % (NOW_MS + 1)
     left = ("due", "relay", "records", "holders", "tags", "templates", "claims", "errors")
@@ -97,7 +97,7 @@ def test_what_may_have_been_delivered_is_owed_as_uncertain(store):
 def test_given_another_time_it_is_late_from_then_on(store):
     schedule(store, "a")
     store.set_ms(NOW_MS + 60_000)
-    store.entries.reschedule("a", When("at", NOW_MS + 58_000))
+    store.reschedule("a", When("at", NOW_MS + 58_000))
     assert store.engine().hand_over().handed_over == 1
 
 

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.store import State, listing
+from celery_delayq.store import Entries, State, listing
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.listing import Cursor
 from celery_delayq.store.record import destination_for, labels_for, lane_for
-from celery_delayq.store.sharded import ShardedEntries
-from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
+from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
 
 END = 2**53
 LATE = Extras(grace_ms=10**9)
@@ -21,12 +20,8 @@ def ids(entries):
     return [entry.task_id for entry in entries]
 
 
-def sharded(store):
-    return ShardedEntries([store.entries])
-
-
 def page(store, cursor=None, size=50, earliest=0, end=END):
-    entries = sharded(store).waiting(earliest, end, cursor=cursor, size=size)
+    entries = store.entries.waiting(earliest, end, cursor=cursor, size=size)
     return list(itertools.islice(entries, size))
 
 
@@ -243,7 +238,7 @@ def test_what_is_no_cursor_is_an_error_at_the_call(store, text):
     with pytest.raises(ValueError, match="cursor"):
         Cursor.read(text)
     with pytest.raises(ValueError, match="cursor"):
-        sharded(store).waiting(0, END, cursor=text)
+        store.entries.waiting(0, END, cursor=text)
 
 
 def test_a_cursor_of_another_store_is_an_error_at_the_call(store):
@@ -252,23 +247,23 @@ def test_a_cursor_of_another_store_is_an_error_at_the_call(store):
     store.raw.flushall()
     store.set_ms(NOW_MS)
     with pytest.raises(ValueError, match="cursor"):
-        sharded(store).waiting(0, END, cursor=cursor)
+        store.entries.waiting(0, END, cursor=cursor)
     put(store, "a", FAR_MS)
     with pytest.raises(ValueError, match="cursor"):
-        sharded(store).waiting(0, END, cursor=cursor)
+        store.entries.waiting(0, END, cursor=cursor)
 
 
 def test_a_cursor_of_a_shard_that_is_not_here_is_an_error(store):
     put(store, "a", FAR_MS)
     cursor = replace(Cursor.read(page(store)[0].cursor), shard=1)
     with pytest.raises(ValueError, match="cursor"):
-        sharded(store).waiting(0, END, cursor=str(cursor))
+        store.entries.waiting(0, END, cursor=str(cursor))
 
 
 def test_over_shards_a_cursor_goes_on_in_each(redis_server):
     redis_server.client().flushall()
     stores = [Store(redis_server, prefix=f"p{shard}") for shard in range(3)]
-    shards = ShardedEntries([one.entries for one in stores])
+    shards = Entries([one.scripts for one in stores], MEMBERSHIP)
     shards._is_joined = True
     for step in range(30):
         put(stores[step % 3], f"a{step}", FAR_MS + step // 10)
@@ -289,7 +284,7 @@ def test_over_shards_a_cursor_goes_on_in_each(redis_server):
 def test_listing_takes_one_step_a_page(store):
     for step in range(20):
         put(store, f"a{step}", FAR_MS, relayed=bool(step % 2))
-    entries = sharded(store)
+    entries = store.entries
     *_, last = itertools.islice(entries.waiting(0, END, size=10), 10)
     store.raw.config_resetstat()
     assert len([*itertools.islice(entries.waiting(0, END, cursor=last.cursor, size=5), 5)]) == 5

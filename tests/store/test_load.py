@@ -1,6 +1,6 @@
 """The step that keeps what was dumped: a request of it that comes late changes nothing."""
 
-from celery_delayq.store.loads import OldEntry, _arguments
+from celery_delayq.care.loads import OldEntry, _arguments
 from celery_delayq.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, new_record
 

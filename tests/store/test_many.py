@@ -29,11 +29,11 @@ def _is(store, task_id, number):
 
 
 def cancel(store, *targets, **options):
-    return [one for some in store.entries.changes.cancel(targets, **options) for one in some]
+    return [one for some in changes.cancel(store.link, targets, **options) for one in some]
 
 
 def move(store, targets, when=None, **options):
-    steps = store.entries.changes.reschedule(targets, when or When("at", 5), **options)
+    steps = changes.reschedule(store.link, targets, when or When("at", 5), **options)
     return [one for some in steps for one in some]
 
 
@@ -111,7 +111,7 @@ def test_one_that_was_changed_since_leaves_all_as_they_are(store):
     asked = {"mode": "cancel", "owes": 0, "tells": 0, "filter": "", "max_bytes": 10**6}
     call = request(store, "cancel", **asked, targets=[b"ia", b"ib"])
     store.set_ms(NOW_MS + 1)
-    store.entries.reschedule("b", When("at", FAR_MS + 1))
+    store.reschedule("b", When("at", FAR_MS + 1))
     before = store.snapshot()
     assert call.send() == [b"stale"]
     assert store.snapshot() == before
@@ -123,9 +123,9 @@ def test_what_takes_too_many_bytes_is_asked_for_again(store, monkeypatch):
     for number in range(10):
         store.schedule(f"a{number}", FAR_MS, payload="x" * 9_000)
     ids = [f"a{number}" for number in range(10)]
-    moved = list(store.entries.changes.reschedule(ids, When("at", FAR_MS + 1)))
+    moved = list(changes.reschedule(store.link, ids, When("at", FAR_MS + 1)))
     assert [len(some) for some in moved] == [3, 3, 3, 1]
-    steps = list(store.entries.changes.cancel(ids))
+    steps = list(changes.cancel(store.link, ids))
     assert [[one.task_id for one in some] for some in steps] == [
         ["a0", "a1", "a2"],
         ["a3", "a4", "a5"],
@@ -229,7 +229,7 @@ def test_moved_ones_wake_a_scanner_for_the_earliest(store):
 def test_a_move_under_a_condition(store, when, conditions, outcome):
     store.schedule("a", FAR_MS)
     before = store.snapshot()
-    answer, due_ms = store.entries.reschedule("a", when, **conditions)
+    answer, due_ms = store.reschedule("a", when, **conditions)
     assert answer is outcome
     assert (due_ms is None) == (outcome is Outcome.UNCHANGED)
     assert (store.snapshot() == before) == (outcome is Outcome.UNCHANGED)
@@ -244,11 +244,11 @@ def test_run_now_is_due_at_once_with_its_flag_until_it_is_moved(store):
     put(store, "a", key="k", tags=("t",))
     store.set_us(NOW_MS * 1000 + 999)
     for _ in range(2):
-        now = store.entries.reschedule(target_of_key("k"), When("at", 0), mode="now")
+        now = store.reschedule(target_of_key("k"), When("at", 0), mode="now")
         assert now == (DONE, NOW_MS)
         assert flags(store, "a") == 8 + 2 + 1
     assert store.entries.find("a").extras == Extras("k", ("t",))
-    store.entries.reschedule("a", When("by", 5))
+    store.reschedule("a", When("by", 5))
     assert flags(store, "a") == 2 + 1
     assert store.entries.find("a").extras == Extras("k", ("t",))
 
@@ -256,7 +256,7 @@ def test_run_now_is_due_at_once_with_its_flag_until_it_is_moved(store):
 def test_retry_lets_what_is_dead_wait_again_due_at_once(store):
     every_place(store)
     store.set_ms(NOW_MS + 7)
-    answer = store.entries.reschedule("dead", When("at", 0), mode="retry")
+    answer = store.reschedule("dead", When("at", 0), mode="retry")
     assert answer == (DONE, NOW_MS + 7)
     assert store.places("dead") == ["relay"]
     assert store.raw.hget(store.keys["errors"], "dead") is None

@@ -8,7 +8,7 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from celery_delayq.servers import Endpoint, PooledConnection
-from celery_delayq.store import Entries, Membership, calls, member
+from celery_delayq.store import Entries, Link, Membership, calls, member
 from celery_delayq.store.keys import Keys
 from celery_delayq.store.member import Member
 from celery_delayq.store.scripts import Scripts
@@ -71,8 +71,8 @@ def differing(store, monkeypatch, what):
     else:
         membership = replace(store.membership, shards=2)
     engine = store.engine()
-    engine._member = Member(engine._scripts, membership, scanner=True)
-    return Entries(store.scripts, membership), engine
+    engine._link = Link(engine._scripts, membership, scanner=True)
+    return Entries([store.scripts], membership), engine
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_a_caller_never_says_which_broker_is_the_store_s(store):
 def test_a_caller_with_another_broker_is_warned_once_and_served(store, caplog):
     joined(store, OURS, scanner=True)
     caplog.set_level(logging.WARNING)
-    entries = Entries(store.scripts, THEIRS)
+    entries = Entries([store.scripts], THEIRS)
     for _ in range(3):
-        entries._calls._member.join()
+        entries.join()
     entries.cancel("a")
     (message,) = [one for one in caplog.messages if "broker" in one]
     assert message.startswith(

@@ -15,9 +15,10 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.care.checking import check
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import Chosen, Entries, Place, State
+from celery_delayq.store import Chosen, Entries, State, selecting
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.keys import KEYS
@@ -75,7 +76,7 @@ def furnish(store):
     """Let each key have something: what waits, is due, refused, parked, leased, dead, and gone."""
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.entries = Entries(store.scripts, replace(store.membership, history=20))
+    store.entries = Entries([store.scripts], replace(store.membership, history=20))
     store.entries.join()
     engine = store.engine()
     store.schedule_relayed("dead", NOW_MS - 9, share=True)
@@ -104,7 +105,7 @@ def furnish(store):
         store.entries.cancel("nobody")
         store.raw.hset(store.keys[f"{name}_old"], "older", store.raw.hvals(store.keys[name])[0])
     store.schedule("revoked", FAR_MS)
-    store.entries.cancel_owing("revoked")
+    store.entries.cancel("revoked", owes=True)
     store.raw.hset(store.keys["meta"], "timer", f"{NOW_MS}:somebody")
     store.raw.hset(store.keys["arrived_old"], b"m" * 16, 1)
     store.arrive("leased", 1)
@@ -182,8 +183,8 @@ def attempt(step, *arguments, **options):
 
 
 def select(store, chosen):
-    for members in store.entries.sieve.pages(chosen, *store.entries.sieve.start(), Place()):
-        yield from store.entries.chosen(chosen, members)
+    for members in store.pages(chosen):
+        yield from selecting.read(store.link, chosen, members)
 
 
 def read(store):
@@ -194,7 +195,7 @@ def read(store):
     attempt(store.entries.counts)
     attempt(store.entries.pauses)
     attempt(store.entries.history, 100)
-    attempt(lambda: [*store.entries.check()])
+    attempt(lambda: [*check(store.entries)])
     for chosen in (Chosen(), Chosen(tag="all"), *(Chosen(state=state) for state in State)):
         attempt(lambda chosen=chosen: [*select(store, chosen)])
     return attempt(lambda: [*itertools.islice(store.entries.waiting(0, MAX_DUE_MS + 1), 1000)])
@@ -202,8 +203,8 @@ def read(store):
 
 def change(store):
     attempt(store.schedule, "new", FAR_MS, share=True)
-    attempt(store.entries.reschedule, "far", When("by", 1000))
-    attempt(store.entries.reschedule, "dead", When("at", FAR_MS))
+    attempt(store.reschedule, "far", When("by", 1000))
+    attempt(store.reschedule, "dead", When("at", FAR_MS))
     attempt(store.entries.cancel, "farther")
     attempt(store.entries.cancel, "dead")
     attempt(store.schedule, "other", FAR_MS, extras=extras("keyed"), conflict="replace")

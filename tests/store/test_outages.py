@@ -17,9 +17,8 @@ pytestmark = pytest.mark.libraries
 
 
 def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away():
-    entries = Entries(
-        Scripts(PooledConnection(Endpoint("127.0.0.1", free_port())), Keys("delayq")), MEMBERSHIP
-    )
+    connection = PooledConnection(Endpoint("127.0.0.1", free_port()))
+    entries = Entries([Scripts(connection, Keys("delayq"))], MEMBERSHIP)
     with pytest.raises(OperationalError) as caught:
         entries.counts()
     assert isinstance(caught.value, StoreUnavailable)
@@ -93,7 +92,7 @@ def test_a_wrong_password_is_unavailable(start_redis):
     for place in (wrong, endpoint(server)):
         client = PooledConnection(place)
         with pytest.raises(StoreUnavailable):
-            Entries(Scripts(client, Keys("delayq")), MEMBERSHIP).counts()
+            Entries([Scripts(client, Keys("delayq"))], MEMBERSHIP).counts()
         client.close()
 
 

@@ -17,7 +17,7 @@ def owed(engine):
 def test_a_cancel_notes_what_it_owes_and_a_scanner_is_given_it_when_the_call_has_ended(store):
     engine = store.engine()
     store.schedule("a", FAR_MS, payload="x")
-    outcome, cancelled = store.entries.cancel_owing("a")
+    outcome, cancelled = store.entries.cancel("a", owes=True)
     assert outcome is Outcome.DONE
     assert json.loads(cancelled.message)["body"] == "x"
 
@@ -31,8 +31,8 @@ def test_what_is_settled_is_owed_no_more(store):
     engine = store.engine()
     store.schedule("a", FAR_MS)
     store.schedule("b", FAR_MS)
-    _, cancelled = store.entries.cancel_owing("a")
-    store.entries.cancel_owing("b")
+    _, cancelled = store.entries.cancel("a", owes=True)
+    store.entries.cancel("b", owes=True)
     store.entries.settle(cancelled)
     store.set_ms(NOW_MS + CALL_MS)
     engine.settle(given := engine.owed())
@@ -43,7 +43,7 @@ def test_what_is_settled_is_owed_no_more(store):
 def test_what_one_scanner_is_given_no_other_is_given_for_a_minute(store):
     first, second = store.engine(), store.engine()
     store.schedule("a", FAR_MS)
-    store.entries.cancel_owing("a")
+    store.entries.cancel("a", owes=True)
     store.set_ms(NOW_MS + CALL_MS)
     assert owed(first) == [("a", Outcome.DONE)]
     assert owed(second) == []
@@ -55,7 +55,7 @@ def test_an_uncertain_cancel_is_owed_as_such(store):
     engine = store.engine()
     store.schedule_relayed("a")
     engine.nack("unknown", engine.claim(1)[0])
-    outcome, _ = store.entries.cancel_owing("a")
+    outcome, _ = store.entries.cancel("a", owes=True)
     assert outcome is Outcome.UNCERTAIN
     store.set_ms(NOW_MS + CALL_MS)
     assert owed(engine) == [("a", Outcome.UNCERTAIN)]
@@ -64,7 +64,7 @@ def test_an_uncertain_cancel_is_owed_as_such(store):
 def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier(store):
     engine = store.engine()
     store.schedule("a", FAR_MS)
-    store.entries.cancel_owing("a")
+    store.entries.cancel("a", owes=True)
     store.schedule("a", FAR_MS)
     store.set_ms(NOW_MS + CALL_MS)
     assert owed(engine) == []
@@ -74,10 +74,10 @@ def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier
 def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store):
     engine = store.engine()
     store.schedule("a", FAR_MS)
-    _, first = store.entries.cancel_owing("a")
+    _, first = store.entries.cancel("a", owes=True)
     store.set_ms(NOW_MS + 1)
     store.schedule("a", FAR_MS, payload="later")
-    _, later = store.entries.cancel_owing("a")
+    _, later = store.entries.cancel("a", owes=True)
     store.entries.settle(first)
     store.set_ms(NOW_MS + 1 + CALL_MS)
     assert engine.owed() == [later]
@@ -93,7 +93,7 @@ def test_a_cancel_that_owes_nothing_notes_nothing(store):
 def test_the_message_is_whole_whatever_the_records_form(store, share):
     store.schedule("a", FAR_MS, payload="x", share=share)
     message = store.entries.find("a").message
-    _, cancelled = store.entries.cancel_owing("a")
+    _, cancelled = store.entries.cancel("a", owes=True)
     assert cancelled.message == message
 
 
@@ -108,6 +108,6 @@ def test_large_messages_are_given_as_far_as_the_limit_goes_and_one(store, monkey
     monkeypatch.setattr("celery_delayq.store.engine.MAX_BYTES", 3000)
     for number in range(5):
         store.schedule(f"a{number}", FAR_MS, payload="x" * 2000)
-        store.entries.cancel_owing(f"a{number}")
+        store.entries.cancel(f"a{number}", owes=True)
     store.set_ms(NOW_MS + CALL_MS)
     assert [len(owed(store.engine())) for _ in range(4)] == [2, 2, 1, 0]

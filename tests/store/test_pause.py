@@ -284,7 +284,7 @@ def test_what_is_parked_is_found_cancelled_and_moved(store, relayed):
     engine.claim(9)
     assert store.entries.find("a").due_ms == NOW_MS - 1
     assert store.entries.cancel("a")[0] is Outcome.DONE
-    assert store.entries.reschedule("b", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
+    assert store.reschedule("b", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
     assert [store.places(one) for one in "abc"] == [
         [],
         ["relay" if relayed else "due"],

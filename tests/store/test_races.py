@@ -129,7 +129,7 @@ def test_reschedule_and_hand_over_at_once_agree_on_who_won(store):
         later = When("at", FAR_MS)
         moved, (outcome, _) = at_once(
             engine.hand_over,
-            lambda: store.entries.reschedule(task_id, later),  # noqa: B023
+            lambda: store.reschedule(task_id, later),  # noqa: B023
         )
         assert outcome is (Outcome.HANDED_OVER if moved.handed_over else Outcome.DONE)
         assert (store.entries.find(task_id) is None) == bool(moved.handed_over)
@@ -141,7 +141,7 @@ def test_cancel_and_reschedule_at_once_agree_on_who_came_first(store):
         store.schedule(task_id, FAR_MS)
         cancelled, moved = at_once(
             lambda: store.entries.cancel(task_id)[0],  # noqa: B023
-            lambda: store.entries.reschedule(task_id, When("by", 1))[0],  # noqa: B023
+            lambda: store.reschedule(task_id, When("by", 1))[0],  # noqa: B023
         )
         assert cancelled is Outcome.DONE
         assert moved in (Outcome.DONE, Outcome.NOT_FOUND)
@@ -158,7 +158,7 @@ def test_a_late_ack_and_a_change_of_mind_at_once_agree_on_who_won(store, late):
         store.lease_out()
         change = {
             "cancel": lambda: store.entries.cancel(task_id)[0],  # noqa: B023
-            "reschedule": lambda: store.entries.reschedule(task_id, When("at", FAR_MS))[0],  # noqa: B023
+            "reschedule": lambda: store.reschedule(task_id, When("at", FAR_MS))[0],  # noqa: B023
         }[late]
         acked, outcome = at_once(lambda: engine.ack(claimed), change)  # noqa: B023
         assert outcome is (Outcome.HANDED_OVER if acked else Outcome.UNCERTAIN)

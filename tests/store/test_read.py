@@ -128,7 +128,7 @@ def test_entries_that_come_and_go_make_a_listing_neither_skip_nor_repeat_another
         if number < 10:
             store.entries.cancel(go[number])
             store.schedule(f"come{number}", FAR_MS if equal else FAR_MS + 20 * number + 3)
-            store.entries.reschedule(f"come{number}", When("by", -1))
+            store.reschedule(f"come{number}", When("by", -1))
     assert [task_id for task_id in seen if task_id in stay] == stay
     assert len(seen) == len(set(seen))
 
@@ -142,7 +142,7 @@ def test_a_listing_ends_though_each_task_of_it_is_rescheduled(store, monkeypatch
     listed = []
     for entry in itertools.islice(store.entries.waiting(*ALL), 100):
         listed.append(entry.task_id)
-        store.entries.reschedule(entry.task_id, When("by", span))
+        store.reschedule(entry.task_id, When("by", span))
     assert sorted(listed, key=expected.index) == expected
 
 

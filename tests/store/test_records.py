@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from celery_delayq.care.checking import check
 from celery_delayq.clock import When
 from celery_delayq.errors import UnreadableRecord
 from celery_delayq.store import Outcome
@@ -58,6 +59,12 @@ def damage(store, task_id, data):
     store.raw.hset(store.keys["records"], task_id, data)
 
 
+def cancelled(store, task_id):
+    """What a cancel answers, and the message that there is to tell."""
+    outcome, cancelled = store.entries.cancel(task_id)
+    return outcome, cancelled.message
+
+
 def pass_over(store, put):
     """Whichever step takes the entry; returns what it declared dead and what it took."""
     engine = store.engine()
@@ -93,7 +100,7 @@ def test_an_unreadable_record_can_be_neither_cancelled_moved_nor_read(store, dat
     steps = [
         lambda: store.entries.find("bad"),
         lambda: store.entries.state("bad"),
-        lambda: store.entries.reschedule("bad", When("at", NOW_MS)),
+        lambda: store.reschedule("bad", When("at", NOW_MS)),
         lambda: store.entries.cancel("bad"),
     ]
     refusals = set()
@@ -111,7 +118,7 @@ def test_an_entry_whose_message_is_broken_can_be_cancelled_though_not_read(store
     damage(store, "bad", data)
     with pytest.raises(UnreadableRecord, match=REFUSAL):
         store.entries.find("bad")
-    assert store.entries.cancel("bad") == (Outcome.DONE, None)
+    assert cancelled(store, "bad") == (Outcome.DONE, b"")
     assert store.places("bad") == []
 
 
@@ -164,7 +171,7 @@ def test_what_is_dead_for_its_version_is_whole_for_the_version_that_reads_it(sto
     damage(store, "a", b"2" + record[1:])
     store.engine().hand_over()
     damage(store, "a", record)
-    assert store.entries.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
+    assert store.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
     assert store.engine().hand_over().handed_over == 1
     assert store.arrived() == ["a"]
 
@@ -172,7 +179,7 @@ def test_what_is_dead_for_its_version_is_whole_for_the_version_that_reads_it(sto
 def test_an_entry_with_a_template_gone_can_still_be_cancelled(store):
     store.schedule("a", share=True)
     store.raw.delete(store.keys["templates"])
-    assert store.entries.cancel("a") == (Outcome.DONE, None)
+    assert cancelled(store, "a") == (Outcome.DONE, b"")
 
 
 def test_a_listing_leaves_out_what_cannot_be_read_and_goes_on(store):
@@ -239,18 +246,18 @@ def test_what_is_dead_for_want_of_a_record_can_be_cancelled(store, put):
     getattr(store, put)("ghost")
     store.raw.hdel(store.keys["records"], "ghost")
     assert pass_over(store, put) == ([("ghost", "no record")], [])
-    assert [one.kind for one in store.entries.check() if one.part == "dead"] == [
+    assert [one.kind for one in check(store.entries) if one.part == "dead"] == [
         "place_without_record"
     ]
 
-    assert store.entries.cancel("ghost") == (Outcome.DONE, None)
+    assert cancelled(store, "ghost") == (Outcome.DONE, b"")
     assert store.entries.counts().dead == 0
     assert not store.raw.exists(store.keys["errors"])
     assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
 
 
 def remove(store, task_id):
-    return store.entries.cancel_owing(task_id, owes=False, remove=True)[0]
+    return store.entries.cancel(task_id, remove=True)[0]
 
 
 def test_what_lost_its_record_when_it_was_dead_can_be_removed(store):
@@ -259,7 +266,7 @@ def test_what_lost_its_record_when_it_was_dead_can_be_removed(store):
         engine = store.engine()
         engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
     store.raw.delete(store.keys["records"])
-    assert [one.kind for one in store.entries.check() if one.part == "dead"] == [
+    assert [one.kind for one in check(store.entries) if one.part == "dead"] == [
         "place_without_record"
     ] * 2
 

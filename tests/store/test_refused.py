@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Chosen, Outcome, State
+from celery_delayq.store import Chosen, Outcome, State, selecting
 from celery_delayq.store.extras import HAS_KEY, Extras
 from celery_delayq.store.record import FLAGS, LAST_MS
 from tests.store import requests
@@ -179,7 +179,7 @@ def test_given_another_time_its_refusals_are_forgotten(spoilt, dead):
     engine.hand_over()
     while dead and not spoilt.score("dead", "bad"):
         refuse_again(spoilt)
-    assert spoilt.entries.reschedule("bad", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
+    assert spoilt.reschedule("bad", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
     assert not spoilt.raw.exists(spoilt.keys["claims"])
     spoilt.set_ms(FAR_MS)
     engine.hand_over()
@@ -220,7 +220,7 @@ def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt
     for score in ("inf", 2**53):
         spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
         (listed,) = spoilt.entries.waiting(0, FAR_MS)
-        ((_, chosen),) = spoilt.entries.chosen(Chosen(), [member])
+        ((_, chosen),) = selecting.read(spoilt.link, Chosen(), [member])
         assert {listed.next_try_ms, chosen.next_try_ms} == {LAST_MS}
 
 

@@ -36,7 +36,7 @@ def part_of(store, task_id, payload="new"):
 
 
 def release(store, *parts, **options):
-    return [one.outcome for one in store.entries.changes.release(parts, **options)]
+    return [one.outcome for one in changes.release(store.link, parts, **options)]
 
 
 @both_kinds
@@ -61,7 +61,7 @@ def test_it_is_due_now_with_its_new_message_and_its_key_and_tags(store, put, pay
         ("one", "two"),
         None,
     )
-    assert store.entries.reschedule("a", When("at", FAR_MS))[0] is Outcome.HANDED_OVER
+    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.HANDED_OVER
     assert (
         store.entries.edit(
             "a",
@@ -81,7 +81,7 @@ def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
     if change == "edit":
         store.edit("a", "theirs")
     elif change == "reschedule":
-        store.entries.reschedule("a", When("by", 1))
+        store.reschedule("a", When("by", 1))
     elif change == "dead":
         engine = store.engine()
         engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.care import repairing
+from celery_delayq.care.checking import check
+from celery_delayq.care.misfits import COUNTED, KINDS
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, Outcome, State
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
-from celery_delayq.store.misfits import COUNTED, KINDS
 from celery_delayq.store.record import lane_for
 from tests.operations.table import fitting
 from tests.store.made_up import made_up
@@ -19,7 +21,7 @@ TOLD = {kind for kind, one in KINDS.items() if not one.repair}
 
 
 def kinds(store):
-    return {one.kind for one in store.entries.check()}
+    return {one.kind for one in check(store.entries)}
 
 
 def kept(store):
@@ -29,8 +31,8 @@ def kept(store):
 
 def repair(store, *, of=None):
     """Mend what is found; what became of each, as (kind, id) -> what."""
-    found = [one for one in store.entries.check() if of is None or one.kind in of]
-    became = [one for some in store.entries.repair(found) for one in some]
+    found = [one for one in check(store.entries) if of is None or one.kind in of]
+    became = [one for some in repairing.repair(store.entries, found) for one in some]
     assert len(became) == len(found)
     return {(one.finding.kind, one.finding.id): one.what for one in became}
 
@@ -91,16 +93,16 @@ def test_what_is_so_no_more_is_not_touched(store, spoilt):
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     before, whole = kept(store), store.contents(all_keys=True)
     SPOIL[spoilt](store)
-    found = [one for one in store.entries.check() if one.kind == kind_of(spoilt) and one.repair]
+    found = [one for one in check(store.entries) if one.kind == kind_of(spoilt) and one.repair]
     put(store, whole)
     assert kept(store) == before
     assert kinds(store) == set()
-    became = [one.what for some in store.entries.repair(found) for one in some]
+    became = [one.what for some in repairing.repair(store.entries, found) for one in some]
     assert became == ["gone"] * len(found)
     assert kept(store) == before
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    became = [one.what for some in store.entries.repair(found) for one in some]
+    became = [one.what for some in repairing.repair(store.entries, found) for one in some]
     assert became == ["gone"] * len(found)
     assert kept(store) == {}
 
@@ -123,7 +125,7 @@ def test_what_nobody_found_is_not_touched(store):
     ready.engine.nack("refused", ready.engine.claim(3)[0], wait=60, reason="NO_ROUTE")
     before, found = kept(store), list(made_up(store))
     assert {one.kind for one in found} == {kind for kind, one in KINDS.items() if one.repair}
-    assert {one.what for some in store.entries.repair(found) for one in some} == {"gone"}
+    assert {one.what for some in repairing.repair(store.entries, found) for one in some} == {"gone"}
     assert kept(store) == before
 
 
@@ -169,9 +171,9 @@ def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
 def test_it_can_be_cancelled_and_stays_cancelled(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.raw.delete(key(store, "due"))
-    found = list(store.entries.check())
+    found = list(check(store.entries))
     assert store.entries.cancel("a")[0] is Outcome.DONE
-    assert [one.what for some in store.entries.repair(found) for one in some] == ["gone"]
+    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["gone"]
     assert drain(store) == []
     store.set_ms(NOW_MS)
     store.schedule("a", FAR_MS, extras=EXTRAS)
@@ -262,7 +264,7 @@ def test_what_had_failed_is_dead_with_its_reason(store, index):
     found = store.entries.find("a")
     assert (found.state, found.reason) == (State.DEAD, "NO_ROUTE")
     assert drain(store) == []
-    assert store.entries.reschedule("a", When("at", 0), mode="retry")[0] is Outcome.DONE
+    assert store.reschedule("a", When("at", 0), mode="retry")[0] is Outcome.DONE
     assert drain(store) == [("a", False)]
 
 
@@ -271,8 +273,8 @@ def test_what_may_have_left_is_dead_and_says_so(store):
     record = store.record("a")
     store.engine().hand_over()
     store.raw.hset(key(store, "records"), "a", record)
-    found = list(store.entries.check())
-    (repaired,) = (one for some in store.entries.repair(found) for one in some)
+    found = list(check(store.entries))
+    (repaired,) = (one for some in repairing.repair(store.entries, found) for one in some)
     says = "it had lost its place, and may have left"
     assert (repaired.what, repaired.reason) == ("dead", says)
     assert store.entries.find("a").reason == says
@@ -291,7 +293,7 @@ def test_what_was_scheduled_anew_since_it_left_waits_again(store):
 
 
 def test_the_history_tells_of_what_waits_again(store):
-    entries = store.entries = Entries(store.scripts, replace(store.membership, history=20))
+    entries = store.entries = Entries([store.scripts], replace(store.membership, history=20))
     entries.join()
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.schedule_relayed("b", NOW_MS)
@@ -454,7 +456,7 @@ def owed(store):
 
 def test_what_is_owed_and_not_noted_is_stored(store):
     store.schedule("a", FAR_MS)
-    store.entries.cancel_owing("a")
+    store.entries.cancel("a", owes=True)
     store.raw.delete(key(store, "outbox"))
     assert owed(store) == []
     assert repair(store) == {("owed_revoked", "a"): "done"}
@@ -464,7 +466,7 @@ def test_what_is_owed_and_not_noted_is_stored(store):
 @pytest.mark.parametrize("why", ["its id is a new task's", "it cannot be read"])
 def test_but_it_is_removed_where(store, why):
     store.schedule("a", FAR_MS)
-    store.entries.cancel_owing("a")
+    store.entries.cancel("a", owes=True)
     store.raw.delete(key(store, "outbox"))
     if why == "it cannot be read":
         store.raw.hset(key(store, "outbox_messages"), "a", "?")
@@ -522,7 +524,7 @@ def test_what_comes_and_leaves_between_look_and_recount_counts(store):
     store.flood(9, FAR_MS)
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 5)
-    found = list(store.entries.check())
+    found = list(check(store.entries))
 
     def change():
         store.set_ms(NOW_MS + 1)
@@ -532,7 +534,7 @@ def test_what_comes_and_leaves_between_look_and_recount_counts(store):
 
     # Behind the last look at a record, before the last at the counts.
     amid(store, "template_uses", change, at=2)
-    assert [one.what for some in store.entries.repair(found) for one in some] == ["done"]
+    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["done"]
     assert uses(store) == {name: 11}
     store.check()
 
@@ -541,9 +543,9 @@ def test_what_was_not_seen_leaves_a_count_too_low_and_never_too_high(store):
     store.flood(9, FAR_MS)
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 5)
-    found = list(store.entries.check())
+    found = list(check(store.entries))
     amid(store, "records", lambda: store.entries.cancel("a1"))
-    assert [one.what for some in store.entries.repair(found) for one in some] == ["done"]
+    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["done"]
     assert uses(store) == {name: 7}
     repair(store)
     assert uses(store) == {name: 8}
@@ -555,7 +557,7 @@ def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
     store.schedule("other", FAR_MS)
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 2)
-    found = list(store.entries.check())
+    found = list(check(store.entries))
     assert {one.kind for one in found} == {"wrong_count"}
 
     def edit_and_cancel():
@@ -565,7 +567,7 @@ def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
 
     # Behind the last look at a record, before the last at the counts.
     amid(store, "template_uses", edit_and_cancel, at=2)
-    assert [one.what for some in store.entries.repair(found) for one in some] == ["gone"]
+    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["gone"]
     assert uses(store) == {name: 2}
     assert set(repair(store).values()) == {"done"}
     assert uses(store) == {name: 1}
@@ -599,10 +601,10 @@ def test_a_template_that_is_shared_by_then_stays(store):
     text = store.raw.hget(key(store, "templates"), name)
     store.entries.cancel("a")
     store.raw.hset(key(store, "templates"), name, text)
-    found = list(store.entries.check())
+    found = list(check(store.entries))
     assert [one.kind for one in found] == ["wrong_count"]
     amid(store, "template_uses", lambda: store.schedule("b", FAR_MS, share=True), at=2)
-    assert [one.what for some in store.entries.repair(found) for one in some] == ["gone"]
+    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["gone"]
     store.check()
 
 
@@ -611,17 +613,17 @@ def test_two_repairs_at_once_raise_a_count_once(store):
     before = uses(store)
     (name,) = before
     store.raw.hset(key(store, "template_uses"), name, 1)
-    found = list(store.entries.check())
-    other = Entries(store.new_scripts(), store.membership)
+    found = list(check(store.entries))
+    other = Entries([store.new_scripts()], store.membership)
     inner = []
     amid(
         store,
         "template_uses",
-        lambda: inner.extend(one.what for some in other.repair(found) for one in some),
+        lambda: inner.extend(one.what for some in repairing.repair(other, found) for one in some),
         at=2,
     )
-    outer = [one.what for some in store.entries.repair(found) for one in some]
-    other._scripts.connection.close()
+    outer = [one.what for some in repairing.repair(store.entries, found) for one in some]
+    other.links[0].scripts.connection.close()
     assert (inner, outer) == (["done"], ["gone"])
     assert uses(store) == before
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from celery_delayq.care.checking import check
+from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, StoreError
 from celery_delayq.servers import packed
@@ -97,7 +99,7 @@ class Books:
 
 class Caller:
     def __init__(self, store, books, number):
-        self.entries = Entries(store.faulty(number), MEMBERSHIP)
+        self.entries = Entries([store.faulty(number)], MEMBERSHIP)
         self.store, self.books, self.number = store, books, number
         self.dice, self.count = random.Random(number), 0
         self.mine = []
@@ -112,7 +114,7 @@ class Caller:
         if step == 0:
             self.cancel(task_id)
         elif step == 1:
-            self.insist(lambda: self.entries.reschedule(task_id, self.when()))
+            self.insist(lambda: self.entries.move(task_id, self.when()))
         elif step == 2:
             self.insist(lambda: self.edit(task_id))
         elif step == 3 and self.dice.random() < 0.1:
@@ -257,8 +259,8 @@ class Vandal:
 
 
 def mend(entries, books):
-    found = list(entries.check())
-    for some in entries.repair(found):
+    found = list(check(entries))
+    for some in repair(entries, found):
         books.repaired.update((one.finding.kind, one.what) for one in some)
     return found
 
@@ -286,7 +288,7 @@ def test_a_thousand_repairs_lose_nothing_double_nothing_and_revive_nothing(store
         while not over.wait(PACE):
             actor.step()
 
-    repairer = Entries(store.faulty(6), MEMBERSHIP)
+    repairer = Entries([store.faulty(6)], MEMBERSHIP)
     with ThreadPoolExecutor(len(actors)) as pool:
         acting = [pool.submit(act, actor) for actor in actors]
         try:
@@ -310,7 +312,7 @@ def settle(store, books):
     engine = store.engine()
     store.entries.resume(MAIL)
     for raw_id in store.raw.hkeys(store.keys["records"]):
-        store.entries.reschedule(raw_id.decode(), When("at", 0))
+        store.reschedule(raw_id.decode(), When("at", 0))
     for _ in range(3):
         store.lease_out()
         engine.reclaim()
@@ -320,7 +322,7 @@ def settle(store, books):
             books.published.append((entry.task_id, bool(entry.uncertain)))
             engine.ack([entry])
     mend(store.entries, books)
-    assert [str(one) for one in store.entries.check()] == []
+    assert [str(one) for one in check(store.entries)] == []
     assert store.entries.counts().dead == 0
     assert not store.raw.exists(store.keys["records"], store.keys["templates"])
 

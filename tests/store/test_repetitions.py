@@ -76,7 +76,7 @@ def test_a_repetition_after_a_cancel_and_another_entry_under_the_id(store):
 def test_a_repetition_after_a_reschedule(store):
     call = schedule(store, "a")
     first = call.answer()
-    store.entries.reschedule("a", When("at", FAR_MS + 7))
+    store.reschedule("a", When("at", FAR_MS + 7))
     assert is_told_the_same(store, call, first)
     assert store.score("due", "a") == FAR_MS + 7
 
@@ -148,7 +148,7 @@ def test_a_repetition_of_a_slice(store, to, share):
 def test_a_repetition_of_a_slice_brings_back_nothing_that_left(store):
     call, engine = schedule(store, "moved", "cancelled", when=LATER), store.engine()
     first = call.answer()
-    store.entries.reschedule("moved", When("at", NOW_MS))
+    store.reschedule("moved", When("at", NOW_MS))
     engine.hand_over()
     assert store.entries.cancel("cancelled")[0] is Outcome.DONE
     assert is_told_the_same(store, call, first)
@@ -220,7 +220,7 @@ def test_a_repetition_of_a_reschedule_undoes_no_later_one(store, mode):
     call = reschedule(store, "a", mode, FAR_MS if mode == "at" else 1000)
     first = call.answer()
     store.set_ms(NOW_MS + 1)
-    store.entries.reschedule("a", When("at", FAR_MS + 7))
+    store.reschedule("a", When("at", FAR_MS + 7))
     assert is_told_the_same(store, call, first)
     assert store.score("due", "a") == FAR_MS + 7
 

@@ -9,7 +9,7 @@ from redis.connection import AbstractConnection
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError
 from celery_delayq.servers import Endpoint, PooledConnection, packed
-from celery_delayq.store import Entries, NewEntry, ShardedEntries, Wanted
+from celery_delayq.store import Entries, NewEntry, Wanted
 from celery_delayq.store.keys import Keys, shard_of
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.scripts import Scripts
@@ -35,7 +35,7 @@ def soon():
 
 
 def entries_on(connection):
-    return Entries(Scripts(connection, Keys("delayq")), MEMBERSHIP)
+    return Entries([Scripts(connection, Keys("delayq"))], MEMBERSHIP)
 
 
 def schedule(entries, *ids):
@@ -95,7 +95,7 @@ def test_what_it_writes_changes_nothing_and_reaches_the_replica(each_redis):
         receipts = schedule(entries, "a", "b")
         before = contents(pair.client)
         offset = pair.client.info("replication")["master_repl_offset"]
-        assert ShardedEntries([entries]).wait_for_replicas(receipts, ONE) == 1
+        assert entries.wait_for_replicas(receipts, ONE) == 1
         assert contents(pair.client) == before
         assert pair.client.info("replication")["master_repl_offset"] > offset
         connection.close()
@@ -115,7 +115,7 @@ def test_a_redis_that_knows_nothing_of_the_call_proves_nothing(each_redis, caplo
         before, after = (PooledConnection(endpoint(one)) for one in (each_redis, pair.master))
         receipts = schedule(entries_on(before), "a")
         schedule(entries_on(after), "another")
-        entries = ShardedEntries([entries_on(after)])
+        entries = entries_on(after)
         assert entries.wait_for_replicas(receipts, ONE) == 0
         for one in (before, after):
             one.close()
@@ -128,12 +128,8 @@ def test_of_several_shards_the_fewest_count(each_redis):
     ids = [next(one for one in "abcdef" if shard_of(one, 2) == shard) for shard in range(2)]
     with replicated(binary=each_redis.binary) as pair, replicated(0) as alone:
         connections = [PooledConnection(endpoint(one.master)) for one in (pair, alone)]
-        made = ShardedEntries(
-            [
-                Entries(Scripts(one, Keys("delayq", shard, 2)), replace(MEMBERSHIP, shards=2))
-                for shard, one in enumerate(connections)
-            ]
-        )
+        scripts = [Scripts(one, Keys("delayq", shard, 2)) for shard, one in enumerate(connections)]
+        made = Entries(scripts, replace(MEMBERSHIP, shards=2))
         made._is_joined = True
         receipts = schedule(made, *ids)
         assert made.wait_for_replicas(receipts[:1], ONE) == 1
@@ -146,18 +142,18 @@ def test_of_several_calls_each_has_to_be_known(redis_server, pooled):
     entries = entries_on(pooled)
     operations = [schedule(entries, name)[0].operation for name in "ab"]
     assert len({*operations}) == 2
-    assert entries.replicas._scripts.call("replicate", operations=operations) == 1
+    assert entries.links[0].scripts.call("replicate", operations=operations) == 1
     unknown = bytes(12)
     for asked in ([*operations, unknown], [unknown, *operations]):
-        assert entries.replicas._scripts.call("replicate", operations=asked) == 0
+        assert entries.links[0].scripts.call("replicate", operations=asked) == 0
 
 
 def test_a_call_is_known_when_its_answer_has_become_an_older_one(redis_server, pooled):
     entries = entries_on(pooled)
     (receipt,) = schedule(entries, "a")
-    raw = redis_server.client()
-    raw.rename(entries.keys["answers"], entries.keys["answers_old"])
-    scripts = entries.replicas._scripts
+    raw, keys = redis_server.client(), entries.links[0].keys
+    raw.rename(keys["answers"], keys["answers_old"])
+    scripts = entries.links[0].scripts
     assert scripts.call("replicate", operations=[receipt.operation]) == 1
 
 
@@ -167,7 +163,7 @@ def test_a_full_redis_can_still_be_asked(start_redis):
     entries = entries_on(pooled)
     (receipt,) = schedule(entries, "a")
     server.client().config_set("maxmemory", 1)
-    assert entries.replicas._scripts.call("replicate", operations=[receipt.operation]) == 1
+    assert entries.links[0].scripts.call("replicate", operations=[receipt.operation]) == 1
     pooled.close()
 
 

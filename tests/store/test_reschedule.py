@@ -25,7 +25,7 @@ def take(store, put) -> list[str]:
 @both_kinds
 def test_earlier_fires_at_the_new_time(store, put):
     getattr(store, put)("a", FAR_MS)
-    assert store.entries.reschedule("a", When("at", NOW_MS + 5)) == (Outcome.DONE, NOW_MS + 5)
+    assert store.reschedule("a", When("at", NOW_MS + 5)) == (Outcome.DONE, NOW_MS + 5)
     store.set_ms(NOW_MS + 4)
     assert take(store, put) == []
     store.set_ms(NOW_MS + 5)
@@ -35,7 +35,7 @@ def test_earlier_fires_at_the_new_time(store, put):
 @both_kinds
 def test_later_does_not_fire_at_the_old_time(store, put):
     getattr(store, put)("a", NOW_MS + 5)
-    assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
+    assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
     store.set_ms(FAR_MS - 1)
     assert take(store, put) == []
     store.set_ms(FAR_MS)
@@ -57,7 +57,7 @@ def test_later_does_not_fire_at_the_old_time(store, put):
 )
 def test_a_time_is_absolute_or_from_now_or_from_the_present_due_time(store, put, when, expected):
     getattr(store, put)("a", FAR_MS)
-    assert store.entries.reschedule("a", when) == (Outcome.DONE, expected)
+    assert store.reschedule("a", when) == (Outcome.DONE, expected)
     assert store.entries.find("a").due_ms == expected
     store.check()
 
@@ -70,7 +70,7 @@ def test_what_is_moved_to_at_once_leaves_in_the_millisecond_that_has_begun(
     getattr(store, put)("a", FAR_MS)
     store.set_us(HALF_PAST_US)
 
-    assert store.entries.reschedule("a", when) == (Outcome.DONE, due_ms)
+    assert store.reschedule("a", when) == (Outcome.DONE, due_ms)
 
     assert take(store, put) == ["a"]
 
@@ -80,7 +80,7 @@ def test_what_is_moved_to_a_time_to_come_is_due_in_the_millisecond_after(store, 
     store.schedule("a", FAR_MS)
     store.set_us(HALF_PAST_US)
 
-    assert store.entries.reschedule("a", when) == (Outcome.DONE, due_ms)
+    assert store.reschedule("a", when) == (Outcome.DONE, due_ms)
 
     store.set_us(due_ms * 1000 - 1)
     assert take(store, "schedule") == []
@@ -89,7 +89,7 @@ def test_what_is_moved_to_a_time_to_come_is_due_in_the_millisecond_after(store, 
 def test_relative_steps_add_up(store):
     store.schedule("a", FAR_MS)
     for _ in range(10):
-        store.entries.reschedule("a", When("by", -1))
+        store.reschedule("a", When("by", -1))
     assert store.entries.find("a").due_ms == FAR_MS - 10
 
 
@@ -99,7 +99,7 @@ def test_id_message_and_time_of_scheduling_stay(store, put, share):
     getattr(store, put)("a", FAR_MS, payload="x", share=share)
     before = store.entries.find("a")
     store.set_ms(NOW_MS + 1000)
-    store.entries.reschedule("a", When("at", FAR_MS + 1))
+    store.reschedule("a", When("at", FAR_MS + 1))
     after = store.entries.find("a")
     assert after.created_ms == before.created_ms == NOW_MS
     assert after.message == before.message.replace(b"%d" % FAR_MS, b"%d" % (FAR_MS + 1))
@@ -109,9 +109,9 @@ def test_id_message_and_time_of_scheduling_stay(store, put, share):
 @pytest.mark.parametrize("due_ms", [0, 9, 999_999_999_999, MAX_DUE_MS])
 def test_a_due_time_of_any_length_fits_the_record(store, due_ms):
     store.schedule("a", FAR_MS)
-    store.entries.reschedule("a", When("at", due_ms))
+    store.reschedule("a", When("at", due_ms))
     assert store.entries.find("a").due_ms == store.score("due", "a") == due_ms
-    assert store.entries.reschedule("a", When("at", FAR_MS))[1] == FAR_MS
+    assert store.reschedule("a", When("at", FAR_MS))[1] == FAR_MS
     assert store.entries.find("a").due_ms == FAR_MS
 
 
@@ -121,7 +121,7 @@ def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative)
     store.schedule("a", FAR_MS)
     before = store.snapshot()
     with pytest.raises(InvalidDueTime) as caught:
-        store.entries.reschedule("a", relative(too_long))
+        store.reschedule("a", relative(too_long))
     assert str(caught.value).startswith("104249 days 23 hours 47 minutes 34.74 seconds is not ")
     assert store.snapshot() == before
 
@@ -141,7 +141,7 @@ def test_what_is_not_scheduled_any_more_is_not_brought_back(store, gone, when):
         store.entries.cancel("a")
     before = store.snapshot()
     expected = Outcome.HANDED_OVER if gone in ("moved", "acked") else Outcome.NOT_FOUND
-    assert store.entries.reschedule("a", when) == (expected, None)
+    assert store.reschedule("a", when) == (expected, None)
     assert store.snapshot() == before
 
 
@@ -150,7 +150,7 @@ def test_what_a_scanner_holds_is_in_flight_and_stays(store):
     engine = store.engine()
     claimed, *_ = engine.claim(1)
     before = store.snapshot()
-    assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.IN_FLIGHT, None)
+    assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.IN_FLIGHT, None)
     assert store.snapshot() == before
     assert engine.ack(claimed) == 1
 
@@ -160,7 +160,7 @@ def test_after_a_lease_ran_out_a_reschedule_is_uncertain_and_done(store):
     engine = store.engine(lease=30)
     claimed, *_ = engine.claim(1)
     store.set_ms(NOW_MS + 30_000)
-    assert store.entries.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
+    assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
     # The loss that a token is there for: a late ack must not remove the new version.
     assert engine.ack(claimed) == 0
     assert store.score("relay", "a") == FAR_MS
@@ -172,8 +172,8 @@ def test_uncertainty_goes_with_the_entry_into_its_next_attempt(store):
     engine = store.engine()
     claimed, *_ = engine.claim(1)
     engine.nack("unknown", claimed)
-    assert store.entries.reschedule("a", When("at", 7)) == (Outcome.UNCERTAIN, 7)
-    assert store.entries.reschedule("a", When("at", 8)) == (Outcome.UNCERTAIN, 8)
+    assert store.reschedule("a", When("at", 7)) == (Outcome.UNCERTAIN, 7)
+    assert store.reschedule("a", When("at", 8)) == (Outcome.UNCERTAIN, 8)
     (again,) = engine.claim(1)[0]
     assert (bool(again.uncertain), again.attempts, again.refusals) == (True, 1, 0)
 
@@ -184,7 +184,7 @@ def test_refusals_are_forgotten_though_uncertainty_is_not(store):
     for verdict in ("unknown", "refused"):
         claimed, *_ = engine.claim(1)
         engine.nack(verdict, claimed, wait=60)
-    assert store.entries.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
+    assert store.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
     (again,) = engine.claim(1)[0]
     assert (again.attempts, again.refusals, bool(again.uncertain)) == (2, 0, True)
 
@@ -194,7 +194,7 @@ def test_uncertainty_outlives_a_claim_that_was_given_back(store):
     engine = store.engine()
     engine.claim(1)
     store.lease_out()
-    assert store.entries.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
+    assert store.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
     claimed, *_ = engine.claim(1)
     assert (claimed[0].attempts, bool(claimed[0].uncertain)) == (1, True)
     engine.nack("unsent", claimed)
@@ -208,7 +208,7 @@ def test_a_refused_entry_starts_anew_at_its_new_time(store):
     engine = store.engine()
     claimed, *_ = engine.claim(1)
     engine.nack("refused", claimed, wait=60)
-    assert store.entries.reschedule("a", When("by", 1)) == (Outcome.DONE, NOW_MS - 4)
+    assert store.reschedule("a", When("by", 1)) == (Outcome.DONE, NOW_MS - 4)
     (again,) = engine.claim(1)[0]
     assert (again.attempts, again.refusals, bool(again.uncertain)) == (0, 0, False)
 
@@ -218,7 +218,7 @@ def test_what_is_dead_can_be_brought_back(store):
     engine = store.engine()
     claimed, *_ = engine.claim(1)
     engine.nack("dead", claimed, reason="NO_ROUTE")
-    assert store.entries.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
+    assert store.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.SCHEDULED, "")
     assert store.places("a") == ["relay"]
@@ -228,7 +228,7 @@ def test_what_is_dead_can_be_brought_back(store):
 def test_others_with_the_same_due_time_stay(store):
     for task_id in "abc":
         store.schedule(task_id, FAR_MS)
-    store.entries.reschedule("b", When("at", NOW_MS))
+    store.reschedule("b", When("at", NOW_MS))
     assert take(store, "schedule") == ["b"]
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["a", "c"]
 
@@ -249,7 +249,7 @@ def test_a_change_keeps_number_and_time_of_scheduling_and_is_remembered(store):
     assert kept[6:] == b"%d" % (NOW_MS * 1000 + 777)
     assert changed == NOW_MS * 1000 + 777
     store.set_us(NOW_MS * 1000 + 5555)
-    store.entries.reschedule("a", When("by", 1))
+    store.reschedule("a", When("by", 1))
     assert parts(store, "a") == (kept, NOW_MS * 1000 + 5555)
     assert store.entries.find("a").created_ms == NOW_MS
 
@@ -259,7 +259,7 @@ def test_each_change_of_an_entry_is_later_than_the_one_before(store, back_us):
     store.schedule("a", FAR_MS)
     store.set_us(NOW_MS * 1000 - back_us)
     for step in range(1, 4):
-        store.entries.reschedule("a", When("by", 1))
+        store.reschedule("a", When("by", 1))
         assert parts(store, "a")[1] == NOW_MS * 1000 + step
 
 
@@ -269,7 +269,7 @@ def test_but_it_is_now_where_the_clock_was_set_back(store, back_us):
     now_us = NOW_MS * 1000 - back_us
     store.set_us(now_us)
     for step in range(3):
-        store.entries.reschedule("a", When("by", 1))
+        store.reschedule("a", When("by", 1))
         assert parts(store, "a")[1] == now_us + step
 
 

@@ -219,4 +219,4 @@ def test_nothing_of_a_dead_ghost_clings_to_a_new_entry_of_its_id(store):
     store.schedule("a", FAR_MS)
     entry = store.entries.find("a")
     assert (entry.due_ms, entry.state, entry.reason) == (FAR_MS, State.SCHEDULED, "")
-    assert store.entries.reschedule("a", When("by", 1)) == (Outcome.DONE, FAR_MS + 1)
+    assert store.reschedule("a", When("by", 1)) == (Outcome.DONE, FAR_MS + 1)

@@ -209,7 +209,7 @@ def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(st
         schedule(store, new(f"{number}a"), new(f"{number}b"))
         store.schedule(f"{number}c", share=True)
 
-    assert len(store.entries._scheduler._templates) <= 2
+    assert len(store.link.templates) <= 2
     assert sorted(map(int, store.raw.hvals(store.keys["template_uses"]))) == [3] * 5
     store.check()
 

@@ -93,7 +93,7 @@ def test_a_late_step_does_nothing_to_what_became_of_the_entry(store, step, meanw
     if meanwhile == "reclaimed":
         engine.reclaim()
     elif meanwhile == "rescheduled":
-        store.entries.reschedule("a", When("at", FAR_MS))
+        store.reschedule("a", When("at", FAR_MS))
     else:
         store.entries.cancel("a")
     if meanwhile == "scheduled anew":

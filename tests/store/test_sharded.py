@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.care.checking import check
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreDiffers
 from celery_delayq.servers import PooledConnection
@@ -13,7 +14,6 @@ from celery_delayq.store import (
     Outcome,
     Receipt,
     Scripts,
-    ShardedEntries,
     State,
     queues,
 )
@@ -39,9 +39,7 @@ def entries_of(redis_server, redis_url):
         connection = PooledConnection(endpoint(redis_server))
         made.append(connection)
         membership = Membership(5.0, shards=shards)
-        return ShardedEntries(
-            [Entries(Scripts(connection, keys), membership) for keys in keys_of(shards)]
-        )
+        return Entries([Scripts(connection, keys) for keys in keys_of(shards)], membership)
 
     yield make
     for connection in made:
@@ -90,7 +88,8 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
     for one in IDS:
         assert entries.find(one).due_ms == FAR_MS
         assert entries.state(one) is State.SCHEDULED
-        assert entries.reschedule(one, When("by", 1)) == (Outcome.DONE, FAR_MS + 1)
+        outcome, change = entries.move(one, When("by", 1))
+        assert (outcome, change.due_ms) == (Outcome.DONE, FAR_MS + 1)
         assert entries.cancel(one)[0] is Outcome.DONE
         assert entries.state(one) is entries.find(one) is entries.handed_over_ms(one) is None
         assert entries.cancelled_ms_ago(one) >= 0
@@ -99,7 +98,7 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
 
 def test_what_is_owed_is_settled_in_its_shard(entries, raw):
     entries.schedule([new(one) for one in IDS])
-    owed = [entries.cancel_owing(one)[1] for one in IDS]
+    owed = [entries.cancel(one, owes=True)[1] for one in IDS]
     assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == len(IDS)
     for one in owed:
         entries.settle(one)
@@ -119,7 +118,7 @@ def test_a_listing_ends_whatever_is_done_with_what_it_gives(entries):
     seen = []
     for one in entries.waiting(0, FAR_MS * 2):
         seen.append(one.task_id)
-        entries.reschedule(one.task_id, When("by", 100_000))
+        entries.move(one.task_id, When("by", 100_000))
     assert seen == IDS
 
 
@@ -170,10 +169,10 @@ def test_with_nothing_anywhere_there_is_no_next_due_time(entries):
 
 def test_what_does_not_fit_is_found_in_every_shard(entries, raw):
     entries.schedule([new(one) for one in IDS])
-    assert list(entries.check()) == []
+    assert list(check(entries)) == []
     for keys in keys_of(SHARDS):
         raw.delete(keys["due"])
-    assert sorted(one.id for one in entries.check()) == sorted(IDS)
+    assert sorted(one.id for one in check(entries)) == sorted(IDS)
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1), (2, 3), (5, 4)])

@@ -141,7 +141,7 @@ def test_cancelled_after_its_lease_ran_out(store):
 
 @pytest.mark.usefixtures("direct")
 def test_rescheduled(store):
-    assert store.entries.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
+    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
     assert tags(store) == of("a")
     assert store.entries.find("a").extras == TAGGED
     store.check()
@@ -185,7 +185,7 @@ def test_dead_and_removed(store):
 
 @pytest.mark.usefixtures("dead")
 def test_dead_and_rescheduled(store):
-    assert store.entries.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
+    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
     assert tags(store) == of("a")
     assert store.raw.hget(store.keys["holders"], "k") == b"a"
     store.check()
@@ -218,7 +218,7 @@ def test_tags_and_key_of_the_longest_survive_everything(store):
     engine = store.engine()
 
     engine.nack("unknown", engine.claim(1)[0])
-    store.entries.reschedule("a", When("at", FAR_MS))
+    store.reschedule("a", When("at", FAR_MS))
 
     assert store.entries.find("a").extras == longest
     assert b"a" in store.entries.find("a").message

@@ -172,9 +172,9 @@ def test_a_reschedule_to_before_it_is_up_tells_it(store, listen, scanner, put):
     getattr(store, put)("x", FAR_MS)
     scanner("a")
     ears.heard()
-    store.entries.reschedule("x", When("at", UP_MS))
+    store.reschedule("x", When("at", UP_MS))
     assert ears.heard() == []
-    store.entries.reschedule("x", When("at", UP_MS - 1))
+    store.reschedule("x", When("at", UP_MS - 1))
     assert ears.heard() == ["a"]
 
 
@@ -183,9 +183,9 @@ def test_moving_the_head_to_earlier_tells_it_and_to_later_does_not(store, listen
     store.schedule("x", NOW_MS + 1000)
     scanner("a")
     ears.heard()
-    store.entries.reschedule("x", When("by", 1000))
+    store.reschedule("x", When("by", 1000))
     assert ears.heard() == []
-    store.entries.reschedule("x", When("at", NOW_MS + 999))
+    store.reschedule("x", When("at", NOW_MS + 999))
     assert ears.heard() == ["a"]
 
 
@@ -196,7 +196,7 @@ def test_bringing_back_what_is_dead_tells_it(store, listen, scanner):
     engine.nack("dead", claimed, reason="NO_ROUTE")
     scanner("a")
     ears.heard()
-    store.entries.reschedule("x", When("after", 0))
+    store.reschedule("x", When("after", 0))
     assert ears.heard() == ["a"]
 
 
@@ -285,7 +285,7 @@ def without_publish(store):
 def test_without_the_right_to_publish_everything_is_done_all_the_same(store, scanner):
     engine = scanner("a")
     store.schedule("x", NOW_MS + 500)
-    store.entries.reschedule("x", When("at", NOW_MS))
+    store.reschedule("x", When("at", NOW_MS))
     assert engine.hand_over(asleep=ASLEEP).handed_over == 1
     engine.leave()
     assert store.arrived() == ["x"]

@@ -2,8 +2,10 @@
 
 import pytest
 
+from celery_delayq.care import loads
+from celery_delayq.care.loads import OldEntry
 from celery_delayq.clock import When
-from celery_delayq.store import Entries, NewEntry, OldEntry, Outcome
+from celery_delayq.store import Entries, NewEntry, Outcome
 from tests.store import requests, support
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS
 
@@ -59,7 +61,7 @@ def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(st
     assert list(templates(store).values()) == [2]
     ends(store)[way]("first")
     assert list(templates(store).values()) == [1]
-    store.entries.reschedule("second", When("at", 0))
+    store.reschedule("second", When("at", 0))
     ends(store)[way]("second")
     assert templates(store) == {}
     assert not store.raw.exists(store.keys["templates"])
@@ -88,7 +90,7 @@ def test_a_superseded_record_gives_its_template_back(store, share):
 
 def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store):
     store.schedule_relayed("a", share=True)
-    store.entries.reschedule("a", When("at", 0))
+    store.reschedule("a", When("at", 0))
     engine = store.engine()
     engine.claim(1)
     store.lease_out()
@@ -149,7 +151,7 @@ def edit_another(store):
 
 def load_one(store):
     record = support.new_record("new", b"L6:celery", share=True)
-    store.entries.loads.load([OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
+    loads.load(store.entries, [OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
 
 
 @pytest.mark.parametrize("way", [schedule_anew, schedule_several, edit_another, load_one])
@@ -171,10 +173,10 @@ def test_a_template_is_sent_once_per_process(store):
     received = store.raw.info("stats")["total_net_input_bytes"]
     store.schedule("b", FAR_MS, share=True)
     again = store.raw.info("stats")["total_net_input_bytes"] - received
-    stranger = Entries(store.new_scripts(), MEMBERSHIP)
+    stranger = Entries([store.new_scripts()], MEMBERSHIP)
     record = support.new_record("c", b"L6:celery", share=True)
     stranger.schedule([NewEntry("c", When("at", FAR_MS), record)])
     first = store.raw.info("stats")["total_net_input_bytes"] - received - again
-    stranger._scripts.connection.close()
+    stranger.links[0].scripts.connection.close()
     assert first - again > len(record.template) / 2
     assert list(templates(store).values()) == [3]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.care.checking import check
 from celery_delayq.errors import StoreError
 from celery_delayq.store.keys import KEYS
 
@@ -42,4 +43,4 @@ def test_check_tells_which_key_it_is(store, name):
     put_foreign_key(store, name)
 
     with pytest.raises(StoreError, match=f"check failed: the key {store.keys[name]}: WRONGTYPE"):
-        list(store.entries.check())
+        list(check(store.entries))

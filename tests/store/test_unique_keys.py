@@ -95,7 +95,7 @@ def back_by_reclaim(store, engine, claimed):
 def back_from_the_dead(store, engine, claimed):
     engine.nack("dead", claimed, reason="NO_ROUTE")
     store.set_ms(NOW_MS + 5000)
-    assert store.entries.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
+    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
 
 
 WAYS_BACK = [back_by_nack, back_by_reclaim, back_from_the_dead]

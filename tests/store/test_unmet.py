@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.store import NOW, Outcome, State
+from celery_delayq.store import NOW, Outcome, State, changes, selecting
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_member
 from celery_delayq.store.record import destination_for, labels_for, lane_for
-from celery_delayq.store.selecting import Chosen, Place
+from celery_delayq.store.selecting import Chosen
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 ALL = lane_for()
@@ -400,10 +400,10 @@ def told_in(store, task_id="a"):
     }
     for state in (State.PAUSED, State.SCHEDULED):
         chosen = Chosen(state=state)
-        sieve, members = store.entries.sieve, []
-        for page in sieve.pages(chosen, *sieve.start(), Place()):
-            members += page
-        if any(entry.task_id == task_id for _, entry in store.entries.chosen(chosen, members)):
+        members = [member for page in store.pages(chosen) for member in page]
+        if any(
+            entry.task_id == task_id for _, entry in selecting.read(store.link, chosen, members)
+        ):
             states.add(state)
     counts = store.entries.counts()
     states.add(State.PAUSED if counts.paused else State.SCHEDULED)
@@ -465,15 +465,10 @@ def test_a_selection_of_the_paused_cancels_what_no_scanner_has_met(store, relaye
     put(store, "b", relayed=relayed, queue="other")
     put(store, "c", FAR_MS, relayed=relayed)
     chosen = Chosen(state=State.PAUSED)
-    sieve = store.entries.sieve
-    targets = [
-        target_of_member(member)
-        for page in sieve.pages(chosen, *sieve.start(), Place())
-        for member in page
-    ]
+    targets = [target_of_member(member) for page in store.pages(chosen) for member in page]
     outcomes = [
         change.outcome
-        for changes in store.entries.changes.cancel(targets, owes=0, chosen=chosen.text)
+        for changes in changes.cancel(store.link, targets, owes=0, chosen=chosen.text)
         for change in changes
     ]
     assert outcomes.count(Outcome.DONE) == 1
@@ -495,9 +490,8 @@ def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
     store.entries.pause(ALL, "")
     store.entries.resume(MAIL)
     chosen = Chosen(queue="mail")
-    sieve = store.entries.sieve
-    [members] = sieve.pages(chosen, *sieve.start(), Place())
-    [(_, entry)] = store.entries.chosen(chosen, members)
+    [members] = store.pages(chosen)
+    [(_, entry)] = selecting.read(store.link, chosen, members)
     assert (entry.state, entry.paused_by) == (State.SCHEDULED, "*t")
 
 
@@ -506,6 +500,5 @@ def test_a_long_backlog_of_the_paused_is_found_whole(store):
     ids = store.flood(1300)
     store.entries.pause(ALL, "")
     chosen = Chosen(state=State.PAUSED)
-    sieve = store.entries.sieve
-    found = [m[6:].decode() for page in sieve.pages(chosen, *sieve.start(), Place()) for m in page]
+    found = [m[6:].decode() for page in store.pages(chosen) for m in page]
     assert sorted(found) == sorted(ids)

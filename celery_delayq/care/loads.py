@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from ..errors import AlreadyScheduled, DelayQError
-from .calls import Calls
-from .record import NewRecord
+from ..store.entries import Entries
+from ..store.link import Link
+from ..store.record import NewRecord
 
 WAITING, REFUSED, DEAD = "waiting", "refused", "dead"
 
@@ -47,23 +48,24 @@ class OldEntry:
         return f"{self.attempts}:{self.refusals}:{int(self.uncertain)}"
 
 
-class Loads:
-    """Keeps entries in one shard; shared by the threads of a process."""
+def load(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]:
+    """Keep entries, those of a shard in one step of Redis's; the caller bounds how many.
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    Returns:
+        Of each ``loaded``; or ``here``, as it is here already; ``left``, as it, or what had its id,
+        has left this store since it was scheduled; or ``AlreadyScheduled``: another entry has its
+        id, or waits under its key.
 
-    def load(self, entries: Sequence[OldEntry]) -> list[str | DelayQError]:
-        """Keep entries, all of them in one step of Redis's; the caller bounds how many.
+    Raises:
+        StoreUnavailable: no answer came in time; what went to another shard before may be loaded.
+    """
+    return entries.in_parts(given, _load)
 
-        Returns:
-            Of each ``loaded``; or ``here``, as it is here already; ``left``, as it, or what had its
-            id, has left this store since it was scheduled; or ``AlreadyScheduled``: another
-            entry has its id, or waits under its key.
-        """
-        (text,) = self._calls.call("load", entries=list(_arguments(entries)))
-        words = text.decode(errors="replace").split(" ")
-        return [_read(word, one) for word, one in zip(words, entries, strict=True)]
+
+def _load(link: Link, given: Sequence[OldEntry]) -> Iterator[str | DelayQError]:
+    (text,) = link.calls.call("load", entries=list(_arguments(given)))
+    words = text.decode(errors="replace").split(" ")
+    return (_read(word, one) for word, one in zip(words, given, strict=True))
 
 
 def _arguments(entries: Sequence[OldEntry]) -> Iterator[object]:

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .record import Record
-from .scripts import Scripts
-from .selecting import Chosen, Place, Sieve
-from .values import NO_RECORD, State, time_in
+from ..store import selecting
+from ..store.entries import Entries
+from ..store.link import Link
+from ..store.record import Record
+from ..store.selecting import Chosen, Place
+from ..store.values import NO_RECORD, State, time_in
 
 READ = 100  # entries that are read in a step: some 3 ms of Redis's time
 READ_BYTES = 1_000_000  # of records that are read at a time, about
@@ -66,50 +68,48 @@ class Kept:
         return self.record.message(self.task_id.encode(), self.template)
 
 
-class Dumps:
-    """Reads what one shard keeps; changes nothing."""
+def now_ms(entries: Entries) -> int:
+    """Redis's time."""
+    return int(_step(entries.links[0], [])[0]) // 1000
 
-    def __init__(self, scripts: Scripts, sieve: Sieve) -> None:
-        self._scripts = scripts
-        self._sieve = sieve
 
-    def now_ms(self) -> int:
-        """Redis's time."""
-        return int(self._step([])[0]) // 1000
+def owed(entries: Entries) -> int:
+    """Of how many cancelled tasks ``REVOKED`` is still to be stored."""
+    return sum(int(_step(link, [])[1]) for link in entries.links)
 
-    def owed(self) -> int:
-        """Of how many cancelled tasks ``REVOKED`` is still to be stored."""
-        return int(self._step([])[1])
 
-    def entries(self) -> Iterator[Kept]:
-        """All that is there, page by page, in the order of insertion; first what has no number.
+def dump(entries: Entries) -> Iterator[Kept]:
+    """All that is there, shard by shard, in the order of insertion; what has no number comes first.
 
-        Raises:
-            StoreDiffers: the store was emptied meanwhile, and is another one now.
-        """
-        store, start = self._sieve.start()
-        for members in self._sieve.pages(Chosen(whole=True), store, start, Place()):
-            yield from self._read(members)
+    Raises:
+        StoreDiffers: the store was emptied meanwhile, and is another one now.
+    """
+    for link in entries.links:
+        store, start = selecting.start(link)
+        for members in selecting.pages(link, Chosen(whole=True), store, start, Place()):
+            yield from _read(link, members)
         # What lost its record is met nowhere else.
-        for members in self._sieve.pages(Chosen(state=State.DEAD), store, start, Place()):
+        for members in selecting.pages(link, Chosen(state=State.DEAD), store, start, Place()):
             lost = [one for one in members if Place.of(one).number == 0]
-            yield from (kept for kept in self._read(lost) if kept.place == _LOST)
+            yield from (kept for kept in _read(link, lost) if kept.place == _LOST)
 
-    def _read(self, members: Sequence[bytes]) -> Iterator[Kept]:
-        left = list(members)
-        while left:
-            some = left[:READ]
-            _, _, text, flat, shared = self._step(some)
-            templates = dict(zip(shared[::2], shared[1::2], strict=True))
-            words = text.decode().split()
-            rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-            for member, word in zip(some, words, strict=True):
-                if word not in (_GONE, _AGAIN):
-                    yield _kept(member, word, next(rows), templates)
-            left = left[len(words) - words.count(_AGAIN) :]
 
-    def _step(self, members: Sequence[bytes]) -> Any:
-        return self._scripts.call("dump", max_bytes=READ_BYTES, members=members)
+def _read(link: Link, members: Sequence[bytes]) -> Iterator[Kept]:
+    left = list(members)
+    while left:
+        some = left[:READ]
+        _, _, text, flat, shared = _step(link, some)
+        templates = dict(zip(shared[::2], shared[1::2], strict=True))
+        words = text.decode().split()
+        rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+        for member, word in zip(some, words, strict=True):
+            if word not in (_GONE, _AGAIN):
+                yield _kept(member, word, next(rows), templates)
+        left = left[len(words) - words.count(_AGAIN) :]
+
+
+def _step(link: Link, members: Sequence[bytes]) -> Any:
+    return link.scripts.call("dump", max_bytes=READ_BYTES, members=members)
 
 
 def _kept(

@@ -11,7 +11,7 @@ from .. import clock
 from ..errors import StoreError
 from ..servers import Connection, packed
 from ..servers.facts import ask
-from .keys import Keys
+from ..store.keys import Keys
 
 TRIPS = 20
 WEIGHED = ("records", "due", "relay", "parked", "templates", "template_uses", "tags", "holders")

@@ -8,18 +8,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 
+from ..errors import InvalidOption
+from ..store.entries import Entries
+from ..store.link import Link
 from .checking import COUNTING, Uses
 from .misfits import COUNTED, Finding, Repaired
-from .scripts import Scripts
 
 CHUNK = 20  # findings of one step: each may read a record
 TEMPLATES = 500  # of one step of a recount
 
 
-def repair(scripts: Scripts, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
-    """Mend findings of a shard; yields what became of those of each step, of counts at the end."""
+def repair(entries: Entries, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+    """Mend findings; those of a shard that follow each other go together.
+
+    Yields what became of those of each step; of a shard's counts at its end.
+
+    Raises:
+        InvalidOption: one is of a shard that is not there.
+    """
+    links = entries.links
+    for number, some in groupby(findings, attrgetter("shard")):
+        if not 0 <= number < len(links):
+            raise InvalidOption("finding", number, "one that this store's check gave")
+        yield from _repair(links[number], some)
+
+
+def _repair(link: Link, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
     rest = iter(findings)
     counted: dict[bytes, list[Finding]] = {}
     while some := list(islice(rest, CHUNK)):
@@ -27,9 +44,9 @@ def repair(scripts: Scripts, findings: Iterable[Finding]) -> Iterator[list[Repai
             if one.kind == COUNTED:
                 counted.setdefault(one.at, []).append(one)
         yield [Repaired(one, "left") for one in some if not one.repair]
-        yield _mended(scripts, [one for one in some if one.repair and one.kind != COUNTED])
+        yield _mended(link, [one for one in some if one.repair and one.kind != COUNTED])
     if counted:
-        done = _recounted(scripts, counted)
+        done = _recounted(link, counted)
         yield [
             Repaired(one, "done" if name in done else "gone")
             for name, each in counted.items()
@@ -37,27 +54,27 @@ def repair(scripts: Scripts, findings: Iterable[Finding]) -> Iterator[list[Repai
         ]
 
 
-def _mended(scripts: Scripts, findings: Sequence[Finding]) -> list[Repaired]:
+def _mended(link: Link, findings: Sequence[Finding]) -> list[Repaired]:
     if not findings:
         return []
     flat = [word for one in findings for word in (one.kind, one.part, one.at)]
-    words = scripts.call("repair", findings=flat)
+    words = link.scripts.call("repair", findings=flat)
     parts = [word.decode(errors="replace").partition(" ") for word in words]
     return [
         Repaired(one, what, reason) for one, (what, _, reason) in zip(findings, parts, strict=True)
     ]
 
 
-def _recounted(scripts: Scripts, counted: dict[bytes, list[Finding]]) -> set[bytes]:
+def _recounted(link: Link, counted: dict[bytes, list[Finding]]) -> set[bytes]:
     """Count all records anew, and let these templates count so many; which of them were wrong."""
-    seen, _ = scripts.call("recount", seen="", own="", counts=[])
-    uses = Uses(scripts, counted.keys())
+    seen, _ = link.scripts.call("recount", seen="", own="", counts=[])
+    uses = Uses(link, counted.keys())
     for part in COUNTING:
         for _ in uses.look(part):
             pass  # it is told of when it is looked for
     own, done, wrong = os.urandom(8).hex(), set(), iter(uses.wrong())
     while some := list(islice(wrong, TEMPLATES)):
         flat = [word for one in some for word in one.arguments]
-        _, words = scripts.call("recount", seen=seen, own=own, counts=flat)
+        _, words = link.scripts.call("recount", seen=seen, own=own, counts=flat)
         done |= {one.name for one, word in zip(some, words, strict=True) if word == b"done"}
     return done

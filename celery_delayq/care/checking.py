@@ -18,13 +18,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ..store.entries import Entries
+from ..store.link import Link
+from ..store.selecting import FIRST, next_count
+from ..store.types import check_types
 from .misfits import COUNTED, ONCE, Finding
-from .scripts import Scripts
-from .selecting import FIRST, next_count
-from .types import check_types
 
 MOST = 200  # fields of a slice: some 3 ms
 
@@ -34,14 +35,22 @@ _HASHES = ("claims", "errors", "holders", "outbox_messages", "meta")
 COUNTING = ("templates", "records")
 
 
-def check(scripts: Scripts) -> Iterator[Finding]:
+def check(entries: Entries) -> Iterator[Finding]:
     """What does not fit, read slice by slice while one iterates; each finding once.
 
     Raises:
         StoreError: a key is another program's, and which.
     """
-    check_types(scripts.connection, scripts.keys, "check", None)
-    uses = Uses(scripts)
+    # Before it looks: that reads a key, and could not say which it was.
+    for link in entries.unasked_links:
+        check_types(link.scripts.connection, link.keys, "check", None)
+    for number, link in enumerate(entries.links):
+        for finding in _check(link):
+            yield replace(finding, shard=number)
+
+
+def _check(link: Link) -> Iterator[Finding]:
+    uses = Uses(link)
     given: set[int] = set()  # hashes, which take less than the findings
     for part in (*_INDEXES, *_HASHES, *COUNTING):
         for finding in uses.look(part):
@@ -92,8 +101,8 @@ class Uses:
     shares: then nothing is too high.
     """
 
-    def __init__(self, scripts: Scripts, names: Container[bytes] | None = None) -> None:
-        self._scripts = scripts
+    def __init__(self, link: Link, names: Container[bytes] | None = None) -> None:
+        self._link = link
         self._names = names  # the only ones that are counted
         self._began_us = 0
         self._counts, self._lasts = self._read()
@@ -104,7 +113,7 @@ class Uses:
         self._reads_all = True
 
     def look(self, part: str) -> Iterator[Finding]:
-        for found, _, _, shared in _slices(self._scripts, part):
+        for found, _, _, shared in _slices(self._link, part):
             for name, member, changed in shared:
                 self._count(name, member, int.from_bytes(changed, "big"))
             for kind, task_id, field in found:
@@ -156,18 +165,18 @@ class Uses:
     def _read(self) -> tuple[dict[bytes, bytes], set[int]]:
         counts: dict[bytes, bytes] = {}
         lasts = set()
-        for _, last, now_us, shared in _slices(self._scripts, "template_uses"):
+        for _, last, now_us, shared in _slices(self._link, "template_uses"):
             self._began_us = self._began_us or now_us
             lasts.add(last)
             counts |= {name: uses for name, uses, _ in shared if self._means(name)}
         return counts, lasts
 
 
-def _slices(scripts: Scripts, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
+def _slices(link: Link, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
     cursor: Any = 0
     count = FIRST
     while True:
-        cursor, found, last, now_us, shared, size = scripts.call(
+        cursor, found, last, now_us, shared, size = link.scripts.call(
             "check", part=part, cursor=cursor, count=count
         )
         yield _threes(found), number(last), now_us, _threes(shared)

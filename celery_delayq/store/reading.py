@@ -1,0 +1,76 @@
+"""The steps that read one entry, or what is known of it; and what happened last."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ..errors import UnreadableRecord
+from .happened import Happened
+from .ids import Target, named, target_of
+from .link import Link
+from .listing import entry_of
+from .record import Record
+from .values import Entry, State, letters_in, time_in
+
+# What `find.lua` answers of an entry that has left.
+_LEFT = (b"handed_over", b"cancelled")
+
+
+def find(link: Link, who: Target) -> Entry | None:
+    """The entry, or ``None``.
+
+    Raises:
+        UnreadableRecord: it is of a format that this version does not know.
+    """
+    found = _look(link, who)
+    if not found:
+        return None
+    state, task_id, whole, header_end, template, *known = found
+    reason, attempts, next_try, since, paused_by = known
+    return replace(
+        entry_of(
+            task_id.decode(errors="replace"),
+            State(state.decode()),
+            Record(whole, header_end),
+            template,
+        ),
+        reason=reason.decode(errors="replace"),
+        attempts=attempts,
+        next_try_ms=time_in(next_try),
+        since_ms=time_in(since),
+        paused_by=letters_in(paused_by),
+    )
+
+
+def state(link: Link, who: Target) -> State | None:
+    """Where an entry stands; ``None`` if it is not in the store.
+
+    Raises:
+        UnreadableRecord: it is of a format that this version does not know.
+    """
+    found = _look(link, who)
+    return State(found[0].decode()) if found else None
+
+
+def left(link: Link, who: Target, how: bytes) -> int | None:
+    """The time that is told of an entry that has left so, while its tombstone is kept."""
+    found = link.scripts.call("find", target=target_of(who))
+    return found[1] if found and found[0] == how else None
+
+
+def _look(link: Link, who: Target) -> Any:
+    found = link.scripts.call("find", target=target_of(who))
+    if found and found[0] == b"unreadable":
+        raise UnreadableRecord(named(who), found[1].decode(errors="replace"))
+    return [] if found and found[0] in _LEFT else found
+
+
+def history(link: Link, limit: int) -> list[Happened]:
+    """What happened last in a shard, the newest first."""
+    events = []
+    for event in link.scripts.call("history", limit=limit):
+        with suppress(ValueError):  # somebody else's
+            events.append(Happened.read(event))
+    return events
