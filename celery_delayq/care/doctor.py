@@ -17,10 +17,10 @@ from ..servers import Connection, packed, risks
 from ..servers.facts import Facts, ask
 from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
 from ..services import Services
-from .observed import TRIPS, Trips, reached, task_bytes, trips
 from .doctor_broker import broker, unusable
 from .doctor_rights import rights
 from .doctor_tasks import health, pauses
+from .observed import TRIPS, Trips, reached, task_bytes, trips
 
 OLDEST = (6, 2)
 SLOW_MS = 5.0  # a round trip that makes callers wait

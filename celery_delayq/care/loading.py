@@ -37,8 +37,8 @@ from ..store import label_of, lane_for
 from ..store.extras import Extras
 from ..store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_of
 from . import dumps, loads
-from .loads import OldEntry
 from .lines import DUMP, PAUSE, TASK, UNREADABLE, Given, Line, bounded, read
+from .loads import OldEntry
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
 SLICE_BYTES = 500_000  # of them, about
