@@ -317,6 +317,7 @@ def test_a_time_in_the_wrong_place_is_told_where_it_belongs(one, app, misused, w
     ("words", "said"),
     [
         (["42", "soon"], "'soon' is no time"),
+        (["one", "25:00"], "'25:00' is no time"),
         (["one", "soon", "--if-due", "+1h"], "'soon' is no time"),
         (["one", "+1h", "--if-due", "soon"], "Invalid value for '--if-due'"),
         (["one", "+1h", "-x"], "o such option"),
