@@ -251,6 +251,7 @@ def test_progress_is_for_a_terminal_only(impatient, run):
 def test_help_fits_and_has_an_example(terminal, name):
     text, _, examples = terminal(60, name, "--help").partition("Example")
 
+    assert f"delayq {name}" in text
     assert max(map(len, text.splitlines())) <= 60
     lines = [line.strip() for line in examples.splitlines()[1:] if line]
     assert lines or name == "status"
