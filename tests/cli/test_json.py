@@ -26,16 +26,21 @@ def told(printed):
     return told
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("serializer", ["json", "msgpack"])
+SOME = ((1, -1.5, None, True, "ü\n\x1b"), {"deep": {"er": [[], {}]}, "ä": 2**60})
+LONG = (("x" * 3000,), {"long": ["y" * 3000]})
+
+
 @pytest.mark.parametrize(
-    ("args", "kwargs"),
+    ("protocol", "serializer", "args", "kwargs"),
     [
-        ((), {}),
-        ((1, -1.5, None, True, "ü\n\x1b"), {"deep": {"er": [[], {}]}, "ä": 2**60}),
-        (("x" * 3000,), {"long": ["y" * 3000]}),
+        (2, "json", *SOME),
+        (2, "json", *LONG),
+        (2, "json", (), {}),
+        (1, "json", *SOME),
+        (1, "msgpack", *LONG),
+        (2, "msgpack", *SOME),
     ],
-    ids=["none", "some", "long"],
+    ids=["some", "long", "none", "some-1", "long-msgpack-1", "some-msgpack"],
 )
 def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
     delayq_app, url, told, protocol, serializer, args, kwargs
@@ -77,12 +82,22 @@ def test_what_cannot_be_json_is_null_with_its_text(  # noqa: PLR0917
     assert "kwargsrepr" not in facts
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("accept", [["json"], ["json", "pickle"]])
-@pytest.mark.parametrize("line", [
-    ["list"], ["list", "--json"], ["list", "--ids"], ["list", "--tag", "x", "--json"],
-    ["show", "a"], ["show", "a", "--json"],
-], ids=" ".join)  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "protocol", "accept"),
+    [
+        (["list"], 1, ["json", "pickle"]),
+        (["list", "--json"], 1, ["json", "pickle"]),
+        (["list", "--json"], 2, ["json", "pickle"]),
+        (["list", "--json"], 2, ["json"]),
+        (["list", "--ids"], 2, ["json", "pickle"]),
+        (["list", "--tag", "x", "--json"], 2, ["json", "pickle"]),
+        (["show", "a"], 1, ["json", "pickle"]),
+        (["show", "a"], 2, ["json", "pickle"]),
+        (["show", "a", "--json"], 1, ["json", "pickle"]),
+        (["show", "a", "--json"], 2, ["json"]),
+    ],
+    ids=str,
+)
 def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
     delayq_app, url, printed, tmp_path, protocol, accept, line
 ):
