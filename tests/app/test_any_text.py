@@ -12,22 +12,16 @@ pytestmark = pytest.mark.libraries
 
 OWN = "{delayq:0}:"
 TEXTS = [
-    *HOSTILE,
-    "\x00",
-    "{delayq:0}",
-    "}:{",
-    "{}",
-    "delayq:0",
-    "*",
-    "?[a-z]\\",
-    "%s %(id)s {0}",
-    "' OR 1 --",
-    "\r\n$4\r\nPING\r\n",
-    "due\x00",
-    "\u202e\u2066",
+    *("\x00", "{delayq:0}", "}:{", "delayq:0", "*", "?[a-z]\\"),
+    *("' OR 1 --", "\r\n$4\r\nPING\r\n", "due\x00"),
 ]
+# All that a line must not have, and all that a format might take for its own.
+UNPRINTABLE = "".join(HOSTILE) + "\u2066 %s %(id)s {0} {}"
 LONG = "\x1b[31m" + "n" * 10_000
-each_text = pytest.mark.parametrize("text", TEXTS, ids=ascii)
+
+
+def short(text):
+    return ascii(text)[:40]
 
 
 @pytest.fixture
@@ -43,7 +37,7 @@ def keys(redis):
     return {key for key in redis.keys("*") if not key.startswith((OWN.encode(), b"other "))}
 
 
-@each_text
+@pytest.mark.parametrize("text", [*TEXTS, UNPRINTABLE], ids=short)
 def test_as_an_id_it_is_no_more_than_an_id(add, delayq, redis, bystander, text):
     before = bystander()
     for task_id in (text, "a"):
@@ -63,8 +57,14 @@ def test_as_an_id_it_is_no_more_than_an_id(add, delayq, redis, bystander, text):
     assert bystander() == before
 
 
-@pytest.mark.parametrize("text", [*TEXTS, LONG], ids=lambda text: ascii(text)[:40])
-@pytest.mark.parametrize("field", ["queue", "name"])
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        *(("queue", text) for text in (*TEXTS, UNPRINTABLE, LONG)),
+        *(("name", text) for text in ("\x00", UNPRINTABLE, LONG)),
+    ],
+    ids=short,
+)
 def test_as_a_queue_or_a_name_it_is_no_more_than_that(app, redis, bystander, field, text):
     before, delayq = bystander(), app.delayq
     names = {"queue": "q", "name": "t", field: text}
@@ -81,8 +81,11 @@ def test_as_a_queue_or_a_name_it_is_no_more_than_that(app, redis, bystander, fie
     assert bystander() == before
 
 
-@pytest.mark.parametrize("key", ["wake", "records", "due", "new"])
-@pytest.mark.parametrize("options", [{}, {"priority": 3}], ids=repr)
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [("wake", {}), ("records", {}), ("due", {"priority": 3}), ("new", {})],
+    ids=repr,
+)
 def test_a_queue_is_none_of_the_store_s_own_keys(app, delayq, redis, key, options):
     app.send_task("t", delayq_at=FAR)
     before = {name: redis.dump(name) for name in redis.keys("*")}
@@ -104,8 +107,8 @@ def test_in_another_redis_than_the_store_s_such_a_name_is_a_name(delayq_app, red
     assert redis_server.client(db=4).llen(OWN + "wake") == 1
 
 
-@each_text
-def test_in_a_log_it_is_one_line_of_plain_text(app, delayq, redis, caplog, text):
+def test_in_a_log_it_is_one_line_of_plain_text(app, delayq, redis, caplog):
+    text = UNPRINTABLE
     redis.set(text + "queue", "no list")
     with caplog.at_level(logging.DEBUG, "celery_delayq"):
         app.send_task(text, task_id=text, queue=text + "queue", delayq_at=LONG_AGO)
@@ -118,8 +121,8 @@ def test_in_a_log_it_is_one_line_of_plain_text(app, delayq, redis, caplog, text)
     assert all(printable(line) for line in lines), ascii(lines)
 
 
-@each_text
-def test_in_an_error_it_is_one_line_of_plain_text(app, add, delayq, redis, text):
+def test_in_an_error_it_is_one_line_of_plain_text(app, add, delayq, redis):
+    text = UNPRINTABLE
     add.s(1).set(task_id=text).delay_until(FAR)
     said = []
     for call in (
@@ -153,8 +156,8 @@ def test_an_error_shows_the_beginning_of_what_is_long(add, value):
     assert said.endswith(f"… ({characters} characters); expected text of 1 to 512 bytes")
 
 
-@each_text
-def test_what_does_not_fit_is_said_in_one_line_of_plain_text(add, delayq, redis, text):
+def test_what_does_not_fit_is_said_in_one_line_of_plain_text(add, delayq, redis):
+    text = UNPRINTABLE
     add.s(1).set(task_id=text).delay_until(FAR)
     redis.hdel(OWN + "records", text)
 

@@ -138,9 +138,15 @@ def test_nothing_is_said_of_a_bulk_of_which_all_is_scheduled(remind, delayq, cap
 
 
 @pytest.mark.parametrize(
-    "error", [KeyboardInterrupt, SoftTimeLimitExceeded, SystemExit, ValueError, GeneratorExit]
+    ("where", "error"),
+    [
+        ("items", ValueError),
+        ("items", GeneratorExit),
+        ("progress", SystemExit),
+        ("progress", SoftTimeLimitExceeded),
+        ("the call of Redis", KeyboardInterrupt),
+    ],
 )
-@pytest.mark.parametrize("where", ["items", "progress", "the call of Redis"])
 def test_whatever_ends_a_bulk_brings_along_what_is_scheduled_already(
     remind, delayq, monkeypatch, error, where
 ):

@@ -45,7 +45,7 @@ def ahead_of(remind, delayq):
     return ahead_of
 
 
-AT = [NOON, NOON_MS / 1000, NOON_MS // 1000, NOON.isoformat(), datetime(2100, 1, 1, 12)]  # noqa: DTZ001
+AT = [NOON, NOON.isoformat(), datetime(2100, 1, 1, 12)]  # noqa: DTZ001
 
 
 @pytest.mark.parametrize("at", AT, ids=repr)
@@ -62,7 +62,7 @@ def test_a_list_has_a_time_for_each_item(due_of, kind):
     ]
 
 
-@pytest.mark.parametrize("after", [3600, 3600.0, timedelta(hours=1)])
+@pytest.mark.parametrize("after", [3600, timedelta(hours=1)])
 def test_one_delay_is_all_items_delay(ahead_of, after):
     assert ahead_of(after=after) == [3600] * 3
 
@@ -108,19 +108,16 @@ WRONG = {
     "spread and at": ({"at": FAR, "spread": (1, 2)}, InvalidOption, "at most one of"),
     "no time": ({"at": "soon"}, InvalidDueTime, "'soon' is not a due time"),
     "no delay": ({"after": "5"}, InvalidDueTime, "'5' is not a due time"),
-    "true": ({"at": True}, InvalidDueTime, "True is not a due time"),
     "a bad one among many": ({"at": [FAR, "soon", FAR]}, InvalidDueTime, "'soon' is not"),
     "too few": ({"at": [FAR, FAR]}, InvalidOption, "len(at) is 2; expected 3, a time for each"),
     "too many": ({"after": [1] * 4}, InvalidOption, "len(after) is 4; expected 3, a time for each"),
     "none at all": ({"at": []}, InvalidOption, "len(at) is 0; expected 3, a time for each item"),
     "no pair": ({"spread": 5}, InvalidOption, "spread is 5; expected two times, or two timedeltas"),
     "three": ({"spread": (1, 2, 3)}, InvalidOption, "expected two times, or two timedeltas"),
-    "one": ({"spread": (1,)}, InvalidOption, "expected two times, or two timedeltas"),
     "backwards": ({"spread": (FAR + 1, FAR)}, InvalidOption, "the earlier one first"),
     "mixed": ({"spread": (FAR, timedelta(1))}, InvalidOption, "the earlier one first"),
     "mixed the other way": ({"spread": (timedelta(1), FAR)}, InvalidOption, "two timedeltas"),
     "edge is no time": ({"spread": (FAR, "soon")}, InvalidDueTime, "'soon' is not a due time"),
-    "edge is none": ({"spread": (FAR, None)}, InvalidDueTime, "None is not a due time"),
 }
 
 

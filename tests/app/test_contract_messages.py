@@ -38,10 +38,24 @@ ARGUMENTS = {
 IDS = ["a-1", "b:2", "c_3.x"]
 
 
-@pytest.fixture(params=["the broker's own Redis", "another Redis"])
+# A script moves a message within the broker's own Redis; to another, a scanner publishes it.
+HERE, THERE = "the broker's own Redis", "another Redis"
+
+
+@pytest.fixture(params=[HERE, THERE])
 def store(request, redis_server, redis):
     """The store's URL: where the broker is, or another database."""
-    return redis_server.url() if "own" in request.param else redis_server.url(7)
+    return redis_server.url() if request.param == HERE else redis_server.url(7)
+
+
+def in_turn(rows):
+    """Each row in one of the two stores."""
+    return [(*row, (HERE, THERE)[place % 2]) for place, row in enumerate(rows)]
+
+
+def here_and_there(names, there):
+    """Each name in the broker's own Redis, and some of them in another one."""
+    return [*((name, HERE) for name in names), *((name, THERE) for name in there)]
 
 
 @pytest.fixture
@@ -84,8 +98,18 @@ def same(by_kombu, by_store):
     }
 
 
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-@pytest.mark.parametrize("what", ARGUMENTS)
+# The body of another serializer than JSON is bytes, of which a message has the base64.
+WRITTEN = [
+    *((what, "json") for what in ARGUMENTS),
+    *(
+        (what, serializer)
+        for serializer in SERIALIZERS[1:]
+        for what in ("plain", "big-integers", "text")
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "serializer", "store"), in_turn(WRITTEN), indirect=["store"])
 def test_a_message_is_what_kombu_would_have_pushed(both, what, serializer):
     args, kwargs = ARGUMENTS[what]
     if serializer == "msgpack" and what == "big-integers":
@@ -98,8 +122,9 @@ def test_a_message_is_what_kombu_would_have_pushed(both, what, serializer):
 
 # What was compressed is bytes; which serializer they come from cannot be seen.
 @pytest.mark.parametrize(
-    ("serializer", "compression"),
-    [("pickle", "zlib"), *(("json", compression) for compression in COMPRESSIONS)],
+    ("serializer", "compression", "store"),
+    in_turn([("pickle", "zlib"), *(("json", compression) for compression in COMPRESSIONS)]),
+    indirect=["store"],
 )
 def test_a_compressed_message_is_what_kombu_would_have_pushed(both, serializer, compression):
     by_kombu, by_store = both(
@@ -149,7 +174,11 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+# Of headers, a scanner that publishes a message looks at none of these.
+PROPERTIES = ["priority", "headers", "transient", "properties", "expires", "utf-8"]
+
+
+@pytest.mark.parametrize(("name", "store"), here_and_there(OPTIONS, PROPERTIES), indirect=["store"])
 def test_options_of_a_call_are_in_the_message_as_kombu_would_have_put_them(both, name):
     by_kombu, by_store = both((1,), {}, **OPTIONS[name])
 
@@ -170,7 +199,9 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(
+    ("name", "store"), here_and_there(OWN, ["several", "hostile", "of a group"]), indirect=["store"]
+)
 def test_what_no_other_call_has_is_in_its_message_as_kombu_would_have_put_it(both, name):
     by_kombu, by_store = both((1,), {}, own=OWN[name])
 

@@ -1,12 +1,13 @@
 """The times that a call may give, and the due time that the entry then has."""
 
 import math
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from celery_delayq import InvalidDueTime
+from celery_delayq.errors import NotADueTime
 from tests.app.support import FAR, LONG_AGO, lists, redis_ms, to_ms
 
 pytestmark = pytest.mark.libraries
@@ -18,14 +19,7 @@ WHEN = datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)
 
 @pytest.mark.parametrize(
     "when",
-    [
-        WHEN,
-        WHEN.astimezone(ZoneInfo("Asia/Kathmandu")),
-        WHEN.timestamp(),
-        WHEN.isoformat(),
-        WHEN.isoformat().replace("+00:00", "Z"),
-        WHEN.replace(tzinfo=None),  # the app's zone is UTC
-    ],
+    [WHEN.astimezone(ZoneInfo("Asia/Kathmandu")), WHEN.isoformat()],
     ids=lambda when: type(when).__name__,
 )
 def test_each_way_to_say_a_time_gives_the_same_due_time(add, delayq, when):
@@ -35,7 +29,7 @@ def test_each_way_to_say_a_time_gives_the_same_due_time(add, delayq, when):
     assert delayq.get(result.id).due == WHEN
 
 
-@pytest.mark.parametrize("delay", [90, 90.0, timedelta(seconds=90)])
+@pytest.mark.parametrize("delay", [90, timedelta(seconds=90)])
 def test_a_relative_delay_counts_from_the_call_by_redis_s_clock(add, redis, delay):
     before = redis_ms(redis)
     result = add.delay_for(delay, 1)
@@ -54,9 +48,7 @@ def test_an_absolute_time_and_the_equal_delay_give_the_same_entry(add, delayq, r
     assert (one.task, one.args, one.queue) == (other.task, other.args, other.queue)
 
 
-@pytest.mark.parametrize(
-    "when", [0, -5.5, LONG_AGO, datetime(1999, 1, 1, tzinfo=UTC), datetime(1600, 1, 1, tzinfo=UTC)]
-)
+@pytest.mark.parametrize("when", [0, LONG_AGO])
 def test_a_time_in_the_past_goes_to_the_queue_at_once(add, delayq, redis, when):
     result = add.delay_until(when, 1)
     assert delayq.get(result.id) is not None
@@ -66,7 +58,7 @@ def test_a_time_in_the_past_goes_to_the_queue_at_once(add, delayq, redis, when):
     assert sum(map(len, lists(redis).values())) == 1
 
 
-@pytest.mark.parametrize("delay", [0, 0.0, -3, timedelta(0), timedelta(days=-400)])
+@pytest.mark.parametrize("delay", [0, -3])
 def test_no_delay_or_less_is_due_at_the_call(add, redis, delay):
     before = math.floor(redis_ms(redis))
     result = add.delay_for(delay, 1)
@@ -83,69 +75,33 @@ def test_what_is_due_already_can_be_cancelled_until_it_left(add, redis, delayq):
     assert lists(redis) == {}
 
 
-@pytest.mark.parametrize("days", [30, 365, 3653, 36_500])
-def test_a_month_and_a_century_ahead_are_accepted(add, delayq, days):
-    result = add.delay_for(timedelta(days=days), 1)
+def test_a_century_ahead_is_accepted(add, delayq):
+    result = add.delay_for(timedelta(days=36_500), 1)
 
     assert delayq.get(result.id).due == result.due
-    assert result.due > datetime.now(UTC) + timedelta(days=days, minutes=-1)
+    assert result.due > datetime.now(UTC) + timedelta(days=36_500, minutes=-1)
 
 
 def test_a_due_time_is_rounded_up_to_the_millisecond(add):
     assert to_ms(add.delay_until(FAR + 0.0001, 1).due) == FAR * 1000 + 1
 
 
-def short(value):
-    return repr(value)[:30]
+# tests/unit/test_clock.py tries many more; here, one of each kind of error.
+@pytest.mark.parametrize(
+    ("method", "value", "error"),
+    [
+        ("delay_until", "tomorrow", InvalidDueTime),
+        ("delay_until", None, NotADueTime),
+        ("delay_for", 1e12, InvalidDueTime),
+        ("delay_for", None, NotADueTime),
+    ],
+)
+def test_what_is_no_time_is_refused_and_named(add, redis, method, value, error):
+    with pytest.raises(error) as caught:
+        getattr(add, method)(value, 1)
 
-
-# tests/unit/test_clock.py tries many more; here, one of each reason.
-NO_TIMES = [
-    None,
-    "tomorrow",
-    float("nan"),
-    9.1e9,
-    datetime(2256, 1, 1, tzinfo=UTC),
-    date(2030, 1, 1),
-]
-NO_DELAYS = [None, "60", float("nan"), 1e12, timedelta(days=84_000), WHEN]
-
-
-@pytest.mark.parametrize("when", NO_TIMES, ids=short)
-def test_what_is_no_time_is_refused_and_named(add, redis, when):
-    with pytest.raises((TypeError, ValueError)) as caught:
-        add.delay_until(when, 1)
-
-    assert str(InvalidDueTime(when, "")).partition(" is not")[0] in str(caught.value)
-    assert redis.keys() == []
-
-
-@pytest.mark.parametrize("delay", NO_DELAYS, ids=short)
-def test_what_is_no_delay_is_refused_and_named(add, redis, delay):
-    with pytest.raises((TypeError, ValueError)) as caught:
-        add.delay_for(delay, 1)
-
-    assert str(InvalidDueTime(delay, "")).partition(" is not")[0] in str(caught.value)
+    assert str(caught.value).startswith(f"{value!r} is not a due time; expected a")
     assert not redis.exists("{delayq:0}:records", "{delayq:0}:due", "{delayq:0}:templates")
-
-
-def test_a_value_of_a_wrong_type_is_a_type_error_and_a_wrong_value_a_value_error(add):
-    with pytest.raises(TypeError):
-        add.delay_until([1])
-    with pytest.raises(InvalidDueTime) as caught:
-        add.delay_until("tomorrow")
-    assert not isinstance(caught.value, TypeError)
-    assert isinstance(caught.value, ValueError)
-
-
-def test_the_sentence_about_a_wrong_time_says_what_was_given_and_what_is_expected(add):
-    with pytest.raises(InvalidDueTime) as caught:
-        add.delay_until("tomorrow", 1)
-
-    assert str(caught.value) == (
-        "'tomorrow' is not a due time; expected an aware datetime, Unix time in seconds, "
-        "or ISO 8601 text, before 2255-06-05"
-    )
 
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -155,22 +111,12 @@ def wall(text, fold=0):
     return datetime.fromisoformat(text).replace(fold=fold)
 
 
-WALL = [
-    pytest.param(wall("2030-03-31T02:30"), id="missing"),
-    pytest.param(wall("2030-03-31T02:30", fold=1), id="missing-fold"),
-    pytest.param(wall("2030-10-27T02:30"), id="ambiguous"),
-    pytest.param(wall("2030-10-27T02:30", fold=1), id="ambiguous-fold"),
-    pytest.param(wall("2030-07-01T12:00"), id="summer"),
-    pytest.param(wall("2030-12-01T12:00"), id="winter"),
-]
-
-
-@pytest.mark.parametrize("naive", WALL)
-def test_a_naive_time_is_wall_time_in_the_app_s_zone_as_zoneinfo_has_it(delayq_app, url, naive):
+def test_a_naive_time_is_wall_time_in_the_app_s_zone_as_zoneinfo_has_it(delayq_app, url):
     app = delayq_app(url, timezone="Europe/Berlin")
-    expected = naive.replace(tzinfo=BERLIN).astimezone(UTC)
+    ambiguous = wall("2030-10-27T02:30", fold=1)
+    expected = ambiguous.replace(tzinfo=BERLIN).astimezone(UTC)
 
-    for when in (naive, naive.replace(tzinfo=BERLIN)):
+    for when in (ambiguous, ambiguous.replace(tzinfo=BERLIN)):
         assert app.delayq.get(app.send_task("t", delayq_at=when).id).due == expected
 
 

@@ -56,8 +56,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["whole", "template"])
-@pytest.mark.parametrize("way", WAYS)
+# Each way once, of a message that is whole or of one that shares a template, in turn.
+@pytest.mark.parametrize(("way", "shared"), [(way, at % 2 == 0) for at, way in enumerate(WAYS)])
 def test_what_is_sent_is_what_a_call_with_these_arguments_sends(
     delayq_app, url, redis, *, way, shared
 ):
@@ -150,8 +150,16 @@ def expiry(delayq, task_id):
     return None if text is None else datetime.fromisoformat(text)
 
 
-@pytest.mark.parametrize("seconds", [60, 0.5, timedelta(minutes=1), -5, 0])
-@pytest.mark.parametrize("before", [None, 5, datetime(2150, 1, 1, tzinfo=UTC)])
+@pytest.mark.parametrize(
+    ("seconds", "before"),
+    [
+        (60, None),
+        (0.5, 5),
+        (timedelta(minutes=1), datetime(2150, 1, 1, tzinfo=UTC)),
+        (-5, datetime(2150, 1, 1, tzinfo=UTC)),
+        (0, None),
+    ],
+)
 def test_a_relative_expiry_counts_from_the_due_time_and_follows_it(add, delayq, seconds, before):
     result = add.apply_async((1,), expires=before, delayq_at=FAR)
     span = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
@@ -164,8 +172,9 @@ def test_a_relative_expiry_counts_from_the_due_time_and_follows_it(add, delayq, 
     assert expiry(delayq, result.id) == datetime.fromtimestamp(FAR + 3600, UTC) + span
 
 
-@pytest.mark.parametrize("given", [datetime(2150, 1, 1, tzinfo=UTC), "2150-01-01T00:00:00Z"])
-@pytest.mark.parametrize("before", [None, 5])
+@pytest.mark.parametrize(
+    ("given", "before"), [(datetime(2150, 1, 1, tzinfo=UTC), 5), ("2150-01-01T00:00:00Z", None)]
+)
 def test_an_absolute_expiry_stays_where_it_is(add, delayq, given, before):
     result = add.apply_async((1,), expires=before, delayq_at=FAR)
 
@@ -294,7 +303,6 @@ def test_what_no_serializer_takes_is_refused_and_nothing_is_changed(add, delayq)
 BAD = {
     "nothing": ({}, "edit is None; expected one of args, kwargs, priority, expires"),
     "args text": ({"args": "ab"}, "args is 'ab'; expected a list or a tuple"),
-    "args none": ({"args": None}, "args is None; expected a list or a tuple"),
     "kwargs list": ({"kwargs": []}, "kwargs is []; expected a mapping"),
     "priority low": ({"priority": -1}, "priority is -1; expected a whole number from 0 to 255"),
     "priority high": ({"priority": 256}, "priority is 256; expected a whole number from 0 to"),
@@ -302,7 +310,6 @@ BAD = {
     "priority text": ({"priority": "5"}, "priority is '5'; expected a whole number"),
     "expires true": ({"expires": True}, "expires is True; expected seconds after the due time"),
     "expires nan": ({"expires": float("nan")}, "expires is nan; expected seconds after the due"),
-    "expires list": ({"expires": [1]}, "expires is [1]; expected seconds after the due time"),
     "expires bytes": ({"expires": b"1"}, "expires is b'1'; expected seconds after the due time"),
 }
 

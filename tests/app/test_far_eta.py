@@ -98,11 +98,15 @@ def is_adopted(consumer, task_id="a"):
     return held
 
 
-ENCODINGS = [("json", None), ("pickle", None), ("json", "zlib")]
+ENCODINGS = [
+    (("json", None), 1),
+    (("json", None), 2),
+    (("pickle", None), 1),
+    (("json", "zlib"), 2),
+]
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
+@pytest.mark.parametrize(("encoding", "protocol"), ENCODINGS, ids=str)
 def test_it_waits_and_then_is_the_message_of_a_plain_call(
     stranger, consumer, redis, protocol, encoding
 ):
@@ -143,10 +147,16 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("options", LEFT.values(), ids=LEFT)
-def test_it_is_left_to_celery(stranger, consumer, caplog, protocol, options):
-    stranger.conf.task_protocol = protocol
+# Where it stands in a message is the protocol's affair: by each, of what stands there, one.
+BY_EACH = [
+    *((why, 2) for why in LEFT),
+    *((why, 1) for why in ("near", "no time", "expired", "opted out by an option")),
+]
+
+
+@pytest.mark.parametrize(("why", "protocol"), BY_EACH)
+def test_it_is_left_to_celery(stranger, consumer, caplog, protocol, why):
+    options, stranger.conf.task_protocol = LEFT[why], protocol
     eta = options.get("eta")
     if isinstance(eta, str):  # that no call lets pass
         made = stranger.amqp.as_task_v1 if protocol == 1 else stranger.amqp.as_task_v2

@@ -1,6 +1,6 @@
 """Mistakes that users of Celery make: each is told in one sentence that names the right way."""
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -21,63 +21,10 @@ SIGNATURE = "expected a signature, or a task"
 # What somebody does, with the task `add`, the DelayQ and a result; the error, and how it ends.
 MISTAKES = {
     "a delay as a time": (lambda add, *_: add.delay_until(5), InvalidDueTime, f"5 {IS_A_DELAY}"),
-    "a long delay as a time": (
-        lambda add, *_: add.delay_until(86400 * 365.0),
-        InvalidDueTime,
-        f"31536000.0 {IS_A_DELAY}",
-    ),
-    "a timedelta as a time": (
-        lambda add, *_: add.delay_until(MINUTE),
-        NotADueTime,
-        f"1 minute {IS_A_DELAY}",
-    ),
-    "text for a delay as a time": (
-        lambda add, *_: add.delay_until("5m"),
-        InvalidDueTime,
-        f"'5m' {IS_A_DELAY}",
-    ),
-    "milliseconds": (
-        lambda add, *_: add.delay_until(FAR * 1000),
-        InvalidDueTime,
-        f"{FAR * 1000} is not a due time; {TIME}; milliseconds are divided by 1000",
-    ),
-    "a date": (
-        lambda add, *_: add.delay_until(date(2100, 1, 1)),
-        NotADueTime,
-        (f"2100-01-01 is not a due time; {TIME}; a date has no time of day: make it a datetime"),
-    ),
     "a time as a delay": (
         lambda add, *_: add.delay_for(MOMENT),
         NotADueTime,
         f"{MOMENT.isoformat()} {IS_A_TIME}",
-    ),
-    "Unix time as a delay": (
-        lambda add, *_: add.delay_for(FAR),
-        InvalidDueTime,
-        f"{FAR} {IS_A_TIME}",
-    ),
-    "Unix time in ms as a delay": (
-        lambda add, *_: add.delay_for(FAR * 1000),
-        InvalidDueTime,
-        f"{FAR * 1000} is not a due time; {DELAY}; milliseconds are divided by 1000",
-    ),
-    "text as a delay": (
-        lambda add, *_: add.delay_for("60"),
-        NotADueTime,
-        f"'60' is not a due time; {DELAY}",
-    ),
-    "arguments first": (
-        lambda add, *_: add.delay_for((1, 2), 60),
-        NotADueTime,
-        (
-            f"(1, 2) is not a due time; {DELAY}; "
-            "the time comes first, and the task's arguments behind it"
-        ),
-    ),
-    "a delay for delayq_at": (
-        lambda add, *_: add.apply_async((1,), delayq_at=60),
-        InvalidDueTime,
-        f"60 {IS_A_DELAY}",
     ),
     "countdown beside delayq_after": (
         lambda add, *_: add.apply_async((1,), countdown=5, delayq_after=60),
@@ -238,13 +185,6 @@ def test_a_running_task_stands_for_its_request(app, delayq, redis):
     assert t() is None
     t.push_request(delayq_due=FAR * 1000)
     assert delayq.due_of(t) == delayq.due_of(t.request) == MOMENT
-
-
-def test_no_delay_and_one_of_years_are_meant_as_they_are(add):
-    assert add.delay_until(0, 1).due.year == 1970
-    years = timedelta(days=40 * 365)
-    assert add.delay_for(years, 1).due > datetime.now(timezone.utc) + timedelta(days=39 * 365)
-    assert add.delay_until(315_532_800, 1).due.year == 1980
 
 
 @pytest.mark.parametrize("method", ["delay_until", "delay_for"])

@@ -6,11 +6,10 @@ from kombu import Queue
 from celery_delayq.errors import InvalidOption
 from tests.app.support import LONG_AGO, lists
 
-NO_TEXT = [5, 5.5, b"mail", True, (1,)]
 
-
-@pytest.mark.parametrize("priority", [None, 0, 3, 9])
-@pytest.mark.parametrize("queue", NO_TEXT, ids=repr)
+@pytest.mark.parametrize(
+    ("queue", "priority"), [(5, None), (5.5, 3), (b"mail", 9), (True, 0), ((1,), None)], ids=repr
+)
 def test_a_queue_that_is_no_text_is_refused_as_by_celery(app, make_app, redis, queue, priority):
     with pytest.raises((AttributeError, TypeError)):
         make_app(app.conf.broker_url).send_task("t", queue=queue, priority=priority)

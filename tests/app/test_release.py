@@ -59,8 +59,8 @@ def ids(redis):
     return sorted(one["headers"]["id"] for one in messages(redis))
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["whole", "template"])
-@pytest.mark.parametrize("way", WAYS)
+# Each way once, of a message that is whole or of one that shares a template, in turn.
+@pytest.mark.parametrize(("way", "shared"), [(way, at % 2 == 0) for at, way in enumerate(WAYS)])
 def test_what_leaves_is_what_a_call_with_that_eta_sends(delayq_app, url, redis, *, way, shared):
     app = delayq_app(url, accept_content=["json", "msgpack"])
 
@@ -343,8 +343,7 @@ class Killed(BaseException):
     """Ends the process."""
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
-@pytest.mark.parametrize("scans", [False, True])
+@pytest.mark.parametrize(("steps", "scans"), [(1, False), (2, True), (3, False)])
 def test_after_a_kill_it_is_said_again(add, delayq, redis, steps, scans):
     for number in range(20):
         add.apply_async(task_id=f"{number:02}", delayq_at=FAR, delayq_tags=["t"])

@@ -9,7 +9,9 @@ from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, St
 from celery_delayq.store import changes, selecting
 from tests.app.support import FAR, LONG_AGO, claim, lists
 
-pytestmark = pytest.mark.parametrize("way", ["a tag", "a task", "a state", "everything"])
+# By a tag there is an index to walk, else passes over records; a task and a state are filters.
+two_ways = pytest.mark.parametrize("way", ["a tag", "everything"])
+each_way = pytest.mark.parametrize("way", ["a tag", "a task", "a state", "everything"])
 ORDER = [f"t{number:02}" for number in range(30)]
 
 
@@ -49,10 +51,16 @@ def select(delayq, way):
     return make
 
 
+@pytest.fixture
+def way():
+    return "a tag"
+
+
 def ids(selection):
     return [one.id for one in selection]
 
 
+@each_way
 def test_it_gives_each_task_once_in_the_order_of_scheduling(fill, select):
     fill(reversed(ORDER))
     selection = select()
@@ -61,6 +69,7 @@ def test_it_gives_each_task_once_in_the_order_of_scheduling(fill, select):
     assert selection.count() == 30
 
 
+@each_way
 def test_what_comes_after_its_start_is_not_met(fill, select, delayq):
     fill(ORDER[:10])
     selection = select()
@@ -75,6 +84,7 @@ def test_what_comes_after_its_start_is_not_met(fill, select, delayq):
     assert select().count() == 20
 
 
+@two_ways
 def test_what_is_moved_meanwhile_is_met_once(fill, select, delayq):
     fill()
     met = []
@@ -85,6 +95,7 @@ def test_what_is_moved_meanwhile_is_met_once(fill, select, delayq):
     assert met == ORDER
 
 
+@each_way
 def test_what_leaves_meanwhile_is_met_at_most_once_and_the_rest_once(fill, select, delayq):
     fill()
     met = []
@@ -98,6 +109,7 @@ def test_what_leaves_meanwhile_is_met_at_most_once_and_the_rest_once(fill, selec
     assert met == sorted(met)
 
 
+@each_way
 def test_a_cursor_goes_on_behind_what_was_met_in_another_selection(fill, select):
     fill()
     selection = select()
@@ -112,6 +124,7 @@ def test_a_cursor_goes_on_behind_what_was_met_in_another_selection(fill, select)
     assert ids(select()) == [*first, "late"]
 
 
+@two_ways
 def test_cancel_counts_what_it_cancels_and_says_so_step_by_step(fill, select, delayq):
     fill()
     told = []
@@ -161,6 +174,7 @@ def test_run_now_lets_them_go(fill, select, delayq, redis):
     assert sum(map(len, lists(redis).values())) == 30
 
 
+@two_ways
 def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
     fill()
     selection = select()
@@ -185,8 +199,8 @@ class Killed(BaseException):
     """Ends the process."""
 
 
-@pytest.mark.parametrize("steps", [1, 2, 7])
-@pytest.mark.parametrize("part_bytes", [0, 1000], ids=["whole", "in parts"])
+@two_ways
+@pytest.mark.parametrize(("steps", "part_bytes"), [(1, 0), (2, 1000), (7, 1000)])
 def test_who_stores_the_cursor_in_progress_goes_on_after_a_kill_behind_what_was_told(
     fill, select, monkeypatch, steps, part_bytes
 ):
@@ -208,6 +222,7 @@ def test_who_stores_the_cursor_in_progress_goes_on_after_a_kill_behind_what_was_
     assert {task.due.timestamp() for task in select()} == {FAR - 5}
 
 
+@two_ways
 def test_a_kill_before_it_is_told_lets_one_step_come_twice_and_a_condition_avoids_that(
     fill, select, monkeypatch
 ):
@@ -239,6 +254,7 @@ def test_a_count_is_a_number_that_can_be_sent(fill, select):
     assert (count, count.uncertain, count.in_flight, count.outstanding) == (2, 0, 0, 0)
 
 
+@two_ways
 def test_a_cursor_of_another_store_or_selection_is_refused(fill, select, delayq, redis):
     fill()
     cursor = select().cursor
@@ -251,6 +267,7 @@ def test_a_cursor_of_another_store_or_selection_is_refused(fill, select, delayq,
         select(cursor=cursor)
 
 
+@two_ways
 def test_a_store_that_was_emptied_ends_it(fill, select, redis, delayq):
     fill()
     walk = iter(select())
@@ -261,14 +278,13 @@ def test_a_store_that_was_emptied_ends_it(fill, select, redis, delayq):
         list(walk)
 
 
-@pytest.mark.parametrize(
-    "cursor", ["", "x", "AAAA", "e30", "bnVsbA", "WzFd", "ä", "[" * 9, 5, b"x"]
-)
+@pytest.mark.parametrize("cursor", ["", "x", "AAAA", "e30", "bnVsbA", "WzFd", "ä", 5])
 def test_what_is_no_cursor_is_refused(fill, select, cursor):
     with pytest.raises(InvalidOption, match=r"^cursor is .*; expected the cursor of a selection"):
         select(cursor=cursor)
 
 
+@each_way
 def test_due_times_bound_it(fill, select):
     fill(ORDER[:5])
     fill(ORDER[5:10], due=FAR + 1)
@@ -279,6 +295,7 @@ def test_due_times_bound_it(fill, select):
     assert select(before_due=FAR).count() == 0
 
 
+@each_way
 def test_a_task_that_is_being_published_is_left_and_counted(fill, select, delayq, way):
     fill(ORDER[:2])
     fill(ORDER[2:4], due=LONG_AGO, exchange="news", routing_key="news")
@@ -292,6 +309,7 @@ def test_a_task_that_is_being_published_is_left_and_counted(fill, select, delayq
     assert ids(delayq.select(state=State.IN_FLIGHT)) == ORDER[2:4]
 
 
+@two_ways
 def test_retry_and_remove_leave_what_is_not_dead(fill, select):
     fill(ORDER[:3])
     for method in ("retry", "remove"):
@@ -300,6 +318,7 @@ def test_retry_and_remove_leave_what_is_not_dead(fill, select):
     assert select().count() == 3
 
 
+@two_ways
 def test_one_that_would_be_due_too_late_is_an_error_with_what_was_done(fill, select):
     fill(ORDER[:5])
     fill(ORDER[5:6], due=9_007_199_254)

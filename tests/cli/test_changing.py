@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 import pytest
 from kombu import Exchange, Queue
@@ -164,16 +164,12 @@ def test_cancel_with_revoke_tells_the_workers_of_what_has_left(app, redis, run):
         assert workers.get_message(timeout=30)["type"] == "pmessage"
 
 
+# tests/cli/test_when.py tries each way to type a time.
 @pytest.mark.parametrize(
     ("when", "due"),
     [
-        ("2031-05-06T07:08:09Z", datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)),
         ("2031-05-06T09:08:09.250+02:00", datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)),
-        ("2031-05-06", datetime(2031, 5, 6, tzinfo=UTC)),
-        ("2031-05-06T07:08", datetime(2031, 5, 6, 7, 8, tzinfo=UTC)),
-        ("1936000000", datetime.fromtimestamp(1_936_000_000, UTC)),
         ("1936000000.5", datetime.fromtimestamp(1_936_000_000.5, UTC)),
-        ("0", datetime(1970, 1, 1, tzinfo=UTC)),
     ],
 )
 def test_reschedule_takes_an_instant(one, app, said, when, due):
@@ -212,28 +208,13 @@ def test_each_of_several_has_its_own_new_time(one, app, run):
     assert NOT_SCHEDULED.format("nobody") in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("when", "delay"),
-    [
-        ("+90", timedelta(seconds=90)),
-        ("+90s", timedelta(seconds=90)),
-        ("+5m", timedelta(minutes=5)),
-        ("+2h", timedelta(hours=2)),
-        ("+1d", timedelta(days=1)),
-        ("+1.5h", timedelta(minutes=90)),
-        ("+0", timedelta(0)),
-        ("+0.25s", timedelta(milliseconds=250)),
-        ("+1h30m", timedelta(minutes=90)),
-        ("+1d2h3m4.5s", timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
-    ],
-)
-def test_reschedule_takes_a_span_from_now(app, redis, said, when, delay):
+def test_reschedule_takes_a_span_from_now(app, redis, said):
     app.send_task("t", task_id="one", delayq_at=FAR)
     before = math.floor(redis_ms(redis))
 
-    said("reschedule", "one", when)
+    said("reschedule", "one", "+1h30m")
 
-    moved = to_ms(app.delayq.get("one").due) - delay.total_seconds() * 1000
+    moved = to_ms(app.delayq.get("one").due) - 5_400_000
     assert before <= moved <= redis_ms(redis) + 1
 
 
@@ -246,25 +227,16 @@ def test_a_time_without_a_zone_is_in_the_app_s(delayq_app, url, run):
     assert app.delayq.get("one").due == datetime(2031, 5, 6, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    "when",
-    ["soon", "", "+", "+m", "+5w", "+5 m", "+-5", "+1e3", "nan", "inf", "1e300", "+1m1h", "+1h30",
-     "+5m5m", "by:", "by:5m", "by:+", "by:soon", "by:+99999999999d", "never", "2031-13-01", "25:00",
-     "9999-12-31", "+99999999999d", "+9" * 50, "+" + "9" * 400, "by:+" + "9" * 400, "9" * 400],
-    ids=lambda when: when[:20],
-)  # fmt: skip
-def test_what_is_no_time_is_a_sentence_that_names_it_and_nothing_moves(one, app, misused, when):
-    assert misused("reschedule", "one", when) == (
-        f"Error: Invalid value for 'WHEN': {when[:60]!r} is no time; expected one before "
+def test_what_is_no_time_is_a_sentence_that_names_it_and_nothing_moves(one, app, misused):
+    assert misused("reschedule", "one", "+5w") == (
+        "Error: Invalid value for 'WHEN': '+5w' is no time; expected one before "
         "2255-06-05: 2030-01-31T09:00, Unix time in seconds, +1h30m from now (s m h d), or "
         "by:+30m from its due time"
     )
     assert app.delayq.get("one").due.timestamp() == FAR
 
 
-@pytest.mark.parametrize(
-    ("when", "delay"), [("by:+30m", 1800), ("by:-1h30m", -5400), ("by:+1", 1), ("by:-0.5s", -0.5)]
-)
+@pytest.mark.parametrize(("when", "delay"), [("by:+30m", 1800), ("by:-1h30m", -5400)])
 def test_reschedule_takes_a_span_from_the_due_time(one, app, said, when, delay):
     [line] = said("reschedule", "one", when)
     assert line.startswith("task one rescheduled to ")
@@ -316,16 +288,6 @@ def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
     assert said("cancel", result.id) == [f"task {result.id} cancelled"]
 
 
-@pytest.mark.parametrize("when", ["90", "5m", "1.5"])
-def test_a_delay_without_its_sign_is_told_how_it_is_written(app, misused, when):
-    app.send_task("t", task_id="one", delayq_at=FAR)
-    assert misused("reschedule", "one", when) == (
-        f"Error: Invalid value for 'WHEN': '{when}' is no time; expected +{when} from now, "
-        f"by:+{when} from its due time, or a time such as 2030-01-31T09:00"
-    )
-    assert app.delayq.get("one").due.timestamp() == FAR
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -351,6 +313,7 @@ def test_a_time_in_the_wrong_place_is_told_where_it_belongs(one, app, misused, w
     ("words", "said"),
     [
         (["42", "soon"], "'soon' is no time"),
+        (["one", "25:00"], "'25:00' is no time"),
         (["one", "soon", "--if-due", "+1h"], "'soon' is no time"),
         (["one", "+1h", "--if-due", "soon"], "Invalid value for '--if-due'"),
         (["one", "+1h", "-x"], "o such option"),

@@ -26,15 +26,14 @@ def told(printed):
     return told
 
 
-@pytest.mark.parametrize("serializer", ["json", "msgpack"])
+SOME = ((1, -1.5, None, True, "ü\n\x1b"), {"deep": {"er": [[], {}]}, "ä": 2**60})
+LONG = (("x" * 3000,), {"long": ["y" * 3000]})
+
+
 @pytest.mark.parametrize(
-    ("args", "kwargs"),
-    [
-        ((), {}),
-        ((1, -1.5, None, True, "ü\n\x1b"), {"deep": {"er": [[], {}]}, "ä": 2**60}),
-        (("x" * 3000,), {"long": ["y" * 3000]}),
-    ],
-    ids=["none", "some", "long"],
+    ("serializer", "args", "kwargs"),
+    [("json", *SOME), ("json", *LONG), ("json", (), {}), ("msgpack", *SOME)],
+    ids=["some", "long", "none", "some-msgpack"],
 )
 def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
     delayq_app, url, told, serializer, args, kwargs
@@ -76,11 +75,19 @@ def test_what_cannot_be_json_is_null_with_its_text(  # noqa: PLR0917
     assert "kwargsrepr" not in facts
 
 
-@pytest.mark.parametrize("accept", [["json"], ["json", "pickle"]])
-@pytest.mark.parametrize("line", [
-    ["list"], ["list", "--json"], ["list", "--ids"], ["list", "--tag", "x", "--json"],
-    ["show", "a"], ["show", "a", "--json"],
-], ids=" ".join)  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "accept"),
+    [
+        (["list"], ["json", "pickle"]),
+        (["list", "--json"], ["json", "pickle"]),
+        (["list", "--json"], ["json"]),
+        (["list", "--ids"], ["json", "pickle"]),
+        (["list", "--tag", "x", "--json"], ["json", "pickle"]),
+        (["show", "a"], ["json", "pickle"]),
+        (["show", "a", "--json"], ["json"]),
+    ],
+    ids=str,
+)
 def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
     delayq_app, url, printed, tmp_path, accept, line
 ):

@@ -97,8 +97,9 @@ def test_json_of_nothing_is_nothing(said):
     assert said("list", "--json") == []
 
 
-@pytest.mark.parametrize("option", ["--after-due", "--before-due"])
-@pytest.mark.parametrize("value", ["soon", "", "nan", "inf", "1e300", "by:+30m", "never"])
+@pytest.mark.parametrize(
+    ("option", "value"), [("--after-due", "soon"), ("--before-due", "by:+30m")]
+)
 def test_a_wrong_time_is_a_sentence(three, misused, option, value):
     assert misused("list", option, value) == (
         f"Error: Invalid value for '{option}': {value!r} is no time; expected one before "

@@ -81,16 +81,18 @@ def test_from_now_is_by_redis_s_clock(app, printed, monkeypatch):
     assert printed("list", "--ids", "--before-due", "+29m") == []
 
 
-@pytest.mark.parametrize("command", ["list", "cancel"])
-@pytest.mark.parametrize("state", [["--dead"], ["--state", "paused"]])
+@pytest.mark.parametrize(
+    ("command", "state"), [("list", ["--dead"]), ("cancel", ["--state", "paused"])]
+)
 def test_overdue_is_a_state_of_its_own(tasks, misused, command, state):
     assert misused(command, "--overdue", *state) == (
         "Error: --overdue is of what waits; it takes no --state."
     )
 
 
-@pytest.mark.parametrize("command", ["list", "cancel"])
-@pytest.mark.parametrize("option", ["--tag", "--task", "--queue"])
+@pytest.mark.parametrize(
+    ("command", "option"), [("list", "--tag"), ("cancel", "--task"), ("list", "--queue")]
+)
 def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, misused, command, option):
     sentence = misused(command, option, "", "--before-due", "+1h")
     assert sentence.startswith(f"Error: {option[2:]} is ''; expected ")

@@ -16,7 +16,6 @@ each_line = pytest.mark.parametrize("line", [*LINES, *NO_OPERATION_COMMANDS])
 each_line_but_scan = pytest.mark.parametrize(
     "line", [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line != "scan"]
 )
-each_command = pytest.mark.parametrize("name", sorted(delayq.commands))
 
 HOSTILE = [
     *("two\nlines", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "back\x08\x08\x08space"),
@@ -38,14 +37,6 @@ def test_the_commands_are_found_by_celery_and_say_what_they_do():
     for name, command in delayq.commands.items():
         assert f"\n  {name} " in result.output
         assert command.help.partition("\n")[0] in result.output
-
-
-@each_command
-def test_each_command_has_a_help(run, name):
-    result = run(name, "--help")
-
-    assert result.exit_code == 0
-    assert f"delayq {name}" in result.output
 
 
 @pytest.mark.parametrize("line", LINES)

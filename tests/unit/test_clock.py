@@ -1,6 +1,6 @@
 """Times as people give them: what each means, and what is refused."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -216,12 +216,59 @@ def test_what_is_no_delay_is_refused_by_type(relative, value):
     assert str(caught.value) == f"{value!r} is not a due time; expected {DELAY}"
 
 
-def test_a_delay_in_place_of_a_time_is_told_where_it_belongs():
-    with pytest.raises(NotADueTime) as caught:
-        at(timedelta(1), UTC)
-    assert str(caught.value) == (
-        f"1 day is not a due time; expected {TIME}; a delay goes to delay_for, or after="
-    )
+IS_A_DELAY = "a delay goes to delay_for, or after="
+MILLISECONDS = "milliseconds are divided by 1000"
+ARGUMENTS = "the time comes first, and the task's arguments behind it"
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "hint"),
+    [
+        (5, InvalidDueTime, IS_A_DELAY),
+        (315_532_799.0, InvalidDueTime, IS_A_DELAY),
+        ("5m", InvalidDueTime, IS_A_DELAY),
+        (timedelta(1), NotADueTime, IS_A_DELAY),
+        (NEW_YEAR_MS, InvalidDueTime, MILLISECONDS),
+        (
+            date(2027, 1, 1),
+            NotADueTime,
+            "a date has no time of day: make it a datetime",
+        ),
+        ((1, 2), NotADueTime, ARGUMENTS),
+    ],
+    ids=str,
+)
+def test_what_is_meant_as_something_else_than_a_time_is_told_what_to_do(value, error, hint):
+    with pytest.raises(error) as caught:
+        at(value, UTC)
+    assert str(caught.value) == str(InvalidDueTime(value, f"{TIME}; {hint}"))
+
+
+@pytest.mark.parametrize("relative", [after, by])
+@pytest.mark.parametrize(
+    ("value", "error", "hint"),
+    [(NEW_YEAR_MS, InvalidDueTime, MILLISECONDS), ((1, 2), NotADueTime, ARGUMENTS)],
+    ids=str,
+)
+def test_what_is_meant_as_something_else_than_a_delay_is_told_what_to_do(
+    relative, value, error, hint
+):
+    with pytest.raises(error) as caught:
+        relative(value)
+    assert str(caught.value) == str(InvalidDueTime(value, f"{DELAY}; {hint}"))
+
+
+def test_unix_time_as_a_delay_is_told_where_it_belongs():
+    with pytest.raises(InvalidDueTime) as caught:
+        after(10**9 + 1)
+    assert str(caught.value).endswith(f"{DELAY}; a time goes to delay_until, or at=")
+
+
+def test_no_delay_and_one_of_years_are_meant_as_they_are():
+    assert at(0, UTC) == When("at", 0)
+    assert at(315_532_800, UTC) == When("at", 315_532_800_000)
+    assert after(10**9) == When("after", 10**12)
+    assert after(timedelta(days=40 * 365)) == When("after", 40 * 365 * 86_400_000)
 
 
 @pytest.mark.parametrize("relative", [after, by])

@@ -11,9 +11,10 @@ from celery_delayq.store.keys import KEYS, SLOTS, Keys, hash_tag, shard_of
 EACH_NUMBER = range(1, 65)
 
 
-@pytest.mark.parametrize("name", KEYS)
-def test_a_key_is_its_name_behind_the_shards_hash_tag(name):
-    assert Keys("shop")[name] == f"{{shop:0}}:{name}"
+def test_a_key_is_its_name_behind_the_shards_hash_tag():
+    assert {name: Keys("shop")[name] for name in KEYS} == {
+        name: f"{{shop:0}}:{name}" for name in KEYS
+    }
 
 
 def test_all_keys_of_a_shard_share_a_cluster_slot():
@@ -60,11 +61,11 @@ def test_only_declared_names_are_there():
         Keys("shop")["dues"]
 
 
-@pytest.mark.parametrize(("name", "says"), KEYS.items())
-def test_every_key_declares_its_type_and_content(name, says):
-    kind, _, content = says.partition("  ")
-    assert kind in {"ZSET", "HASH", "LIST", "STRING", "CHANNEL"}
-    assert content
+def test_every_key_declares_its_type_and_content():
+    for name, says in KEYS.items():
+        kind, _, content = says.partition("  ")
+        assert kind in {"ZSET", "HASH", "LIST", "STRING", "CHANNEL"}, name
+        assert content, name
 
 
 # Where an entry is.
@@ -79,7 +80,7 @@ def test_the_shard_of_an_id_is_the_same_everywhere_and_for_ever():
 KNOWN = [3, 57, 6, 40]
 
 
-@pytest.mark.parametrize("shards", [2, 3, 6, 16, 64])
+@pytest.mark.parametrize("shards", [3, 64])
 @pytest.mark.parametrize(
     "name",
     [
@@ -91,6 +92,7 @@ KNOWN = [3, 57, 6, 40]
     ids=["uuid", "number", "padded", "with words"],
 )
 def test_ids_of_any_kind_are_spread_evenly(name, shards):
-    counts = Counter(shard_of(name(number), shards) for number in range(64_000))
-    assert min(counts.values()) * shards / 64_000 > 0.8
-    assert max(counts.values()) * shards / 64_000 < 1.2
+    ids = shards * 1000
+    counts = Counter(shard_of(name(number), shards) for number in range(ids))
+    assert min(counts.values()) * shards / ids > 0.8
+    assert max(counts.values()) * shards / ids < 1.2

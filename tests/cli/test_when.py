@@ -1,0 +1,104 @@
+"""Times as one types them: what each means, and what is said of one that is none."""
+
+from datetime import datetime, timedelta, timezone
+
+import click
+import pytest
+
+from celery_delayq.cli.when import Given, When
+
+UTC = timezone.utc
+ISO, UNIX = "2030-01-31T09:00", "Unix time in seconds"
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2031-05-06T07:08:09Z", datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)),
+        (
+            "2031-05-06T09:08:09.250+02:00",
+            datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC),
+        ),
+        ("2031-05-06", datetime(2031, 5, 6)),  # noqa: DTZ001
+        ("2031-05-06T07:08", datetime(2031, 5, 6, 7, 8)),  # noqa: DTZ001
+        ("1936000000", 1_936_000_000),
+        ("1936000000.5", 1_936_000_000.5),
+        ("0", 0),
+    ],
+)
+def test_an_instant_is_iso_text_or_unix_time(text, instant):
+    assert When().read(text) == Given("at", instant)
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("90", timedelta(seconds=90)),
+        ("90s", timedelta(seconds=90)),
+        ("5m", timedelta(minutes=5)),
+        ("2h", timedelta(hours=2)),
+        ("1d", timedelta(days=1)),
+        ("1.5h", timedelta(minutes=90)),
+        ("0", timedelta(0)),
+        ("0.25s", timedelta(milliseconds=250)),
+        ("1h30m", timedelta(minutes=90)),
+        ("1d2h3m4.5s", timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
+    ],
+)
+def test_a_span_is_from_now_ago_or_from_the_due_time(text, span):
+    assert When().read(f"+{text}") == Given("after", span)
+    assert When(ago=True).read(f"-{text}") == Given("after", -span)
+    assert When(due=True).read(f"by:+{text}") == Given("by", span)
+    assert When(due=True).read(f"by:-{text}") == Given("by", -span)
+
+
+def test_never_is_taken_where_it_is_asked_for():
+    assert When(never=True).read("never") == Given("never", None)
+
+
+NONE_AT_ALL = [
+    *("soon", "", "nan", "inf", "1e300", "2031-13-01", "25:00", "9999-12-31", "9" * 400),
+    *("+", "+m", "+5w", "+5 m", "+-5", "+1e3", "+1m1h", "+1h30", "+5m5m"),
+    *("+99999999999d", "+9" * 50, "+" + "9" * 400),
+]
+NO_MOVE = ["by:", "by:5m", "by:+", "by:soon", "by:+99999999999d", "by:+" + "9" * 400]
+
+
+@pytest.mark.parametrize("text", [*NONE_AT_ALL, *NO_MOVE], ids=lambda text: text[:20])
+def test_what_is_no_time_is_named_with_what_is_one(text):
+    with pytest.raises(click.BadParameter) as caught:
+        When(due=True).convert(text, None, None)
+    assert caught.value.message == (
+        f"{text[:60]!r} is no time; expected one before 2255-06-05: {ISO}, {UNIX}, "
+        "+1h30m from now (s m h d), or by:+30m from its due time"
+    )
+
+
+@pytest.mark.parametrize(
+    ("when", "text", "forms"),
+    [
+        (When(), "-10m", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
+        (When(), "by:+30m", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
+        (When(), "never", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
+        (When(ago=True), "soon", f"{ISO}, {UNIX}, +1h30m from now (s m h d), or -10m for ago"),
+        (
+            When(due=True, never=True),
+            "soon",
+            f"{ISO}, {UNIX}, +1h30m from now (s m h d), by:+30m from its due time, or never",
+        ),
+    ],
+)
+def test_each_kind_is_taken_only_where_it_is_asked_for(when, text, forms):
+    with pytest.raises(click.BadParameter) as caught:
+        when.convert(text, None, None)
+    assert caught.value.message == (f"{text!r} is no time; expected one before 2255-06-05: {forms}")
+
+
+@pytest.mark.parametrize("text", ["90", "5m", "1.5"])
+def test_a_delay_without_its_sign_is_told_how_it_is_written(text):
+    for when, more in ((When(), ""), (When(due=True), f", by:+{text} from its due time")):
+        with pytest.raises(click.BadParameter) as caught:
+            when.convert(text, None, None)
+        assert caught.value.message == (
+            f"{text!r} is no time; expected +{text} from now{more}, or a time such as {ISO}"
+        )

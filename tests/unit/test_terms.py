@@ -1,0 +1,75 @@
+"""What a call says of its entry: what is taken, and what is refused, by whichever call it is."""
+
+from datetime import timedelta
+
+import pytest
+
+from celery_delayq.errors import InvalidOption
+from celery_delayq.scheduling.options import PLAIN, terms_of
+
+LONG = "x" * 256
+TEXT = "text of 1 to 255 bytes without NUL"
+LIST = f"a list of at most 16 tags, each {TEXT}"
+MANY = [str(number) for number in range(17)]
+SPAN = "seconds, or a timedelta, of 0 to 9007199254 seconds"
+BOTH = "delayq_late='skip' and delayq_grace together"
+POLICIES = "one of reject, keep, replace, earliest, latest, debounce"
+DEBOUNCE = "delayq_conflict='debounce' beside it"
+
+WRONG = [
+    *(({"key": key}, "key", key, TEXT) for key in ("", LONG, "a\0b", 5, b"k", "\ud800")),
+    ({"key": "é" * 128}, "key", "é" * 128, TEXT),
+    ({"conflict": "first"}, "conflict", "first", POLICIES),
+    ({"conflict": ["keep"]}, "conflict", ["keep"], POLICIES),
+    ({"max_wait": 5}, "max_wait", 5, DEBOUNCE),
+    ({"max_wait": 5, "conflict": "keep"}, "max_wait", 5, DEBOUNCE),
+    *(
+        ({"max_wait": wait, "conflict": "debounce"}, "max_wait", wait, SPAN)
+        for wait in (-1, "5", float("nan"), float("inf"), True, timedelta(-1))
+    ),
+    ({"tags": "a"}, "tags", "a", "a list of tags, like ['a']"),
+    *(({"tags": tags}, "tags", tags, LIST) for tags in (5, [""], [LONG], ["a\0"], [5], MANY)),
+    ({"late": "never"}, "late", "never", "run or skip"),
+    ({"late": "skip"}, "late", "skip", BOTH),
+    ({"grace": 5}, "grace", 5, BOTH),
+    ({"grace": 5, "late": "run"}, "grace", 5, BOTH),
+    ({"grace": -1, "late": "skip"}, "grace", -1, SPAN),
+    ({"grace": timedelta(-1), "late": "skip"}, "grace", timedelta(-1), SPAN),
+]
+
+
+def named(said):
+    return {f"delayq_{name}": value for name, value in said.items()}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: ascii(wrong[0])[:40])
+def test_what_cannot_be_honoured_is_refused_with_what_is_expected(wrong):
+    said, name, value, expected = wrong
+    with pytest.raises(InvalidOption) as caught:
+        terms_of(named(said))
+    error = caught.value
+    assert [error.name, error.value, error.expected] == [f"delayq_{name}", value, expected]
+
+
+@pytest.mark.parametrize("grace", [0, 1.5, timedelta(seconds=1.5), 10**9])
+def test_grace_is_seconds_or_a_timedelta(grace):
+    seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
+    assert terms_of(named({"late": "skip", "grace": grace})).extras.grace_ms == seconds * 1000
+
+
+def test_the_longest_key_and_the_most_tags_are_taken():
+    tags = MANY[:16]
+    extras = terms_of(named({"key": "é" * 127 + "x", "tags": [*tags, *tags]})).extras
+    assert (extras.key, extras.tags) == ("é" * 127 + "x", tuple(tags))
+
+
+def test_a_tag_counts_once_and_a_set_of_them_will_do():
+    assert terms_of(named({"tags": ["b", "a", "b"]})).extras.tags == ("b", "a")
+    assert terms_of(named({"tags": {"a"}})).extras.tags == ("a",)
+
+
+def test_a_policy_goes_with_its_longest_wait():
+    assert terms_of(named({"conflict": "keep"})).conflict == "keep"
+    assert terms_of(named({"conflict": "debounce", "max_wait": 5})).conflict == "debounce 5000"
+    assert terms_of(named({"key": "k", "conflict": "reject"})).conflict == ""
+    assert terms_of({}) is PLAIN
