@@ -35,10 +35,9 @@ KEYS: dict[str, str] = {
     "errors": "HASH  id -> what went wrong with it last",
     "tombstones": "HASH  id -> what is remembered of an entry that left: how, and when",
     "tombstones_old": "HASH  the generation before; each holds some 10,000",
-    "answers": "HASH  operation -> answer of a changing call, while a request of it may come",
-    "answers_old": "HASH  the generation before; a generation lasts as long as the longest call",
-    "fences": "HASH  id -> when it was left without an entry, us in 7 bytes; older is refused",
-    "fences_old": "HASH  the generation before",
+    "calls": "HASH  operation -> answer of a changing call; id, key or lane -> its fence: what was "
+    "asked before is refused; see prelude/call.lua",
+    "calls_old": "HASH  the generation before; a generation lasts as long as the longest call",
     "outbox": "ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms",
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
     "arrived": "HASH  mark -> first attempt, or what became of a message; since, last -> when, ms",

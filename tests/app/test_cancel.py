@@ -39,7 +39,7 @@ def test_a_cancelled_entry_is_gone_from_everywhere_and_others_are_untouched(add,
     assert delayq.get(other.id) == before
     assert delayq.counts().scheduled == 1
     assert other.cancel()
-    assert own_keys(redis) <= {"tombstones", "answers", "fences"}
+    assert own_keys(redis) <= {"tombstones", "calls"}
 
 
 def test_a_cancelled_task_never_reaches_its_queue(add, delayq, redis):

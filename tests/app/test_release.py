@@ -136,7 +136,7 @@ def test_what_the_store_knew_of_them_is_forgotten(app, add, delayq, redis):
 
     assert ids(redis) == [f"{number:02}" for number in range(20)]
     assert list(delayq.check()) == []
-    kinds = {b"answers", b"meta", b"fences", b"tombstones"}
+    kinds = {b"calls", b"meta", b"tombstones"}
     assert {key.rpartition(b":")[2] for key in redis.keys("{*")} <= kinds
 
 

@@ -93,7 +93,7 @@ def fitting(store: Store) -> Prepared:
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel("revoked", owes=True)
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
-    operation, *_ = store.raw.hkeys(store.keys["answers"])
+    (operation, *_), _ = store.known_calls()
     return Prepared(store, engine, claimed, cancelled, store.entries.find("list"), operation)
 
 

@@ -750,7 +750,7 @@ CUTS = {
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now + 100),",
     ),
     "fences of keys are not looked at": Cut(
-        "for _, generation in ipairs({keys.fences, keys.fences_old}) do",
+        "for _, since in ipairs({fences_of(call, name)}) do",
         "for _, generation in ipairs({}) do",
     ),
     "what has the key is not looked at": Cut(

@@ -44,7 +44,8 @@ from celery_delayq.store.scripts import Scripts
 from tests.support.shards import SHARDS
 
 CLOCK = "test:clock"
-OF_CALLS = ("answers", "answers_old", "fences", "fences_old", "meta")
+OF_CALLS = ("calls", "calls_old", "meta")
+ANSWER = b"\xfd"  # begins the field of an answer
 TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
 NOW_MS = 1_800_000_000_000
 FAR_MS = NOW_MS + 86_400_000
@@ -275,6 +276,12 @@ class Store:
 
     def record(self, task_id: str) -> bytes | None:
         return self.raw.hget(self.keys["records"], task_id)
+
+    def known_calls(self, generation: str = "calls") -> tuple[list[bytes], list[bytes]]:
+        """Operations that were answered, and names that have a fence."""
+        fields = self.raw.hkeys(self.keys[generation])
+        answered = [one[1:] for one in fields if one.startswith(ANSWER)]
+        return answered, [one for one in fields if not one.startswith(ANSWER)]
 
     def snapshot(self) -> dict[bytes, object]:
         """Every key but the clock, and what is known of calls."""

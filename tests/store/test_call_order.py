@@ -127,7 +127,7 @@ def test_a_change_that_left_an_entry_where_it_is_leaves_no_fence(store, refusal)
     if refusal == b"unreadable":
         store.raw.hset(store.keys["records"], "a", "9")
     assert cancel(store, "a").answer().split(b":")[0] == refusal
-    assert not store.raw.exists(store.keys["fences"])
+    assert store.known_calls()[1] == []
 
 
 @pytest.mark.parametrize("late", [cancel, reschedule])
@@ -158,7 +158,7 @@ def test_what_was_told_that_it_is_stale_is_not_remembered(store):
     cancel(store, "a").answer()
     assert call.send() == [b"stale"]
     assert call.send() == [b"stale"]
-    assert not store.raw.hexists(store.keys["answers"], call.operation)
+    assert call.operation not in store.known_calls()[0]
 
 
 def test_a_caller_that_still_waits_issues_its_request_anew(store, monkeypatch):
@@ -219,7 +219,7 @@ def test_what_waited_longer_than_a_call_lasts_leaves_no_fence(store, put, leave)
     store.set_ms(NOW_MS + 60_000)
     leave(store)
     assert store.places("a") == []
-    assert not store.raw.exists(store.keys["fences"])
+    assert store.known_calls()[1] == []
 
 
 @each_call

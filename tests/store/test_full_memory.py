@@ -155,4 +155,4 @@ def test_generations_are_turned_there_as_well(store):
     store.raw.hset(store.keys["meta"], "turned", 0)
     fill(store)
     assert store.entries.cancel("a")[0] is Outcome.DONE
-    assert store.raw.exists(store.keys["answers_old"], store.keys["fences_old"]) == 2
+    assert store.raw.exists(store.keys["calls_old"])

@@ -132,9 +132,9 @@ def test_nor_where_that_is_in_the_older_generation(store, engine):
     first(store, to="celery")
     before = late(store)
     scheduled(store, "kept", conflict="keep").answer()
-    store.raw.rename(store.keys["fences"], store.keys["fences_old"])
+    store.raw.rename(store.keys["calls"], store.keys["calls_old"])
     engine.hand_over()
-    assert store.raw.hexists(store.keys["fences"], b"\xff" + KEY)
+    assert store.raw.hexists(store.keys["calls"], b"\xff" + KEY)
     assert is_refused(before)
 
 

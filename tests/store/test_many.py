@@ -196,10 +196,10 @@ def test_a_member_that_has_left_is_no_concern_of_a_selection(store):
     put(store, "a")
     target = target_of_member(member(store, "a"))
     store.entries.cancel("a")
-    store.raw.delete(store.keys["fences"])
+    store.raw.delete(store.keys["calls"])
     for one in (*cancel(store, target), *move(store, [target])):
         assert one.outcome is None
-    assert not store.raw.exists(store.keys["fences"])
+    assert store.known_calls()[1] == []
 
 
 def test_moved_ones_wake_a_scanner_for_the_earliest(store):

@@ -101,9 +101,8 @@ def furnish(store):
     store.schedule("far", FAR_MS, share=True)
     store.schedule("farther", FAR_MS + 1)
     store.raw.hset(store.keys["tombstones_old"], "older", "h" + "0" * 60)
-    for name in ("answers", "fences"):
-        store.entries.cancel("nobody")
-        store.raw.hset(store.keys[f"{name}_old"], "older", store.raw.hvals(store.keys[name])[0])
+    store.entries.cancel("nobody")
+    store.raw.hset(store.keys["calls_old"], mapping=store.raw.hgetall(store.keys["calls"]))
     store.schedule("revoked", FAR_MS)
     store.entries.cancel("revoked", owes=True)
     store.raw.hset(store.keys["meta"], "timer", f"{NOW_MS}:somebody")

@@ -152,7 +152,7 @@ def test_a_call_is_known_when_its_answer_has_become_an_older_one(redis_server, p
     entries = entries_on(pooled)
     (receipt,) = schedule(entries, "a")
     raw, keys = redis_server.client(), entries.links[0].keys
-    raw.rename(keys["answers"], keys["answers_old"])
+    raw.rename(keys["calls"], keys["calls_old"])
     scripts = entries.links[0].scripts
     assert scripts.call("replicate", operations=[receipt.operation]) == 1
 

@@ -49,7 +49,7 @@ end
 local looked = look_for(targets, call, issued, filter, max_bytes)
 if not looked then return stale(call) end
 
-local words, told, owed, fenced = {}, {}, {}, {}
+local words, told, owed, fenced = {}, {}, {}, call.fenced
 local recordless = {} -- members of what is dead, and has no record
 local groups, by_name, count = {}, {}, 0 -- what leaves, by where it is, and how: c, or u, see tombstones
 local cache = {}
@@ -139,12 +139,11 @@ redis.call('ZREM', keys.due, '')
 for _, leaving in ipairs(groups) do
   for _, one in ipairs(leaving.keyed or {}) do note_fence(name_of_key(one.key)) end
 end
-if #fenced > 0 then redis.call('HSET', keys.fences, unpack(fenced)) end
+local reply = end_call(call, table.concat(words, ' '), {told})
 for _, member in ipairs(recordless) do
   redis.call('ZREM', keys.dead, member)
   redis.call('HDEL', keys.errors, id_of(member))
 end
-local reply = end_call(call, table.concat(words, ' '), {told})
 for _, one in ipairs(owed) do
   owe(call, one.id, one.how, one.message, 'cancelled', owes == 2)
 end

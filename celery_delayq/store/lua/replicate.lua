@@ -8,10 +8,11 @@ Keeps    the timeout is what it was
 ]]
 for at = 1, #ARGV do
   local operation = ARGV[at]
-  local is_known = redis.call('HEXISTS', keys.answers, operation) + redis.call('HEXISTS', keys.answers_old, operation)
+  local field = ANSWER .. operation
+  local is_known = redis.call('HEXISTS', keys.calls, field) + redis.call('HEXISTS', keys.calls_old, field)
   if is_known == 0 then return 0 end
 end
 
-allow_when_full(keys.answers)
+allow_when_full(keys.calls)
 redis.call('HSET', keys.meta, 'timeout', redis.call('HGET', keys.meta, 'timeout'))
 return 1

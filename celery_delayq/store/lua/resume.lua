@@ -27,7 +27,7 @@ if pause and pause.state == 'p' then
   pause.last = last_number(redis.call('HGET', keys.meta, 'seq')) or NUMBERS
 end
 local has_more = pause and is_awaited(lane, pause, {})
-allow_when_full(keys.fences)
+allow_when_full(keys.calls)
 fence(call, fenced_as)
 if has_more then
   pause.rate, pause.next_us, pause.left = rate, call.now_us, 0

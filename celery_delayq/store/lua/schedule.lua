@@ -44,14 +44,19 @@ local CONFLICT, LATE, AGAIN, TAKEN = '-1', '-2', '-4', '-5'
 local FIRST, FIELDS = 9, 7 -- of an entry
 local count = (#ARGV - FIRST + 1) / FIELDS
 
-local call, ended = begin_call(operation, issued, deadline)
+local names = {} -- ids, and what stands for keys
+for at = FIRST, #ARGV, FIELDS do
+  local extras = extras_of_body(ARGV[at + 4])
+  names[#names + 1] = ARGV[at]
+  if extras and extras.key then names[#names + 1] = name_of_key(extras.key) end
+end
+local call, ended = begin_call(operation, issued, deadline, names)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
 local some = redis.call('EXISTS', keys.claims, keys.errors, keys.outbox) > 0 -- of these there are none, as a rule
 local leftovers = some and redis.call('EXISTS', keys.claims, keys.errors) > 0
 local is_owing = some and redis.call('EXISTS', keys.outbox) == 1
-local has_fences = count == 1 or redis.call('EXISTS', keys.fences, keys.fences_old) > 0
 
 -- Whether all templates that are shared are here, whole, or come along.
 local here = {} -- name of a template -> true
@@ -63,14 +68,14 @@ for at = FIRST, #ARGV, FIELDS do
     here[name] = text_of(name) ~= nil
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
-  if has_fences and is_fenced(call, ARGV[at], issued) then return stale(call) end
+  if is_fenced(call, ARGV[at], issued) then return stale(call) end
 end
 
 local now = math.floor(call.now_us / 1000)
 local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
 local step = {
   call = call, issued = issued, now = now, created = created_now, owes = owes,
-  has_fences = has_fences, here = here, brought = brought, leftovers = leftovers,
+  here = here, brought = brought, leftovers = leftovers,
   bytes = 0, owed = {}, asked = {}, cache = {},
 }
 local sharing = {} -- name of a template -> uses that are counted, and not made yet

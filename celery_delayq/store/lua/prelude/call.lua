@@ -11,9 +11,15 @@ the request was made (`issued`), both in us by Redis's clock as the caller knows
 
 No request runs later than `timeout` after it was made, the greatest that any process allows a call. So
 answers and fences are kept for that long, in two generations that are turned by age.
+
+calls  ANSWER and an operation -> its answer
+       an id, name_of_key, or name_of_lane -> its fence: when something was done there last, us in 7 bytes
 ]]
+local ANSWER = '\253' -- no id begins with this byte, and neither does what stands for a key or a lane
+
 -- A call that may run, and nil; or its time, and the reply that ends it here.
-local function begin_call(operation, issued, deadline)
+-- `names`: what is_fenced and is_key_fenced will be asked for, so that it is read along with the answer.
+local function begin_call(operation, issued, deadline, names)
   local now_us = clock_us()
   local known = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer')
   local timeout = timeout_of(known[1])
@@ -22,12 +28,16 @@ local function begin_call(operation, issued, deadline)
     return nil, {now_us, 'join'}
   end
   if deadline < now_us then return nil, {now_us, 'late'} end
-  local answer = redis.call('HGET', keys.answers, operation) or redis.call('HGET', keys.answers_old, operation)
+  names = names or {}
+  local new = redis.call('HMGET', keys.calls, ANSWER .. operation, unpack(names))
+  local old = redis.call('HMGET', keys.calls_old, ANSWER .. operation, unpack(names))
+  local answer, fences = new[1] or old[1], {}
+  for at, name in ipairs(names) do fences[name] = {new[at + 1], old[at + 1]} end
   if answer then return nil, {now_us, 'answer', answer} end
   past.begin(known[3])
   return {
     operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2]), has_numbers = known[4],
-    promise = promise_in(known[5]),
+    promise = promise_in(known[5]), fences = fences, fenced = {},
   }
 end
 
@@ -47,17 +57,24 @@ local function is_overtaken(call, issued, changed)
   return issued < changed and changed <= call.now_us
 end
 
+-- The fences of an id, a key or a lane: of this generation, and of the one before; false, where there is none.
+local function fences_of(call, name)
+  local known = call.fences[name]
+  if known then return known[1], known[2] end
+  return redis.call('HGET', keys.calls, name), redis.call('HGET', keys.calls_old, name)
+end
+
 -- Whether what left, or was looked for in vain, under this id did so after the request was made.
 local function is_fenced(call, id, issued)
-  local since = redis.call('HGET', keys.fences, id) or redis.call('HGET', keys.fences_old, id)
+  local new, old = fences_of(call, id)
+  local since = new or old
   return since and is_overtaken(call, issued, number_in(since, 1, 7))
 end
 
 -- The same of a key, by its name_of_key. The later of its two fences may be the older generation's: what left
 -- may have been changed before something was done under its key.
 local function is_key_fenced(call, name, issued)
-  for _, generation in ipairs({keys.fences, keys.fences_old}) do
-    local since = redis.call('HGET', generation, name)
+  for _, since in ipairs({fences_of(call, name)}) do
     if since and is_overtaken(call, issued, number_in(since, 1, 7)) then return true end
   end
   return false
@@ -65,14 +82,14 @@ end
 
 -- Refuse what was asked for this id before now.
 local function fence(call, id)
-  redis.call('HSET', keys.fences, id, seven_bytes(call.now_us))
+  redis.call('HSET', keys.calls, id, seven_bytes(call.now_us))
 end
 
 -- Make what is known of calls the older generation of it. A caller who lacks the right is answered all the
 -- same; the turn of another caller will come.
-local function make_older(known, older)
-  redis.pcall('UNLINK', older)
-  if redis.call('HLEN', known) > 0 then redis.pcall('RENAME', known, older) end
+local function make_older()
+  redis.pcall('UNLINK', keys.calls_old)
+  if redis.call('HLEN', keys.calls) > 0 then redis.pcall('RENAME', keys.calls, keys.calls_old) end
 end
 
 -- Forget the older generation, and begin another. The time first: should Redis stop the script here, they
@@ -84,14 +101,13 @@ local function turn(call)
   redis.call('HSET', keys.meta, 'turned', whole(now))
   -- Its clock was set back, or it has none: what is kept is kept for another turn.
   if not age or age < 0 then return end
-  make_older(keys.answers, keys.answers_old)
-  make_older(keys.fences, keys.fences_old)
+  make_older()
 end
 
--- Remember what a call is answered, and answer it; `more` is told to the first request only.
+-- Remember what a call is answered, and what it has `fenced` (name, when, ...), and answer it; `more` is told to the first request only.
 local function end_call(call, answer, more)
   turn(call)
-  redis.call('HSET', keys.answers, call.operation, answer)
+  redis.call('HSET', keys.calls, ANSWER .. call.operation, answer, unpack(call.fenced))
   return {call.now_us, 'answer', answer, unpack(more or {})}
 end
 

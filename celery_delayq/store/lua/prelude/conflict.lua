@@ -45,8 +45,7 @@ end
 -- Whether something under a key is newer than this request. What an entry of this very call did is not.
 local function is_late_under(step, key, named)
   if step.asked[key] then return false end
-  local fences, fences_old = keys.fences, keys.fences_old
-  if step.has_fences and is_key_fenced(step.call, name_of_key(key), step.issued) then return true end
+  if is_key_fenced(step.call, name_of_key(key), step.issued) then return true end
   step.asked[key] = not (named and is_newer(step, named))
   return not step.asked[key]
 end

@@ -66,10 +66,10 @@ end
 -- Under its key something newer may have been done than to the entry that leaves: that fence stays, unless it is
 -- of a time before Redis's clock was set back.
 local function fence_young(young, now_us)
-  if #young > 0 then redis.call('HSET', keys.fences, unpack(young)) end
+  if #young > 0 then redis.call('HSET', keys.calls, unpack(young)) end
   for name, changed in pairs(young.keyed or {}) do
-    local since = redis.call('HGET', keys.fences, name)
-    if not since or since < changed or since > seven_bytes(now_us) then redis.call('HSET', keys.fences, name, changed) end
+    local since = redis.call('HGET', keys.calls, name)
+    if not since or since < changed or since > seven_bytes(now_us) then redis.call('HSET', keys.calls, name, changed) end
   end
 end
 
