@@ -3,8 +3,8 @@
     scheduled --> task-sent, with its due time as eta           where task_send_sent_event is on
     cancelled, skipped --> task-revoked
 
-They go through Celery's own dispatcher, in lists, as a worker's do. Each thread keeps a connection
-for them: one of the app's pool has no time limit, and the call under way may hold the last of it.
+They go through Celery's own dispatcher, in lists, as a worker's do. Each process keeps a connection
+for each kind: one of the app's pool has no time limit, and the call under way may hold the last.
 A broker that is away, or hangs, costs a call some two seconds at most, and those of the next five
 seconds nothing.
 """
@@ -49,7 +49,9 @@ class Events:
 
     def __init__(self, app: Celery) -> None:
         self._app = app
-        self._kept = threading.local()  # kind -> pid, when it was used last, dispatcher
+        # Of each process, as a forked one may inherit one that is taken.
+        self._locks: dict[int, threading.Lock] = {}
+        self._kept: dict[str, tuple[int, float, Any]] = {}  # kind -> pid, last use, dispatcher
         self._again = 0.0  # when the broker is tried again, by the monotonic clock
 
     def sent(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
@@ -64,28 +66,40 @@ class Events:
     def _send(self, kind: str, events: Sequence[Fields]) -> None:
         if not events or clock.monotonic() < self._again:
             return
+        lock = self._locks.setdefault(os.getpid(), threading.Lock())
+        if not lock.acquire(timeout=TIMEOUT):
+            return  # the broker hangs, and another thread waits for it
         try:
             dispatcher = self._dispatcher(kind)
             for fields in events:
                 dispatcher.send(kind, **fields)
             dispatcher.flush(errors=False)
         except Exception as error:
-            self._kept.__dict__.pop(kind, None)
+            self._let_go(kind)
             self._again = clock.monotonic() + AGAIN
             logger.warning(
                 "events are not sent to the %s of %s for %.0f s: %r",
                 *services_of(self._app).named_broker, AGAIN, error,
             )  # fmt: skip
+        finally:
+            lock.release()
 
     def _dispatcher(self, kind: str) -> Any:
-        """Celery's, on a connection that this thread keeps until it was idle for too long."""
-        kept, now = self._kept.__dict__, clock.monotonic()
-        pid, used, dispatcher = kept.get(kind, (0, 0.0, None))
-        # A forked child leaves its parent's connection alone.
+        """Celery's, on a connection that this process keeps until it was idle for too long."""
+        pid, used, dispatcher = self._kept.get(kind, (0, 0.0, None))
+        now = clock.monotonic()
         if pid != os.getpid() or now - used > IDLE:
+            self._let_go(kind)
             dispatcher = self._connected(kind)
-        kept[kind] = os.getpid(), now, dispatcher
+        self._kept[kind] = os.getpid(), now, dispatcher
         return dispatcher
+
+    def _let_go(self, kind: str) -> None:
+        pid, _, dispatcher = self._kept.pop(kind, (0, 0.0, None))
+        # A forked child leaves its parent's connection alone.
+        if dispatcher is not None and pid == os.getpid():
+            with suppress(Exception):  # one that hangs cannot say goodbye
+                dispatcher.connection.collect()
 
     def _connected(self, kind: str) -> Any:
         connection = bounded(self._app.connection_for_write(), TIMEOUT, TIMEOUT)

@@ -33,7 +33,13 @@ from kombu import Producer
 
 from .. import clock
 from ..clock import When, after, at, from_ms
-from ..errors import InvalidOption, InvalidSetting, MessageTooLarge, NotScheduled
+from ..errors import (
+    AlreadyScheduled,
+    InvalidOption,
+    InvalidSetting,
+    MessageTooLarge,
+    NotScheduled,
+)
 from ..logs import logger_of
 from ..message import native_delay
 from ..message.destination import destination_of
@@ -101,8 +107,11 @@ class Request:
     receipt: Receipt | None = None
     sent: list[str] = field(default_factory=list)
 
+    # Somebody's `apply_async` may copy its options; the caller reads the answer from this one.
+    def __copy__(self) -> Request:
+        return self
+
     def __deepcopy__(self, _: object) -> Request:
-        # Somebody's `apply_async` may copy its options.
         return self
 
     def sent_by(self, apply_async: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -444,6 +453,9 @@ class _Entrance:
         if not request.writes and request.ready is None:
             request.ready = ready
             return
+        if request.ready and request.ready.new.task_id == self.task_id:
+            # Or this one would be there, and the caller told that its own is refused.
+            raise AlreadyScheduled(self.task_id)
         receipt = write_one(sender.services, ready, given_out=request.given_out)
         request.receipt = request.receipt or receipt
 

@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import socket
+import threading
 from unittest import mock
 
 import pytest
@@ -278,17 +279,26 @@ def test_events_go_again_when_the_broker_is_back(behind, proxy, fault):
         assert heard.get_message(timeout=30)["type"] == "pmessage"
 
 
-def test_a_thread_keeps_its_connection_until_that_was_idle_for_too_long(behind, proxy, monkeypatch):
+def test_a_process_keeps_its_connections_until_they_were_idle_for_too_long(
+    behind, proxy, monkeypatch
+):
     connected = mock.Mock(wraps=events.connect)
     monkeypatch.setattr(events, "connect", connected)
     for _ in range(5):
-        behind.delayq.cancel(behind.send_task("t", delayq_at=FAR).id)
+        thread = threading.Thread(
+            target=lambda: behind.delayq.cancel(behind.send_task("t", delayq_at=FAR).id)
+        )
+        thread.start()
+        thread.join(30)
     assert connected.call_count == 2  # one for each kind of event
     assert proxy.accepted
 
-    monkeypatch.setattr(events, "IDLE", 0.0)
-    behind.send_task("t", delayq_at=FAR)
-    assert connected.call_count == 3
+    with Redis(port=proxy.target) as broker:
+        before = len(broker.client_list())
+        monkeypatch.setattr(events, "IDLE", 0.0)
+        behind.send_task("t", delayq_at=FAR)
+        assert connected.call_count == 3
+        assert len(broker.client_list()) <= before, "the old one is closed"
 
 
 def test_a_child_process_has_a_connection_of_its_own(app, watching):

@@ -7,7 +7,7 @@ import celery
 import pytest
 from celery import shared_task
 
-from celery_delayq import DelayQError, InvalidDueTime, ScheduledResult
+from celery_delayq import AlreadyScheduled, DelayQError, InvalidDueTime, ScheduledResult
 from tests.app.support import FAR
 
 pytestmark = pytest.mark.libraries
@@ -252,18 +252,23 @@ def test_a_custom_apply_async_that_passes_options_on_is_called(app, delayq):
     assert calls == [(1,)]
 
 
-def test_a_custom_apply_async_may_copy_its_options(app, delayq):
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_custom_apply_async_may_copy_its_options(app, delayq, copied):
     class Base(celery.Task):
         def apply_async(self, args=None, kwargs=None, **options):
-            return super().apply_async(args, kwargs, **copy.deepcopy(options))
+            options = {name: copied(value) for name, value in options.items()}
+            return super().apply_async(args, kwargs, **options)
 
     @app.task(name="t", base=Base)
     def task(x):
         return x
 
     result = task.delay_until(DUE, 1)
+    many = delayq.schedule_many(task, [((2,), {}), ((3,), {})], at=DUE)
 
     assert (result.due, result.existed) == (delayq.get(result.id).due, False)
+    assert [delayq.get(one).args for one in many.ids] == [(2,), (3,)]
+    assert not many.existed
 
 
 def test_a_custom_apply_async_that_sends_two_schedules_both(app, delayq):
@@ -283,6 +288,22 @@ def test_a_custom_apply_async_that_sends_two_schedules_both(app, delayq):
     found = {each.id: each.args for each in delayq.tasks()}
     assert [found.pop(each) for each in (one.id, *many.ids)] == [(1,), (2,), (3,)]
     assert [*found.values()] == [("once more",)] * 3
+
+
+def test_an_item_whose_apply_async_sends_its_id_twice_is_refused_and_not_there(app, delayq):
+    class Base(celery.Task):
+        def apply_async(self, args=None, kwargs=None, **options):
+            super().apply_async(args, kwargs, **options)
+            return super().apply_async(args, kwargs, **options)
+
+    @app.task(name="t", base=Base)
+    def task(x):
+        return x
+
+    many = delayq.schedule_many(task, [((1,), {})], at=DUE)
+
+    assert isinstance(many.refused[0], AlreadyScheduled)
+    assert list(delayq.tasks()) == []
 
 
 def test_an_app_without_delayq_says_what_to_do(make_app):
