@@ -12,15 +12,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 from tests.mutants.sites import Site, sites
+from tests.support import durations
 
 PACKAGE = Path("celery_delayq")
-# Of which files the samples are, and which tests should notice, the quickest first.
+# Of which files the samples are, and which tests should notice.
 PYTHON = {
-    "store": ("tests/unit", "tests/operations", "tests/store", "tests/scanner"),
+    "store": ("tests/unit", "tests/operations", "tests/store", "tests/scanner", "tests/app"),
     "handover": ("tests/unit", "tests/scanner", "tests/relay", "tests/store", "tests/worker"),
     "scheduling": ("tests/unit", "tests/app"),
 }
@@ -50,7 +53,7 @@ def noticed(site: Site, copy: Path) -> str | None:
     whole = path.read_text(encoding="utf-8")
     path.write_text(site.apply(whole), encoding="utf-8")
     try:
-        return _failure(_folders(site), copy)
+        return _failure(_files(_folders(site)), copy)
     finally:
         path.write_text(whole, encoding="utf-8")
 
@@ -61,8 +64,26 @@ def _folders(site: Site) -> list[str]:
     return [each for each in PYTHON[Path(site.path).parts[1]] if Path(each).is_dir()]
 
 
-def _failure(folders: list[str], copy: Path) -> str | None:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-n", "0", *folders]
+def _files(folders: list[str]) -> list[str]:
+    """The files of tests in some folders, the quickest first: most changes die there."""
+    return sorted(
+        (str(path) for folder in folders for path in Path(folder).rglob("test_*.py")),
+        key=lambda name: (_seconds()[name], name),
+    )
+
+
+@cache
+def _seconds() -> Counter[str]:
+    """How long each file of tests took when the suite ran last; nothing, if it never did."""
+    seconds: Counter[str] = Counter()
+    if durations.FILE.exists():
+        for test, taken in json.loads(durations.FILE.read_text(encoding="utf-8")).items():
+            seconds[test.split("::")[0]] += taken
+    return seconds
+
+
+def _failure(files: list[str], copy: Path) -> str | None:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-n", "0", *files]
     # The copy comes before what is installed, in processes that the tests start as well.
     env = {**os.environ, "PYTHONPATH": str(copy), "CI": "true"}
     process = subprocess.Popen(
