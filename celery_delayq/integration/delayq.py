@@ -22,7 +22,6 @@ from ..scheduling.bulk import Bulk
 from ..scheduling.options import Conflict, Late, Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services, attach, find, services_of
-from . import signals
 from .calls import call_signature
 from .changes import Changes
 from .reads import Reads
@@ -62,10 +61,10 @@ class DelayQ(Changes, Reads):
         if not isinstance(app, Celery):
             raise TypeError(f"DelayQ takes a Celery app, DelayQ(app); got {app!r}")
         self.app = app
-        self.services = find(app) or Services(app, signals.hooks(app))
+        self.services = find(app) or Services(app)
         if find(app) is None:
             attach(app, self)
-            set_up(app)
+            set_up(app, self.services)
 
     # Scheduling.
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from celery import Celery
 
-from celery_delayq.integration.adopting.entries import never
+from celery_delayq.adoption.entering import never
 from celery_delayq.scheduling.delivered import schedule_delivered
 from celery_delayq.scheduling.intercept import Sender
 from celery_delayq.store.engine import MAX_REFUSALS

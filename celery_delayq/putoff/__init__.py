@@ -1,0 +1,11 @@
+"""Putting off: a running task schedules itself once more, by ``raise self.defer(after=5)``.
+
+    DelayQ(app) ---> set_up, configured    tasks that are there, and tasks that are made later
+    a worker ------> in_worker             tasks whose class has an ``on_bound`` of its own
+
+``defer`` has all of it: what is raised, where it is caught, and what becomes of the task.
+"""
+
+from .defer import Defer, configured, in_worker, set_up
+
+__all__ = ["Defer", "configured", "in_worker", "set_up"]
