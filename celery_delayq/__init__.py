@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .integration.results import ScheduledResult
     from .integration.task import DelayQTask
     from .operations.task import ScheduledTask
-    from .putoff import Defer
+    from .putoff.defer import Defer
     from .scheduling.items import Item
     from .store import Outcome, State
 
@@ -43,7 +43,7 @@ __all__ = [
 
 _MODULES = {
     "AlreadyScheduled": "errors",
-    "Defer": "putoff",
+    "Defer": "putoff.defer",
     "DelayQ": "integration.delayq",
     "DelayQError": "errors",
     "DelayQTask": "integration.task",

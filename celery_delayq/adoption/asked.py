@@ -11,8 +11,8 @@ from typing import Any
 from ..errors import AlreadyScheduled, DelayQError, StoreError
 from ..integration.strategies import Strategy
 from ..logs import logger_of
-from ..scheduling.delivered import asks_for_a_time, schedule_delivered
 from ..scheduling.intercept import Sender
+from .delivered import asks_for_a_time, schedule_delivered
 
 logger = logger_of(__name__)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from ..errors import DelayQError
 from ..logs import logger_of
-from ..scheduling.delivered import entry_of
 from ..scheduling.intercept import ONCE, Request, Sender
 from ..scheduling.writing import write
 from ..services import Services
 from ..store import NewEntry, Receipt
+from .delivered import entry_of
 from .far import Far
 
 logger = logger_of(__name__)

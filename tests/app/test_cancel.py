@@ -12,6 +12,8 @@ from celery.result import AsyncResult
 from celery_delayq import Outcome
 from tests.app.support import FAR, LONG_AGO, lists
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture
 def app(app_with_results):

@@ -12,6 +12,8 @@ from celery_delayq.operations.status import QueueCounts, ScannerSeen
 from tests.app.support import FAR, LONG_AGO, redis_ms
 from tests.support.shards import each
 
+pytestmark = pytest.mark.kernel
+
 AMQP = "amqp://127.0.0.1:1//"
 
 

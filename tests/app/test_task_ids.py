@@ -14,7 +14,7 @@ from celery_delayq.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, only_message
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 class Job(str, Enum):  # StrEnum is its own value in every respect

@@ -12,6 +12,8 @@ from kombu import Exchange, Queue
 
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
 
+pytestmark = pytest.mark.kernel
+
 UTC = timezone.utc
 NOT_SCHEDULED = "task {} is not scheduled"
 

@@ -16,10 +16,10 @@ from ..errors import InvalidOption
 from ..message.body import serializer_of
 from ..message.headers import foreign
 from ..message.outgoing import recorded
+from ..scheduling.intercept import ONCE, Request, Sender, requested
+from ..scheduling.options import AFTER, AT, LASTING, PREFIX
+from ..scheduling.writing import Ready, write_one
 from ..store import Receipt, checked_id
-from .intercept import ONCE, Request, Sender, requested
-from .options import AFTER, AT, LASTING, PREFIX
-from .writing import Ready, write_one
 
 # Properties that speak of the delivery of a message.
 _OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
