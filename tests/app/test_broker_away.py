@@ -11,7 +11,7 @@ from tests.app.support import FAR, LONG_AGO
 from tests.support.ports import free_port
 from tests.support.shards import total
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = pytest.mark.libraries
 
 
 def task_of(app, **options):

@@ -16,7 +16,7 @@ from celery_delayq.store import Entries
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
 from tests.support.ports import free_port
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = pytest.mark.libraries
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from celery_delayq import Outcome, ScheduledResult
 from celery_delayq.integration.calls import scheduled
 from tests.app.support import FAR, LONG_AGO
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = pytest.mark.libraries
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from celery_delayq.operations.status import QueueCounts, ScannerSeen
 from tests.app.support import FAR, LONG_AGO, redis_ms
 from tests.support.shards import each
 
-pytestmark = pytest.mark.kernel
-
 AMQP = "amqp://127.0.0.1:1//"
 
 

@@ -278,18 +278,6 @@ def test_the_condition_that_does_not_hold_is_named(one, app, refused, line, sent
     assert app.delayq.get("one").due.timestamp() == FAR
 
 
-def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
-    from celery import group
-
-    @app.task(name="t")
-    def task(x):
-        return x
-
-    result = group(task.s(1), task.s(2)).delay_until(FAR)
-
-    assert said("cancel", result.id) == [f"task {result.id} cancelled"]
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [

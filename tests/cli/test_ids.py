@@ -15,8 +15,6 @@ from celery_delayq.store import Entries
 from tests.app.support import FAR, LONG_AGO
 from tests.operations.test_cli import HOSTILE
 
-pytestmark = pytest.mark.kernel
-
 
 @pytest.fixture
 def many(app):

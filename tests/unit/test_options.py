@@ -6,8 +6,6 @@ from kombu import Connection
 from celery_delayq.errors import InvalidSetting, UnknownSetting
 from celery_delayq.message.broker import Broker, store_endpoint
 
-pytestmark = pytest.mark.kernel
-
 OURS, KOMBU_S = "delayq_transport_options", "broker_transport_options"
 URL = "sentinel://a:1"
 NAMED = {"master_name": "mymaster"}
