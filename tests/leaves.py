@@ -67,7 +67,7 @@ def _leaf_of(path: Path) -> str:
     return KERNEL
 
 
-def tests_of_kernel(tree: Path) -> list[Path]:
+def files_of_kernel(tree: Path) -> list[Path]:
     """The files that are marked; the others may import what was taken out."""
     return [
         path
@@ -103,7 +103,7 @@ def trial(name: str) -> tuple[bool, str]:
         command = ["-m", "pytest", "-q", "-n", "2", "-m", KERNEL, "-p", "no:celery_delayq"]
         with log.open("w") as out:
             status = subprocess.run(
-                [sys.executable, *command, *map(str, tests_of_kernel(tree))],
+                [sys.executable, *command, *map(str, files_of_kernel(tree))],
                 cwd=tree,
                 env={**os.environ, "PYTHONPATH": str(tree)},
                 stdout=out,
