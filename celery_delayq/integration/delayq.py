@@ -42,7 +42,8 @@ class DelayQ(Changes, Reads):
     """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
     Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
-    and signatures, and lets ``revoke`` reach what waits. It opens no connection.
+    and signatures, and lets ``revoke`` reach what waits. It opens no connection. With the setting
+    ``delayq_enabled = False`` the app stays as Celery made it, and methods raise ``SwitchedOff``.
 
     Methods that take a task take what scheduling returned, or its id, as text or a UUID; or, as
     ``key``, its unique key.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from celery_delayq.leaves import LEAVES
-from tests.leaves import KERNEL, PACKAGE, ROOT, size_of, sizes, take_out, files_of_kernel
+from tests.leaves import KERNEL, PACKAGE, ROOT, files_of_kernel, size_of, sizes, take_out
 
 FOLDERS = {f"celery_delayq.{leaf.folder}" for leaf in LEAVES.values()}
 
