@@ -36,25 +36,27 @@ class Leaf(NamedTuple):
         folder: Where it is, as a module of this package.
         at: The points at which the kernel calls it.
         commands: Its commands of ``celery delayq``; its ``commands.py`` has them by name.
-        steps: Its steps of a worker: the blueprint, and the step's module and class.
+        worker_step: Its step of a worker, by the module and the class; or nothing.
+        consumer_step: Its step of a worker's consumer.
     """
 
     folder: str
     at: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
-    steps: tuple[tuple[str, str], ...] = ()
+    worker_step: str = ""
+    consumer_step: str = ""
 
 
 LEAVES = {
-    "adoption": Leaf("adoption", steps=(("consumer", "adopting:AdoptingStep"),)),
+    "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),
     "canvas": Leaf("canvas", at=(CONFIGURED,)),
     "care": Leaf("care", commands=("check", "doctor", "dump", "load")),
     "control": Leaf("control", at=(SET_UP, WORKER, COMMAND_LINE)),
-    "copies": Leaf("copies", steps=(("consumer", "guard:GuardingStep"),)),
+    "copies": Leaf("copies", consumer_step="guard:GuardingStep"),
     "django": Leaf("contrib.django", at=(DJANGO,)),
     "events": Leaf("events", at=(HOOKS, SET_UP)),
     "history": Leaf("history", commands=("history",)),
-    "metrics": Leaf("metrics", at=(SCAN,), steps=(("worker", "step:MetricsStep"),)),
+    "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER)),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("contrib.testing"),
@@ -82,7 +84,8 @@ def steps() -> list[tuple[str, str]]:
     return [
         (blueprint, f"{_module(one)}.{step}")
         for one in LEAVES.values()
-        for blueprint, step in one.steps
+        for blueprint, step in (("worker", one.worker_step), ("consumer", one.consumer_step))
+        if step
     ]
 
 
