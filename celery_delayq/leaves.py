@@ -89,11 +89,17 @@ def steps() -> list[tuple[str, str]]:
     ]
 
 
-def commands() -> dict[str, str]:
-    """The module of each command that a leaf has."""
-    return {
-        command: f"{_module(one)}.commands" for one in LEAVES.values() for command in one.commands
-    }
+def commands() -> list[str]:
+    """The names of the commands that leaves have."""
+    return [name for one in LEAVES.values() for name in one.commands]
+
+
+def command(name: str) -> Any:
+    """A leaf's command, imported now; ``None`` if no leaf has one of that name."""
+    for one in LEAVES.values():
+        if name in one.commands:
+            return getattr(import_module(f"{_module(one)}.commands"), name)
+    return None
 
 
 def _module(one: Leaf) -> str:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import errno
 import sys
-from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
 
@@ -44,11 +43,7 @@ class _Commands(click.Group):
         return sorted([*super().list_commands(ctx), *leaves.commands()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = leaves.commands().get(cmd_name)
-        if module is None:
-            return super().get_command(ctx, cmd_name)
-        found: click.Command = getattr(import_module(module), cmd_name)
-        return found
+        return super().get_command(ctx, cmd_name) or leaves.command(cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
