@@ -64,7 +64,8 @@ def _leaf_of(path: Path) -> str:
         place = PACKAGE / leaf.folder.replace(".", "/")
         if path.is_relative_to(place) or path == place.with_suffix(".py"):
             return name
-    return KERNEL
+    # Where pytest finds the plugin; its fixtures are the leaf's.
+    return "testing" if path.is_relative_to(PACKAGE / "contrib") else KERNEL
 
 
 def files_of_kernel(tree: Path) -> list[Path]:
