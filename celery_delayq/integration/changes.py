@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput, one_of
+from ..leaves import leaf
 from ..operations import changing, editing, pausing
 from ..operations.changing import Direction
 from ..operations.editing import KEPT, Edit
@@ -168,9 +169,8 @@ class Changes:
         Raises:
             InvalidOption: it is no finding.
         """
-        from ..care import mending
-
-        return mending.repair(self.services, finding)
+        repaired: Repaired = leaf("care").repair(self.services, finding)
+        return repaired
 
     def pause(
         self, *, queue: str | None = None, task: str | Task | None = None, late: bool = False
@@ -250,9 +250,7 @@ class Changes:
                 line is loaded.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was loaded stays.
         """
-        from ..care import loading
-
-        return loading.load(
+        loaded: Loaded = leaf("care").load(
             self.services,
             lines,
             skip_existing=skip_existing,
@@ -260,6 +258,7 @@ class Changes:
             dry_run=dry_run,
             progress=progress,
         )
+        return loaded
 
     def select(
         self,

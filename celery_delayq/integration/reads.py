@@ -13,11 +13,10 @@ from celery.result import AsyncResult
 from .. import clock
 from ..clock import TimeInput, from_ms
 from ..errors import InvalidOption
-from ..message import canvas
+from ..leaves import leaf
 from ..message.headers import DUE_HEADER
-from ..operations import history, pausing, reading
+from ..operations import pausing, reading
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, health
-from ..operations.history import Event
 from ..operations.status import Status, status
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
@@ -28,6 +27,7 @@ from .results import ScheduledResult
 
 if TYPE_CHECKING:
     from ..care.misfits import Finding
+    from ..history import Event
 
 
 class Reads:
@@ -161,7 +161,8 @@ class Reads:
         Raises:
             InvalidOption: *limit* is no whole number, or below 0.
         """
-        return history.history(self.services, limit=limit)
+        events: list[Event] = leaf("history").history(self.services, limit=limit)
+        return events
 
     def check(self) -> Iterator[Finding]:
         """What in the store does not fit together, read slice by slice while one iterates.
@@ -173,9 +174,8 @@ class Reads:
             Findings with ``kind``, ``id``, ``sentence``, and ``repair``: what :meth:`repair` does
             about it, in words, or nothing. None where all is well.
         """
-        from ..care import mending
-
-        return mending.check(self.services)
+        found: Iterator[Finding] = leaf("care").check(self.services)
+        return found
 
     def dump(self) -> Iterator[dict[str, Any]]:
         """All that the store keeps of tasks, and what is paused, read while one iterates.
@@ -192,9 +192,8 @@ class Reads:
             StoreDiffers: the store was emptied meanwhile.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
-        from ..care import dumping
-
-        return dumping.dump(self.services)
+        lines: Iterator[dict[str, Any]] = leaf("care").dump(self.services)
+        return lines
 
     def due_of(self, request: Context | Task[..., Any]) -> datetime | None:
         """When the task of *request* (``self.request`` in a bound task) was due, if scheduled.
@@ -219,7 +218,7 @@ def _result_of(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
     app, ids = services.app, [task.id]
     if task.is_canvas:
         with suppress(TypeError, ValueError):  # arguments that cannot be read
-            ids = canvas.task_ids((task.args,))
+            ids = leaf("canvas").task_ids((task.args,))
     result = app.AsyncResult(task.id)
     if ids == [task.id]:
         result.ignored = task.ignores_result
