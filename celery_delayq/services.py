@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import timezone, tzinfo
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from celery import Celery
 from celery.utils import time
@@ -214,6 +214,13 @@ class Services:
         return made
 
 
+class HasServices(Protocol):
+    """What has the services of an app: its ``DelayQ``, whose methods the operations are."""
+
+    @property
+    def services(self) -> Services: ...
+
+
 class Configured:
     """What is made of the settings, and stays as long as they do."""
 
@@ -305,11 +312,16 @@ def attach(app: Any, delayq: Any) -> None:
     setattr(app, _ATTRIBUTE, delayq)
 
 
+def made_for(app: Any) -> HasServices | None:
+    """The app's ``DelayQ``, if one was made."""
+    delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
+    return delayq
+
+
 def find(app: Any) -> Services | None:
     """The services of the app's ``DelayQ``, if one was made."""
-    delayq = getattr(app, _ATTRIBUTE, None)
-    services: Services | None = None if delayq is None else delayq.services
-    return services
+    delayq = made_for(app)
+    return None if delayq is None else delayq.services
 
 
 def services_of(app: Any) -> Services:

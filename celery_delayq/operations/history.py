@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..clock import from_ms
-from ..services import Services
+from ..services import HasServices
 from ..settings import LONGEST_HISTORY
 from ..store import Happened, What, label_of
 from .queues import names_of
@@ -38,9 +38,24 @@ class Event:
     queue: str
 
 
-def history(services: Services, *, limit: int | None = None) -> list[Event]:
-    """What happened last, the newest first; see :meth:`DelayQ.history`."""
+def history(delayq: HasServices, limit: int | None = None) -> list[Event]:
+    """What happened last: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
+
+    It is kept where the setting ``delayq_history`` says how many.
+
+    Args:
+        limit: At most so many.
+
+    Returns:
+        Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
+        newest first. The task is empty where this app has none of that name; the queue, where
+        it is none of the app's, is not paused, and no task that is due next is of it.
+
+    Raises:
+        InvalidOption: *limit* is no whole number, or below 0.
+    """
     check_limit(limit, "events")
+    services = delayq.services
     most = LONGEST_HISTORY if limit is None else min(limit, LONGEST_HISTORY)
     events = services.entries.history(most) if most else []
     labels = {one.labels[0] for one in events if one.labels}
