@@ -204,7 +204,8 @@ class Services:
     def configured(self) -> Configured:
         """What was made of the settings; anew where one of them has been changed since."""
         made = self._made
-        if made is None or made.is_outdated():
+        # Asked at each call, so it looks where a change is written, and reads no setting.
+        if made is None or self.app.conf is not made.conf or made.changed() != made.changes:
             fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
             # Nothing is kept, whichever setting it was: which of them is bound in what would have
             # to be written down here, and one that was forgotten would never count.
@@ -222,35 +223,35 @@ class HasServices(Protocol):
 
 
 class Configured:
-    """What is made of the settings, and stays as long as they do."""
+    """What is made of the settings, and stays as long as they do.
+
+    Attributes:
+        settings: The settings, checked.
+        conf: The configuration that they are of.
+        changes: What was set of them when this was made.
+    """
 
     def __init__(
         self, app: Celery, broker: Callable[[], Broker], hooks: Hooks, scripts_of: ScriptsOf
     ) -> None:
         # What is read first makes a configuration that was pending a real one, another object.
         app.conf.get(SETTINGS[0].key)
-        self._conf = app.conf
-        self.settings = Settings.load(self._conf)
+        self.conf = app.conf
+        self.settings = Settings.load(self.conf)
         self._app = app
         self._broker = broker
         self._hooks = hooks
         self._scripts_of = scripts_of
-        self._changes = self._changed()
+        self.changes = self.changed()
 
-    def is_outdated(self) -> bool:
-        """Whether a setting was given another value, or the app another configuration.
-
-        This is asked at each call, so it looks where a change is written, and reads no setting.
-        """
-        return self._app.conf is not self._conf or self._changed() != self._changes
-
-    def _changed(self) -> list[Any]:
-        return [*map(self._conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
+    def changed(self) -> list[Any]:
+        """What was set of this package's settings, as it is now."""
+        return [*map(self.conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
 
     @cached_property
     def endpoint(self) -> Server:
         settings = self.settings
-        names = written(self._conf, "delayq_url"), written(self._conf, "delayq_transport_options")
+        names = written(self.conf, "delayq_url"), written(self.conf, "delayq_transport_options")
         return store_endpoint(settings.url, settings.transport_options, self._broker(), names)
 
     @cached_property

@@ -155,10 +155,19 @@ class SchedulingMixin:
         return _decided(services_of(self.app), message, args, options)
 
     def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
-        return native_delay.noting(super().Router(*args, **options))  # type: ignore[misc]
+        router = super().Router(*args, **options)  # type: ignore[misc]
+        return native_delay.noting(router) if _is_for_amqp(services_of(self.app)) else router
 
     def _create_task_sender(self) -> Send:
         return Sender(services_of(self.app), super()._create_task_sender())  # type: ignore[misc]
+
+
+def _is_for_amqp(services: Services) -> bool:
+    """Whether messages go to a broker that speaks AMQP; Celery delays an eta there by queues."""
+    try:
+        return services.broker.transport == "amqp"
+    except InvalidSetting:  # nothing can be scheduled, but a plain call may go
+        return False
 
 
 class SchedulingAMQP(SchedulingMixin, AMQP):
@@ -313,10 +322,7 @@ class Sender:
 
     @cached_property
     def _is_for_amqp(self) -> bool:
-        try:
-            return self.services.broker.transport == "amqp"
-        except InvalidSetting:  # nothing can be scheduled, but a plain call may go
-            return False
+        return _is_for_amqp(self.services)
 
     def __call__(self, producer: Any, name: str, message: Any, *where: Any, **options: Any) -> Any:
         try:
