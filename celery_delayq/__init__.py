@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from .errors import AlreadyScheduled, DelayQError, InvalidDueTime
     from .integration.bootstep import ScannerStep as ScannerStep
     from .integration.delayq import DelayQ
-    from .integration.putoff import Defer
     from .integration.results import ScheduledResult
     from .integration.task import DelayQTask
     from .operations.task import ScheduledTask
+    from .putoff.defer import Defer
     from .scheduling.items import Item
     from .store import Outcome, State
 
@@ -43,7 +43,7 @@ __all__ = [
 
 _MODULES = {
     "AlreadyScheduled": "errors",
-    "Defer": "integration.putoff",
+    "Defer": "putoff.defer",
     "DelayQ": "integration.delayq",
     "DelayQError": "errors",
     "DelayQTask": "integration.task",

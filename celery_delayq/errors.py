@@ -2,6 +2,8 @@
 
 DelayQError
 ├── NoDelayQ
+│   └── SwitchedOff
+├── NoLeaf
 ├── NotScheduled
 ├── CallRejected
 ├── InvalidDueTime            (ValueError)
@@ -99,6 +101,24 @@ class NoDelayQ(DelayQError):
 
     def sentence(self) -> str:
         return f"the app {self.app!r} has no DelayQ; make one with DelayQ(app)"
+
+
+class SwitchedOff(NoDelayQ):
+    """The app's configuration has ``delayq_enabled = False``."""
+
+    def sentence(self) -> str:
+        return f"the DelayQ of the app {self.app!r} is switched off by delayq_enabled = False"
+
+
+class NoLeaf(DelayQError):
+    """A part of this package that was taken out of its installation."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def sentence(self) -> str:
+        return f"this celery_delayq has no {self.name!r}: it is not in celery_delayq/leaves.py"
 
 
 class NotScheduled(DelayQError):

@@ -1,6 +1,6 @@
 """Who is told of what happens to tasks: functions that are handed down.
 
-    step --> its answer --> hook --> integration/signals.py: signals, events
+    step --> its answer --> hook --> leaf events: signals, events
 
 So no room that takes a step needs to know Celery.
 """

@@ -14,10 +14,11 @@ from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 
 from .errors import StoreError
+from .leaves import leaf
 from .libraries import Feature, works
 from .logs import logger_of
 from .message.body import message_body
-from .message.canvas import LAUNCH, task_ids
+from .message.headers import LAUNCH
 from .services import Services
 from .store import Cancelled, Outcome
 
@@ -93,9 +94,8 @@ def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, An
     # The parts of a canvas are answered where it was called.
     reply_to = properties.get("reply_to")
     if headers.get("task") == LAUNCH:
-        return [
-            (one, Context({"reply_to": reply_to, "correlation_id": one})) for one in task_ids(body)
-        ]
+        ids = leaf("canvas").task_ids(body)
+        return [(one, Context({"reply_to": reply_to, "correlation_id": one})) for one in ids]
     if headers.get("ignore_result"):
         return []
     embedded = body[2] if isinstance(body, (list, tuple)) else {}

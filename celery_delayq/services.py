@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from celery import Celery
 from celery.utils import time
 
-from .errors import NoDelayQ
+from .errors import NoDelayQ, SwitchedOff
 from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
@@ -60,6 +60,7 @@ class Services:
         self.hooks = hooks or Hooks()
         self._made: Configured | None = None
         self._scripts_of: ScriptsOf = Scripts
+        self.is_off = False  # whether the app's configuration has switched it off
 
     @property
     def settings(self) -> Settings:
@@ -207,6 +208,8 @@ class Services:
         # Asked at each call, so it looks where a change is written, and reads no setting.
         if made is None or self.app.conf is not made.conf or made.changed() != made.changes:
             fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
+            if not fresh.settings.enabled:
+                raise SwitchedOff(self.app.main)
             # Nothing is kept, whichever setting it was: which of them is bound in what would have
             # to be written down here, and one that was forgotten would never count.
             if made is not None:
@@ -314,13 +317,13 @@ def attach(app: Any, delayq: Any) -> None:
 
 
 def made_for(app: Any) -> HasServices | None:
-    """The app's ``DelayQ``, if one was made."""
+    """The app's ``DelayQ``, if one was made and is not switched off."""
     delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
-    return delayq
+    return None if delayq is None or delayq.services.is_off else delayq
 
 
 def find(app: Any) -> Services | None:
-    """The services of the app's ``DelayQ``, if one was made."""
+    """The services of the app's ``DelayQ``, if one was made and is not switched off."""
     delayq = made_for(app)
     return None if delayq is None else delayq.services
 
@@ -330,9 +333,14 @@ def services_of(app: Any) -> Services:
 
     Raises:
         NoDelayQ: none was made.
+        SwitchedOff: the app's configuration has switched it off.
     """
     delayq = getattr(app, _ATTRIBUTE, None)
     if delayq is None:
         raise NoDelayQ(app.main)
     services: Services = delayq.services
+    if not app.configured:
+        app.conf.get("delayq_enabled")  # which reads the configuration
+    if services.is_off:
+        raise SwitchedOff(app.main)
     return services

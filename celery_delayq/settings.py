@@ -95,6 +95,14 @@ def _is_wait(value: Any) -> bool:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
+        "enabled",
+        True,
+        "true or false",
+        "true or false",
+        "False: `DelayQ(app)` leaves Celery as it is, and scheduling raises `SwitchedOff`.",
+        lambda value: isinstance(value, bool),
+    ),
+    Setting(
         "url",
         None,
         "URL",
@@ -260,6 +268,7 @@ SETTINGS: tuple[Setting, ...] = (
 class Settings:
     """The settings of one app, checked."""
 
+    enabled: bool
     url: str | None = field(repr=False)
     transport_options: Mapping[str, Any] | None = field(repr=False)
     prefix: str

@@ -16,6 +16,7 @@ FOLDER = Path(".pytest_cache", "thorough")
 TRIALS = {
     "simulator, fresh seeds": "simulate --minutes MINUTES",
     "tests marked thorough": "-m thorough",
+    "the kernel without each leaf": "leaves",
     "soak": "soak --minutes MINUTES",
     "faults": "faults",
     "failovers of Sentinel": "failovers --runs 6",
@@ -37,7 +38,7 @@ def run(name: str, command: str) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     verdict = "ok" if status == 0 else f"FAILED ({status})"
     seconds = time.monotonic() - began
-    return f"{name:24}  {verdict:12}  {seconds:6.0f} s  {(lines or ['nothing was printed'])[-1]}"
+    return f"{name:28}  {verdict:12}  {seconds:6.0f} s  {(lines or ['nothing was printed'])[-1]}"
 
 
 def main() -> None:

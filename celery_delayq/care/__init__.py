@@ -4,6 +4,12 @@
     mending    check and repair
     dumping ---> lines ---> loading
 
-Nothing else of this package needs it. It is imported when it is used: by the CLI's commands
-``doctor``, ``check``, ``dump`` and ``load``, and by the methods of ``DelayQ`` that do the same.
+It is imported when it is used: by its commands ``doctor``, ``check``, ``dump`` and ``load``, and by
+the methods of ``DelayQ`` that do the same.
 """
+
+from .dumping import dump
+from .loading import load
+from .mending import check, repair
+
+__all__ = ["check", "dump", "load", "repair"]

@@ -1,19 +1,16 @@
-"""``celery -A proj delayq …``: look at what is scheduled, change it, scan.
+"""``celery -A proj delayq``: look at what waits, change it, scan.
 
     status    status ----------------+
     health    health ----------------+
     listing   list, show ------------+
-    reading   history ---------------+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
     releasing release ---------------+
     running   scan ------------------+
-    checking  check (repairing) -----+
-    dumping   dump, load ------------+--> care, which is imported when one of these runs
-    doctor    doctor ----------------+
 
-A command that one of these files defines is found by itself. What they share:
+A command that one of these files defines is found by itself. Leaves have others; each of those is
+imported when it is called. What commands share:
 
     typed     picking (by what), when (times), zones, stdin (ids), selecting (who is meant)
     printed   facts (of a task, as JSON), tables, screen (a terminal or a pipe), progress
@@ -29,29 +26,24 @@ from typing import Any
 
 import click
 
-# A command line asks workers for their commands, so it has to know of them.
-from ..integration import panel as panel
-from . import (
-    changing,
-    checking,
-    doctor,
-    dumping,
-    editing,
-    health,
-    listing,
-    pausing,
-    reading,
-    releasing,
-    running,
-    status,
-)
+from .. import leaves
+from . import changing, editing, health, listing, pausing, releasing, running, status
 from .looks import handle_preload_options
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Commands(click.Group):
-    """Says in a sentence that what a command prints cannot be written, as on a full disk."""
+    """The commands, also those of leaves.
+
+    It says in a sentence that what a command prints cannot be written, as on a full disk.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *leaves.commands()])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or leaves.command(cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -74,11 +66,9 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
             stream.reconfigure(errors="backslashreplace")
 
 
+leaves.call(leaves.COMMAND_LINE)
 # Whatever command one of these files defines.
-for _module in (
-    *(status, health, listing, reading, checking),
-    *(changing, editing, pausing, releasing, dumping, running, doctor),
-):
+for _module in (status, health, listing, changing, editing, pausing, releasing, running):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)

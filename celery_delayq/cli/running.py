@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..integration import starting
-from ..metrics.step import serving_of
+from ..leaves import SCAN, call
 from .common import Said, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption
 
@@ -28,14 +28,14 @@ def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
     with Said():
         delayq_of(ctx).services.check()
         scanner = delayq_of(ctx).scanner()
-        serving = serving_of(delayq_of(ctx))
+        beside = [one for one in call(SCAN, ctx.obj.app) if one is not None]
     # Blocked and waited for, in all threads: a handler would run in the midst of anything.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     starting.start(scanner)
-    if serving is not None:
-        serving.start()
+    for one in beside:
+        one.start()
     signal.sigwait(signals)
-    if serving is not None:
-        serving.stop()
+    for one in beside:
+        one.stop()
     scanner.stop()

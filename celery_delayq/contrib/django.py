@@ -28,6 +28,7 @@ from ..services import services_of
 if TYPE_CHECKING:
     from typing import Generic
 
+    from celery import Celery
     from celery.app.task import Task
 
     class _DjangoTask(DjangoTask[P, R_co], Generic[P, R_co]): ...
@@ -82,8 +83,13 @@ class DelayQDjangoTask(DelayQTask[P, R_co], _DjangoTask[P, R_co]):
         return _on_commit(self, clock.after(delay), args, kwargs)
 
 
-def install() -> None:
-    """Let all tasks that have ``delay_on_commit`` have these methods too."""
+def with_django(app: Celery[Any]) -> None:
+    """Let all tasks that have ``delay_on_commit`` have these methods too.
+
+    Celery's fixup makes its ``DjangoTask`` the tasks' base only where the user named no other.
+    """
+    if app.task_cls in (DelayQTask, "celery_delayq:DelayQTask", "celery_delayq.DelayQTask"):
+        app.task_cls = f"{__name__}:{DelayQDjangoTask.__name__}"
     for name in ("delay_until_on_commit", "delay_for_on_commit"):
         if name not in vars(DjangoTask):
             setattr(DjangoTask, name, vars(DelayQDjangoTask)[name])

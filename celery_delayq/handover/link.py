@@ -6,17 +6,17 @@ somebody else may hold by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kombu import Connection
 
 from .. import clock
 from ..errors import BrokerDown
+from ..leaves import leaf
 from ..logs import logger_of
 from ..message.broker import SENTINEL
 from ..message.options import credentials_of
-from ..servers import ASKED_ONCE
 from ..store import LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
@@ -44,23 +44,12 @@ def bounded(connection: Connection, timeout: float, connect_timeout: float) -> C
     own: dict[str, Any] = options.get(copy.transport.driver_type, {})
     said = copy.transport_options or {}
     if _is_group(copy):
-        own = {**own, "sentinel_kwargs": _asking(said)}
+        own = {**own, **leaf("sentinel").asked_once(said)}
     copy.transport_options = {**said, **own}
     provider = getattr(copy, "credential_provider", None)  # kombu has it from 5.7 on
     if provider is not None:
         copy.credential_provider = credentials_of(provider, "broker_url")
     return copy
-
-
-def _asking(said: Mapping[str, Any]) -> dict[str, Any]:
-    """How sentinels are asked: once."""
-    asking = {**ASKED_ONCE, **(said.get("sentinel_kwargs") or {})}
-    provider = asking.get("credential_provider")
-    if provider is not None:
-        # kombu hands it to redis-py as it is.
-        name = "broker_transport_options['sentinel_kwargs']['credential_provider']"
-        asking["credential_provider"] = credentials_of(provider, name)
-    return asking
 
 
 def _is_group(connection: Connection) -> bool:

@@ -6,10 +6,12 @@ from typing import Any
 
 from celery import bootsteps
 
+from ..leaves import WORKER, call
 from ..logs import logger_of
 from ..services import find
-from . import control, listening, putoff, starting
+from . import starting
 from .delayq import DelayQ, scanner_of
+from .eta import give_eta
 
 logger = logger_of(__name__)
 
@@ -38,14 +40,15 @@ class ScannerStep(bootsteps.StartStopStep):
     def _prepare(self, app: Any) -> None:
         # Settings are read here, so a wrong one keeps the worker from starting.
         self._services = find(app) or DelayQ(app).services
+        if self._services.is_off:
+            self.enabled = False
+            return
         # A worker that does not scan needs no store: one inside of a test may have none.
         if self.enabled or self._services.settings.url is not None:
             self._services.check()
         if self._services.settings.capture_eta:
-            listening.give_eta()
-        control.wrap_panel()
-        # Before the pool forks. A task whose class has an `on_bound` of its own is met here.
-        putoff.let_all_put_off(app.tasks.values())
+            give_eta()
+        call(WORKER, app)  # before the pool forks
 
     def start(self, _worker: Any) -> None:
         self._scanner = scanner_of(self._services)

@@ -10,7 +10,8 @@ from celery.result import AsyncResult, EagerResult, GroupResult
 
 from .. import clock
 from ..clock import When
-from ..message import canvas
+from ..leaves import leaf
+from ..message.signatures import is_canvas
 from ..scheduling.intercept import Request
 from ..scheduling.options import options_of_entry, terms_of
 from ..services import Services
@@ -88,31 +89,31 @@ def call(
     services: Services, apply_async: Callable[..., Any], when: When, *args: Any, **options: Any
 ) -> ScheduledResult[Any]:
     """Schedule one call, as :func:`schedule_call`; its result can be cancelled and rescheduled."""
-    return _result(services, when, *schedule_call(services, apply_async, when, *args, **options))
+    return result_of(services, when, *schedule_call(services, apply_async, when, *args, **options))
 
 
 def call_signature(
     services: Services, signature: Signature, when: When, **options: Any
 ) -> ScheduledResult[Any]:
     """The same for a signature; a canvas becomes one entry, applied when it is due."""
-    # Its own and those of its parts: a signature that was frozen has ids that somebody knows.
-    given_out = canvas.has_ids(signature)
     of_entry = options_of_entry(signature.options)
     is_eager = services.app.conf.task_always_eager
     if is_eager:
         terms_of({**of_entry, **options})  # nobody else looks at them
-    if is_eager or not canvas.is_canvas(signature):
-        return call(services, signature.apply_async, when, given_out=given_out, **options)
-    result, launch = canvas.freeze(signature, services.app, of_entry)
-    kept, receipt = schedule_call(
-        services, launch.apply_async, when, given_out=given_out, **options
-    )
-    return _result(services, when, kept if receipt and receipt.existed else result, receipt)
+    if is_canvas(signature) and not is_eager:
+        held: ScheduledResult[Any] = leaf("canvas").schedule(
+            services, signature, when, of_entry, **options
+        )
+        return held
+    # A signature that was frozen has an id that somebody knows.
+    given_out = bool(signature.options.get("task_id"))
+    return call(services, signature.apply_async, when, given_out=given_out, **options)
 
 
-def _result(
+def result_of(
     services: Services, when: When, result: Any, receipt: Receipt | None
 ) -> ScheduledResult[Any]:
+    """What ``apply_async`` returned, able to be cancelled and rescheduled."""
     if receipt is not None:
         return scheduled(
             result, services, receipt.due_ms, existed=receipt.existed, replicas=receipt.replicas

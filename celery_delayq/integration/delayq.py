@@ -22,7 +22,6 @@ from ..scheduling.bulk import Bulk
 from ..scheduling.options import Conflict, Late, Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services, attach, find, services_of
-from . import signals
 from .calls import call_signature
 from .results import ScheduledResult
 from .setup import set_up
@@ -42,7 +41,8 @@ class DelayQ(Operations):
     """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
     Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
-    and signatures, and lets ``revoke`` reach what waits. It opens no connection.
+    and signatures, and lets ``revoke`` reach what waits. It opens no connection. With the setting
+    ``delayq_enabled = False`` the app stays as Celery made it, and methods raise ``SwitchedOff``.
 
     Methods that take a task take what scheduling returned, or its id, as text or a UUID; or, as
     ``key``, its unique key.
@@ -61,10 +61,10 @@ class DelayQ(Operations):
         if not isinstance(app, Celery):
             raise TypeError(f"DelayQ takes a Celery app, DelayQ(app); got {app!r}")
         self.app = app
-        self.services = find(app) or Services(app, signals.hooks(app))
+        self.services = find(app) or Services(app)
         if find(app) is None:
             attach(app, self)
-            set_up(app)
+            set_up(app, self.services)
 
     # Scheduling.
 

@@ -16,11 +16,10 @@ from celery.result import AsyncResult
 from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidOption
-from ..message import canvas
+from ..leaves import leaf
 from ..message.headers import DUE_HEADER
 from ..operations import changing, editing, pausing, reading, selecting
 from ..operations.health import health as health_now
-from ..operations.history import history as what_happened
 from ..operations.status import status as status_now
 from ..operations.targets import Named
 from ..operations.task import ScheduledTask
@@ -31,6 +30,7 @@ from .results import ScheduledResult
 if TYPE_CHECKING:
     from ..care.loading import Lines, Loaded
     from ..care.misfits import Finding, Repaired
+    from ..history import Event
 
 
 class Operations:
@@ -59,7 +59,6 @@ class Operations:
     counts = reading.counts
     status = status_now
     health = health_now
-    history = what_happened
     pause = pausing.pause
     resume = pausing.resume
     pauses = pausing.pauses
@@ -94,7 +93,26 @@ class Operations:
         # What was released left before it was due.
         return from_ms(clock.to_ms(request.eta, timezone.utc) if request.eta else due_ms)
 
-    # What looks after the store.
+    # What leaves of this package do.
+
+    def history(self, limit: int | None = None) -> list[Event]:
+        """What happened last: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
+
+        It is kept where the setting ``delayq_history`` says how many.
+
+        Args:
+            limit: At most so many.
+
+        Returns:
+            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
+            newest first. The task is empty where this app has none of that name; the queue, where
+            it is none of the app's, is not paused, and no task that is due next is of it.
+
+        Raises:
+            InvalidOption: *limit* is no whole number, or below 0.
+        """
+        events: list[Event] = leaf("history").history(self.services, limit=limit)
+        return events
 
     def check(self) -> Iterator[Finding]:
         """What in the store does not fit together, read slice by slice while one iterates.
@@ -106,9 +124,8 @@ class Operations:
             Findings with ``kind``, ``id``, ``sentence``, and ``repair``: what :meth:`repair` does
             about it, in words, or nothing. None where all is well.
         """
-        from ..care import mending
-
-        return mending.check(self.services)
+        found: Iterator[Finding] = leaf("care").check(self.services)
+        return found
 
     def dump(self) -> Iterator[dict[str, Any]]:
         """All that the store keeps of tasks, and what is paused, read while one iterates.
@@ -125,9 +142,8 @@ class Operations:
             StoreDiffers: the store was emptied meanwhile.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
-        from ..care import dumping
-
-        return dumping.dump(self.services)
+        lines: Iterator[dict[str, Any]] = leaf("care").dump(self.services)
+        return lines
 
     def repair(self, finding: Finding) -> Repaired:
         """Mend what :meth:`check` found, if it is still so; what fits is not touched.
@@ -147,9 +163,8 @@ class Operations:
         Raises:
             InvalidOption: it is no finding.
         """
-        from ..care import mending
-
-        return mending.repair(self.services, finding)
+        repaired: Repaired = leaf("care").repair(self.services, finding)
+        return repaired
 
     def load(
         self,
@@ -186,9 +201,7 @@ class Operations:
                 line is loaded.
             kombu.exceptions.OperationalError: Redis cannot be reached. What was loaded stays.
         """
-        from ..care import loading
-
-        return loading.load(
+        loaded: Loaded = leaf("care").load(
             self.services,
             lines,
             skip_existing=skip_existing,
@@ -196,6 +209,7 @@ class Operations:
             dry_run=dry_run,
             progress=progress,
         )
+        return loaded
 
 
 def _result_of(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
@@ -203,7 +217,7 @@ def _result_of(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
     app, ids = services.app, [task.id]
     if task.is_canvas:
         with suppress(TypeError, ValueError):  # arguments that cannot be read
-            ids = canvas.task_ids((task.args,))
+            ids = leaf("canvas").task_ids((task.args,))
     result = app.AsyncResult(task.id)
     if ids == [task.id]:
         result.ignored = task.ignores_result

@@ -23,26 +23,22 @@ from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Task
 from celery.canvas import Signature
-from kombu.utils.imports import symbol_by_name
 
 from .. import clock
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
-from ..libraries import Feature, works
-from ..message.canvas import is_canvas
+from ..leaves import leaf
+from ..message.signatures import is_canvas
 from ..services import services_of
 from .calls import call, call_signature
-from .putoff import Defer
 from .results import ScheduledResult
-
-_DJANGO_TASK = "celery_delayq.contrib.django:DelayQDjangoTask"
-_LET_COMMIT = "celery_delayq.contrib.django:install"
 
 if TYPE_CHECKING:
     from typing import Generic
 
-    from celery import Celery
     from typing_extensions import ParamSpec, TypeVar
+
+    from ..putoff.defer import Defer
 
     P = ParamSpec("P", default=...)
     R_co = TypeVar("R_co", covariant=True, default=Any)
@@ -97,9 +93,10 @@ class DelayQTask(_Task[P, R_co]):
     def defer(self, after: DelayInput | None = None, at: TimeInput | None = None) -> Defer:
         """What puts the running task off: ``raise self.defer(after=5)``.
 
-        Takes, and raises, what :class:`Defer` does.
+        Takes, and raises, what :class:`~celery_delayq.Defer` does.
         """
-        return Defer(after, at)
+        made: Defer = leaf("putoff").Defer(after, at)
+        return made
 
 
 def _signature_delay_until(
@@ -140,21 +137,3 @@ def install() -> None:
     ):
         if name not in vars(target):
             setattr(target, name, method)
-
-
-def combine_with_django(app: Celery[Any]) -> None:
-    """Let the tasks of a Django project have the methods of Celery's ``DjangoTask`` as well.
-
-    Celery's fixup makes that the tasks' base only where the user named no other.
-    """
-    if not works(Feature.DJANGO):
-        return
-    from celery.fixups.django import DjangoFixup
-
-    # The app keeps what its fixups made; one that is not at work made nothing.
-    if not any(isinstance(fixup, DjangoFixup) for fixup in app._fixups or ()):
-        return
-    # Django is there now, which it need not be to import this module.
-    symbol_by_name(_LET_COMMIT)()
-    if app.task_cls in (DelayQTask, "celery_delayq:DelayQTask", "celery_delayq.DelayQTask"):
-        app.task_cls = _DJANGO_TASK

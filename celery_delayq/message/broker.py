@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,23 +10,21 @@ from kombu import Connection
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
-from ..servers import ASK, TLS, Endpoint, SentinelGroup, Server
+from ..leaves import leaf
+from ..servers import Endpoint, Server
 from ..settings import without_secrets
-from .options import check_words_of_store, login_of, others_of, seconds_of, tls_of
+from .options import check_words_of_store, login_of, tls_of
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
 VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's, where nothing is said
 SENTINEL = "sentinel"
-SENTINEL_PORT = 26379
 _WANTED = "a redis://, rediss://, redis+socket:// or sentinel:// URL"
 _TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
 _DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"
 _QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
 _REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"
 _READABLE = "a URL whose port is a number, with the special characters of a password as %XX"
-_MASTER = "the name of a master that the sentinels know, such as 'mymaster'"
-_NO_BLANK = "URLs parted by ';' alone: of one behind a blank, kombu reads no host"
 _SEVERAL = "a redis:// URL, because broker_url lists several brokers, and tasks wait in one Redis"
 _NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transport_options"
 
@@ -133,7 +131,7 @@ def store_endpoint(
     is_of_url = connection._initial_params["ssl"] is not tls
     of_tls = names[0] if is_of_url else f"{names[1]}['ssl']"
     server = _server(connection, options, Names(*names, of_tls), url)
-    if server is None or _has_others(connection) or not all(map(_is_sentinel, connection.alt)):
+    if server is None or _has_others(connection) or not all(map(is_sentinel, connection.alt)):
         raise InvalidSetting(names[0], without_secrets(url), _WANTED)
     return server
 
@@ -152,7 +150,7 @@ def _read(connect: Callable[[], Connection], url: Any, name: str, transport: str
     """
     try:
         connection = connect()
-        for other in _urls(connection):
+        for other in urls_of(connection):
             url_to_parts(other)
     except KeyError as error:
         # The other word that kombu looks up is ssl_cert_reqs.
@@ -179,7 +177,7 @@ def _kind(connection: Connection, endpoint: Server | None, options: Mapping[str,
 
 def _hosts(connection: Connection) -> str:
     # Without the logins of their URLs.
-    urls = _urls(connection) or [connection.as_uri()]
+    urls = urls_of(connection) or [connection.as_uri()]
     port = connection.get_transport_cls().default_port
     parts = [url_to_parts(url) for url in urls]
     return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
@@ -188,11 +186,11 @@ def _hosts(connection: Connection) -> str:
 def _url(connection: Connection, endpoint: Server | None) -> str:
     if endpoint is not None and not _has_others(connection):
         return endpoint.url
-    urls = _urls(connection) or [connection.as_uri()]
+    urls = urls_of(connection) or [connection.as_uri()]
     return ";".join(str(without_secrets(url.strip())) for url in urls)
 
 
-def _urls(connection: Connection) -> list[str]:
+def urls_of(connection: Connection) -> list[str]:
     """The alternatives that kombu turns to, or asks, if there are some."""
     urls = [url for url in connection.alt or () if url.strip()]
     # Of a group it asks those of that scheme alone; others that have one are another broker's.
@@ -202,12 +200,13 @@ def _urls(connection: Connection) -> list[str]:
 
 def _has_others(connection: Connection) -> bool:
     if connection.transport_cls == SENTINEL:
-        return not all(map(_is_sentinel, _urls(connection)))
+        return not all(map(is_sentinel, urls_of(connection)))
     # An empty one as well: kombu turns to this machine then.
     return len(connection.alt or ()) > 1
 
 
-def _is_sentinel(url: str) -> bool:
+def is_sentinel(url: str) -> bool:
+    """Whether it is a sentinel's."""
     return bool(url_to_parts(url).scheme == SENTINEL)
 
 
@@ -222,7 +221,8 @@ def _server(
     """
     try:
         if connection.transport_cls == SENTINEL:
-            return _group(connection, options, names)
+            group: Server = leaf("sentinel").group_of(connection, options, names)
+            return group
         is_redis = connection.transport_cls in _REDIS
         return _endpoint(connection, options, names) if is_redis else None
     except InvalidSetting:
@@ -237,75 +237,27 @@ def _endpoint(connection: Connection, options: Mapping[str, Any], names: Names) 
     if host.startswith(_SOCKET):
         parts = url_to_parts(host)
         database = parts.query.get("virtual_host", "0")
-        provider = parts.query.get("credential_provider") or _provider(connection, options)
+        provider = parts.query.get("credential_provider") or provider_of(connection, options)
         login = login_of(parts.username, parts.password, provider, names.options)
-        return Endpoint(path="/" + parts.path.lstrip("/"), db=_database(database), **login)
-    provider = _provider(connection, options)
+        return Endpoint(path="/" + parts.path.lstrip("/"), db=database_of(database), **login)
+    provider = provider_of(connection, options)
     login = login_of(connection.userid, connection.password, provider, names.options)
     return Endpoint(
         host=host,
         port=connection.port or 6379,
-        db=_database(connection.virtual_host),
-        tls=_tls(connection, names.tls),
+        db=database_of(connection.virtual_host),
+        tls=tls_of_redis(connection, names.tls),
         **login,
     )
 
 
-def _group(connection: Connection, options: Mapping[str, Any], names: Names) -> SentinelGroup:
-    """The master that sentinels name.
-
-    As with kombu, its database, its login and its TLS are what the first URL and the options of
-    the connection say; of the other URLs only host and port count. What sentinels want is in
-    ``sentinel_kwargs``.
-    """
-    name = names.options
-    master = options.get("master_name")
-    if not master or not isinstance(master, str):
-        raise InvalidSetting(f"{name}['master_name']", master, _MASTER)
-    asking = options.get("sentinel_kwargs") or {}
-    of_asking = f"{name}['sentinel_kwargs']"
-    if not isinstance(asking, Mapping):
-        raise InvalidSetting(of_asking, type(asking).__name__, "a mapping")
-    provider = asking.get("credential_provider")
-    login = login_of(asking.get("username"), asking.get("password"), provider, of_asking)
-    about_tls = {word: said for word, said in asking.items() if str(word).startswith(TLS)}
-    tls = tls_of(about_tls, of_asking) if asking.get("ssl") else None
-    sentinels = [
-        Endpoint(host=host or "localhost", port=port or SENTINEL_PORT, tls=tls, **login)
-        for host, port in _places(connection, names.url)
-    ]
-    words = ("socket_timeout", "socket_connect_timeout")
-    limits = [seconds_of(asking, word, of_asking) for word in words]
-    provider = _provider(connection, options)
-    return SentinelGroup(
-        master,
-        tuple(sentinels),
-        Endpoint(
-            db=_database(connection.virtual_host),
-            tls=_tls(connection, names.tls),
-            **login_of(connection.userid, connection.password, provider, name),
-        ),
-        ask=min((one for one in limits if one), default=ASK),
-        others=others_of(options, name),
-    )
-
-
-def _places(connection: Connection, name: str) -> Iterable[tuple[str | None, int | None]]:
-    """Host and port of each sentinel, once; *name* is the setting's."""
-    urls = _urls(connection)
-    if any(url[0].isspace() for url in urls):
-        raise InvalidSetting(name, without_secrets(";".join(urls)), _NO_BLANK)
-    parts = [url_to_parts(url) for url in urls if _is_sentinel(url)]
-    places = [(one.hostname, one.port) for one in parts] or [(connection.hostname, connection.port)]
-    return dict.fromkeys(places)
-
-
-def _provider(connection: Connection, options: Mapping[str, Any]) -> Any:
+def provider_of(connection: Connection, options: Mapping[str, Any]) -> Any:
+    """What tells name and password anew for each connection, if that is said."""
     # kombu reads it from a URL's query, from 5.7 on; from its options it takes none.
     return getattr(connection, "credential_provider", None) or options.get("credential_provider")
 
 
-def _tls(connection: Connection, name: str) -> dict[str, Any] | None:
+def tls_of_redis(connection: Connection, name: str) -> dict[str, Any] | None:
     """What redis-py shall do about TLS; *name* is the setting's."""
     if not connection.ssl and connection.transport_cls != "rediss":
         return None
@@ -314,7 +266,12 @@ def _tls(connection: Connection, name: str) -> dict[str, Any] | None:
     return tls_of(said if isinstance(said, Mapping) else {}, name)
 
 
-def _database(path: str | int | None) -> int:
+def database_of(path: str | int | None) -> int:
+    """The number of a database, as a URL's path.
+
+    Raises:
+        ValueError: it is none.
+    """
     number = int(str(path or "0").strip("/") or "0")
     if number < 0:
         raise ValueError(number)

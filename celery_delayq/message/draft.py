@@ -22,8 +22,7 @@ from kombu.utils.json import loads
 
 from ..store.record import NewRecord, Record, destination_for
 from .body import body_of
-from .canvas import LAUNCH
-from .headers import EXPIRES_HEADER
+from .headers import EXPIRES_HEADER, LAUNCH
 from .outgoing import dumps, list_key, record_of
 from .shown import is_celery_s, shown
 

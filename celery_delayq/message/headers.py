@@ -1,4 +1,4 @@
-"""The headers of a message that are this package's own; all begin with ``delayq_``."""
+"""What is this package's own in a message: its headers, all ``delayq_…``, and one task's name."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ CAPTURE_HEADER = "delayq_capture"
 
 #: How many ms after the due time the task expires. (On the way to the store only.)
 EXPIRES_HEADER = "delayq_expires_ms"
+
+#: The task of an entry that is a canvas: it applies the canvas.
+LAUNCH = "celery_delayq.launch"
 
 #: Headers that speak of one message, and must not be copied to a retry's.
 OWN_HEADERS = (DUE_HEADER, ATTEMPT_HEADER, REDELIVERED_HEADER, HAND_OVER_HEADER)

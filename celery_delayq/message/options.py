@@ -18,8 +18,6 @@ from ..servers import TLS, Credentials, client_refuses, connection_refuses
 
 _OF_STORES = ("master_name", "sentinel_kwargs", "min_other_sentinels", "credential_provider", "ssl")
 _PROVIDER = "a redis.CredentialProvider, its class, or the dotted name of that"
-_SECONDS = "a number of seconds above 0"
-_SENTINELS = "a whole number of sentinels, 0 or more"
 _SSL = "true or false, or a mapping of redis-py's words for TLS, such as ssl_ca_certs"
 _REQUIREMENTS = {
     name: requirement
@@ -108,35 +106,8 @@ def tls_of(said: Mapping[str, Any], name: str) -> dict[str, Any]:
     return options
 
 
-def seconds_of(options: Mapping[str, Any], word: str, name: str) -> float | None:
-    """A number of seconds, which may be a text; ``None`` where nothing is said.
-
-    Raises:
-        InvalidSetting: it is none.
-    """
-    value = options.get(word)
-    if value is None:
-        return None
-    number = _number(value)
-    if not 0 < number < math.inf:
-        raise InvalidSetting(f"{name}[{word!r}]", value, _SECONDS)
-    return number
-
-
-def others_of(options: Mapping[str, Any], name: str) -> int:
-    """How many other sentinels one has to know, which may be a text.
-
-    Raises:
-        InvalidSetting: it is no such number.
-    """
-    value = options.get("min_other_sentinels")
-    number = 0.0 if value is None else _number(value)
-    if not (number >= 0 and number.is_integer()):
-        raise InvalidSetting(f"{name}['min_other_sentinels']", value, _SENTINELS)
-    return int(number)
-
-
-def _number(value: Any) -> float:
+def number_of(value: Any) -> float:
+    """A number, which may be a text; NaN where it is none."""
     if isinstance(value, bool):
         return math.nan
     try:

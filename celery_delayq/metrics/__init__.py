@@ -14,11 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .collector import Collector
+    from .serving import Serving
     from .totals import watch
 
 __all__ = ["Collector", "watch"]
 
 _HOMES = {"Collector": ".collector", "watch": ".totals"}
+
+
+def beside_scanner(app: Any) -> Serving | None:
+    """What the command ``scan`` serves metrics with, where the settings say so."""
+    from .step import serving_of
+
+    return serving_of(app.delayq)
 
 
 def __getattr__(name: str) -> Any:

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidOption, StoreUnavailable
-from ..message.canvas import LAUNCH
 from ..message.draft import Draft
+from ..message.headers import LAUNCH
 from ..services import Services
 from ..store import Chosen, Link, Met, Outcome, label_of, target_of_member
 from ..store.changes import release

@@ -14,7 +14,7 @@ from kombu.utils.json import loads
 from .. import clock
 from ..clock import from_ms
 from ..message.body import body_of, data_of
-from ..message.canvas import LAUNCH
+from ..message.headers import LAUNCH
 from ..message.shown import is_celery_s, shown
 from ..store import Entry, State, lane_in_words
 

@@ -24,7 +24,7 @@ from ..errors import (
     StoreError,
 )
 from ..logs import logger_of
-from ..message import canvas
+from ..message.signatures import is_canvas
 from ..services import Services
 from ..store import NewEntry, Receipt, checked_id
 from .intercept import Request
@@ -104,7 +104,7 @@ def schedule_many(
     progress: Callable[[Bulk], object] | None = None,
 ) -> Bulk:
     """Schedule one task for many arguments; see :meth:`DelayQ.schedule_many`."""
-    if canvas.is_canvas(signature):
+    if is_canvas(signature):
         raise NotATask("signature", signature, "a plain task; schedule takes a canvas")
     if signature.options.get("task_id"):
         raise InvalidOption("task_id", signature.options["task_id"], "an id in each item")

@@ -53,7 +53,7 @@ from ..message.outgoing import (
     recorded,
     recording_producer,
 )
-from ..services import Services, services_of
+from ..services import Services, find
 from ..store import Delivery, NewEntry, Receipt, checked_id
 from ..store.record import LAST_MS, NewRecord
 from .options import AFTER, AT, LASTING, NAMES, OPTION, PLAIN, PREFIX, Terms, own_options, terms_of
@@ -152,14 +152,18 @@ class SchedulingMixin:
 
     def as_task_v2(self, *args: Any, **options: Any) -> Any:
         message = super().as_task_v2(*args, **options)  # type: ignore[misc]
-        return _decided(services_of(self.app), message, args, options)
+        services = find(self.app)
+        return message if services is None else _decided(services, message, args, options)
 
     def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         router = super().Router(*args, **options)  # type: ignore[misc]
-        return native_delay.noting(router) if _is_for_amqp(services_of(self.app)) else router
+        services = find(self.app)
+        return native_delay.noting(router) if services and _is_for_amqp(services) else router
 
     def _create_task_sender(self) -> Send:
-        return Sender(services_of(self.app), super()._create_task_sender())  # type: ignore[misc]
+        send: Send = super()._create_task_sender()  # type: ignore[misc]
+        services = find(self.app)
+        return send if services is None else Sender(services, send)
 
 
 def _is_for_amqp(services: Services) -> bool:

@@ -1,6 +1,6 @@
 """The way to a Redis, and what it says of itself; nothing here knows what is kept there.
 
-    Endpoint, or SentinelGroup (with its herald)     where it is, and who may come in
+    Server: an Endpoint, or a leaf's group           where it is, and who may come in
             |
     Pool ---> Connection                             one command at a time, and its refusals
             |
@@ -14,19 +14,15 @@ from .connection import Connection, PooledConnection, packed, translated
 from .credentials import Credentials
 from .endpoint import Endpoint, Server
 from .refusals import Refusal, is_replica, lacks_replicas, refusal_of
-from .sentinels import ASK, ASKED_ONCE, SentinelGroup
 from .words import TLS, client_refuses, connection_refuses
 
 __all__ = [
-    "ASK",
-    "ASKED_ONCE",
     "TLS",
     "Connection",
     "Credentials",
     "Endpoint",
     "PooledConnection",
     "Refusal",
-    "SentinelGroup",
     "Server",
     "check_alone",
     "client_refuses",

@@ -1,7 +1,7 @@
 """Where a Redis is, and how to be let in.
 
 ``Server`` is what connections know of it: one address (``Endpoint``), or whoever is the master of a
-group at present (``sentinels.SentinelGroup``).
+group at present (``SentinelGroup`` of the leaf ``sentinel``).
 
 Every setting of redis-py that matters is owned here. It repeats commands by itself after a
 connection error (ten times in version 8), which turns one push into eleven, and it changed its

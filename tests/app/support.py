@@ -6,8 +6,6 @@ from types import SimpleNamespace
 
 from celery import Celery
 
-from celery_delayq.integration.adopting.entries import never
-from celery_delayq.scheduling.delivered import schedule_delivered
 from celery_delayq.scheduling.intercept import Sender
 from celery_delayq.store.engine import MAX_REFUSALS
 from tests.support.shards import each, total
@@ -52,6 +50,10 @@ def comparable(raw):
 
 def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery", **options):
     """Schedule what a process without a DelayQ sent to an empty queue, as a worker does."""
+    # A leaf's, which tests of the kernel do without.
+    from celery_delayq.adoption.delivered import schedule_delivered
+    from celery_delayq.adoption.entering import never
+
     with Celery("stranger", broker=app.conf.broker_url, set_as_current=False) as stranger:
         stranger.conf.task_protocol = 1
         stranger.send_task(name, args, kwargs, queue=queue, **options)

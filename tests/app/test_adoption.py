@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from celery_delayq.adoption.adopting import AdoptingStep
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.integration.adopting.worker import AdoptingStep
 from tests.app.support import FAR, LONG_AGO, comparable, lists, only_message, to_ms
 
 pytestmark = pytest.mark.libraries

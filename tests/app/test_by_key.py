@@ -7,6 +7,8 @@ from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import with_one_shard
 
+pytestmark = pytest.mark.kernel
+
 
 @with_one_shard
 def test_who_waits_under_a_key_is_read_and_edited(add, delayq):

@@ -5,12 +5,13 @@ import json
 import logging
 
 import pytest
-from celery import group
 from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
 
 from celery_delayq import Outcome
 from tests.app.support import FAR, LONG_AGO, lists
+
+pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
@@ -168,12 +169,9 @@ def test_workers_are_told_nothing_of_what_was_cancelled_in_time(app, add, delayq
     assert method(said) == "ping"
 
 
-@pytest.mark.parametrize("canvas", [False, True])
-def test_with_the_rpc_backend_whoever_waits_learns_of_it(delayq_app, url, canvas):
+def test_with_the_rpc_backend_whoever_waits_learns_of_it(delayq_app, url):
     app = delayq_app("memory://", "rpc://", delayq_url=url)
-    task = app.signature("t")
-    signature = group(task, task.clone()) if canvas else task
-    result = signature.delay_until(FAR)
+    result = app.signature("t").delay_until(FAR)
 
     assert result.cancel() is Outcome.DONE
 

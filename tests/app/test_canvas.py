@@ -11,7 +11,7 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult, GroupResult
 
 from celery_delayq import Outcome
-from celery_delayq.message.canvas import LAUNCH
+from celery_delayq.message.headers import LAUNCH
 from tests.app.support import FAR, LONG_AGO, lists
 
 pytestmark = pytest.mark.libraries
@@ -278,3 +278,23 @@ def test_it_is_shown_as_what_it_is_and_launches(add, delayq, what):
         assert (task.task, task.argsrepr, task.is_canvas) == (SHOWN[what], SHOWN[what], True)
     plain = add.s(1).delay_until(FAR)
     assert not delayq.get(plain.id).is_canvas
+
+
+def test_a_group_is_named_by_its_result(add, delayq):
+    result = delayq.schedule(group(add.s(1), add.s(2)), at=FAR)
+
+    assert delayq.get(result).id == result.id
+    assert delayq.cancel(result)
+
+
+def test_with_the_rpc_backend_whoever_waits_for_a_part_learns_that_all_is_cancelled(
+    delayq_app, url
+):
+    app = delayq_app("memory://", "rpc://", delayq_url=url)
+    task = app.signature("t")
+    result = group(task, task.clone()).delay_until(FAR)
+
+    assert result.cancel() is Outcome.DONE
+
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=30)

@@ -13,7 +13,7 @@ from kombu import Exchange, Queue
 from redis import Redis
 
 from celery_delayq import clock
-from celery_delayq.integration import events
+from celery_delayq.events import sending
 from tests.app.support import FAR, LONG_AGO
 from tests.faults.proxy import Proxy
 from tests.support.shards import keys_need_one_shard
@@ -253,14 +253,14 @@ def test_a_broker_that_is_away_fails_no_call_and_holds_up_one(
     ours = events_of(behind)
     assert ours._again > clock.monotonic()
     ours._again += 3600
-    connected = mock.Mock(wraps=events.connect)
-    monkeypatch.setattr(events, "connect", connected)
+    connected = mock.Mock(wraps=sending.connect)
+    monkeypatch.setattr(sending, "connect", connected)
     for _ in range(20):
         behind.send_task("t", delayq_at=FAR)
     assert behind.delayq.cancel("a")
 
     assert not connected.called
-    [said] = [one.getMessage() for one in caplog.records if one.name == events.logger.name]
+    [said] = [one.getMessage() for one in caplog.records if one.name == sending.logger.name]
     where = f"the broker redis://127.0.0.1:{proxy.port}/0 of broker_url"
     assert said.startswith(f"events are not sent to {where} for 5 s: ")
 
@@ -282,8 +282,8 @@ def test_events_go_again_when_the_broker_is_back(behind, proxy, fault):
 def test_a_process_keeps_its_connections_until_they_were_idle_for_too_long(
     behind, proxy, monkeypatch
 ):
-    connected = mock.Mock(wraps=events.connect)
-    monkeypatch.setattr(events, "connect", connected)
+    connected = mock.Mock(wraps=sending.connect)
+    monkeypatch.setattr(sending, "connect", connected)
     for _ in range(5):
         thread = threading.Thread(
             target=lambda: behind.delayq.cancel(behind.send_task("t", delayq_at=FAR).id)
@@ -295,7 +295,7 @@ def test_a_process_keeps_its_connections_until_they_were_idle_for_too_long(
 
     with Redis(port=proxy.target) as broker:
         before = len(broker.client_list())
-        monkeypatch.setattr(events, "IDLE", 0.0)
+        monkeypatch.setattr(sending, "IDLE", 0.0)
         behind.send_task("t", delayq_at=FAR)
         assert connected.call_count == 3
         assert len(broker.client_list()) <= before, "the old one is closed"

@@ -11,9 +11,9 @@ from kombu import Exchange, Queue
 from kombu.common import QoS
 
 from celery_delayq import clock
+from celery_delayq.adoption import batches
+from celery_delayq.adoption.adopting import AdoptingStep
 from celery_delayq.errors import StoreFull, StoreUnavailable
-from celery_delayq.integration.adopting import batches
-from celery_delayq.integration.adopting.worker import AdoptingStep
 from tests.app.support import only_message, to_ms
 from tests.support.waiting import eventually
 

@@ -12,7 +12,7 @@ from tests.app.conflicts import ALWAYS, told, waiting
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
 from tests.support.shards import with_one_shard
 
-pytestmark = with_one_shard
+pytestmark = [pytest.mark.kernel, with_one_shard]
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from tests.app.support import LONG_AGO, claim
 from tests.support.ports import free_port
 from tests.support.shards import each, keys_of
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture
 def relayed(delayq_app, url):

@@ -4,8 +4,8 @@ import pytest
 
 from celery_delayq import Outcome
 from celery_delayq.errors import StoreError
+from celery_delayq.events import telling
 from celery_delayq.hooks import IDS, LATENESS, Hooks
-from celery_delayq.integration import signals
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import keys_need_one_shard
 
@@ -80,7 +80,7 @@ def test_what_gives_way_is_told_apart_from_what_is_cancelled(app_with_results, o
 
 
 def test_an_app_s_hooks_want_nothing_while_nobody_listens(app):
-    hooks = signals.hooks(app)
+    hooks = telling.hooks(app)
 
     assert not hooks.hears_messages()
     assert not hooks.hears_handed_over()

@@ -12,13 +12,13 @@ from celery.app.amqp import AMQP
 from celery.worker.control import Panel
 from kombu import Connection
 
-from celery_delayq import DelayQ, libraries
+from celery_delayq import Defer, DelayQ, libraries
+from celery_delayq.adoption.adopting import AdoptingStep
+from celery_delayq.control import revoking
+from celery_delayq.copies.guard import GuardingStep
 from celery_delayq.errors import LibraryChanged
 from celery_delayq.handover.confirms import publisher_for
 from celery_delayq.handover.publishers import OneByOne, Pushing
-from celery_delayq.integration import control, putoff
-from celery_delayq.integration.adopting.worker import AdoptingStep
-from celery_delayq.integration.guard import GuardingStep
 from celery_delayq.libraries import LEANS_ON, MESSAGES, TRIED, Feature, check_messages, works
 from celery_delayq.message.route import Route
 from tests.app.support import FAR
@@ -259,7 +259,7 @@ def test_a_defer_is_an_error_like_any_other(make_app, take_away):
     def wait(self):
         raise self.defer(after=5)
 
-    with pytest.raises(putoff.Defer):
+    with pytest.raises(Defer):
         wait.apply(throw=True)
 
 
@@ -267,7 +267,7 @@ def test_a_worker_s_commands_are_celery_s_own(monkeypatch, take_away):
     take_away("celery.worker.control:query_task")
     monkeypatch.setattr(Panel, "data", {"revoke": print})
 
-    control.wrap_panel()
+    revoking.in_worker(None)
     assert Panel.data == {"revoke": print}
 
 

@@ -11,6 +11,8 @@ from celery_delayq.store.listing import PAGE
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import keys_of, with_one_shard
 
+pytestmark = pytest.mark.kernel
+
 TOPIC = Queue("q", Exchange("x", type="topic"), routing_key="#")
 UTC = timezone.utc
 

@@ -10,7 +10,7 @@ from kombu import serialization
 
 from celery_delayq import Outcome
 from celery_delayq.errors import InvalidSetting
-from celery_delayq.integration import events
+from celery_delayq.events import sending
 from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1, lists, only_message
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
@@ -116,8 +116,8 @@ def test_a_cancel_is_told(arrive, url):
 
 
 def test_the_event_says_what_it_is(arrive, monkeypatch):
-    made, sent = events._sent, []
-    monkeypatch.setattr(events, "_sent", lambda *new: sent.append(made(*new)) or sent[-1])
+    made, sent = sending._sent, []
+    monkeypatch.setattr(sending, "_sent", lambda *new: sent.append(made(*new)) or sent[-1])
 
     arrive(conf={"task_send_sent_event": True})
 

@@ -18,6 +18,8 @@ from tests.app.support import (
 )
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.kernel
+
 UTC = timezone.utc
 DUE = datetime.fromtimestamp(FAR, UTC)
 

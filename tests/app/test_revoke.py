@@ -11,7 +11,7 @@ from celery.worker.control import Panel, revoke, terminate
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome
-from celery_delayq.integration import control
+from celery_delayq.control import revoking
 from tests.app.support import FAR, LONG_AGO, claim, lists
 from tests.support.shards import each
 
@@ -177,7 +177,7 @@ def test_discarding_a_queue_does_not_touch_what_is_scheduled(app, add, delayq, r
 def panel(monkeypatch):
     """A worker's remote control: ``panel(app)`` is told to revoke; it remembers in ``revoked``."""
     monkeypatch.setitem(Panel.data, "revoke", revoke)
-    control.wrap_panel()
+    revoking.in_worker(None)
 
     def tell(app, task_id):
         state = SimpleNamespace(app=app, consumer=SimpleNamespace())
@@ -209,7 +209,7 @@ def test_a_worker_remembers_what_it_never_heard_of_and_what_was_handed_over(
 
 def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeypatch):
     # Another message may have been sent under its id since.
-    monkeypatch.setattr(control, "LATELY_MS", 0)
+    monkeypatch.setattr(revoking, "LATELY_MS", 0)
     add.s(1).set(task_id="a").delay_until(FAR).cancel()
 
     panel(app, "a")
@@ -219,7 +219,7 @@ def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeyp
 
 def test_a_worker_that_is_told_to_terminate_cancels_what_waits(app, add, delayq, monkeypatch):
     monkeypatch.setitem(Panel.data, "terminate", terminate)
-    control.wrap_panel()
+    revoking.in_worker(None)
     state = SimpleNamespace(app=app, consumer=SimpleNamespace())
     add.s(1).set(task_id="a").delay_until(FAR)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq import DelayQ, ScannerStep
-from celery_delayq.errors import InvalidSetting, UnknownSetting
+from celery_delayq.errors import InvalidSetting, SwitchedOff, UnknownSetting
 from celery_delayq.settings import SETTINGS
 from tests.app.support import FAR
 from tests.support.shards import keys_of
@@ -246,7 +246,9 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("name", [setting.name for setting in SETTINGS])
+@pytest.mark.parametrize(
+    "name", [setting.name for setting in SETTINGS if setting.name != "enabled"]
+)
 def test_whichever_setting_is_changed_the_store_is_made_of_it_anew(
     delayq_app, redis_server, redis, name
 ):
@@ -262,6 +264,17 @@ def test_whichever_setting_is_changed_the_store_is_made_of_it_anew(
     assert not any(one is other for one, other in zip(before, after, strict=True))
     assert services.entries is after[0]
     assert app.delayq.counts().scheduled == 0
+
+
+def test_what_is_switched_off_later_schedules_nothing_more(app, delayq, add):
+    delayq.counts()
+
+    app.conf.delayq_enabled = False
+
+    with pytest.raises(SwitchedOff):
+        add.delay_for(60, 1)
+    app.conf.delayq_enabled = True
+    assert delayq.counts().scheduled == 0
 
 
 def test_a_store_in_another_database_gets_no_messages_for_lists_of_its_own(

@@ -6,7 +6,6 @@ from enum import Enum
 from uuid import UUID
 
 import pytest
-from celery import group
 from celery.result import AsyncResult
 
 from celery_delayq import Outcome, State
@@ -14,7 +13,7 @@ from celery_delayq.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, only_message
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 class Job(str, Enum):  # StrEnum is its own value in every respect
@@ -79,13 +78,6 @@ def test_a_task_is_named_by_its_result_its_uuid_or_its_id(add, delayq, redis, na
     gone = named(add.delay_until(LONG_AGO, 1))
     delayq.hand_over()
     assert delayq.handed_over(gone)
-
-
-def test_a_group_is_named_by_its_result(add, delayq):
-    result = delayq.schedule(group(add.s(1), add.s(2)), at=FAR)
-
-    assert delayq.get(result).id == result.id
-    assert delayq.cancel(result)
 
 
 def test_what_has_the_id_of_a_task_is_no_name_of_it(add, delayq):

@@ -9,7 +9,6 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient
 from tests.app.conftest import delayq_app, redis, redis_client, url
 
 __all__ = ["delayq_app", "redis", "redis_client", "url"]
@@ -131,6 +130,9 @@ def look():
     patients = []
 
     def look(app, *names):
+        # A leaf's, which tests of the kernel do without.
+        from celery_delayq.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient
+
         patients.append(Patient(app.delayq.services))
         asked = [one for one in (*AT_THE_STORE, *AT_THE_BROKER) if one.name in names]
         assert len(asked) == len(names)

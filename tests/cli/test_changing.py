@@ -12,6 +12,8 @@ from kombu import Exchange, Queue
 
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
 
+pytestmark = pytest.mark.kernel
+
 UTC = timezone.utc
 NOT_SCHEDULED = "task {} is not scheduled"
 
@@ -274,18 +276,6 @@ def test_the_condition_on_the_due_time_is_a_time_as_any(one, app, said, refused)
 def test_the_condition_that_does_not_hold_is_named(one, app, refused, line, sentence):
     assert refused("reschedule", "one", *line) == [sentence]
     assert app.delayq.get("one").due.timestamp() == FAR
-
-
-def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
-    from celery import group
-
-    @app.task(name="t")
-    def task(x):
-        return x
-
-    result = group(task.s(1), task.s(2)).delay_until(FAR)
-
-    assert said("cancel", result.id) == [f"task {result.id} cancelled"]
 
 
 @pytest.mark.parametrize(

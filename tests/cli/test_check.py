@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from celery_delayq.care import command_check
 from celery_delayq.care.misfits import KINDS
-from celery_delayq.cli import common, repairing
+from celery_delayq.cli import common
 from tests.app.support import FAR
 
 KEY = "{delayq:0}:dead"
@@ -181,7 +182,7 @@ def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
         app.delayq.cancel("lost")
         redis.zadd(DUE, {b"......later": 1})
 
-    monkeypatch.setattr(repairing, "confirm", confirm)
+    monkeypatch.setattr(command_check, "confirm", confirm)
     result = run("check", "--repair")
     assert result.exit_code == 1
     assert result.output.splitlines()[-3:] == [

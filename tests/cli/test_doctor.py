@@ -6,9 +6,9 @@ import re
 import pytest
 from kombu.transport import TRANSPORT_ALIASES
 
+from celery_delayq.care import command_doctor as command
 from celery_delayq.care import doctor
 from celery_delayq.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient, Question, examine
-from celery_delayq.cli import doctor as command
 from celery_delayq.cli.screen import text_of
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.risks import Line

@@ -252,7 +252,7 @@ def test_one_that_ends_between_two_lines_says_so(app, other, dumped, refused):
 
 
 def test_in_a_terminal_load_says_what_it_wants(misused, monkeypatch):
-    monkeypatch.setattr("celery_delayq.cli.dumping.reads_terminal", lambda: True)
+    monkeypatch.setattr("celery_delayq.care.command_dump.reads_terminal", lambda: True)
 
     assert misused("load") == "Error: Give it a dump: load < FILE"
 

@@ -4,12 +4,11 @@ import json
 import re
 
 import pytest
-from celery import chain
 
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import keys_of
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 @pytest.fixture
@@ -183,16 +182,6 @@ def test_what_was_refused_is_listed_with_its_next_try(app, redis, said):
     assert re.search(r" scheduled, next try 20\S+ \S+ +broken: WRONGTYPE", row)
     [task] = app.delayq.tasks()
     assert (task.attempts, task.next_try) == (1, app.delayq.get("refused").next_try)
-
-
-def test_a_canvas_is_listed_as_what_it_is_and_its_arguments_are_not(app, said):
-    secret = app.signature("shop.add", args=("a secret",)).set(argsrepr="***")
-    result = app.delayq.schedule(chain(secret, app.signature("shop.mail")), at=FAR)
-
-    rows = said("list")
-    assert rows[1].endswith("  chain(shop.add, ...)  scheduled")
-    shown = "\n".join((*said("show", result.id), *said("list", "--json"), *rows))
-    assert "secret" not in shown
 
 
 def test_show_says_key_and_tags(app, said):

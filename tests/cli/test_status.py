@@ -13,6 +13,8 @@ from celery_delayq.operations import queues
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import each
 
+pytestmark = pytest.mark.kernel
+
 
 def facts(lines) -> dict[str, str]:
     """The lines that have a name and a value, above the queues."""

@@ -6,7 +6,8 @@ A proxy of 60 s is played here in a hundredth of the time; so are the times that
 import pytest
 
 from celery_delayq.handover import link
-from celery_delayq.servers import herald, pool
+from celery_delayq.sentinel import herald
+from celery_delayq.servers import pool
 from celery_delayq.store import wakeup
 from tests.faults.conftest import make_delayq
 from tests.faults.proxy import Proxy

@@ -34,7 +34,8 @@ def test_the_commands_are_found_by_celery_and_say_what_they_do():
 
     assert result.exit_code == 0
     assert "Look at scheduled tasks" in result.output
-    for name, command in delayq.commands.items():
+    for name in delayq.list_commands(None):
+        command = delayq.get_command(None, name)
         assert f"\n  {name} " in result.output
         assert command.help.partition("\n")[0] in result.output
 

@@ -33,7 +33,7 @@ def test_every_method_of_delayq_is_in_a_row_or_no_operation():
 
 
 def test_every_command_is_in_a_row_or_no_operation():
-    assert sorted(delayq.commands) == COMMANDS
+    assert delayq.list_commands(None) == COMMANDS
 
 
 @each_operation

@@ -16,7 +16,10 @@ from tests.readme.document import DOCUMENTS, README, written_in
 from tests.readme.shape import shape
 
 SECTION = "Command line"
-KNOWN = ("worker", "control", "revoke", "purge", "inspect", "scheduled", "delayq", *delayq.commands)
+KNOWN = (
+    *("worker", "control", "revoke", "purge", "inspect", "scheduled", "delayq"),
+    *delayq.list_commands(None),
+)
 CALL = re.compile(r"(?:^\$? ?|`)(celery (?!as|and)[^`#\n…]*\w)", re.MULTILINE)
 
 

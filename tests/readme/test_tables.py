@@ -7,7 +7,7 @@ import pytest
 
 import celery_delayq
 from celery_delayq import Outcome, signals
-from celery_delayq.integration import panel
+from celery_delayq.control import panel
 from celery_delayq.scheduling.options import NAMES
 from celery_delayq.settings import SETTINGS
 from celery_delayq.store.scripts import prelude

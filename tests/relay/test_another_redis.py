@@ -13,7 +13,7 @@ from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 OWN = (
     "delayq_due",

@@ -7,7 +7,7 @@ from celery_delayq import Outcome
 from tests.faults.processes import ScannerProcess
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 LEASE = 1  # second
 WANTED = ["0", "1", "2"]

@@ -8,7 +8,7 @@ from kombu import Queue
 from celery_delayq.handover.publishers import OneByOne
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 @pytest.mark.parametrize("count", [2, 5])

@@ -6,7 +6,7 @@ from kombu import Connection
 from celery_delayq.handover.link import Link
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 @pytest.fixture

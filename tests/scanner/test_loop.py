@@ -5,6 +5,8 @@ import pytest
 from celery_delayq.handover.scanner import GRACE
 from tests.scanner.fakes import HOUR_MS, START_MS
 
+pytestmark = pytest.mark.kernel
+
 
 def test_more_due_than_a_batch_is_drained_without_a_wait_between(world):
     made = world(batch_size=10)

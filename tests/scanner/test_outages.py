@@ -11,6 +11,8 @@ from celery_delayq.handover.backoff import Backoff
 from celery_delayq.handover.contact import Contact
 from tests.scanner.fakes import START_MS
 
+pytestmark = pytest.mark.kernel
+
 OUTAGE = 25.0  # seconds
 BACK_WITHIN = 3.0
 STORE = "store redis://red:6379/0"

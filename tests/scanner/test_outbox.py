@@ -9,6 +9,8 @@ from celery_delayq.handover import outbox as outbox_module
 from celery_delayq.handover.outbox import Outbox
 from celery_delayq.store import Cancelled, Outcome
 
+pytestmark = pytest.mark.kernel
+
 
 class Owing:
     """An engine that owes so many."""

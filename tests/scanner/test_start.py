@@ -11,6 +11,8 @@ from tests.faults.proxy import Proxy
 from tests.support.shards import each
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.kernel
+
 EVICTS = (
     "the store's Redis deletes what waits when its memory is full, as its maxmemory-policy is "
     "allkeys-lru; set noeviction"

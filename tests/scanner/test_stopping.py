@@ -8,6 +8,8 @@ from celery_delayq.errors import StoreUnavailable
 from tests.scanner.fakes import START_MS
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.kernel
+
 
 def test_a_stop_between_batches_moves_nothing_afterwards(world):
     made = world(batch_size=10)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.shards import SHARDS, with_one_shard
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 FOREVER = 300  # seconds of safety interval: only being told can wake the scanner
 

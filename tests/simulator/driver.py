@@ -25,6 +25,8 @@ import redis
 from kombu.exceptions import ChannelError
 
 from celery_delayq import clock
+from celery_delayq.adoption import batches
+from celery_delayq.adoption.batches import ASK_AGAIN, Batches, is_stored
 from celery_delayq.care.checking import check
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -39,8 +41,6 @@ from celery_delayq.handover.publishers import OneByOne
 from celery_delayq.handover.relay import Relay
 from celery_delayq.handover.scanner import Scanner
 from celery_delayq.hooks import Hooks
-from celery_delayq.integration.adopting import batches
-from celery_delayq.integration.adopting.batches import ASK_AGAIN, Batches, is_stored
 from celery_delayq.integration.asking import Asking
 from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
 from celery_delayq.operations import selection

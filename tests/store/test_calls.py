@@ -14,6 +14,8 @@ from celery_delayq.store.calls import AGAIN, Calls
 from celery_delayq.store.keys import SCHEMA, Keys
 from celery_delayq.store.member import DRIFT, Member, Membership, RedisTime
 
+pytestmark = pytest.mark.kernel
+
 TIMEOUT = 5.0
 REDIS_S = 1_800_000_000.0  # Redis's clock when ours shows 0
 DONE = [b"answer", b"done"]

@@ -8,6 +8,8 @@ from celery_delayq.clock import When
 from celery_delayq.store import Outcome
 from tests.store.support import FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.kernel
+
 both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 

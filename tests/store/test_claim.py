@@ -11,6 +11,8 @@ from celery_delayq.store import engine as engine_module
 from celery_delayq.store.scripts import Scripts
 from tests.store.support import NOW_MS, ROUTE, tally
 
+pytestmark = pytest.mark.kernel
+
 LEASE_MS = 30_000
 
 

@@ -12,6 +12,8 @@ from celery_delayq.store.engine import MAX_BYTES
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.kernel
+
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 
 

@@ -12,6 +12,8 @@ from celery_delayq.store.listing import Cursor
 from celery_delayq.store.record import destination_for, labels_for, lane_for
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
 
+pytestmark = pytest.mark.kernel
+
 END = 2**53
 LATE = Extras(grace_ms=10**9)
 

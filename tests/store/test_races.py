@@ -11,6 +11,8 @@ from celery_delayq.errors import AlreadyScheduled
 from celery_delayq.store import Outcome
 from tests.store.support import FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.kernel
+
 SCANNERS = 10
 ROUNDS = 60  # who wins one of them is chance; the answers have to fit in each
 

@@ -8,6 +8,8 @@ from celery_delayq.clock import When
 from celery_delayq.store import Entry, State, listing
 from tests.store.support import FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.kernel
+
 ALL = (0, 2**53)
 
 

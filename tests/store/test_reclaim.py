@@ -1,6 +1,10 @@
 """Reclaim: leases that ran out, and none that has not."""
 
+import pytest
+
 from tests.store.support import NOW_MS, tally
+
+pytestmark = pytest.mark.kernel
 
 LEASE_MS = 30_000
 

@@ -9,6 +9,8 @@ from celery_delayq.errors import AlreadyScheduled, InvalidDueTime
 from celery_delayq.store import Outcome, State
 from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME
 
+pytestmark = pytest.mark.kernel
+
 HOLD = ["schedule", "schedule_relayed"]
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 both_kinds = pytest.mark.parametrize("put", HOLD)

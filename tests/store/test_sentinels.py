@@ -12,9 +12,11 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection, council, found, packed, sentinels
-from celery_delayq.servers import SentinelGroup as SentinelPlaces
-from celery_delayq.servers import herald as heralds
+from celery_delayq.sentinel import SentinelGroup as SentinelPlaces
+from celery_delayq.sentinel import council, found
+from celery_delayq.sentinel import group as sentinels
+from celery_delayq.sentinel import herald as heralds
+from celery_delayq.servers import Endpoint, PooledConnection, packed
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
 from tests.support.slow_link import SlowLink

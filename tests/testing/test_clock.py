@@ -9,7 +9,7 @@ from freezegun import freeze_time
 
 from celery_delayq import clock
 from celery_delayq.contrib.testing import isolated
-from celery_delayq.contrib.testing.clock import MovedScripts
+from celery_delayq.contrib.testing.moved import MovedScripts
 from celery_delayq.errors import InvalidOption
 from celery_delayq.store.scripts import load
 

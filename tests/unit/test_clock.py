@@ -10,6 +10,8 @@ import pytest
 from celery_delayq.clock import MAX_DUE_MS, When, after, at, by, from_ms
 from celery_delayq.errors import InvalidDueTime, NotADueTime
 
+pytestmark = pytest.mark.kernel
+
 UTC = timezone.utc
 BERLIN = ZoneInfo("Europe/Berlin")
 NEW_YEAR_MS = 1_798_761_600_000  # 2027-01-01T00:00:00Z

@@ -3,7 +3,8 @@
 import pytest
 import redis
 
-from celery_delayq.servers import Endpoint, SentinelGroup
+from celery_delayq.sentinel import SentinelGroup
+from celery_delayq.servers import Endpoint
 
 pytestmark = pytest.mark.libraries
 

@@ -29,6 +29,7 @@ from celery_delayq.errors import (
     LibraryChanged,
     MessageTooLarge,
     NoDelayQ,
+    NoLeaf,
     NotADueTime,
     NotATask,
     NotLoaded,
@@ -38,6 +39,7 @@ from celery_delayq.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    SwitchedOff,
     UnknownSetting,
     UnreadableRecord,
 )
@@ -153,6 +155,16 @@ SENTENCES = [
     (
         UnreadableRecord("a", "no record"),
         "the record of task 'a' cannot be read: no record",
+        (DelayQError,),
+    ),
+    (
+        SwitchedOff("shop"),
+        "the DelayQ of the app 'shop' is switched off by delayq_enabled = False",
+        (NoDelayQ,),
+    ),
+    (
+        NoLeaf("canvas"),
+        "this celery_delayq has no 'canvas': it is not in celery_delayq/leaves.py",
         (DelayQError,),
     ),
     (

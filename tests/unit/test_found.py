@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.servers.found import Found, Word
+from celery_delayq.sentinel.found import Found, Word
 
 pytestmark = pytest.mark.libraries
 

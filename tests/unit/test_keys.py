@@ -8,6 +8,8 @@ from redis.crc import key_slot
 
 from celery_delayq.store.keys import KEYS, SLOTS, Keys, hash_tag, shard_of
 
+pytestmark = pytest.mark.kernel
+
 EACH_NUMBER = range(1, 65)
 
 

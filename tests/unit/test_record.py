@@ -15,6 +15,8 @@ from celery_delayq.store.record import (
     whole,
 )
 
+pytestmark = pytest.mark.kernel
+
 LABELS = labels_for("tests.remind", "celery")
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 lines = st.lists(texts.filter(lambda text: "\n" not in text), min_size=LINES, max_size=LINES)

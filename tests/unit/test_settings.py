@@ -6,6 +6,7 @@ from celery_delayq.errors import InvalidSetting
 from celery_delayq.settings import SETTINGS, Settings
 
 DEFAULTS = {
+    "enabled": True,
     "url": None,
     "transport_options": None,
     "prefix": "delayq",
@@ -27,6 +28,7 @@ DEFAULTS = {
     "metrics_host": "127.0.0.1",
 }
 EXPECTED = {
+    "enabled": "true or false",
     "url": "a redis://, rediss://, redis+socket:// or sentinel:// URL",
     "transport_options": "a mapping, or None",
     "prefix": "1 to 64 letters, digits, dots, dashes or underscores",
@@ -50,6 +52,7 @@ EXPECTED = {
 }
 # What each setting takes: both ends of its range, and one of each kind beside them.
 ACCEPTED = {
+    "enabled": [True, False],
     "url": [None, "redis://localhost/0"],
     "transport_options": [None, {"master_name": "mymaster"}],
     "prefix": ["a", "A-b_c.9", "x" * 64],
@@ -72,6 +75,7 @@ ACCEPTED = {
 }
 # The values just outside; of a whole number, one with a fraction; of a choice, a number.
 REFUSED = {
+    "enabled": [1, None],
     "url": ["", "localhost:6379", 6379, b"redis://localhost/0"],
     "transport_options": [0, 1.5, True],
     "prefix": ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", None, 1],

@@ -7,6 +7,8 @@ import pytest
 from celery_delayq.errors import InvalidOption
 from celery_delayq.scheduling.options import PLAIN, terms_of
 
+pytestmark = pytest.mark.kernel
+
 LONG = "x" * 256
 TEXT = "text of 1 to 255 bytes without NUL"
 LIST = f"a list of at most 16 tags, each {TEXT}"

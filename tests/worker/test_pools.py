@@ -5,7 +5,7 @@ import pytest
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 @pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])

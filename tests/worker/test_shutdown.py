@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 # A scanner that did not end would sleep as long: most of what ending takes is Celery's own.
 SLEEPS = 10 * PATIENCE

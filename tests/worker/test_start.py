@@ -15,7 +15,7 @@ from tests.support.worker import ROOT
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 STARTED = r"scanner \S+ started: (.*)"
 NO_REDIS = "delayq_url is None; expected a redis:// URL, because the broker is not a Redis"

@@ -15,7 +15,7 @@ test asks for one.
 """
 
 from .isolation import isolated
-from .running import RanTask
+from .runner import RanTask
 from .tested import IsolatedDelayQ
 
 __all__ = [

@@ -14,9 +14,9 @@ from ...libraries import need
 from ...services import services_of
 from . import stores
 from .application import MEMORY, broker_settings, configured, empty_memory, unconnected, untraced
-from .clock import Clock, MovedScripts
-from .libraries import LEANS_ON
-from .results import URL as IN_MEMORY
+from .backend import URL as IN_MEMORY
+from .leans import LEANS_ON
+from .moved import Clock, MovedScripts
 from .tested import IsolatedDelayQ
 
 RESULTS = "cache+memory://"

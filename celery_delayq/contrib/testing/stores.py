@@ -18,7 +18,7 @@ from ...errors import CannotIsolate
 from ...servers import packed
 from ...store.keys import KEYS
 from ...store.scripts import Scripts
-from .clock import clock_key
+from .moved import clock_key
 
 #: Names a real Redis, where neither a caller nor pytest's options do.
 VARIABLE = "DELAYQ_TEST_REDIS"

@@ -15,8 +15,8 @@ from ...errors import CannotIsolate
 from ...integration.delayq import DelayQ
 from ...operations.task import ScheduledTask
 from ...store import State
-from .clock import Clock, span_of
-from .running import RanTask, Runner
+from .moved import Clock, span_of
+from .runner import RanTask, Runner
 from .worker import running_worker
 
 #: How many tasks one ``run_due`` runs, unless told otherwise.

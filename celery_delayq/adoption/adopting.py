@@ -1,0 +1,249 @@
+"""A worker's side of adoption: what is received, acknowledged, and given back to Celery."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from celery import bootsteps
+from celery.worker import state
+
+from .. import clock
+from ..errors import DelayQError
+from ..integration.asking import Asking
+from ..integration.strategies import Strategy, wrap_strategies
+from ..libraries import Feature, works
+from ..logs import logger_of
+from ..scheduling.intercept import Sender
+from ..services import Services, find
+from ..store import Receipt
+from .asked import adopting
+from .batches import Batches, is_stored
+from .entering import Entering, never
+from .far import Far, far_of, has_eta
+from .origin import Queues
+
+logger = logger_of(__name__)
+
+SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for what it has received
+WAIT_AGAIN = 5.0  # seconds for which nothing is waited for after it took longer
+
+_TAKEN = "task %s: dropped, as it was adopted when this message was delivered before"
+_UNKNOWN = "left to Celery, be it adopted already or not"
+
+
+class AdoptingStep(bootsteps.StartStopStep):
+    """Lets a worker's consumer look at each message before its task does."""
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        services = find(consumer.app)
+        self.enabled = services is not None and works(Feature.ADOPTING)
+        if services is None or not self.enabled:
+            return
+        self._worker = worker = Worker(services, consumer)
+        sender = Sender(services, never)
+
+        def looked_at(strategy: Strategy) -> Strategy:
+            return adopting(sender, worker.adopting(strategy), consumer)
+
+        wrap_strategies(consumer, looked_at)
+
+    def start(self, _consumer: Any) -> None:
+        self._worker.connected()
+
+    def stop(self, _consumer: Any) -> None:
+        self._worker.disconnected()
+
+    terminate = stop
+
+    def register_with_event_loop(self, _consumer: Any, hub: Any) -> None:
+        self._worker.listen(hub)
+
+
+class Worker:
+    """Adopts messages with a far eta.
+
+    Args:
+        services: Of the worker's app.
+        consumer: The worker's.
+    """
+
+    def __init__(self, services: Services, consumer: Any) -> None:
+        self._services = services
+        self._consumer = consumer
+        self._queues = Queues(consumer)
+        self._entering = Entering(services)
+        self._batches: Batches | None = None
+        self._passed_on: Any = None
+        self._raised = 0
+        self._asking = Asking(_UNKNOWN)
+        self._wait_from = 0.0
+        self._hub: Any = None
+        self._pipe: tuple[int, int] | None = None
+
+    # The connection to the broker.
+
+    def connected(self) -> None:
+        """There is a connection; nothing has come over it yet."""
+        self._raised = 0
+        self._batches = Batches(
+            self._write, self._wake, self._batches, sharded=self._services.settings.shards > 1
+        )
+
+    def disconnected(self) -> None:
+        """It is gone, and with it what could be acknowledged."""
+        if self._batches is not None:
+            self._batches.close()
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            self._hub.remove(pipe[0])
+            for end in pipe:
+                os.close(end)
+
+    def listen(self, hub: Any) -> None:
+        """Let the loop hear of what is settled."""
+        # A hub's own way to be called by another thread is newer than the oldest kombu.
+        self._hub, self._pipe = hub, os.pipe()
+        for end in self._pipe:
+            os.set_blocking(end, False)
+        hub.add_reader(self._pipe[0], self._heard)
+
+    def _wake(self) -> None:
+        pipe = self._pipe
+        if pipe is None:
+            self._consumer.call_soon(self.settle)
+            return
+        try:
+            os.write(pipe[1], b"\0")
+        except OSError as error:  # full, so it is awake; or closed
+            logger.debug("the worker's loop was not woken: %s", error)
+
+    def _heard(self, *_: Any) -> None:
+        pipe = self._pipe
+        if pipe is not None:
+            os.read(pipe[0], 4096)
+        self.settle()
+
+    # In the consumer's thread.
+
+    def adopting(self, strategy: Strategy) -> Strategy:
+        """*strategy*, which is not given what is adopted."""
+
+        def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
+            is_new = message is not self._passed_on and has_eta(message, body)
+            one = self._look(message, body) if is_new else None
+            if one is None:
+                return strategy(message, body, ack, *rest)
+            if self._takes(replace(one, ack=ack)):
+                return None
+            if self._was_adopted(one):
+                return ack(logger, self._consumer.connection_errors)
+            return strategy(message, body, ack, *rest)
+
+        return received
+
+    def _look(self, message: Any, body: Any) -> Far | None:
+        """What a message with an eta is to become; ``None`` where it is left to Celery."""
+        try:
+            one = self._far(message, body)
+        except Exception:  # one here would stop the worker
+            logger.exception("a message with an eta is left to Celery")
+            return None
+        return one if one and not _is_revoked(message) else None
+
+    def _far(self, message: Any, body: Any) -> Far | None:
+        after = self._services.settings.adopt_after
+        if after is None:
+            return None
+        return far_of(self._services, message, body, self._queues.of(message), after)
+
+    def _takes(self, one: Far) -> bool:
+        """Whether it is taken, to be settled later."""
+        batches = self._batches
+        if batches is None or not one.is_far or not batches.put(one):
+            return False
+        self._raise()
+        if self._pipe is None:
+            self._wait(batches)
+        return True
+
+    def _was_adopted(self, one: Far) -> bool:
+        """Whether one that does not become an entry did, when it was delivered before."""
+        if not one.again:
+            return False
+        is_taken = self._asking.ask(
+            one.task_id,
+            lambda until: self._services.copies.is_taken(one.identity, until),
+            False,
+        )
+        if is_taken:
+            logger.info(_TAKEN, one.task_id)
+        return is_taken
+
+    def _wait(self, batches: Batches) -> None:
+        # A loop without a hub learns of nothing while it waits for the next message.
+        if clock.monotonic() >= self._wait_from and not batches.wait_settled(SETTLED_WITHIN):
+            self._wait_from = clock.monotonic() + WAIT_AGAIN
+        self.settle()
+
+    def settle(self) -> None:
+        """Acknowledge what is stored, and give Celery what is not."""
+        if self._batches is None:
+            return
+        found = self._batches.settled()
+        if found:
+            self._lower(len(self._batches))
+        for one, is_kept in found:
+            if is_kept:
+                one.ack(logger, self._consumer.connection_errors)
+            else:
+                self._pass_on(one.message)
+
+    def _pass_on(self, message: Any) -> None:
+        """Let Celery have a message, as if it had just come."""
+        self._passed_on = message
+        try:
+            self._consumer.task_consumer.on_message(message)
+        finally:
+            self._passed_on = None
+
+    # The prefetch count: what waits for the store keeps nothing else from coming, as with what
+    # waits in a worker for its eta.
+
+    def _raise(self) -> None:
+        qos, waiting = self._consumer.qos, len(self._batches or ())
+        # Each change is a round trip: not for every message.
+        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 2)
+        if getattr(qos, "max_prefetch", None) is None and waiting - self._raised >= step:
+            qos.increment_eventually(waiting - self._raised)
+            self._raised = waiting
+
+    def _lower(self, waiting: int) -> None:
+        qos = self._consumer.qos
+        if self._raised > waiting:
+            qos.decrement_eventually(self._raised - waiting)
+            self._raised = waiting
+            # Before the acknowledgements, which make room for as many others.
+            if qos.prev != qos.value:
+                qos.update()
+
+    # In the thread.
+
+    def _write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
+        answers = self._entering.write(batch)
+        return [self._unless_revoked(*both) for both in zip(batch, answers, strict=True)]
+
+    def _unless_revoked(self, one: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
+        """*answer*; an error where its id was revoked meanwhile, and nothing is held any more."""
+        if is_stored(answer) and _is_revoked(one.message):
+            self._services.entries.cancel(one.task_id)
+            return DelayQError("revoked")
+        return answer
+
+
+def _is_revoked(message: Any) -> bool:
+    """Whether this worker may have been told to drop a message, by its id or by its stamps."""
+    stamped = state.revoked_stamps and message.headers.get("stamped_headers")
+    return message.properties["correlation_id"] in state.revoked or bool(stamped)

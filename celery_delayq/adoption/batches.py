@@ -1,0 +1,195 @@
+"""Messages on their way into the store, in batches, by a thread of their own.
+
+    put --> waiting --> under way --> stored, or refused --> settled, by the consumer's thread
+               |            | no answer
+               |            +--> doubtful: asked again until it is known
+               +--> refused at once, and all that comes, while the store is away or slow
+
+What is doubtful is neither run nor acknowledged: it may be in the store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import clock
+from ..errors import AlreadyTaken, DelayQError, StoreUnavailable
+from ..logs import logger_of
+from ..store import Receipt
+from .far import Far
+
+logger = logger_of(__name__)
+
+SLICE = 200  # messages per call of Redis
+SLICE_BYTES = 500_000
+MOST = 1000  # messages that wait or are under way; what comes then goes Celery's way
+ROOM_WITHIN = 0.1  # seconds that a message waits for room, while the store is quick
+SLOW = 1.0  # seconds of one call after which the store is slow
+AWAY = 5.0  # seconds for which nothing is adopted after the store was away, or slow
+ASK_AGAIN = 1.0  # seconds between two questions about what is doubtful
+
+Answers = Sequence[Receipt | DelayQError]
+Write = Callable[[Sequence[Far]], Answers]
+
+
+class Batches:
+    """Of one connection of a worker to its broker.
+
+    Args:
+        write: Writes entries; of what is there already it says so. Raises what the store raises.
+        wake: Called by the thread when something is settled.
+        before: Of the connection before; what it has under way ends first.
+        sharded: Whether a batch is more than one call, so that an error leaves it open.
+    """
+
+    def __init__(
+        self,
+        write: Write,
+        wake: Callable[[], None],
+        before: Batches | None = None,
+        *,
+        sharded: bool = False,
+    ) -> None:
+        self._write = write
+        self._wake = wake
+        self._before = before
+        self._sharded = sharded
+        self._changed = threading.Condition()
+        self._waiting: deque[Far] = deque()
+        self._under_way: list[Far] = []
+        self._settled: list[tuple[Far, bool]] = []
+        self._since = 0.0
+        self._take_from = 0.0
+        self._is_doubtful = False
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    def __len__(self) -> int:
+        """How many are not settled."""
+        return len(self._waiting) + len(self._under_way)
+
+    def put(self, one: Far) -> bool:
+        """Take a message; false where it is to go Celery's way."""
+        with self._changed:
+            if not self._takes() or not self._has_room():
+                return False
+            self._waiting.append(one)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="delayq-adopting", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+            return True
+
+    def _takes(self) -> bool:
+        now = clock.monotonic()
+        if self._under_way and not self._is_doubtful and now - self._since > SLOW:
+            logger.warning("the store is slow: for %.0f s, workers keep what has an eta", AWAY)
+            self._refuse_waiting()
+        return not self._is_closed and not self._is_doubtful and now >= self._take_from
+
+    def _has_room(self) -> bool:
+        if len(self) >= MOST:
+            self._changed.wait_for(lambda: len(self) < MOST, ROOM_WITHIN)
+        return len(self) < MOST
+
+    def wait_settled(self, seconds: float) -> bool:
+        """Wait until nothing is left unsettled; whether that came to be."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self) == 0, seconds)
+
+    def settled(self) -> list[tuple[Far, bool]]:
+        """What is settled by now, once: whether it is stored; if not, it goes Celery's way."""
+        with self._changed:
+            found, self._settled = self._settled, []
+            return found
+
+    def close(self) -> None:
+        """Take and settle nothing more; the broker has what is not acknowledged."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self._settled.clear()
+            self._changed.notify_all()
+
+    def join(self) -> None:
+        """Wait until what was under way has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    # In the thread.
+
+    def _run(self) -> None:
+        before, self._before = self._before, None
+        if before is not None:
+            before.join()
+        while self._next():
+            self._settle(self._under_way)
+
+    def _next(self) -> bool:
+        with self._changed:
+            if self._is_doubtful:
+                self._changed.wait_for(lambda: self._is_closed, ASK_AGAIN)
+            else:
+                self._changed.wait_for(lambda: self._is_closed or self._waiting)
+                self._under_way = self._slice()
+                self._since = clock.monotonic()
+            return not self._is_closed
+
+    def _slice(self) -> list[Far]:
+        """The next ones; none twice, as the store would refuse the second for the first."""
+        batch: dict[str, Far] = {}
+        size = 0
+        while self._waiting and len(batch) < SLICE and size < SLICE_BYTES:
+            if self._waiting[0].task_id in batch:
+                break
+            one = self._waiting.popleft()
+            batch[one.task_id] = one
+            size += len(one.message.body)
+        return list(batch.values())
+
+    def _settle(self, batch: list[Far]) -> None:
+        stored: list[bool] | None = None
+        try:
+            stored = [is_stored(one) for one in self._write(batch)]
+        except DelayQError as error:
+            may_have_run = isinstance(error, StoreUnavailable) and error.may_have_run
+            if not (may_have_run or self._sharded or self._is_doubtful):
+                stored = [False] * len(batch)
+            self._keep_away(str(error), doubtful=stored is None)
+        except Exception:
+            logger.exception("messages with an eta could not be stored; they are asked for again")
+            self._keep_away("see above", doubtful=True)
+        with self._changed:
+            if stored is not None:
+                self._is_doubtful, self._under_way = False, []
+                self._tell(zip(batch, stored, strict=True))
+            self._changed.notify_all()
+        self._wake()
+
+    def _keep_away(self, why: str, *, doubtful: bool) -> None:
+        with self._changed:
+            if not self._is_doubtful:
+                logger.warning("for %.0f s, workers keep what has an eta: %s", AWAY, why)
+            self._is_doubtful = doubtful
+            self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        self._take_from = clock.monotonic() + AWAY
+        self._tell((one, False) for one in self._waiting)
+        self._waiting.clear()
+        self._changed.notify_all()
+
+    def _tell(self, found: Any) -> None:
+        if not self._is_closed:
+            self._settled.extend(found)
+
+
+def is_stored(answer: Receipt | DelayQError) -> bool:
+    """Whether nothing is left to do for a message."""
+    # What was taken when it was delivered before waits, was cancelled, or has left since.
+    return isinstance(answer, (Receipt, AlreadyTaken))

@@ -1,0 +1,120 @@
+"""Messages that a broker delivered, and what becomes an entry of them.
+
+schedule_delivered  as the options say that came along; the caller has gone
+entry_of            the entry alone, for whoever writes many together
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kombu import Message
+
+from ..errors import InvalidOption
+from ..message.body import serializer_of
+from ..message.headers import foreign
+from ..message.outgoing import recorded
+from ..scheduling.intercept import ONCE, Request, Sender, requested
+from ..scheduling.options import AFTER, AT, LASTING, PREFIX
+from ..scheduling.writing import Ready, write_one
+from ..store import Receipt, checked_id
+
+# Properties that speak of the delivery of a message.
+_OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
+# Properties that AMQP has beside the others, and kombu apart from them.
+_APART = ("application_headers", "content_type", "content_encoding")
+
+
+def schedule_delivered(sender: Sender, message: Message) -> Receipt:
+    """Schedule a message that a broker delivered, as the options say that came along with it.
+
+    No caller can be told of a conflict. So where none of its policies says otherwise, the task
+    that is there is kept.
+
+    Raises:
+        DelayQError: why it was not scheduled.
+    """
+    asked = {name: value for name, value in message.properties.items() if _is_own(name)}
+    request = requested(sender.services, asked, None, _task_of(message))
+    if request is None:
+        raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
+    request.terms = replace(request.terms, conflict=request.terms.conflict or "keep")
+    words = {name: asked[name] for name in LASTING if name in asked}
+    ready = entry_of(sender, message, request, headers=words)
+    return write_one(sender.services, ready)
+
+
+def entry_of(
+    sender: Sender,
+    message: Message,
+    request: Request,
+    *,
+    queue: str | None = None,
+    headers: Mapping[str, Any] | None = None,
+) -> Ready:
+    """The entry of a message that a broker delivered; nothing is written.
+
+    Args:
+        sender: Makes it.
+        message: The message. What it says of an eta is left out.
+        request: What is asked for.
+        queue: Where it is to go, past every exchange; by default, to where it was sent.
+        headers: More of them.
+
+    Raises:
+        DelayQError: it cannot be scheduled.
+    """
+    properties = {
+        name: value
+        for name, value in message.properties.items()
+        if not _is_own(name) and name not in (*_OF_THE_WAY, *_APART)
+    }
+    body, content = _without_eta(message)
+    all_headers = {**foreign(message.headers), **(headers or {})}
+    if "task" in all_headers:
+        all_headers["eta"] = None
+    exchange = "" if queue else message.delivery_info.get("exchange") or ""
+    routing_key = queue or message.delivery_info["routing_key"]
+    declared = None if exchange else sender.services.app.amqp.queues.get(routing_key)
+    task_id = checked_id(properties["correlation_id"])
+    outgoing = recorded(
+        sender.producer,
+        body,
+        exchange=exchange,
+        routing_key=routing_key,
+        declare=[declared] if declared is not None else [],
+        # A message that was received is not compressed any more.
+        compression=all_headers.pop("compression", None),
+        headers=all_headers,
+        **content,
+        **properties,
+    )
+    return sender.entry(outgoing, request, task_id, ONCE)
+
+
+def _without_eta(message: Message) -> tuple[Any, dict[str, Any]]:
+    """The body of a message that was received, and what it is."""
+    if "task" in message.headers:  # where its eta is
+        content = {"content_type": message.content_type}
+        return message.body, {**content, "content_encoding": message.content_encoding}
+    return {**message.payload, "eta": None}, {"serializer": serializer_of(message.content_type)}
+
+
+def asks_for_a_time(message: Message) -> bool:
+    """Whether a message that a broker delivered still carries an option of this package's.
+
+    No process that has a ``DelayQ`` sends one; one without lets it pass, as a property.
+    """
+    return any(_is_own(name) and name not in LASTING for name in message.properties)
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(PREFIX)
+
+
+def _task_of(message: Message) -> str:
+    """The name of the task; in protocol 1 it stands in the body."""
+    name: str = message.headers.get("task") or message.payload.get("task", "")
+    return name

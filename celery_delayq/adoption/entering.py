@@ -1,0 +1,57 @@
+"""The entries that adopted messages become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import DelayQError
+from ..logs import logger_of
+from ..scheduling.intercept import ONCE, Request, Sender
+from ..scheduling.writing import write
+from ..services import Services
+from ..store import NewEntry, Receipt
+from .delivered import entry_of
+from .far import Far
+
+logger = logger_of(__name__)
+
+
+class Entering:
+    """Makes and writes them; used by one thread."""
+
+    def __init__(self, services: Services) -> None:
+        self._sender = Sender(services, never)
+        self._services = services
+
+    def write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
+        """Write entries in one step.
+
+        Returns:
+            Of each a receipt, or why it is not written.
+
+        Raises:
+            StoreError: what the store raises; then none is, or it is not known.
+        """
+        made = [self._entry(one) for one in batch]
+        new = [one for one in made if isinstance(one, NewEntry)]
+        told = iter(write(self._services, new, ONCE) if new else ())
+        return [next(told) if isinstance(one, NewEntry) else one for one in made]
+
+    def _entry(self, one: Far) -> NewEntry | DelayQError:
+        delivery = self._services.copies.delivery(
+            one.identity, again=one.again or one.is_named, received=one.received
+        )
+        try:
+            request = Request(one.when, delivery=delivery)
+            return entry_of(self._sender, one.message, request, queue=one.queue).new
+        except DelayQError as error:
+            return error
+        except Exception as error:
+            # Headers that no message of Celery's has. What is wrong, its own way tells.
+            logger.debug("task %s: is not adopted: %r", one.task_id, error)
+            return DelayQError(str(error))
+
+
+def never(*_: Any, **__: Any) -> None:
+    """What a sender is made with that sends nothing."""

@@ -1,0 +1,124 @@
+"""Which messages are adopted: those with an eta that is far, and nothing doubtful about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from dateutil.parser import isoparse
+
+from .. import clock
+from ..clock import When
+from ..errors import InvalidDueTime, InvalidOption
+from ..message.headers import DUE_HEADER
+from ..scheduling.intercept import wants_capture
+from ..services import Services
+from ..store import checked_id
+
+
+@dataclass(frozen=True)
+class Far:
+    """A message with an eta, and what its entry will be.
+
+    Attributes:
+        message: As a consumer gave it.
+        task_id: The id of its task.
+        when: When it is due.
+        queue: The queue that it came from, and goes to.
+        identity: Texts that name it, the task's id first.
+        again: Whether it may have been delivered before.
+        is_named: Whether no other message has that name: AMQP's have none of their own.
+        received: When that was, by the monotonic clock.
+        is_far: Whether it is due late enough to be adopted.
+        ack: Acknowledges it, as Celery gave it.
+    """
+
+    message: Any
+    task_id: str
+    when: When
+    queue: str
+    identity: tuple[str, ...]
+    again: bool
+    is_named: bool
+    received: float
+    is_far: bool
+    ack: Any = None
+
+
+def has_eta(message: Any, body: Any) -> bool:
+    """Whether a message has an eta and did not wait in the store before; a quick look.
+
+    Args:
+        message: The message.
+        body: What it says, in protocol 1; else ``None``.
+    """
+    headers = message.headers
+    return DUE_HEADER not in headers and bool(_envelope(headers, body).get("eta"))
+
+
+def far_of(
+    services: Services, message: Any, body: Any, queue: str | None, after: float
+) -> Far | None:
+    """What a message with an eta is to become; ``None`` where it is left to Celery.
+
+    Args:
+        services: Of the app that was given the message.
+        message: The message.
+        body: What it says, in protocol 1; else ``None``.
+        queue: Where it came from, if that is known.
+        after: How many seconds ahead is far.
+    """
+    envelope = _envelope(message.headers, body)
+    task_id = message.properties.get("correlation_id")
+    if queue is None or DUE_HEADER in message.headers or task_id != envelope.get("id"):
+        return None
+    due = _moment(envelope.get("eta"))
+    if due is None or _may_expire(envelope) or not _is_taken_in(services, message, envelope):
+        return None
+    try:
+        checked_id(task_id)
+        when = clock.at(due, timezone.utc)
+    except (InvalidOption, InvalidDueTime):
+        return None
+    own = message.properties.get("message_id") or message.properties.get("delivery_tag")
+    identity = (task_id, queue, str(own), envelope["eta"], str(envelope.get("retries")))
+    again = bool(message.delivery_info.get("redelivered"))
+    ahead = (due - clock.utc_now()).total_seconds()
+    is_named, received = own is not None, clock.monotonic()
+    return Far(message, task_id, when, queue, identity, again, is_named, received, ahead > after)
+
+
+def _envelope(headers: Mapping[str, Any], body: Any) -> Mapping[str, Any]:
+    """Where id, eta and expires are."""
+    return headers if "task" in headers or not isinstance(body, Mapping) else body
+
+
+def _moment(text: Any) -> datetime | None:
+    """A time that can be read in one way only."""
+    try:
+        moment = isoparse(text) if isinstance(text, str) else None
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment is not None and moment.utcoffset() is not None else None
+
+
+def _may_expire(envelope: Mapping[str, Any]) -> bool:
+    """Whether it has expired, or nobody can tell."""
+    expires = envelope.get("expires")
+    if expires is None:
+        return False
+    moment = _moment(expires)
+    return moment is None or moment <= clock.utc_now()
+
+
+def _is_taken_in(services: Services, message: Any, envelope: Mapping[str, Any]) -> bool:
+    """Whether nobody has opted out, and the message is one that a worker may read."""
+    task = services.app.tasks.get(envelope["task"])
+    said = {**message.properties, **message.headers}
+    return (
+        wants_capture(task, said)
+        and (message.accept is None or message.content_type in message.accept)
+        and len(message.body) <= services.settings.max_message
+    )

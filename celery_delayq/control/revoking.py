@@ -1,0 +1,183 @@
+"""A worker's remote control, and the app's, reach the store.
+
+``revoke`` and ``terminate`` cancel waiting tasks; ``inspect scheduled`` and ``query_task`` show
+them. ``inspect delayq`` shows how the store stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from celery import Celery
+from celery.app.control import Control
+from celery.utils.imports import symbol_by_name
+from kombu.utils.functional import maybe_list
+
+from ..errors import DelayQError, InvalidOption, StoreError
+from ..libraries import Feature, works
+from ..logs import logger_of
+from ..operations.changing import cancel
+from ..services import HasServices, find, made_for
+from ..store import Outcome
+from . import inspecting
+
+logger = logger_of(__name__)
+
+# All workers are told to revoke at the same moment, and the first of them cancels. Not for ever:
+# later on, another message may have been sent under the id.
+LATELY_MS = 60_000
+
+
+class InspectingMixin:
+    """What an ``Inspect`` class needs to ask workers for their store."""
+
+    def delayq(self) -> dict[str, Any] | None:
+        """How the store stands, as each worker that answers sees it.
+
+        Returns:
+            Of each worker a dictionary, the ``facts()`` of ``DelayQ.status()`` without its
+            ``queues``; or ``error``, a sentence. ``None`` if no worker answers.
+        """
+        return self._request("delayq")  # type: ignore[attr-defined,no-any-return]
+
+
+class RevokingMixin:
+    """What a ``Control`` class needs to reach what waits; serves ``AsyncResult.revoke`` too."""
+
+    app: Any
+
+    @cached_property
+    def inspect(self) -> Any:
+        plain = super().inspect  # type: ignore[misc]
+        if not works(Feature.INSPECTING):
+            return plain
+        return type(plain.__name__, (InspectingMixin, plain), {})
+
+    def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
+        # A worker remembers each id that it is told to revoke, and drops what comes under it. So
+        # workers are not told of tasks that never reached them.
+        delayq = made_for(self.app)
+        left = _cancel(delayq, task_id) if delayq else task_id
+        return super().revoke(left, *args, **options) if left else None  # type: ignore[misc]
+
+
+class RevokingControl(RevokingMixin, Control):
+    """Celery's own ``Control`` that reaches what waits."""
+
+
+def set_up(app: Celery) -> None:
+    """Let the app's ``revoke`` reach what waits."""
+    app.control_cls = revoking_control(app.control_cls)
+
+
+def revoking_control(base: Any) -> Any:
+    """*base*, the app's Control class, that does; by name where it can be, as apps get pickled."""
+    base = symbol_by_name(base)
+    if issubclass(base, RevokingMixin):  # of a copied app
+        return base
+    if base is Control:
+        return f"{__name__}:{RevokingControl.__name__}"
+    return type(base.__name__, (RevokingMixin, base), {})
+
+
+Command = Callable[..., Any]
+
+
+def in_worker(_app: Celery) -> None:
+    """Let those of a worker's commands that are about tasks ask the store as well; wraps once."""
+    if not works(Feature.REMOTE_CONTROL):
+        return
+    # Here, not above: only a worker has these modules loaded already.
+    from celery.worker.control import Panel
+
+    from . import panel  # noqa: F401 - which makes its commands known
+
+    for name, wrap in _WRAPS.items():
+        plain = Panel.data.get(name)
+        if plain is not None and not hasattr(plain, "delayq_wraps"):
+            Panel.data[name] = command = wrap(plain)
+            command.delayq_wraps = plain
+
+
+def _cancelling(plain: Command) -> Any:
+    def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
+        delayq = made_for(state.app)
+        left = _cancel(delayq, task_id) if delayq else task_id
+        if not left:
+            return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
+        return plain(state, left, *args, **options)
+
+    return revoke
+
+
+def _terminating(plain: Command) -> Any:
+    def terminate(state: Any, signal: Any, task_id: Any, *args: Any, **options: Any) -> Any:
+        def of_the_rest(state: Any, left: Any, *args: Any, **options: Any) -> Any:
+            return plain(state, signal, left, *args, **options)
+
+        return _cancelling(of_the_rest)(state, task_id, *args, **options)
+
+    return terminate
+
+
+def _listing(plain: Command) -> Any:
+    def scheduled(state: Any, *args: Any, **options: Any) -> Any:
+        its_own, services = plain(state, *args, **options), find(state.app)
+        try:
+            stored = inspecting.scheduled(services, state.hostname) if services else []
+        except DelayQError as error:
+            logger.warning(_NOT_SHOWN, error)
+            stored = []
+        return [*its_own, *stored]
+
+    return scheduled
+
+
+def _finding(plain: Command) -> Any:
+    def query_task(state: Any, ids: Any, *args: Any, **options: Any) -> Any:
+        its_own, services = plain(state, ids, *args, **options), find(state.app)
+        others = [one for one in maybe_list(ids) or () if one not in its_own]
+        try:
+            stored = inspecting.queried(services, others, state.hostname) if services else {}
+        except DelayQError as error:
+            logger.warning(_NOT_SHOWN, error)
+            stored = {}
+        return {**its_own, **stored}
+
+    return query_task
+
+
+# The last of them is the former name of the one before.
+_WRAPS = {
+    "revoke": _cancelling,
+    "terminate": _terminating,
+    "query_task": _finding,
+    "scheduled": _listing,
+    "dump_schedule": _listing,
+}
+_NOT_SHOWN = "what waits in the store is not shown: %s"
+
+
+def _cancel(delayq: HasServices, task_id: Any) -> Any:
+    """Cancel waiting tasks; returns the id, or the ids, that workers have to know of."""
+    if isinstance(task_id, (list, tuple, set)):
+        return [one for one in task_id if not _is_cancelled(delayq, one)]
+    return None if _is_cancelled(delayq, task_id) else task_id
+
+
+def _is_cancelled(delayq: HasServices, task_id: Any) -> bool:
+    """Cancel a task; whether it waited, or did until it was cancelled a moment ago."""
+    try:
+        outcome = cancel(delayq, task_id)
+        if outcome is Outcome.NOT_FOUND:
+            ago = delayq.services.entries.cancelled_ms_ago(task_id)
+            return ago is not None and ago < LATELY_MS
+        return bool(outcome)
+    except InvalidOption:
+        return False  # an id that cannot be scheduled; Celery may know it
+    except StoreError as error:
+        # The workers can still be told, and it may be running.
+        logger.warning("task %s: not looked for in the store: %s", task_id, error)
+        return False

@@ -1,0 +1,74 @@
+"""The command ``history``."""
+
+from __future__ import annotations
+
+import json
+from datetime import tzinfo
+from typing import Any
+
+import click
+
+from ..cli.common import Said, delayq_of, examples, json_option
+from ..cli.looks import CeleryCommand, CeleryOption
+from ..cli.screen import Screen
+from ..cli.tables import Column, table
+from ..cli.zones import name_of, stamp, zone_of, zoned
+from ..logs import plain
+from .past import Event
+
+_NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
+
+
+@click.command(cls=CeleryCommand, epilog=examples("history -n 10", "history --json | jq .what"))
+@click.option(
+    "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
+    cls=CeleryOption, help_group="Filter", help="At most so many.",
+)  # fmt: skip
+@zoned
+@json_option
+@click.pass_context
+def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
+    """Show what happened last, the newest first.
+
+    A line has no name of its task or queue, only a hash of it. TASK is empty where this app has no
+    task of that hash. QUEUE is empty where neither this app nor a pause has a queue of that hash,
+    and none of the tasks that are due next goes to one.
+    """
+    delayq = delayq_of(ctx)
+    with Said():
+        events = delayq.history(limit)
+        kept = delayq.services.settings.history
+    if as_json:
+        for event in events:
+            ctx.obj.echo(json.dumps(_event_facts(event)))
+        return
+    zone, screen = zone_of(ctx), Screen(ctx)
+    screen.show(table(_columns(zone), (_event_row(one, zone) for one in events)))
+    if not kept:
+        ctx.obj.secho(_NO_HISTORY, fg="yellow")
+
+
+def _columns(zone: tzinfo) -> tuple[Column, ...]:
+    styles = {"dead": "red", "cancelled": "yellow", "skipped": "yellow"}
+    return (
+        Column(f"WHEN ({name_of(zone)})"),
+        Column("WHAT", styles),
+        *(Column(title) for title in ("ID", "KEY", "QUEUE", "TASK")),
+    )
+
+
+def _event_row(event: Event, zone: tzinfo) -> tuple[str, ...]:
+    texts = (event.what.value, event.id, event.key, event.queue, event.task)
+    return (stamp(event.when, zone), *map(plain, texts))
+
+
+def _event_facts(event: Event) -> dict[str, Any]:
+    return {
+        "when": event.when.isoformat(),
+        "what": event.what.value,
+        "id": event.id,
+        "key": event.key,
+        "due": event.due and event.due.isoformat(),
+        "task": event.task,
+        "queue": event.queue,
+    }

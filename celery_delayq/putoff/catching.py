@@ -1,0 +1,162 @@
+"""A running task puts itself off: the same task, with the same id, once more at a later time.
+
+    raise Defer(after=5) --> caught around the task's code --> its next run is an entry --> Ignore
+                                 |                                  | the store is away
+                                 +-- eager: runs again at once      +--> that error, and it fails
+
+It is caught innermost, so that nothing which takes exceptions for failures sees it: not
+``autoretry_for``, no tracer. Celery lets go of what was ignored without a word to callbacks, chord
+or result backend, and acknowledges the message. The entry is there by then, with the mark of the
+message; so a broker that delivers the message once more is told that it is done.
+
+A ``Defer`` that nobody catches is an error like any other, and the task fails: it is not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import celery.app.task
+from celery import Celery, states
+from celery.app.task import Context, Task
+from celery.exceptions import Ignore
+
+from ..clock import from_ms
+from ..errors import AlreadyTaken, PutOffTooOften
+from ..integration.calls import schedule_call
+from ..libraries import Feature, works
+from ..logs import logger_of
+from ..message.identity import identity_of
+from ..services import Services, find
+from .defer import Defer
+
+logger = logger_of(__name__)
+
+MOST_EAGER = 100  # times that a task may put itself off where no time passes
+
+_WRAPS = "delayq_puts_off"
+
+# In Celery 5.7 a call can ask for the result of a task that ignores results; in 5.4 it cannot.
+_ignores_result: Callable[[Task, Context], bool] = getattr(
+    celery.app.task,
+    "get_actual_ignore_result",
+    lambda task, request: request.ignore_result or task.ignore_result,
+)
+
+
+def set_up(_app: Celery) -> None:
+    """Let tasks that are made later put themselves off; a second call changes nothing."""
+    if not works(Feature.PUTTING_OFF):
+        return
+    plain = Task.on_bound.__func__
+    if hasattr(plain, _WRAPS):
+        return
+
+    @wraps(plain)
+    def on_bound(cls: type[Task], app: Any) -> None:
+        plain(cls, app)
+        if find(app) is not None:
+            for task in _tasks_of(cls, app):
+                let_put_off(task)
+
+    setattr(on_bound, _WRAPS, True)
+    Task.on_bound = classmethod(on_bound)
+
+
+def _tasks_of(cls: type[Task], app: Any) -> list[Task]:
+    named = app._tasks.get(cls.name)
+    if type(named) is cls:
+        return [named]
+    # Celery may have named the task, and not its class; or it is a base, which is no task.
+    return [task for task in app._tasks.values() if type(task) is cls]
+
+
+def configured(app: Celery) -> None:
+    """Let the tasks that are there put themselves off; a second call changes nothing."""
+    for task in [*app._tasks.values()]:
+        let_put_off(task)
+
+
+def in_worker(app: Celery) -> None:
+    """Let all tasks, also those whose class has an ``on_bound`` of its own."""
+    for task in app.tasks.values():
+        let_put_off(task)
+
+
+def let_put_off(task: Task) -> None:
+    """Catch a ``Defer`` around all of a task that is its own code; once."""
+    if not works(Feature.PUTTING_OFF):
+        return
+    # Celery wraps `run` for `autoretry_for`, and keeps the task's own under another name.
+    for name in ("_orig_run" if hasattr(task, "_orig_run") else "run", "before_start"):
+        code = getattr(task, name)
+        if not hasattr(code, _WRAPS):
+            setattr(task, name, _catching(code, lambda *_: task))
+    # Of what is called by an operator, Python looks at the class.
+    cls = type(task)
+    if cls.__call__ is not Task.__call__ and not hasattr(cls.__call__, _WRAPS):
+        cls.__call__ = _catching(cls.__call__, lambda one, *_: one)
+
+
+def _catching(code: Callable[..., Any], task_of: Callable[..., Task]) -> Callable[..., Any]:
+    @wraps(code)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        for _ in range(MOST_EAGER):
+            try:
+                return code(*args, **kwargs)
+            except Defer as defer:
+                task = task_of(*args)
+                request, services = task.request, find(task.app)
+                if request.called_directly or services is None:
+                    raise
+                if not request.is_eager:
+                    _put_off(services, task, request, defer)
+                    raise Ignore("put off") from None
+        raise PutOffTooOften(task.name, MOST_EAGER)
+
+    setattr(run, _WRAPS, True)
+    return run
+
+
+def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> None:
+    """Schedule the next run of a running task.
+
+    Raises:
+        DelayQError: why that is not possible.
+    """
+    when = defer.when(services.timezone)
+    own = identity_of(request.id, request, request.properties or {})
+    delivery = services.copies.delivery(own, again=True) if own else None
+    _take_back_state(task, request)
+    signature = task.signature_from_request(request, **_also_kept(request))
+    try:
+        _, receipt = schedule_call(
+            services, signature.apply_async, when, given_out=True, delivery=delivery
+        )
+    except AlreadyTaken:
+        logger.info("task %s: was put off when its message was delivered before", request.id)
+    else:
+        due = from_ms(receipt.due_ms) if receipt else "at once"
+        logger.info("task %s: put off, until %s", request.id, due)
+
+
+def _also_kept(request: Context) -> dict[str, Any]:
+    """What Celery's own retry does not keep of a call, or not in each of its versions."""
+    names = ("argsrepr", "kwargsrepr", "ignore_result")
+    return {name: vars(request)[name] for name in names if name in vars(request)}
+
+
+def _take_back_state(task: Task, request: Context) -> None:
+    """Let the backend forget the state of this run: results ask the store then.
+
+    Celery stored that it was started or is a retry; the task may have stored a state of its own.
+    """
+    if _ignores_result(task, request):
+        return
+    # Before it is scheduled, as REVOKED may be stored from then on.
+    try:
+        task.backend.store_result(request.id, None, states.PENDING, request=request)
+    except Exception:
+        logger.warning("task %s: its state is not up to date", request.id, exc_info=True)

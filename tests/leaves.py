@@ -1,0 +1,142 @@
+"""``./tests/run leaves [--lines] [--only LEAF]``: the kernel's tests without each leaf in turn.
+
+Of each leaf it copies the project, deletes the leaf's folder and its line in
+``celery_delayq/leaves.py``, and runs the tests marked ``kernel`` on the copy. With ``--lines`` it
+runs nothing: it counts the lines of the kernel and of each leaf.
+"""
+
+import argparse
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from celery_delayq.leaves import LEAVES
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "celery_delayq"
+LOGS = ROOT / ".pytest_cache" / "leaves"
+LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv*", ".*_cache", "__pycache__")
+KERNEL = "kernel"
+
+
+class Size(NamedTuple):
+    """Files, lines, and lines of code: without docstrings, comments and blank lines."""
+
+    files: int
+    lines: int
+    code: int
+
+
+def size_of(paths: list[Path]) -> Size:
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    return Size(len(texts), sum(map(len, map(str.splitlines, texts))), sum(map(_code, texts)))
+
+
+def _code(text: str) -> int:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    spoken: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            spoken.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#") and number not in spoken
+        for number, line in enumerate(text.splitlines(), 1)
+    )
+
+
+def sizes() -> dict[str, Size]:
+    """Of the kernel, and of each leaf."""
+    belongs = {path: _leaf_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
+    return {
+        name: size_of([path for path, whose in belongs.items() if whose == name])
+        for name in (KERNEL, *LEAVES)
+    }
+
+
+def _leaf_of(path: Path) -> str:
+    for name, leaf in LEAVES.items():
+        place = PACKAGE / leaf.folder.replace(".", "/")
+        if path.is_relative_to(place) or path == place.with_suffix(".py"):
+            return name
+    # Where pytest finds the plugin; its fixtures are the leaf's.
+    return "testing" if path.is_relative_to(PACKAGE / "contrib") else KERNEL
+
+
+def files_of_kernel(tree: Path) -> list[Path]:
+    """The files that are marked; the others may import what was taken out."""
+    return [
+        path
+        for path in sorted((tree / "tests").rglob("test_*.py"))
+        if f"pytest.mark.{KERNEL}" in path.read_text(encoding="utf-8")
+    ]
+
+
+def take_out(name: str, tree: Path) -> None:
+    """Delete a leaf's folder and line in a copy of the project."""
+    place = tree / PACKAGE.name / LEAVES[name].folder.replace(".", "/")
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.with_suffix(".py").unlink()
+    registry = tree / PACKAGE.name / "leaves.py"
+    lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(f'    "{name}": Leaf(')]
+    if len(kept) != len(lines) - 1:
+        raise ValueError(f"{name} has not one line in {registry}")
+    registry.write_text("".join(kept), encoding="utf-8")
+
+
+def trial(name: str) -> tuple[bool, str]:
+    """Whether the kernel's tests pass without a leaf, and pytest's last line."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{name}.log"
+    with tempfile.TemporaryDirectory(prefix="delayq-leaves-") as folder:
+        tree = Path(folder, ROOT.name)
+        shutil.copytree(ROOT, tree, ignore=LEFT_BEHIND, symlinks=True)
+        take_out(name, tree)
+        # The plugin belongs to a leaf, and an environment goes on naming it.
+        command = ["-m", "pytest", "-q", "-n", "2", "-m", KERNEL, "-p", "no:celery_delayq"]
+        with log.open("w") as out:
+            status = subprocess.run(
+                [sys.executable, *command, *map(str, files_of_kernel(tree))],
+                cwd=tree,
+                env={**os.environ, "PYTHONPATH": str(tree)},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                check=False,
+            ).returncode
+    said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return status == 0, said[-1] if said else "nothing was printed"
+
+
+def rows(names: list[str], *, tries: bool) -> Iterator[tuple[str, bool]]:
+    """Each line of the table, and whether it is as it should be."""
+    found = sizes()
+    for name in (KERNEL, *names):
+        fine, said = trial(name) if tries and name != KERNEL else (True, "")
+        verdict = "" if not said else f"{'ok' if fine else 'FAILED'}: {said}"
+        files, lines, code = found[name]
+        yield f"{name:10}  {files:5d}  {lines:6d}  {code:6d}  {verdict}".rstrip(), fine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./tests/run leaves", description=__doc__)
+    parser.add_argument("--only", choices=LEAVES, action="append", help="this leaf; repeatable")
+    parser.add_argument("--lines", action="store_true", help="count lines, and run nothing")
+    asked = parser.parse_args()
+    print(f"{'':10}  files   lines    code  the kernel's tests without it")
+    all_fine = True
+    for row, fine in rows(asked.only or [*LEAVES], tries=not asked.lines):
+        print(row, flush=True)
+        all_fine = all_fine and fine
+    sys.exit(not all_fine)
+
+
+if __name__ == "__main__":
+    main()
