@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import timezone, tzinfo
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from celery import Celery
 from celery.utils import time
@@ -205,7 +205,8 @@ class Services:
     def configured(self) -> Configured:
         """What was made of the settings; anew where one of them has been changed since."""
         made = self._made
-        if made is None or made.is_outdated():
+        # Asked at each call, so it looks where a change is written, and reads no setting.
+        if made is None or self.app.conf is not made.conf or made.changed() != made.changes:
             fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
             if not fresh.settings.enabled:
                 raise SwitchedOff(self.app.main)
@@ -217,36 +218,43 @@ class Services:
         return made
 
 
+class HasServices(Protocol):
+    """What has the services of an app: its ``DelayQ``, whose methods the operations are."""
+
+    @property
+    def services(self) -> Services: ...
+
+
 class Configured:
-    """What is made of the settings, and stays as long as they do."""
+    """What is made of the settings, and stays as long as they do.
+
+    Attributes:
+        settings: The settings, checked.
+        conf: The configuration that they are of.
+        changes: What was set of them when this was made.
+    """
 
     def __init__(
         self, app: Celery, broker: Callable[[], Broker], hooks: Hooks, scripts_of: ScriptsOf
     ) -> None:
         # What is read first makes a configuration that was pending a real one, another object.
         app.conf.get(SETTINGS[0].key)
-        self._conf = app.conf
-        self.settings = Settings.load(self._conf)
+        self.conf = app.conf
+        self.settings = Settings.load(self.conf)
         self._app = app
         self._broker = broker
         self._hooks = hooks
         self._scripts_of = scripts_of
-        self._changes = self._changed()
+        self.changes = self.changed()
 
-    def is_outdated(self) -> bool:
-        """Whether a setting was given another value, or the app another configuration.
-
-        This is asked at each call, so it looks where a change is written, and reads no setting.
-        """
-        return self._app.conf is not self._conf or self._changed() != self._changes
-
-    def _changed(self) -> list[Any]:
-        return [*map(self._conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
+    def changed(self) -> list[Any]:
+        """What was set of this package's settings, as it is now."""
+        return [*map(self.conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
 
     @cached_property
     def endpoint(self) -> Server:
         settings = self.settings
-        names = written(self._conf, "delayq_url"), written(self._conf, "delayq_transport_options")
+        names = written(self.conf, "delayq_url"), written(self.conf, "delayq_transport_options")
         return store_endpoint(settings.url, settings.transport_options, self._broker(), names)
 
     @cached_property
@@ -308,11 +316,16 @@ def attach(app: Any, delayq: Any) -> None:
     setattr(app, _ATTRIBUTE, delayq)
 
 
+def made_for(app: Any) -> HasServices | None:
+    """The app's ``DelayQ``, if one was made and is not switched off."""
+    delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
+    return None if delayq is None or delayq.services.is_off else delayq
+
+
 def find(app: Any) -> Services | None:
     """The services of the app's ``DelayQ``, if one was made and is not switched off."""
-    delayq = getattr(app, _ATTRIBUTE, None)
-    services: Services | None = None if delayq is None else delayq.services
-    return None if services is None or services.is_off else services
+    delayq = made_for(app)
+    return None if delayq is None else delayq.services
 
 
 def services_of(app: Any) -> Services:

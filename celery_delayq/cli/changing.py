@@ -96,7 +96,8 @@ def reschedule(meant: Meant, when: Given, only: str | None, if_due: Given | None
         nonlocal due
         services = meant.delayq.services
         time = one_of(services.timezone, **times)
-        outcome, due_ms = changing.reschedule(services, task_id, time, key=key, **asked)
+        how = changing.conditions(services, **asked)
+        outcome, due_ms = changing.move(services, task_id, time, key=key, **how)
         due = None if due_ms is None else from_ms(due_ms)
         return outcome
 

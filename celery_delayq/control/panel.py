@@ -19,6 +19,7 @@ from ..services import services_of
 def delayq(state: Any, **_: Any) -> dict[str, Any]:
     """Show what waits in the store, what is paused, and how many scanners are alive."""
     try:
-        return status(services_of(state.app), queues=False).facts()
+        services_of(state.app)  # says so where there is none
+        return status(state.app.delayq, queues=False).facts()
     except DelayQError as error:
         return {"error": str(error)}  # Celery would print a traceback

@@ -19,7 +19,7 @@ from ..errors import DelayQError, InvalidOption, StoreError
 from ..libraries import Feature, works
 from ..logs import logger_of
 from ..operations.changing import cancel
-from ..services import Services, find
+from ..services import HasServices, find, made_for
 from ..store import Outcome
 from . import inspecting
 
@@ -58,8 +58,8 @@ class RevokingMixin:
     def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
         # A worker remembers each id that it is told to revoke, and drops what comes under it. So
         # workers are not told of tasks that never reached them.
-        services = find(self.app)
-        left = _cancel(services, task_id) if services else task_id
+        delayq = made_for(self.app)
+        left = _cancel(delayq, task_id) if delayq else task_id
         return super().revoke(left, *args, **options) if left else None  # type: ignore[misc]
 
 
@@ -103,8 +103,8 @@ def in_worker(_app: Celery) -> None:
 
 def _cancelling(plain: Command) -> Any:
     def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
-        services = find(state.app)
-        left = _cancel(services, task_id) if services else task_id
+        delayq = made_for(state.app)
+        left = _cancel(delayq, task_id) if delayq else task_id
         if not left:
             return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
         return plain(state, left, *args, **options)
@@ -160,19 +160,19 @@ _WRAPS = {
 _NOT_SHOWN = "what waits in the store is not shown: %s"
 
 
-def _cancel(services: Services, task_id: Any) -> Any:
+def _cancel(delayq: HasServices, task_id: Any) -> Any:
     """Cancel waiting tasks; returns the id, or the ids, that workers have to know of."""
     if isinstance(task_id, (list, tuple, set)):
-        return [one for one in task_id if not _is_cancelled(services, one)]
-    return None if _is_cancelled(services, task_id) else task_id
+        return [one for one in task_id if not _is_cancelled(delayq, one)]
+    return None if _is_cancelled(delayq, task_id) else task_id
 
 
-def _is_cancelled(services: Services, task_id: Any) -> bool:
+def _is_cancelled(delayq: HasServices, task_id: Any) -> bool:
     """Cancel a task; whether it waited, or did until it was cancelled a moment ago."""
     try:
-        outcome = cancel(services, task_id)
+        outcome = cancel(delayq, task_id)
         if outcome is Outcome.NOT_FOUND:
-            ago = services.entries.cancelled_ms_ago(task_id)
+            ago = delayq.services.entries.cancelled_ms_ago(task_id)
             return ago is not None and ago < LATELY_MS
         return bool(outcome)
     except InvalidOption:

@@ -149,7 +149,7 @@ def scheduled(
     # The very object that Celery made. A second one beside it would make the Redis result backend
     # unsubscribe twice, as each of them is dropped.
     result.__class__ = group if isinstance(result, GroupResult) else one
-    result._services = services
+    result._delayq = services.app.delayq
     result._due_ms = due_ms
     result._existed = existed
     result._replicas = replicas

@@ -23,10 +23,9 @@ from ..scheduling.options import Conflict, Late, Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services, attach, find, services_of
 from .calls import call_signature
-from .changes import Changes
-from .reads import Reads
 from .results import ScheduledResult
 from .setup import set_up
+from .table import Operations
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -38,7 +37,7 @@ else:
     R = TypeVar("R")
 
 
-class DelayQ(Changes, Reads):
+class DelayQ(Operations):
     """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
     Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks

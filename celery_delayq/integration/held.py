@@ -18,7 +18,7 @@ from celery.result import AsyncResult
 from ..errors import DelayQError
 from ..logs import logger_of
 from ..operations import reading
-from ..services import find
+from ..services import made_for
 from ..store import State
 
 logger = logger_of(__name__)
@@ -54,9 +54,9 @@ class KnowsHeld:
         return word
 
     def _held(self) -> str:
-        services = find(self.app)
+        delayq = made_for(self.app)
         try:
-            state = services and reading.state(services, self.id)
+            state = delayq and reading.state(delayq, self.id)
         except DelayQError as error:
             logger.debug("task %s: the store does not tell its state: %s", self.id, error)
             return ""

@@ -1,10 +1,10 @@
 """What scheduling returns: Celery's own results, which can also be cancelled and rescheduled.
 
 ScheduledResult
-├── ScheduledTaskResult         an AsyncResult: of a task, a chain, a chord
-├── ScheduledGroupResult        a GroupResult
-├── EagerScheduledResult        an EagerResult: with task_always_eager, the task has run
-└── EagerScheduledGroupResult   a GroupResult of such
+├── ScheduledTaskResult              an AsyncResult: of a task, a chain, a chord
+├── ScheduledGroupResult             a GroupResult
+│   └── EagerScheduledGroupResult    of such as have run
+└── EagerScheduledResult             an EagerResult: with task_always_eager, the task has run
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from celery import states
 from celery.result import AsyncResult, EagerResult, GroupResult
 
-from ..clock import DelayInput, TimeInput, from_ms, one_of
+from ..clock import DelayInput, TimeInput, When, from_ms, one_of
 from ..operations import changing, editing, reading
 from ..operations.changing import Direction
 from ..operations.editing import Edit
-from ..services import Services
-from ..store import Outcome
+from ..services import HasServices
+from ..store import NOW, Outcome
 from .held import KnowsHeld, word_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ else:
         __class_getitem__ = classmethod(GenericAlias)
 
 
-_OWN = ("_services", "_due_ms", "_existed", "_replicas")
+_OWN = ("_delayq", "_due_ms", "_existed", "_replicas")
 
 
 class ScheduledResult(_Result[R_co]):
@@ -53,10 +53,13 @@ class ScheduledResult(_Result[R_co]):
     """
 
     id: str
-    _services: Services
+    _delayq: HasServices
     _due_ms: int
     _existed: bool
     _replicas: int | None
+
+    _behind: type  # Celery's, as which it is pickled
+    _has_run = False  # with `task_always_eager` it ran in the call, and never was in Redis
 
     @property
     def due(self) -> datetime:
@@ -92,14 +95,16 @@ class ScheduledResult(_Result[R_co]):
         ``SUCCESS`` when all are, and ``PENDING`` until then.
         """
         # The store first: a state in the backend would expire before a far due time.
-        waits = reading.state(self._services, self.id)
+        waits = None if self._has_run else reading.state(self._delayq, self.id)
         return self._backend_state() if waits is None else word_of(waits)
 
     status = state
 
     def cancel(self, *, revoke: bool = False) -> Outcome:
         """Cancel it; see :meth:`DelayQ.cancel`."""
-        return changing.cancel(self._services, self.id, revoke=revoke)
+        if self._has_run:
+            return Outcome.HANDED_OVER
+        return changing.cancel(self._delayq, self.id, revoke=revoke)
 
     def reschedule(
         self,
@@ -111,34 +116,41 @@ class ScheduledResult(_Result[R_co]):
         if_due: TimeInput | None = None,
     ) -> Outcome:
         """Give it another due time; see :meth:`DelayQ.reschedule`."""
-        when = one_of(self._services.timezone, at=at, after=after, by=by)
-        return self._moved(
-            *changing.reschedule(self._services, self.id, when, only=only, if_due=if_due)
-        )
+        services = self._delayq.services
+        when = one_of(services.timezone, at=at, after=after, by=by)
+        return self._move(when, **changing.conditions(services, only, if_due))
 
     def run_now(self) -> Outcome:
         """Let it go at once, also where it is paused; see :meth:`DelayQ.run_now`."""
-        return self._moved(*changing.run_now(self._services, self.id))
+        return self._move(NOW, mode="now")
 
-    def _moved(self, outcome: Outcome, due_ms: int | None) -> Outcome:
+    def _move(self, when: When, **how: Any) -> Outcome:
+        if self._has_run:
+            return Outcome.HANDED_OVER
+        outcome, due_ms = changing.move(self._delayq.services, self.id, when, **how)
         if due_ms is not None:
             self._due_ms = due_ms
         return outcome
 
     def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:
         """Give it other arguments, another priority or expiry; see :meth:`DelayQ.edit`."""
-        return editing.edit(self._services, self.id, Edit(**changes), if_revision=if_revision)
+        if self._has_run:
+            Edit(**changes)  # a wrong value is refused all the same
+            return Outcome.HANDED_OVER
+        return editing.edit(self._delayq, self.id, if_revision=if_revision, **changes)
 
     def _backend_state(self) -> str:
-        raise NotImplementedError
+        word: str = super().state
+        return word
+
+    def __reduce__(self) -> Any:
+        return self._behind, super().__reduce__()[1]
 
 
 class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
     """The result of a scheduled task, chain or chord."""
 
-    def _backend_state(self) -> str:
-        state: str = super(ScheduledResult, self).state
-        return state
+    _behind = AsyncResult
 
     def __copy__(self) -> Any:
         return _copied(super().__copy__(), self)
@@ -150,12 +162,11 @@ class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
         if subscribed is None or self.backend.get_key_for_task(self.id) in subscribed:
             super().__del__()
 
-    def __reduce__(self) -> Any:
-        return AsyncResult, super().__reduce__()[1]
-
 
 class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
     """The result of a scheduled group: a ``GroupResult`` that can be cancelled and rescheduled."""
+
+    _behind = GroupResult
 
     def revoke(self, *args: Any, **options: Any) -> Any:
         """Cancel it while it waits; then what ``GroupResult.revoke`` does: tell the workers."""
@@ -164,69 +175,21 @@ class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
     def _backend_state(self) -> str:
         return _state_of_all(self.results)
 
-    def __reduce__(self) -> Any:
-        return GroupResult, super().__reduce__()[1]
 
-
-class _HasRun(ScheduledResult[R_co]):
-    """What was scheduled with ``task_always_eager``: it ran in the call, and never was in Redis."""
-
-    @property
-    def state(self) -> str:
-        return self._backend_state()
-
-    status = state
-
-    def cancel(self, *, revoke: bool = False) -> Outcome:  # noqa: ARG002
-        """Too late, as it has run."""
-        return Outcome.HANDED_OVER
-
-    def reschedule(
-        self,
-        at: TimeInput | None = None,
-        *,
-        after: DelayInput | None = None,
-        by: DelayInput | None = None,
-        only: Direction | None = None,
-        if_due: TimeInput | None = None,
-    ) -> Outcome:
-        """Too late, as it has run; what is wrong is refused all the same."""
-        one_of(self._services.timezone, at=at, after=after, by=by)
-        changing.conditions(self._services, only, if_due)
-        return Outcome.HANDED_OVER
-
-    def run_now(self) -> Outcome:
-        """Too late, as it has run."""
-        return Outcome.HANDED_OVER
-
-    def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:  # noqa: ARG002
-        """Too late, as it has run; a wrong value is refused all the same."""
-        Edit(**changes)
-        return Outcome.HANDED_OVER
-
-
-class EagerScheduledResult(_HasRun[R_co], EagerResult):
+class EagerScheduledResult(ScheduledResult[R_co], EagerResult):
     """The result of a task, chain or chord that ran in the call."""
 
-    def _backend_state(self) -> str:
-        state: str = super(ScheduledResult, self).state
-        return state
+    _behind = EagerResult
+    _has_run = True
 
     def __copy__(self) -> Any:
         return _copied(super().__copy__(), self)
 
-    def __reduce__(self) -> Any:
-        return EagerResult, super().__reduce__()[1]
 
-
-class EagerScheduledGroupResult(_HasRun[Any], GroupResult):
+class EagerScheduledGroupResult(ScheduledGroupResult):
     """The result of a group that ran in the call."""
 
-    def _backend_state(self) -> str:
-        return _state_of_all(self.results)
-
-    def __reduce__(self) -> Any:
-        return GroupResult, super().__reduce__()[1]
+    _has_run = True
 
 
 def _state_of_all(results: list[Any]) -> str:

@@ -51,11 +51,12 @@ def destination_of(
 
 def _needs_relay(message: OutgoingMessage) -> bool:
     """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
-    return bool(message.exchange) or any(
-        "x-expires" in (entity.queue_arguments or {}) or entity.expires
-        for entity in message.declare
-        if isinstance(entity, Queue)
-    )
+    for entity in message.declare:
+        if isinstance(entity, Queue):
+            expires = "x-expires" in (entity.queue_arguments or {}) or entity.expires
+            if expires:
+                return True
+    return bool(message.exchange)
 
 
 def list_destination(key: str, prefix: str, queue: str) -> bytes:

@@ -64,9 +64,9 @@ class OutgoingMessage:
         """
         # In protocol 1 the task's name stands in the body.
         body = self.payload if isinstance(self.payload, Mapping) else {}
-        task = self.headers.get("task", body.get("task", ""))
-        queues = (entity.name for entity in self.declare if isinstance(entity, Queue))
-        return labels_for(str(task), str(next(queues, self.routing_key)))
+        task = self.message["headers"].get("task", body.get("task", ""))
+        queues = [entity.name for entity in self.declare if isinstance(entity, Queue)]
+        return labels_for(str(task), str(queues[0] if queues else self.routing_key))
 
     def shareable(self) -> tuple[list[str], list[str]]:
         """The lines of a template, and what stands between them; see :func:`_shareable`."""

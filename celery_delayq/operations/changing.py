@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from .. import clock
-from ..clock import TimeInput, When, from_ms
+from ..clock import DelayInput, TimeInput, When, from_ms, one_of
 from ..errors import InvalidDueTime, InvalidOption
 from ..logs import logger_of
 from ..revoked import has_backend, tell
-from ..services import Services
+from ..services import HasServices, Services
 from ..store import NOW, Outcome
 from .targets import Named, id_of, who_is
 
@@ -23,7 +23,7 @@ Direction = Literal["earlier", "later"]
 
 
 def cancel(
-    services: Services,
+    delayq: HasServices,
     task_id: Named | None = None,
     *,
     key: str | None = None,
@@ -31,23 +31,37 @@ def cancel(
 ) -> Outcome:
     """Remove a scheduled task; its result becomes ``REVOKED``.
 
-    With *revoke*, workers are told to drop it where it has left already, or may have.
+    Args:
+        task_id: What scheduling returned, or its id, as text or a UUID.
+        key: In place of *task_id*: whoever has this unique key.
+        revoke: When it has left already, or may have, tell the workers to drop it, as
+            ``app.control.revoke`` does; with *task_id* only.
+
+    Returns:
+        ``Outcome.DONE``, the only true one; or why not.
     """
     if revoke and key is not None:
         raise InvalidOption("revoke", revoke, "a task's id with it: workers know no keys")
-    outcome = _remove(services, task_id, key)
+    outcome = _removed(delayq.services, task_id, key)
     if revoke and not outcome:
         arguments = {"task_id": id_of(task_id), "terminate": False}
-        services.app.control.broadcast("revoke", arguments=arguments)
+        delayq.services.app.control.broadcast("revoke", arguments=arguments)
     return outcome
 
 
-def remove(services: Services, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
-    """Delete a task that is dead; its result becomes ``REVOKED``."""
-    return _remove(services, task_id, key, remove=True)
+def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
+    """Delete a dead task, also one that cannot be read; its result becomes ``REVOKED``.
+
+    Returns:
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
+
+    Raises:
+        UnreadableRecord: it cannot be read, and is not dead yet; it will be once it is due.
+    """
+    return _removed(delayq.services, task_id, key, remove=True)
 
 
-def _remove(
+def _removed(
     services: Services, task_id: Named | None, key: str | None, *, remove: bool = False
 ) -> Outcome:
     owes, hears = has_backend(services.app), services.hooks.hears_messages()
@@ -62,35 +76,74 @@ def _remove(
 
 
 def reschedule(
-    services: Services,
-    task_id: Named | None,
-    when: When,
+    delayq: HasServices,
+    task_id: Named | None = None,
+    at: TimeInput | None = None,
     *,
+    after: DelayInput | None = None,
+    by: DelayInput | None = None,
     key: str | None = None,
     only: Direction | None = None,
     if_due: TimeInput | None = None,
-) -> tuple[Outcome, int | None]:
-    """Give a scheduled task another due time; also returns it, in ms, where that was done."""
-    return _move(services, task_id, key, when, **conditions(services, only, if_due))
+) -> Outcome:
+    """Give a scheduled task another due time; its id stays.
+
+    Args:
+        task_id: What scheduling returned, or its id, as text or a UUID.
+        at: As for :meth:`schedule`.
+        after: From now: a timedelta, or seconds.
+        by: From its present due time, negative for earlier: a timedelta, or seconds.
+        key: In place of *task_id*: whoever has this unique key.
+        only: ``"earlier"`` or ``"later"``: do not move it the other way, or not at all.
+        if_due: Only if this is its due time, to the millisecond.
+
+    Returns:
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: *only* or *if_due* does
+        not hold. A task that is moved past its own absolute ``expires`` is moved; a warning in
+        the log says that no worker will run it.
+
+    Raises:
+        InvalidDueTime: not a time, or past 2255-06-05.
+    """
+    services = delayq.services
+    when = one_of(services.timezone, at=at, after=after, by=by)
+    return move(services, task_id, when, key=key, **conditions(services, only, if_due))[0]
 
 
 def run_now(
-    services: Services, task_id: Named | None = None, *, key: str | None = None
+    delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
+) -> Outcome:
+    """Let a task go at once, also where it is paused, or dead.
+
+    It is due now, by Redis's clock, until it is rescheduled.
+
+    Returns:
+        ``Outcome.DONE``, the only true one; or why not.
+    """
+    return move(delayq.services, task_id, NOW, key=key, mode="now")[0]
+
+
+def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
+    """Try the hand-over of a dead task again: it is due now.
+
+    Returns:
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
+    """
+    return move(delayq.services, task_id, NOW, key=key, mode="retry")[0]
+
+
+def move(
+    services: Services, task_id: Named | None, when: When, *, key: str | None = None, **how: Any
 ) -> tuple[Outcome, int | None]:
-    """Let a task go at once, also through a pause."""
-    return _move(services, task_id, key, NOW, mode="now")
+    """Give a task another due time; also returns that, in ms, where it was done.
 
-
-def retry(
-    services: Services, task_id: Named | None = None, *, key: str | None = None
-) -> tuple[Outcome, int | None]:
-    """Try the hand-over of a dead task again, at once."""
-    return _move(services, task_id, key, NOW, mode="retry")
-
-
-def _move(
-    services: Services, task_id: Named | None, key: str | None, when: When, **how: Any
-) -> tuple[Outcome, int | None]:
+    Args:
+        services: Of its app.
+        task_id: The task.
+        when: The time.
+        key: In place of *task_id*: whoever has this unique key.
+        **how: The mode of the step, or its :func:`conditions`.
+    """
     outcome, change = services.entries.move(who_is(services, task_id, key), when, **how)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)

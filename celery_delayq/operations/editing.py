@@ -8,7 +8,7 @@ read the entry --> make its message anew --> replace it, if it is as it was read
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidOption, MessageTooLarge, NotATask, StoreUnavailable, UnreadableRecord
 from ..message.draft import Draft
-from ..services import Services
+from ..services import HasServices, Services
 from ..store import Entry, Outcome
 from ..store.record import LAST_MS, NewRecord
 from .changing import tell_of_expiry
@@ -74,14 +74,41 @@ class Edit:
 
 
 def edit(
-    services: Services,
-    task_id: Named | None,
-    changes: Edit,
+    delayq: HasServices,
+    task_id: Named | None = None,
     *,
     key: str | None = None,
+    args: Sequence[Any] = KEPT,
+    kwargs: Mapping[str, Any] = KEPT,
+    priority: int | None = KEPT,
+    expires: float | timedelta | datetime | str | None = KEPT,
     if_revision: int | None = None,
 ) -> Outcome:
-    """Give a scheduled task another message; see :meth:`DelayQ.edit`."""
+    """Give a scheduled task other arguments, another priority or expiry; all else stays.
+
+    What is not given stays as it is. The message keeps its serializer, compression, headers
+    and links; it is not routed anew, and no signal of Celery's is sent.
+
+    Args:
+        task_id: What scheduling returned, or its id, as text or a UUID.
+        key: Its unique key, in place of an id.
+        args: All positional arguments. An ``argsrepr`` of the call's own stays.
+        kwargs: All keyword arguments.
+        priority: 0 to 255, as the broker takes it; ``None``: the broker's default.
+        expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
+            text; ``None``: never.
+        if_revision: Only if the task's ``revision`` is still this one.
+
+    Returns:
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
+
+    Raises:
+        InvalidOption: nothing is given, or something that cannot be; the arguments that it has
+            cannot be read; it is a canvas (``NotATask``).
+        TypeError: the arguments do not fit the task.
+        MessageTooLarge: larger than ``delayq_max_message``.
+    """
+    services, changes = delayq.services, Edit(args, kwargs, priority, expires)
     outcome = _edit(services, who_is(services, task_id, key), changes, if_revision)
     if outcome not in (Outcome.DONE, Outcome.UNCERTAIN):
         services.hooks.missed("edit", outcome)

@@ -11,7 +11,7 @@ from typing import Any
 from ..clock import from_ms
 from ..errors import InvalidOption, StoreDiffers, StoreError
 from ..logs import plain
-from ..services import Services
+from ..services import HasServices, Services
 from ..store import Counts, Scanner
 
 MAX_OVERDUE = 60.0  # seconds
@@ -42,15 +42,32 @@ class Judged:
 
 
 def health(
-    services: Services,
+    delayq: HasServices,
     *,
     max_overdue: float = MAX_OVERDUE,
     max_dead: int = MAX_DEAD,
     here: bool = False,
 ) -> list[str]:
-    """What is wrong; see :meth:`DelayQ.health`."""
+    """What is wrong, a sentence each; nothing if what is scheduled will be handed over in time.
+
+    It is wrong that no scanner is alive or that they have another broker than this app, that a
+    task has been overdue for too long or too many are dead, that the store cannot be read, or
+    is used in another way than by this process.
+    What is paused is not overdue. It takes two calls of the store, and no broker.
+
+    Args:
+        max_overdue: For how many seconds a task may be overdue, from 0.
+        max_dead: How many tasks may be dead, from 0.
+        here: Ask for nothing but a scanner of this very host that is alive, as a probe of a
+            worker's container does.
+
+    Raises:
+        InvalidOption: *max_overdue*, *max_dead* or *here* cannot be what it is.
+        InvalidSetting: the app's configuration is wrong.
+    """
     _check(max_overdue, max_dead, here)
-    return [one.wrong for one in judged(services, max_overdue, max_dead, here) if one.wrong]
+    all_of_it = judged(delayq.services, max_overdue, max_dead, here)
+    return [one.wrong for one in all_of_it if one.wrong]
 
 
 def judged(

@@ -8,7 +8,7 @@ from typing import Any
 from celery.app.task import Task
 
 from ..errors import InvalidOption
-from ..services import Services
+from ..services import HasServices, Services
 from ..store import Pause, lane_for
 
 LONGEST_NAME = 512  # bytes
@@ -18,40 +18,67 @@ _RATE = f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
 
 
 def pause(
-    services: Services,
+    delayq: HasServices,
     *,
     queue: str | None = None,
     task: str | Task | None = None,
     late: bool = False,
 ) -> None:
-    """Hand over nothing of it until it is resumed; see :meth:`DelayQ.pause`."""
+    """Hand over nothing of a queue, of a task, or at all, until it is resumed.
+
+    It is in force when this returns. What a scanner is publishing this moment still goes. What
+    is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
+
+    Args:
+        queue: The queue: the name that tasks were sent with, or their routing key.
+        task: The task, or its name.
+        late: Whether tasks with a grace count as late for that time.
+
+    Raises:
+        InvalidOption: not a name, or both a queue and a task.
+        kombu.exceptions.OperationalError: Redis cannot be reached.
+    """
     queue, name = _checked(queue, task)
     if not isinstance(late, bool):
         raise InvalidOption("late", late, "true or false")
-    services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
+    delayq.services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
 
 
 def resume(
-    services: Services,
+    delayq: HasServices,
     *,
     queue: str | None = None,
     task: str | Task | None = None,
     rate: float | None = None,
 ) -> bool:
-    """Hand it over again; returns whether it was paused. See :meth:`DelayQ.resume`."""
+    """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
+
+    Args:
+        queue: As for :meth:`pause`.
+        task: As for :meth:`pause`.
+        rate: At how many tasks a second what has fallen due goes, in the order of due times; by
+            default as fast as it can. What falls due from now on goes at once.
+
+    Returns:
+        Whether it was paused, or coming back.
+
+    Raises:
+        InvalidOption: not a name, or not a rate from 0.001 to 1,000,000.
+        kombu.exceptions.OperationalError: Redis cannot be reached.
+    """
     if rate is not None and not _is_rate(rate):
         raise InvalidOption("rate", rate, _RATE)
-    return services.entries.resume(lane_for(*_checked(queue, task)), rate)
+    return delayq.services.entries.resume(lane_for(*_checked(queue, task)), rate)
 
 
-def pauses(services: Services) -> list[Pause]:
-    """What is paused, or is coming back."""
-    return services.entries.pauses()
+def pauses(delayq: HasServices) -> list[Pause]:
+    """What is paused, or coming back, and how many tasks are due there."""
+    return delayq.services.entries.pauses()
 
 
 def is_all_paused(services: Services) -> bool:
     """Whether everything is paused, and not coming back."""
-    return any(not (one.queue or one.task or one.resumed) for one in pauses(services))
+    return any(not (one.queue or one.task or one.resumed) for one in services.entries.pauses())
 
 
 def _is_rate(rate: object) -> bool:

@@ -10,33 +10,54 @@ from sys import maxsize
 from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
-from ..services import Services
+from ..services import HasServices
 from ..store import Counts, State
 from .queues import QueueNames
 from .targets import Named, who_is
 from .task import ScheduledTask
 
 
-def find(
-    services: Services, task_id: Named | None = None, *, key: str | None = None
+def get(
+    delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> ScheduledTask | None:
-    """One task, or ``None`` if it is not in the store."""
+    """A scheduled task, by its id or its unique key; or ``None``.
+
+    Raises:
+        UnreadableRecord: it was written by a version that this one cannot read.
+    """
+    services = delayq.services
     entry = services.entries.find(who_is(services, task_id, key))
     if entry is None:
         return None
     return ScheduledTask.of(entry, services.app, QueueNames(services).of(entry))
 
 
-def waiting(
-    services: Services,
+def tasks(
+    delayq: HasServices,
     *,
     after_due: TimeInput | None = None,
     before_due: TimeInput | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Iterator[ScheduledTask]:
-    """Waiting tasks in due order, read page by page; see :meth:`DelayQ.tasks`."""
+    """Waiting tasks in due order, read page by page while one iterates.
+
+    What is paused, or was refused and will be tried again, waits as well.
+
+    Args:
+        after_due: Only tasks due at this time or later.
+        before_due: Only tasks due earlier than this.
+        limit: At most so many.
+        cursor: Go on behind the task of an earlier list that has this ``cursor``. It can be
+            stored. What comes and goes meanwhile makes no task come twice, or be left out,
+            whose due time stays.
+
+    Raises:
+        InvalidOption: *cursor* is none, or that of another store.
+        InvalidDueTime: *after_due* or *before_due* is no time.
+    """
     check_limit(limit, "tasks")
+    services = delayq.services
     zone = services.timezone
     earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
     end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
@@ -44,8 +65,8 @@ def waiting(
     size = maxsize if limit is None else min(limit, maxsize)
     entries = services.entries.waiting(earliest_ms, end_ms, cursor=cursor, size=max(1, size))
     queues = QueueNames(services)
-    tasks = (ScheduledTask.of(entry, services.app, queues.of(entry)) for entry in entries)
-    return islice(tasks, size)
+    found = (ScheduledTask.of(entry, services.app, queues.of(entry)) for entry in entries)
+    return islice(found, size)
 
 
 def check_limit(limit: int | None, things: str) -> None:
@@ -54,21 +75,26 @@ def check_limit(limit: int | None, things: str) -> None:
         raise InvalidOption("limit", limit, f"a whole number of {things} from 0")
 
 
-def counts(services: Services) -> Counts:
+def counts(delayq: HasServices) -> Counts:
     """How many tasks are in which state, and how many scanners are alive."""
-    return services.entries.counts()
+    return delayq.services.entries.counts()
 
 
 def state(
-    services: Services, task_id: Named | None = None, *, key: str | None = None
+    delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> State | None:
-    """Where a task stands, or ``None`` if it is not in the store."""
+    """Where a scheduled task stands, or ``None`` if it is not in the store."""
+    services = delayq.services
     return services.entries.state(who_is(services, task_id, key))
 
 
 def handed_over(
-    services: Services, task_id: Named | None = None, *, key: str | None = None
+    delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> datetime | None:
-    """When a task went to its queue, while a tombstone tells."""
+    """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago.
+
+    Under a key that is the last one which left, while no other waits.
+    """
+    services = delayq.services
     when_ms = services.entries.handed_over_ms(who_is(services, task_id, key))
     return None if when_ms is None else clock.from_ms(when_ms)

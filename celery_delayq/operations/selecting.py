@@ -9,28 +9,47 @@ from celery.app.task import Task
 from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
-from ..services import Services
+from ..services import HasServices
 from ..store import Chosen, State, checked_name
 from .selection import Selection
 
 
 def select(
-    services: Services,
+    delayq: HasServices,
     *,
     tag: str | None = None,
-    task: Task | str | None = None,
+    task: Task[..., Any] | str | None = None,
     queue: str | None = None,
     state: State | str | None = None,
     after_due: TimeInput | None = None,
     before_due: TimeInput | None = None,
-    everything: bool = False,
+    all: bool = False,
     cursor: str | None = None,
 ) -> Selection:
-    """Pick tasks; see :meth:`DelayQ.select`."""
+    """Pick tasks, to count, read or change them all; all that is given has to be so.
+
+    By tag it costs what has the tag; by a state other than ``SCHEDULED``, what is in that
+    state; else, what waits: some seconds of Redis's time for a million tasks, in short steps.
+
+    Args:
+        tag: It has this tag.
+        task: It is of this task, or of the task of this name.
+        queue: It was sent with this queue.
+        state: It is in this state.
+        after_due: It is due at this time or later.
+        before_due: It is due before this time.
+        all: Everything, where nothing else is given.
+        cursor: Go on behind the ``cursor`` of an earlier selection by the same arguments.
+
+    Raises:
+        InvalidOption: nothing was given; or *cursor* is none, or one of another selection or
+            store.
+        InvalidDueTime: not a time.
+    """
     picking = (tag, task, queue, state, after_due, before_due)
-    if all(one is None for one in picking) and everything is not True:
-        raise InvalidOption("all", everything, "True, where nothing else is given to select by")
-    zone = services.timezone
+    if not any(one is not None for one in picking) and all is not True:
+        raise InvalidOption("all", all, "True, where nothing else is given to select by")
+    zone = delayq.services.timezone
     chosen = Chosen(
         tag="" if tag is None else checked_name("tag", tag),
         task="" if task is None else _task_name(task),
@@ -39,7 +58,7 @@ def select(
         after_ms=None if after_due is None else clock.at(after_due, zone).ms,
         before_ms=None if before_due is None else clock.at(before_due, zone).ms,
     )
-    return Selection(services, chosen, cursor)
+    return Selection(delayq.services, chosen, cursor)
 
 
 def _task_name(task: Any) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
-from ..services import Services
+from ..services import HasServices
 from ..store import Counts, Pause
 from .queues import QueueCounts, queue_counts
 
@@ -77,13 +77,18 @@ class Status:
         return {"queues": queues, "queues_complete": self.queues_complete}
 
 
-def status(services: Services, *, queues: bool = True) -> Status:
-    """How the store stands; see :meth:`DelayQ.status`.
+def status(delayq: HasServices, *, queues: bool = True) -> Status:
+    """How the store stands: counts, pauses, scanners by name, what waits queue by queue.
+
+    It reads in short steps, and looks at 10,000 waiting tasks at most.
 
     Args:
-        services: The app's.
         queues: Whether it is wanted queue by queue, which takes longest.
+
+    Returns:
+        A :class:`~celery_delayq.operations.status.Status`, with ``facts()`` for JSON.
     """
+    services = delayq.services
     entries = services.entries
     # Asked each time: whoever asks for years shall hear of a broker that the scanners have since.
     other_broker = entries.look()

@@ -156,12 +156,22 @@ class SchedulingMixin:
         return message if services is None else _decided(services, message, args, options)
 
     def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
-        return native_delay.noting(super().Router(*args, **options))  # type: ignore[misc]
+        router = super().Router(*args, **options)  # type: ignore[misc]
+        services = find(self.app)
+        return native_delay.noting(router) if services and _is_for_amqp(services) else router
 
     def _create_task_sender(self) -> Send:
         send: Send = super()._create_task_sender()  # type: ignore[misc]
         services = find(self.app)
         return send if services is None else Sender(services, send)
+
+
+def _is_for_amqp(services: Services) -> bool:
+    """Whether messages go to a broker that speaks AMQP; Celery delays an eta there by queues."""
+    try:
+        return services.broker.transport == "amqp"
+    except InvalidSetting:  # nothing can be scheduled, but a plain call may go
+        return False
 
 
 class SchedulingAMQP(SchedulingMixin, AMQP):
@@ -316,10 +326,7 @@ class Sender:
 
     @cached_property
     def _is_for_amqp(self) -> bool:
-        try:
-            return self.services.broker.transport == "amqp"
-        except InvalidSetting:  # nothing can be scheduled, but a plain call may go
-            return False
+        return _is_for_amqp(self.services)
 
     def __call__(self, producer: Any, name: str, message: Any, *where: Any, **options: Any) -> Any:
         try:

@@ -66,7 +66,7 @@ class Pool:
 
         It is closed where another address has taken over from its own.
         """
-        if self._server.is_replaced(connection):
+        if self._server.may_move and self._server.is_replaced(connection):
             self.drop(connection)
             return
         try:
@@ -94,21 +94,19 @@ class Pool:
         with suppress(IndexError):
             while True:
                 connection, since = self._idle.pop()
-                if self._is_fresh(connection, since) and self._is_ready(connection):
+                if self._is_ready(connection, since):
                     return connection
         return self._made(until)
 
-    def _is_fresh(self, connection: Any, since: float) -> bool:
-        """Whether it has not been idle for too long; if it has it is closed."""
-        fresh = clock.monotonic() - since < IDLE
-        if not fresh:
-            self.drop(connection)
-        return fresh
+    def _is_ready(self, connection: Any, since: float) -> bool:
+        """Whether it can be used; if not it is closed.
 
-    def _is_ready(self, connection: Any) -> bool:
-        """Whether it still leads there, is connected, and silent; if not it is closed."""
+        It has not been idle for too long, leads where the server is now, is connected, and silent.
+        """
         try:
-            ready = self._server.is_current(connection) and not connection.can_read()
+            leads_there = not self._server.may_move or self._server.is_current(connection)
+            rested = clock.monotonic() - since
+            ready = rested < IDLE and leads_there and not connection.can_read()
         except (redis.RedisError, OSError):
             ready = False
         except BaseException:
@@ -165,7 +163,8 @@ class Pool:
         except queue.Empty:
             self._collect()
             return None
-        return connection if connection is not None and self._is_ready(connection) else None
+        is_ready = connection is not None and self._is_ready(connection, clock.monotonic())
+        return connection if is_ready else None
 
     def _collect(self) -> None:
         # The traceback of an interrupted call may be part of a circle, and hold its connection.
