@@ -133,7 +133,8 @@ for at, one in ipairs(looked) do
 end
 
 -- Nothing is rolled back: what may be refused comes before the first record goes.
-local rotates = count > 0 and is_full(count)
+-- A call about one entry asks for the size of a generation only where it begins one of its own: there are many of those.
+local rotates = (count > 1 or count == 1 and turns(call)) and is_full(count)
 allow_when_full(keys.tombstones)
 redis.call('ZREM', keys.due, '')
 for _, leaving in ipairs(groups) do

@@ -22,10 +22,10 @@ local last_ms = tonumber(ARGV[7])
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local token = asker .. ':' .. whole(now_us)
-allow_when_full(keys.errors)
 
 local pace = pace_of(catch_up, now_us)
 local members, fresh = (pace and paced_members or due_members)(keys.relay, now, limit, pace, last_ms)
+if #members > 0 then make_untidy() end
 local lanes = new_lanes(now_us)
 local claimed, known, brought, killed = {}, {}, {}, {}
 local parking, skips = {}, new_skips()

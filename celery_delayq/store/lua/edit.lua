@@ -28,7 +28,7 @@ end
 
 -- A request that something newer has overtaken finds another state than its caller has seen.
 local id, name = meant_by(target)
-local entry, why = entry_of(id, name)
+local entry, why = entry_of(id, name, call)
 if entry and is_released(entry.record, entry.header_end) then return answered('handed_over') end
 if entry and stamp_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
 if not entry then
@@ -50,7 +50,7 @@ local its_tags = extras and extras.tags or {}
 
 -- It stays in its place; but a lease that ran out ends, and it waits again.
 local lapsed = entry.place == keys.leased
-local place = lapsed and (sub(record, 2, 2) == 'L' and keys.due or keys.relay) or entry.place
+local place = lapsed and index_of(record) or entry.place
 local score = lapsed and whole(due_of(record, header_end)) or entry.score
 local where = entry.there and sub(entry.there, 1, -#member - 1) -- what stands before members there
 

@@ -28,6 +28,11 @@ if not header_end then return {'unreadable', defect} end
 local shared = template_of(record, header_end)
 local template = shared and redis.call('HGET', keys.templates, shared)
 
+-- Mostly it waits, like all others.
+if redis.call('HGET', keys.meta, 'tidy') == '1' then
+  return {'SCHEDULED', id, record, header_end, template or '', '', 0, -1, -1, '-'}
+end
+
 local place, score, there = place_of(PLACES, member_of(record, header_end, id), record, header_end)
 local lanes = new_lanes(clock_us())
 local state = state_of({place = place, there = there, record = record, header_end = header_end}, lanes)

@@ -35,7 +35,9 @@ local now = math.floor(now_us / 1000)
 
 allow_when_full(keys.records)
 if alive_ms > 0 then
-  if redis.call('HEXISTS', keys.meta, 'timeout') == 0 then return {now_us} end
+  local known = redis.call('HMGET', keys.meta, 'timeout', 'tidy')
+  if not known[1] then return {now_us} end
+  if known[2] ~= '1' and is_tidy() then redis.call('HSET', keys.meta, 'tidy', '1') end
   redis.call('ZADD', keys.scanners, whole(now + alive_ms), scanner)
   note_heartbeat(scanner, now)
 end
@@ -161,6 +163,7 @@ end
 -- is bound for it: that waits for its next try, and longer each time.
 local function put_off(list, reason)
   local again, counted, failed = {}, {}, {}
+  make_untidy()
   for at, text in ipairs(redis.call('HMGET', keys.claims, unpack(list.ids))) do
     local claim, member = parse_claim(text), list.members[at]
     claim.attempts, claim.refusals = claim.attempts + 1, claim.refusals + 1
@@ -225,7 +228,10 @@ for _, full in ipairs(lists) do
   end
 end
 leave_skipped(skips, owes, now_us)
-if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
+if #parking > 0 then
+  make_untidy()
+  redis.call('ZADD', keys.parked, unpack(parking))
+end
 remove_taken(keys.due, members, fresh, taken)
 if rotates then rotate() end
 past.write()

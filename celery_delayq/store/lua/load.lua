@@ -99,6 +99,7 @@ local function load_one(at)
   local index = sub(destination, 1, 1) == 'L' and keys.due or keys.relay
   local score = place == 'waiting' and due_ms or ms
   if place ~= 'waiting' then index = place == 'dead' and keys.dead or keys.refused end
+  if place ~= 'waiting' or claim ~= '' or error ~= '' then make_untidy() end
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, score, order .. id)
   write_extras(extras, id, order .. id, named == '1' and not holder)

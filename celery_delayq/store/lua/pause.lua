@@ -21,7 +21,7 @@ if is_fenced(call, fenced_as, issued) then return stale(call) end
 
 local before = parse_pause(redis.call('HGET', keys.paused, lane))
 local lasts = before and before.state == 'p'
-allow_when_full(keys.calls)
+make_untidy()
 fence(call, fenced_as)
 redis.call('HSET', keys.paused, lane, format_pause({
   state = 'p', late = late, since = lasts and before.since or whole(call.now_us), rate = 0, next_us = 0, left = 0, at = 0,

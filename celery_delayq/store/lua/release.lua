@@ -50,7 +50,7 @@ local function release(entry, body)
   local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
   local order = six_bytes(grows and number + 1 or number)
   local extras = grows and extras_of(record, header_end)
-  local member, index = order .. id, sub(record, 2, 2) == 'L' and keys.due or keys.relay
+  local member, index = order .. id, index_of(record)
   local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
 
   redis.call('HSET', keys.records, id, record_of(destination, order, whole(now), sub(record, header_end + 20,

@@ -17,7 +17,7 @@ local now, earliest = look.now, math.huge
 
 local promise = promise_of()
 past.begin(redis.call('HGET', keys.meta, 'history'))
-allow_when_full(keys.records)
+make_untidy()
 
 -- Whether an entry that is here has left as well: its tombstone is as young as its last change.
 local function has_left(id, record, header_end)

@@ -81,7 +81,7 @@ for at, one in ipairs(looked) do
   local word, when = outcome_of(targets[at], one)
   if when then
     local entry, text = one.entry, whole(when)
-    local index = sub(entry.record, 2, 2) == 'L' and keys.due or keys.relay
+    local index = index_of(entry.record)
     redis.call('HSET', keys.records, entry.id, moved(entry, text))
     take_key(entry.record, entry.header_end, entry.id)
     put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
