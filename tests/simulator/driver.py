@@ -722,8 +722,8 @@ CUTS = {
         "",
     ),
     "answers are forgotten early": Cut(
-        "age <= call.timeout",
-        "age <= 0",
+        "age > call.timeout",
+        "age > 0",
     ),
     "deadlines are not looked at": Cut(
         "if deadline < now_us then return nil, {now_us, 'late'} end",

@@ -1,13 +1,13 @@
 --[[ edit: give an entry that has not left another message; its id, times, key and tags stay.
 
-ARGV[1]  operation    names the call
-ARGV[2]  issued       when this request was made, us by Redis's clock
-ARGV[3]  deadline     when the call ends, us by Redis's clock
-ARGV[4]  target       who is meant: see prelude/entry.lua
-ARGV[5]  seen         of the record that the caller has read: number and last change, 13 bytes; or empty
-ARGV[6]  destination  the record's header, from its second byte
-ARGV[7]  body         the record's part from the flags on; flags, labels and extras as they were
-ARGV[8]  template     the template that `body` shares, or empty
+text     operation    names the call
+number   issued       when this request was made, us by Redis's clock
+number   deadline     when the call ends, us by Redis's clock
+text     target       who is meant: see prelude/entry.lua
+text     seen         of the record that the caller has read: number and last change, 13 bytes; or empty
+text     destination  the record's header, from its second byte
+text     body         the record's part from the flags on; flags, labels and extras as they were
+text     template     the template that `body` shares, or empty
 
 Returns  {now in us, 'join' | 'late'}: refused, see prelude/call.lua; or {now in us, 'answer', 'done' |
          'uncertain' | 'unchanged' (it was changed since the caller read it; nothing was written) |
@@ -16,9 +16,6 @@ Returns  {now in us, 'join' | 'late'}: refused, see prelude/call.lua; or {now in
 Cost     O(log N + size of the record)
 Keeps    an entry has one place, under the number that its record has; one under a lease stays
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local target, seen, destination, body, template = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-
 local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 

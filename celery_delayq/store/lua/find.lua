@@ -1,6 +1,6 @@
 --[[ find: one entry and where it stands.
 
-ARGV[1]  target  who is meant: see prelude/entry.lua
+text     target  who is meant: see prelude/entry.lua
 
 Returns  {state, id, record, its header_end, the template that it shares or '', what went wrong with it last or '',
          attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused: * (everything),
@@ -10,8 +10,6 @@ Returns  {state, id, record, its header_end, the template that it shares or '', 
 Cost     O(log N)
 Keeps    changes nothing
 ]]
-local target = ARGV[1]
-
 local id, name = meant_by(target)
 
 local record = id and redis.call('HGET', keys.records, id)

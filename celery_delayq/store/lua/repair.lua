@@ -1,6 +1,9 @@
 --[[ repair: mend what `check` found, where it is still so.
 
-ARGV[1...]  findings  of each its kind, and the part and field where it was found; not those of counts
+rows...     findings  of each, not those of counts:
+         kind   what does not fit
+         part   the key where it was found
+         field  and the field or member of that
 
 Returns  a word of each: gone (it is so no more, and nothing was changed) | done | back (it waits again) |
          late (it does, and is too late to leave, so it will be skipped) | lost (its place was taken away) |
@@ -8,7 +11,6 @@ Returns  a word of each: gone (it is so no more, and nothing was changed) | done
 Cost     O(log N) a finding
 Keeps    what fits, and what another step has changed since: all is looked at again in this one step, as `check` does
 ]]
-local FIELDS = 3
 local LEFT = 'it had lost its place, and may have left'
 local NUMBER = string.rep('%d', 13)
 local kinds = {} -- of what does not fit at the field that is looked at: kind -> true
@@ -165,8 +167,8 @@ local IN_HASH = {
   records = true, holders = true, claims = true, errors = true, outbox_messages = true, meta = true,
 }
 local words = {}
-for at = 1, #ARGV, FIELDS do
-  local kind, part, field = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+for _, one in ipairs(findings) do
+  local kind, part, field = one.kind, one.part, one.field
   local value = redis.call(IN_HASH[part] and 'HGET' or 'ZSCORE', keys[part], field)
   kinds = {}
   if value then misfits.at(part, field, value, look) end

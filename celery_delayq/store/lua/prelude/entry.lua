@@ -63,7 +63,7 @@ local function make_untidy()
 end
 
 -- Whether each entry waits in the index of its kind, nothing is paused, and nothing is known of an attempt.
-local function is_tidy()
+local function is_store_tidy()
   local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors, keys.paused)
   local waiting = redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay)
   return others == 0 and waiting == redis.call('HLEN', keys.records)
