@@ -27,6 +27,9 @@ _FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"\bkeys\.(\w+)")
 _ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.MULTILINE)
 _FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
+# What stands for the line `change`: see lua/prelude/call.lua.
+_CHANGE = re.compile(r"^change .*$", re.MULTILINE)
+_OF_A_CHANGE = "text operation\nnumber issued\nnumber deadline"
 # What a script has of an argument of each type.
 _READ_AS = {
     "text": "ARGV[%d]",
@@ -62,7 +65,7 @@ class Script:
 
     @classmethod
     def parse(cls, name: str, prelude: str, source: str) -> Script:
-        header = source.partition("]]\n")[0]
+        header = _CHANGE.sub(_OF_A_CHANGE, source.partition("]]\n")[0])
         arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
         source = arguments_of(header) + source
         # Its own locals are those of a function, as Lua has room for 200 of each.

@@ -1,8 +1,6 @@
 --[[ cancel: remove entries that have not left yet.
 
-text     operation  names the call
-number   issued     when this request was made, us by Redis's clock
-number   deadline   when the call ends, us by Redis's clock
+change   begins with what every call does: see prelude/call.lua
 text     mode       cancel; or remove: only what is dead, be its record readable or not
 number   owes       REVOKED is to be stored: 0, not at all; 1, by the caller or else by a scanner; 2, by a scanner
 flag     tells      1: the caller wants the messages; or 0

@@ -1,8 +1,6 @@
 --[[ edit: give an entry that has not left another message; its id, times, key and tags stay.
 
-text     operation    names the call
-number   issued       when this request was made, us by Redis's clock
-number   deadline     when the call ends, us by Redis's clock
+change   begins with what every call does: see prelude/call.lua
 text     target       who is meant: see prelude/entry.lua
 text     seen         of the record that the caller has read: number and last change, 13 bytes; or empty
 text     destination  the record's header, from its second byte

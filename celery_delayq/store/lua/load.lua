@@ -1,8 +1,6 @@
 --[[ load: keep entries that were dumped, as they were; each is kept, or refused, by itself.
 
-text     operation    names the call
-number   issued       when this request was made, us by Redis's clock
-number   deadline     when the call ends, us by Redis's clock
+change   begins with what every call does: see prelude/call.lua
 rows...    entries    of each entry, one after the other:
          id           the task's id
          due          its due time, unix ms

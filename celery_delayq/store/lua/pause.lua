@@ -1,8 +1,6 @@
 --[[ pause: what falls due in a lane is parked, until that is resumed.
 
-text     operation  names the call
-number   issued     when this request was made, us by Redis's clock
-number   deadline   when the call ends, us by Redis's clock
+change   begins with what every call does: see prelude/call.lua
 text     lane       7 bytes, see prelude/entry.lua
 text     called     the name of the queue or task; empty for the lane of all
 text     late       1: what is parked counts as late for that time; or 0

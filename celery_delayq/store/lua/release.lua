@@ -1,8 +1,6 @@
 --[[ release: let entries that wait go now, each with a message that tells a worker when to run it.
 
-text     operation  names the call
-number   issued     when this request was made, us by Redis's clock
-number   deadline   when the call ends, us by Redis's clock
+change   begins with what every call does: see prelude/call.lua
 filter   filter     what a selection picks by, or empty: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 rows...    parts    of each, 1 to 100 of them:

@@ -1,8 +1,6 @@
 --[[ reschedule: give entries that have not left yet another due time; their ids stay.
 
-text      operation  names the call
-number    issued     when this request was made, us by Redis's clock
-number    deadline   when the call ends, us by Redis's clock
+change   begins with what every call does: see prelude/call.lua
 text      mode       at | after | by: what `us` counts from (by: the present due time); now: at once, and through a
                      pause; retry: at once, and only what is dead
 number    us         unix time, or microseconds, negative allowed with `by`; 0 with `now` and `retry`

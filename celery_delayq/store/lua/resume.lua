@@ -1,8 +1,6 @@
 --[[ resume: what fell due in a lane while it was paused comes back.
 
-text     operation  names the call
-number   issued     when this request was made, us by Redis's clock
-number   deadline   when the call ends, us by Redis's clock
+change   begins with what every call does: see prelude/call.lua
 text     lane       7 bytes, see prelude/entry.lua
 number   rate       how many come back a second; 0: as fast as it goes
 

@@ -1,8 +1,6 @@
 --[[ schedule: keep entries until they are due; each is scheduled, or refused, by itself.
 
-text     operation    names the call
-number   issued       when this request was made, us by Redis's clock
-number   deadline     when the call ends, us by Redis's clock
+change   begins with what every call does: see prelude/call.lua
 number   latest       greatest due time allowed, unix ms
 flag     supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
 number   owes         REVOKED is to be stored: 0, for none; 1, for what is replaced; 2, also for what gives way

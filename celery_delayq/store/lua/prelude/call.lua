@@ -13,6 +13,12 @@ No request runs later than `timeout` after it was made, the greatest that any pr
 answers and fences are kept for that long, in two generations that are turned by age. A call that began in this
 generation finds nothing of its own in the older one, and does not read it.
 
+A script whose header says `change` begins with three arguments:
+
+operation  names the call
+issued     when this request was made, us by Redis's clock
+deadline   when the call ends, us by Redis's clock
+
 calls  ANSWER and an operation -> its answer
        an id, name_of_key, or name_of_lane -> its fence: when something was done there last, us in 7 bytes
 ]]
