@@ -10,7 +10,7 @@ from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..services import Services
-from ..store import Chosen, State, checked_name
+from ..store import Filter, State, checked_name
 from .selection import Selection
 
 
@@ -31,7 +31,7 @@ def select(
     if all(one is None for one in picking) and everything is not True:
         raise InvalidOption("all", everything, "True, where nothing else is given to select by")
     zone = services.timezone
-    chosen = Chosen(
+    chosen = Filter(
         tag="" if tag is None else checked_name("tag", tag),
         task="" if task is None else _task_name(task),
         queue="" if queue is None else _queue_name(queue),

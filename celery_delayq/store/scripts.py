@@ -40,7 +40,7 @@ _READ_AS = {
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
     "record", "history", "extras", "message", "writing", "marks", "due", "call", "left", "claims",
-    "entry", "lanes", "late", "back", "pace", "conflict", "targets", "misfits",
+    "entry", "lanes", "late", "back", "pace", "conflict", "targets", "inconsistencies",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
 READ = "read"  # so errors call each of these: their own names mean nothing to users

@@ -9,7 +9,7 @@ from celery import Celery
 from celery_delayq.integration.adopting.entries import never
 from celery_delayq.scheduling.delivered import schedule_delivered
 from celery_delayq.scheduling.intercept import Sender
-from celery_delayq.store.engine import MAX_REFUSALS
+from celery_delayq.store.scanner_steps import MAX_REFUSALS
 from tests.support.shards import each, total
 
 OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_hand_over")

@@ -29,11 +29,11 @@ local function share(name, value, changed)
   shared[at + 1], shared[at + 2], shared[at + 3] = name, value, changed
 end
 
-local look = misfits.look(report, share)
+local look = inconsistencies.look(report, share)
 local slice = redis.call(IS_HASH[index] and 'HSCAN' or 'ZSCAN', index, cursor, 'COUNT', count)
 for at = 1, #slice[2], 2 do
   field = slice[2][at]
   look.bytes = look.bytes + #field + #slice[2][at + 1]
-  misfits.at(part, field, slice[2][at + 1], look)
+  inconsistencies.at(part, field, slice[2][at + 1], look)
 end
 return {slice[1], found, redis.call('HGET', keys.meta, 'seq') or '0', clock_us(), shared, look.bytes}
