@@ -27,10 +27,10 @@ from .servers import Connection, PooledConnection, Server
 from .settings import SETTINGS, Settings, written
 from .store import (
     Copies,
-    Engine,
     Entries,
     Keys,
     Membership,
+    ScannerSteps,
     Scripts,
     Wakeup,
     new_name,
@@ -137,7 +137,7 @@ class Services:
         """What a worker asks when it is given a relayed task."""
         return self.configured.copies
 
-    def engines(self, *, owes: bool = False) -> list[Engine]:
+    def engines(self, *, owes: bool = False) -> list[ScannerSteps]:
         """What a scanner does with each shard, over a connection of its own.
 
         With *owes*, it notes that ``REVOKED`` is to be stored for what is too late.
@@ -152,10 +152,12 @@ class Services:
         keys = [one.keys for one in self.scripts]
         return sorted(keys, key=lambda one: not one.is_meeting_place)
 
-    def engine(self, scripts: Scripts, name: str | None = None, *, owes: bool = False) -> Engine:
+    def engine(
+        self, scripts: Scripts, name: str | None = None, *, owes: bool = False
+    ) -> ScannerSteps:
         """What a scanner of that name does with these keys."""
         settings = self.settings
-        return Engine(
+        return ScannerSteps(
             scripts,
             self.membership,
             batch_size=settings.batch_size,

@@ -9,7 +9,7 @@ import sys
 from importlib import resources
 
 from celery_delayq.store.keys import KEYS
-from celery_delayq.store.scripts import load, prelude
+from celery_delayq.store.scripts import arguments_of, load, prelude
 
 FOLDER = resources.files("celery_delayq.store") / "lua"
 SOURCES = {
@@ -18,8 +18,7 @@ SOURCES = {
 SCRIPTS = sorted(SOURCES)
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",)}
 
-LINE = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)(.*)$", re.MULTILINE)
-POSITION = re.compile(r"\bARGV\[(\d+)\]")
+LINE = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)(.*)$", re.MULTILINE)
 KEY = re.compile(r"\bkeys\.(\w+)")
 CALL = re.compile(r"redis\.p?call\('(\w+)',\s*keys\.(\w+)")
 
@@ -29,13 +28,8 @@ def header(name):
 
 
 def declared(name):
-    """Position -> name, of what has one place; what takes the rest is left out."""
-    lines = LINE.findall(header(name))
-    return {int(at): word for at, dots, word, _ in lines if not dots}
-
-
-def rest(name):
-    return [int(at) for at, dots, _, _ in LINE.findall(header(name)) if dots]
+    """The arguments that a header names, in their order."""
+    return [word for _, _, word, _ in LINE.findall(header(name))]
 
 
 def without_comments(text):
@@ -53,22 +47,6 @@ def whole(name):
 
 def without_strings(text):
     return re.sub(r"'[^'\n]*'", "''", text)
-
-
-def opening(name):
-    """The locals that take ARGV, as (name, value) pairs, and the body behind them."""
-    pairs, lines = [], code(name).strip().splitlines()
-    while lines:
-        statement, taken = lines[0], 1
-        while statement.rstrip().endswith((",", "=")):
-            statement, taken = statement + lines[taken], taken + 1
-        found = re.fullmatch(r"local ([\w, ]+?)\s*=\s*(.+)", statement.strip())
-        if not found or not POSITION.search(found[2]):
-            break
-        values = re.split(r",\s*(?![^(]*\))", found[2])
-        pairs += zip(re.split(r",\s*", found[1]), values, strict=True)
-        lines = lines[taken:]
-    return pairs, "\n".join(lines)
 
 
 def globals_set(text):
@@ -100,19 +78,18 @@ def check_a_header_has_every_section(name):
         assert re.search(rf"^{section} +\S", header(name), re.MULTILINE), section
 
 
-def check_positions_are_numbered_from_one_without_a_gap(name):
-    numbers = [int(at) for at, *_ in LINE.findall(header(name))]
-    assert numbers == list(range(1, len(numbers) + 1))
+def check_only_the_last_argument_takes_the_rest(name):
+    kinds = [(kind, bool(dots)) for kind, dots, *_ in LINE.findall(header(name))]
+    assert not [kind for kind, dots in kinds[:-1] if dots or kind == "rows"]
+    assert ("rows", False) not in kinds
 
 
-def check_each_argument_becomes_the_local_that_the_header_names(name):
-    pairs, _ = opening(name)
-    taken = {}
-    for local, value in pairs:
-        (at,) = map(int, POSITION.findall(value))
-        assert at not in taken
-        taken[at] = local
-    assert taken == declared(name)
+def check_every_field_of_a_row_is_declared_and_used(name):
+    if "rows..." not in header(name):
+        return
+    fields = re.findall(r"(\w+) = ARGV\[at \+ \d+\]", arguments_of(header(name)))
+    assert fields
+    assert [field for field in fields if not re.search(rf"\.{field}\b", code(name))] == []
 
 
 def check_keys_are_called_by_the_names_of_the_layout(name):
@@ -121,18 +98,13 @@ def check_keys_are_called_by_the_names_of_the_layout(name):
     assert not re.search(r"\bKEYS\b", code(name))
 
 
-def check_behind_the_opening_no_position_is_named_again(name):
-    body = opening(name)[1]
-    assert not POSITION.search(body)
-    for start in rest(name):
-        assert re.search(rf"for at = ({start}|FIRST), #ARGV(, [A-Z]+)? do", body)
-        assert "FIRST" not in body or re.search(rf"\bFIRST\b.* = {start}\b", body)
-    assert ("ARGV" in body) == bool(rest(name))
+def check_no_position_is_named(name):
+    assert not re.search(r"\bARGV\b", code(name))
 
 
 def check_every_declared_name_is_used(name):
-    words = set(re.findall(r"\w+", without_strings(opening(name)[1])))
-    assert [word for word in declared(name).values() if word not in words] == []
+    words = set(re.findall(r"\w+", without_strings(code(name))))
+    assert [word for word in declared(name) if word not in words] == []
 
 
 def check_a_key_meets_only_commands_of_its_type(name):
@@ -148,7 +120,8 @@ def check_every_argument_has_its_range_or_meaning(name):
 
 
 def check_no_global_variable_is_set(name):
-    assert globals_set(prelude() + SOURCES[name]) == set()
+    opening = arguments_of(header(name))
+    assert globals_set(prelude() + opening + SOURCES[name]) == set()
 
 
 def check_the_check_for_globals_finds_them():

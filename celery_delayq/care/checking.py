@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..store.entries import Entries
-from ..store.link import Link
 from ..store.selecting import FIRST, next_count
+from ..store.shard import Shard
 from ..store.types import check_types
 from .misfits import COUNTED, ONCE, Finding
 
@@ -49,7 +49,7 @@ def check(entries: Entries) -> Iterator[Finding]:
             yield replace(finding, shard=number)
 
 
-def _check(link: Link) -> Iterator[Finding]:
+def _check(link: Shard) -> Iterator[Finding]:
     uses = Uses(link)
     given: set[int] = set()  # hashes, which take less than the findings
     for part in (*_INDEXES, *_HASHES, *COUNTING):
@@ -101,7 +101,7 @@ class Uses:
     shares: then nothing is too high.
     """
 
-    def __init__(self, link: Link, names: Container[bytes] | None = None) -> None:
+    def __init__(self, link: Shard, names: Container[bytes] | None = None) -> None:
         self._link = link
         self._names = names  # the only ones that are counted
         self._began_us = 0
@@ -172,7 +172,7 @@ class Uses:
         return counts, lasts
 
 
-def _slices(link: Link, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
+def _slices(link: Shard, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
     cursor: Any = 0
     count = FIRST
     while True:

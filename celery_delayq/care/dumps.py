@@ -13,9 +13,9 @@ from typing import Any
 
 from ..store import selecting
 from ..store.entries import Entries
-from ..store.link import Link
 from ..store.record import Record
-from ..store.selecting import Chosen, Place
+from ..store.selecting import Filter, Position
+from ..store.shard import Shard
 from ..store.values import NO_RECORD, State, time_in
 
 READ = 100  # entries that are read in a step: some 3 ms of Redis's time
@@ -86,15 +86,15 @@ def dump(entries: Entries) -> Iterator[Kept]:
     """
     for link in entries.links:
         store, start = selecting.start(link)
-        for members in selecting.pages(link, Chosen(whole=True), store, start, Place()):
+        for members in selecting.pages(link, Filter(whole=True), store, start, Position()):
             yield from _read(link, members)
         # What lost its record is met nowhere else.
-        for members in selecting.pages(link, Chosen(state=State.DEAD), store, start, Place()):
-            lost = [one for one in members if Place.of(one).number == 0]
+        for members in selecting.pages(link, Filter(state=State.DEAD), store, start, Position()):
+            lost = [one for one in members if Position.of(one).number == 0]
             yield from (kept for kept in _read(link, lost) if kept.place == _LOST)
 
 
-def _read(link: Link, members: Sequence[bytes]) -> Iterator[Kept]:
+def _read(link: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
     left = list(members)
     while left:
         some = left[:READ]
@@ -108,7 +108,7 @@ def _read(link: Link, members: Sequence[bytes]) -> Iterator[Kept]:
         left = left[len(words) - words.count(_AGAIN) :]
 
 
-def _step(link: Link, members: Sequence[bytes]) -> Any:
+def _step(link: Shard, members: Sequence[bytes]) -> Any:
     return link.scripts.call("dump", max_bytes=READ_BYTES, members=members)
 
 

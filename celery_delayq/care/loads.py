@@ -8,8 +8,8 @@ from urllib.parse import unquote_to_bytes
 
 from ..errors import AlreadyScheduled, DelayQError
 from ..store.entries import Entries
-from ..store.link import Link
 from ..store.record import NewRecord
+from ..store.shard import Shard
 
 WAITING, REFUSED, DEAD = "waiting", "refused", "dead"
 
@@ -62,7 +62,7 @@ def load(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]
     return entries.in_parts(given, _load)
 
 
-def _load(link: Link, given: Sequence[OldEntry]) -> Iterator[str | DelayQError]:
+def _load(link: Shard, given: Sequence[OldEntry]) -> Iterator[str | DelayQError]:
     (text,) = link.calls.call("load", entries=list(_arguments(given)))
     words = text.decode(errors="replace").split(" ")
     return (_read(word, one) for word, one in zip(words, given, strict=True))

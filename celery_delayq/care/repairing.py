@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from ..errors import InvalidOption
 from ..store.entries import Entries
-from ..store.link import Link
+from ..store.shard import Shard
 from .checking import COUNTING, Uses
 from .misfits import COUNTED, Finding, Repaired
 
@@ -36,7 +36,7 @@ def repair(entries: Entries, findings: Iterable[Finding]) -> Iterator[list[Repai
         yield from _repair(links[number], some)
 
 
-def _repair(link: Link, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+def _repair(link: Shard, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
     rest = iter(findings)
     counted: dict[bytes, list[Finding]] = {}
     while some := list(islice(rest, CHUNK)):
@@ -54,7 +54,7 @@ def _repair(link: Link, findings: Iterable[Finding]) -> Iterator[list[Repaired]]
         ]
 
 
-def _mended(link: Link, findings: Sequence[Finding]) -> list[Repaired]:
+def _mended(link: Shard, findings: Sequence[Finding]) -> list[Repaired]:
     if not findings:
         return []
     flat = [word for one in findings for word in (one.kind, one.part, one.at)]
@@ -65,7 +65,7 @@ def _mended(link: Link, findings: Sequence[Finding]) -> list[Repaired]:
     ]
 
 
-def _recounted(link: Link, counted: dict[bytes, list[Finding]]) -> set[bytes]:
+def _recounted(link: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
     """Count all records anew, and let these templates count so many; which of them were wrong."""
     seen, _ = link.scripts.call("recount", seen="", own="", counts=[])
     uses = Uses(link, counted.keys())

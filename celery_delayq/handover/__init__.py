@@ -1,6 +1,6 @@
 """Out: from due to the queue.
 
-    Scanner ---> Engine.hand_over -------------------> lists of the store's own Redis
+    Scanner ---> ScannerSteps.hand_over -------------------> lists of the store's own Redis
        |         one script: exactly once
        |
        +-------> Outbox: stores REVOKED where a canceller could not

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import StoreError
 from ..logs import logger_of
-from ..store import Cancelled, Engine
+from ..store import Cancelled, ScannerSteps
 
 logger = logger_of(__name__)
 
@@ -32,7 +32,7 @@ class Outbox:
         mark: Stores ``REVOKED`` for one; returns whether that is done.
     """
 
-    def __init__(self, engines: Sequence[Engine], mark: Mark) -> None:
+    def __init__(self, engines: Sequence[ScannerSteps], mark: Mark) -> None:
         self._engines = engines
         self._mark = mark
         self._stopping = threading.Event()
@@ -72,7 +72,7 @@ class Outbox:
         """Store what is owed, as much as is given at a time; returns whether there may be more."""
         return any(self._drain(engine) for engine in self._engines)
 
-    def _drain(self, engine: Engine) -> bool:
+    def _drain(self, engine: ScannerSteps) -> bool:
         owed = engine.owed()
         done = []
         for cancelled in owed:

@@ -15,8 +15,8 @@ from .. import clock
 from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..store import Engine, LeasedEntry
-from ..store.engine import LONGEST_WAIT, MAX_REFUSALS
+from ..store import LeasedEntry, ScannerSteps
+from ..store.scanner_steps import LONGEST_WAIT, MAX_REFUSALS
 from .dead import RELAY, tell, tell_skipped
 from .link import Link
 from .publishers import Verdict
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 class Relay:
     """Publishes due entries under a lease; used by one scanner."""
 
-    def __init__(self, engine: Engine, link: Link, *, lease: float, hooks: Hooks) -> None:
+    def __init__(self, engine: ScannerSteps, link: Link, *, lease: float, hooks: Hooks) -> None:
         self.engine = engine
         self._link = link
         self._lease = lease

@@ -20,7 +20,7 @@ from .. import clock
 from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..store import Engine, Seen, Wakeup
+from ..store import ScannerSteps, Seen, Wakeup
 from .contact import Contact
 from .dead import report
 from .outbox import Outbox
@@ -36,7 +36,7 @@ class _Shard:
     """A shard as a scanner sees it; it is up there again at ``up_at``, by the monotonic clock."""
 
     def __init__(self, relay: Relay) -> None:
-        self.engine: Engine = relay.engine
+        self.engine: ScannerSteps = relay.engine
         self.relay = relay
         self.up_at = 0.0
 

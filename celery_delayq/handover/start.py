@@ -11,7 +11,7 @@ from contextlib import suppress
 from ..errors import StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..services import Services
-from ..store import Engine, sum_of, union_of
+from ..store import ScannerSteps, sum_of, union_of
 
 logger = logger_of(__name__)
 
@@ -26,7 +26,9 @@ class Start:
         way: How what is due reaches its queue, in words.
     """
 
-    def __init__(self, engines: Sequence[Engine], *, store: str, prefix: str, way: str) -> None:
+    def __init__(
+        self, engines: Sequence[ScannerSteps], *, store: str, prefix: str, way: str
+    ) -> None:
         self._engines = engines
         self._store = store
         self._prefix = prefix
@@ -34,7 +36,7 @@ class Start:
         self._is_said = False
 
     @classmethod
-    def of(cls, services: Services, engines: Sequence[Engine]) -> Start:
+    def of(cls, services: Services, engines: Sequence[ScannerSteps]) -> Start:
         """What a scanner of an app says."""
         settings = services.settings
         return cls(engines, store=services.endpoint.url, prefix=settings.prefix, way=_way(services))

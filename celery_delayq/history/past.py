@@ -11,7 +11,7 @@ from ..operations.queues import names_of
 from ..operations.reading import check_limit
 from ..services import Services
 from ..settings import LONGEST_HISTORY
-from ..store import Happened, What, label_of
+from ..store import HistoryEntry, What, label_of
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _by_label(names: Iterable[str]) -> dict[bytes, str]:
     return {label_of(name): name for name in names}
 
 
-def _event(one: Happened, tasks: dict[bytes, str], queues: dict[bytes, str]) -> Event:
+def _event(one: HistoryEntry, tasks: dict[bytes, str], queues: dict[bytes, str]) -> Event:
     task, queue = one.labels or (b"", b"")
     return Event(
         what=one.what,

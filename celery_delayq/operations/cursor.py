@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidOption
-from ..store import Place
+from ..store import Position
 
 LAST_NUMBER = 2**47  # of insertion
 
@@ -28,17 +28,17 @@ class Cursor:
     digest: str
     starts: tuple[int, ...]
     shard: int = 0
-    place: Place = field(default_factory=Place)
+    place: Position = field(default_factory=Position)
 
-    def behind(self, shard: int, place: Place) -> Cursor:
+    def behind(self, shard: int, place: Position) -> Cursor:
         """The same selection, further on."""
         return replace(self, shard=shard, place=place)
 
-    def place_in(self, shard: int) -> Place | None:
+    def place_in(self, shard: int) -> Position | None:
         """How far it has come in a shard; ``None``: it is through with that."""
         if shard == self.shard:
             return self.place
-        return Place() if shard > self.shard else None
+        return Position() if shard > self.shard else None
 
     @property
     def text(self) -> str:
@@ -79,6 +79,6 @@ def _unpacked(text: str) -> Cursor | None:
             return None
         if any(type(one) is not int or not 0 <= one <= LAST_NUMBER for one in numbers):
             return None
-        return Cursor(store, digest, tuple(starts), shard, Place(number, *task_id))
+        return Cursor(store, digest, tuple(starts), shard, Position(number, *task_id))
     except (TypeError, ValueError, AttributeError, RecursionError):
         return None

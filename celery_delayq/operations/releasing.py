@@ -18,7 +18,7 @@ from ..errors import InvalidOption, StoreUnavailable
 from ..message.draft import Draft
 from ..message.headers import LAUNCH
 from ..services import Services
-from ..store import Chosen, Link, Met, Outcome, label_of, target_of_member
+from ..store import Filter, Match, Outcome, Shard, label_of, target_of_member
 from ..store.changes import release
 from ..store.listing import entry_of
 from ..store.record import NewRecord, Record
@@ -73,12 +73,12 @@ class Release:
         chosen: What the selection picks by.
     """
 
-    def __init__(self, services: Services, chosen: Chosen) -> None:
+    def __init__(self, services: Services, chosen: Filter) -> None:
         self._services = services
         self._chosen = chosen
         self._invisible_ms = invisible_ms(services)
 
-    def look(self, link: Link, members: Sequence[bytes], tally: ReleaseTally) -> None:
+    def look(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
         """Count what would be released of *members*."""
         for met in peek(link, self._chosen, members, reads=True):
             if met.state in _STAYS:
@@ -87,7 +87,7 @@ class Release:
                 tally.met(met.state, would=met.state != "IN_FLIGHT")
                 self._note(met, met.record, tally)
 
-    def step(self, link: Link, members: Sequence[bytes], tally: ReleaseTally) -> None:
+    def step(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
         """Release those of *members* that wait.
 
         Raises:
@@ -114,10 +114,10 @@ class Release:
                 )
 
     def _batches(
-        self, link: Link, members: Sequence[bytes], tally: ReleaseTally
-    ) -> Iterator[list[tuple[Met, Record, NewRecord]]]:
+        self, link: Shard, members: Sequence[bytes], tally: ReleaseTally
+    ) -> Iterator[list[tuple[Match, Record, NewRecord]]]:
         """Those that wait, with their new records, as many as one call takes."""
-        batch: list[tuple[Met, Record, NewRecord]] = []
+        batch: list[tuple[Match, Record, NewRecord]] = []
         size = 0
         for met in peek(link, self._chosen, members, reads=True):
             if met.state in _STAYS:
@@ -138,7 +138,7 @@ class Release:
         if batch:
             yield batch
 
-    def _new_record(self, met: Met, record: Record) -> NewRecord:
+    def _new_record(self, met: Match, record: Record) -> NewRecord:
         task_id = met.member[6:].decode(errors="replace")
         entry = entry_of(task_id, State.SCHEDULED, record, met.template)
         draft = Draft(entry.message, record, self._services.app)
@@ -154,7 +154,7 @@ class Release:
                 draft.set_expiry(from_ms(last_ms))
         return draft.released()
 
-    def _note(self, met: Met, record: Record, tally: ReleaseTally) -> None:
+    def _note(self, met: Match, record: Record, tally: ReleaseTally) -> None:
         tally.canvases += record.task_label == _CANVAS
         ahead_ms = met.due_ms - met.now_us // 1000
         tally.beyond += self._invisible_ms is not None and ahead_ms > self._invisible_ms

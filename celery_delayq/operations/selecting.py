@@ -10,7 +10,7 @@ from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..services import HasServices
-from ..store import Chosen, State, checked_name
+from ..store import Filter, State, checked_name
 from .selection import Selection
 
 
@@ -50,7 +50,7 @@ def select(
     if not any(one is not None for one in picking) and all is not True:
         raise InvalidOption("all", all, "True, where nothing else is given to select by")
     zone = delayq.services.timezone
-    chosen = Chosen(
+    chosen = Filter(
         tag="" if tag is None else checked_name("tag", tag),
         task="" if task is None else _task_name(task),
         queue="" if queue is None else _queue_name(queue),

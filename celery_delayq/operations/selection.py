@@ -18,10 +18,10 @@ from ..store import (
     CHUNK,
     NOW,
     Change,
-    Chosen,
-    Link,
-    Met,
-    Place,
+    Filter,
+    Match,
+    Position,
+    Shard,
     changes,
     selecting,
     target_of_member,
@@ -34,7 +34,7 @@ from .releasing import STEP, Release, Released, ReleaseTally, refuse_canvases
 from .task import ScheduledTask
 
 Progress = Callable[[Count], object]
-Steps = Callable[[Link, list[bytes]], Iterator[list[Change]]]
+Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
 
 # States that a dry run counts, as `peek.lua` says them.
 WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
@@ -53,7 +53,7 @@ class Selection:
             in a URL as well, and given to ``select`` again, in any process.
     """
 
-    def __init__(self, services: Services, chosen: Chosen, cursor: str | None = None) -> None:
+    def __init__(self, services: Services, chosen: Filter, cursor: str | None = None) -> None:
         self._services = services
         self._chosen = chosen
         started = [selecting.start(one) for one in services.entries.links]
@@ -71,9 +71,9 @@ class Selection:
         self._at, queues = self._begun, QueueNames(self._services)
         for shard, link, page in self._pages():
             for member, entry in selecting.read(link, self._chosen, page):
-                self._at = self._begun.behind(shard, Place.of(member))
+                self._at = self._begun.behind(shard, Position.of(member))
                 yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
-            self._at = self._begun.behind(shard, Place.of(page[-1]))
+            self._at = self._begun.behind(shard, Position.of(page[-1]))
 
     def count(self, *, progress: Progress | None = None) -> Count:
         """How many tasks it means; nothing is changed."""
@@ -172,7 +172,7 @@ class Selection:
                 for first in range(0, len(page), STEP):
                     some = page[first : first + STEP]
                     releases.step(link, some, tally)
-                    self._at = self._begun.behind(shard, Place.of(some[-1]))
+                    self._at = self._begun.behind(shard, Position.of(some[-1]))
                     _report(progress, tally)
         return tally.count
 
@@ -188,7 +188,7 @@ class Selection:
             return self._look(lambda met: met.state in states, progress)
         owes = has_backend(self._services.app)
 
-        def steps(link: Link, targets: list[bytes]) -> Iterator[list[Change]]:
+        def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
             tells = self._services.hooks.hears_messages()
             return changes.cancel(
                 link, targets, owes=2 * owes, tells=tells, remove=remove, chosen=self._chosen.text
@@ -196,14 +196,14 @@ class Selection:
 
         return self._change(steps, progress, owes=owes)
 
-    def _pages(self) -> Iterator[tuple[int, Link, list[bytes]]]:
+    def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
         """The members that may be meant, from where it begins: shard, link, page."""
         for shard, link, behind in self._shards():
             name, start = self._names[shard], self._begun.starts[shard]
             for page in selecting.pages(link, self._chosen, name, start, behind):
                 yield shard, link, page
 
-    def _shards(self) -> Iterator[tuple[int, Link, Place]]:
+    def _shards(self) -> Iterator[tuple[int, Shard, Position]]:
         """Those that it is not through with, and behind what."""
         for shard, link in enumerate(self._services.entries.links_to_change):
             behind = self._begun.place_in(shard)
@@ -220,7 +220,7 @@ class Selection:
                     _report(progress, tally)
         return tally.count
 
-    def _look(self, would: Callable[[Met], bool], progress: Progress | None) -> Count:
+    def _look(self, would: Callable[[Match], bool], progress: Progress | None) -> Count:
         tally = Tally()
         with _telling_so_far(tally):
             for _, link, page in self._pages():
@@ -241,7 +241,7 @@ class Selection:
                     for made in steps(link, [target_of_member(one) for one in some]):
                         # Set before progress or an error is reported: nothing is then done twice.
                         done += len(made)
-                        self._at = self._begun.behind(shard, Place.of(some[done - 1]))
+                        self._at = self._begun.behind(shard, Position.of(some[done - 1]))
                         self._note(tally, made)
                         _report(progress, tally)
         return tally.count
@@ -263,14 +263,14 @@ class Selection:
                 raise change.error
 
 
-def _moving(chosen: Chosen, when: When, how: dict[str, Any]) -> Steps:
-    def steps(link: Link, targets: list[bytes]) -> Iterator[list[Change]]:
+def _moving(chosen: Filter, when: When, how: dict[str, Any]) -> Steps:
+    def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
         return changes.reschedule(link, targets, when, chosen=chosen.text, **how)
 
     return steps
 
 
-def _moves(met: Met, when: When, asked: dict[str, Any]) -> bool:
+def _moves(met: Match, when: When, asked: dict[str, Any]) -> bool:
     """Whether an entry would be moved, as ``reschedule.lua`` decides it."""
     if asked["if_due_ms"] not in (None, met.due_ms):
         return False

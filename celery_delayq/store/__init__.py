@@ -12,9 +12,8 @@ r"""The room that knows what is kept in Redis: scripts, and the steps an entry c
 
 from .changes import CHUNK, NOW
 from .copies import Copies
-from .engine import Engine, new_name
 from .entries import Entries
-from .happened import Happened, What
+from .history_entry import HistoryEntry, What
 from .ids import (
     Target,
     checked_id,
@@ -25,15 +24,16 @@ from .ids import (
     target_of_member,
 )
 from .keys import Keys
-from .link import Link
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queues import Tally
 from .record import label_of, lane_for
 from .replicas import Wanted
+from .scanner_steps import ScannerSteps, new_name
 from .scripts import Scripts
-from .selecting import Chosen, Met, Place
+from .selecting import Filter, Match, Position
+from .shard import Shard
 from .values import (
     Cancelled,
     Change,
@@ -52,27 +52,27 @@ __all__ = [
     "NOW",
     "Cancelled",
     "Change",
-    "Chosen",
     "Copies",
     "Counts",
     "Delivery",
-    "Engine",
     "Entries",
     "Entry",
-    "Happened",
+    "Filter",
+    "HistoryEntry",
     "Keys",
     "LeasedEntry",
-    "Link",
+    "Match",
     "Membership",
-    "Met",
     "NewEntry",
     "Outcome",
     "Pause",
-    "Place",
+    "Position",
     "Receipt",
     "Scanner",
+    "ScannerSteps",
     "Scripts",
     "Seen",
+    "Shard",
     "State",
     "Tally",
     "Target",

@@ -16,11 +16,11 @@ from urllib.parse import unquote_to_bytes
 from ..clock import MAX_DUE_MS, When
 from ..errors import UnreadableRecord
 from .ids import Target, named, target_of, target_of_member
-from .link import Link
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .schedule import too_late
-from .selecting import Chosen, Place, pages, start
+from .selecting import Filter, Position, pages, start
+from .shard import Shard
 from .values import Cancelled, Change, State
 
 CHUNK = 100  # targets of one call: some 5 ms of Redis's time
@@ -36,7 +36,7 @@ NOW = When("at", 0)  # what is given where the mode says it all
 
 
 def cancel(
-    link: Link,
+    link: Shard,
     targets: Sequence[Target],
     *,
     owes: int = 0,
@@ -66,7 +66,7 @@ def cancel(
 
 
 def reschedule(
-    link: Link,
+    link: Shard,
     targets: Sequence[Target],
     when: When,
     *,
@@ -104,7 +104,7 @@ def reschedule(
 
 
 def release(
-    link: Link, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
+    link: Shard, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
 ) -> list[Change]:
     """Let entries that wait go at once, with other messages.
 
@@ -128,7 +128,7 @@ def release(
 
 
 def cancel_one(
-    link: Link, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
+    link: Shard, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
 ) -> tuple[Outcome, Cancelled | None]:
     """Remove an entry that has not left; what there is to tell, if it was removed.
 
@@ -155,16 +155,16 @@ def cancel_one(
     return outcome, change.cancelled
 
 
-def _dead_member(link: Link, task_id: str) -> bytes | None:
+def _dead_member(link: Shard, task_id: str) -> bytes | None:
     """What is dead under an id whose record cannot be read, so that its number is not known."""
-    for page in pages(link, Chosen(state=State.DEAD), *start(link), Place()):
+    for page in pages(link, Filter(state=State.DEAD), *start(link), Position()):
         for member in page:
             if member[6:] == task_id.encode():
                 return member
     return None
 
 
-def edit(link: Link, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
+def edit(link: Shard, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
     """Give an entry another message; what it is, and when it is due, stays.
 
     Args:
@@ -190,14 +190,14 @@ def edit(link: Link, who: Target, seen: Record | None, new: NewRecord) -> Outcom
     return Outcome(word.decode())
 
 
-def settle(link: Link, cancelled: Iterable[Cancelled]) -> None:
+def settle(link: Shard, cancelled: Iterable[Cancelled]) -> None:
     """Note that ``REVOKED`` was stored for tasks."""
     stored = [word for one in cancelled for word in (one.task_id, one.when)]
     link.scripts.call("settle", stored=stored)
 
 
 def _ask(
-    link: Link, script: str, targets: Sequence[Target], asked: dict[str, Any]
+    link: Shard, script: str, targets: Sequence[Target], asked: dict[str, Any]
 ) -> Iterator[tuple[list[Target], list[list[bytes]], list[Any]]]:
     """Of each call who was looked at, the parts of a word of each, and what else it answers."""
     left = list(targets)

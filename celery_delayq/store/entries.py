@@ -22,10 +22,9 @@ from .. import clock
 from ..clock import When
 from ..errors import DelayQError, InvalidOption
 from . import changes, listing, overview, queues, reading, replicas
-from .happened import Happened
+from .history_entry import HistoryEntry
 from .ids import Target, named
 from .keys import shard_of
-from .link import Link
 from .listing import CURSOR, MAX_SIZE, Cursor
 from .member import Membership
 from .outcome import Outcome
@@ -35,6 +34,7 @@ from .record import NewRecord, Record
 from .replicas import Shortfalls, Wanted
 from .schedule import schedule
 from .scripts import Scripts
+from .shard import Shard
 from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
 
@@ -61,7 +61,7 @@ class Entries:
     """
 
     def __init__(self, shards: Sequence[Scripts], membership: Membership) -> None:
-        self.unasked_links = [Link(one, membership) for one in shards]
+        self.unasked_links = [Shard(one, membership) for one in shards]
         # Where processes that differ in the number of shards meet: one of them, always.
         self._meeting_place = max(self.unasked_links, key=lambda one: one.keys.is_meeting_place)
         self._is_joined = len(shards) == 1  # then a call joins by itself
@@ -94,21 +94,21 @@ class Entries:
         return broker
 
     @property
-    def links(self) -> Sequence[Link]:
+    def links(self) -> Sequence[Shard]:
         """Each shard, to be read. Looks first: in another layout all would seem to be empty."""
         if not self._has_looked:
             self.look()
         return self.unasked_links
 
     @property
-    def links_to_change(self) -> Sequence[Link]:
+    def links_to_change(self) -> Sequence[Shard]:
         """Each shard, to be changed. Joins first, where processes meet."""
         if not self._is_joined:
             self.join()
         return self.unasked_links
 
     def in_parts(
-        self, given: Sequence[Part], step: Callable[[Link, list[Part]], Iterable[Answer]]
+        self, given: Sequence[Part], step: Callable[[Shard, list[Part]], Iterable[Answer]]
     ) -> list[Answer]:
         """Take a step that changes something in each shard, with those of *given* that are there.
 
@@ -240,7 +240,7 @@ class Entries:
         )
         return listing.readable(heapq.merge(*rows, key=attrgetter("place")))
 
-    def history(self, limit: int) -> list[Happened]:
+    def history(self, limit: int) -> list[HistoryEntry]:
         """What happened last, the newest first."""
         events = (reading.history(link, limit) for link in self.links)
         newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
@@ -270,13 +270,13 @@ class Entries:
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
 
 
-def _of(links: Sequence[Link], who: Target) -> Link:
+def _of(links: Sequence[Shard], who: Target) -> Shard:
     if len(links) == 1:
         return links[0]  # also of a key: over several shards it cannot be given
     return links[shard_of(named(who), len(links))]
 
 
-def _behind(text: str, links: Sequence[Link]) -> Cursor:
+def _behind(text: str, links: Sequence[Shard]) -> Cursor:
     cursor = Cursor.read(text)
     in_range = cursor.shard < len(links)
     if not in_range or listing.store_of(links[cursor.shard]) != cursor.store:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidOption, UnreadableRecord
-from .link import Link
 from .record import Record
+from .shard import Shard
 from .values import Entry, State, letters_in, time_in
 
 PAGE = 200
@@ -105,14 +105,14 @@ class Row:
         )
 
 
-def store_of(link: Link) -> str:
+def store_of(link: Shard) -> str:
     """What tells the store from every other one; empty where no process has joined it."""
     name: bytes = _page(link, "-1", -1, 0, 0)[0]
     return name.decode(errors="replace")
 
 
 def rows(
-    link: Link,
+    link: Shard,
     shard: int,
     earliest_ms: int,
     end_ms: int,
@@ -161,7 +161,7 @@ def rows(
             return
 
 
-def _page(link: Link, after: str, order: int, before: int, limit: int) -> Any:
+def _page(link: Shard, after: str, order: int, before: int, limit: int) -> Any:
     return link.scripts.call(
         "page",
         after=after,

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
-from .link import Link
 from .listing import PAGE
+from .shard import Shard
 from .values import time_in
 
 OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms for each index
@@ -103,7 +103,7 @@ def lane_in_words(queue: str | None, task: str | None) -> str:
     return f"task {task}" if queue is None else f"queue {queue}"
 
 
-def counts_in(link: Link) -> Counts:
+def counts_in(link: Shard) -> Counts:
     """All counts of a shard, at one instant."""
     now_us, *numbers, due, relay, oldest = link.scripts.call(
         "counts", most=OVERDUE, max_bytes=OVERDUE_BYTES
@@ -113,7 +113,7 @@ def counts_in(link: Link) -> Counts:
     return Counts(*numbers)
 
 
-def scanners_in(link: Link) -> list[Scanner]:
+def scanners_in(link: Shard) -> list[Scanner]:
     """The scanners that are alive, as a shard knows them; each serves all shards."""
     flat = link.scripts.call("scanners")
     return [
@@ -137,7 +137,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
     )
 
 
-def pauses_in(link: Link) -> list[Pause]:
+def pauses_in(link: Shard) -> list[Pause]:
     """What is paused in a shard, or comes back."""
     found: dict[bytes, Pause] = {}
     cursor: Any = 0

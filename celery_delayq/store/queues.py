@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .link import Link
+from .shard import Shard
 
 STEP = 500  # entries that one call looks at
 STEP_BYTES = 500_000  # of records that one call reads
@@ -30,7 +30,7 @@ class Tally:
     place: str
 
 
-def tallies_in(link: Link, most: int) -> tuple[list[Tally], bool]:
+def tallies_in(link: Shard, most: int) -> tuple[list[Tally], bool]:
     """What waits in a shard by its queues; and whether that is all.
 
     Args:

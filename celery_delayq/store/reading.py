@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import UnreadableRecord
-from .happened import Happened
+from .history_entry import HistoryEntry
 from .ids import Target, named, target_of
-from .link import Link
 from .listing import entry_of
 from .record import Record
+from .shard import Shard
 from .values import Entry, State, letters_in, time_in
 
 # What `find.lua` answers of an entry that has left.
 _LEFT = (b"handed_over", b"cancelled")
 
 
-def find(link: Link, who: Target) -> Entry | None:
+def find(link: Shard, who: Target) -> Entry | None:
     """The entry, or ``None``.
 
     Raises:
@@ -44,7 +44,7 @@ def find(link: Link, who: Target) -> Entry | None:
     )
 
 
-def state(link: Link, who: Target) -> State | None:
+def state(link: Shard, who: Target) -> State | None:
     """Where an entry stands; ``None`` if it is not in the store.
 
     Raises:
@@ -54,23 +54,23 @@ def state(link: Link, who: Target) -> State | None:
     return State(found[0].decode()) if found else None
 
 
-def left(link: Link, who: Target, how: bytes) -> int | None:
+def left(link: Shard, who: Target, how: bytes) -> int | None:
     """The time that is told of an entry that has left so, while its tombstone is kept."""
     found = link.scripts.call("find", target=target_of(who))
     return found[1] if found and found[0] == how else None
 
 
-def _look(link: Link, who: Target) -> Any:
+def _look(link: Shard, who: Target) -> Any:
     found = link.scripts.call("find", target=target_of(who))
     if found and found[0] == b"unreadable":
         raise UnreadableRecord(named(who), found[1].decode(errors="replace"))
     return [] if found and found[0] in _LEFT else found
 
 
-def history(link: Link, limit: int) -> list[Happened]:
+def history(link: Shard, limit: int) -> list[HistoryEntry]:
     """What happened last in a shard, the newest first."""
     events = []
     for event in link.scripts.call("history", limit=limit):
         with suppress(ValueError):  # somebody else's
-            events.append(Happened.read(event))
+            events.append(HistoryEntry.read(event))
     return events

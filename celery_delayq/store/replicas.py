@@ -19,7 +19,7 @@ from .. import clock
 from ..errors import StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..servers import packed
-from .link import Link
+from .shard import Shard
 from .values import Receipt
 
 # Redis looks for a WAIT that has timed out ten times a second, where nobody has set another `hz`.
@@ -83,7 +83,7 @@ class Shortfalls:
 
 
 def wait(
-    link: Link, wanted: Wanted, receipts: Sequence[Receipt], until: float, shortfalls: Shortfalls
+    link: Shard, wanted: Wanted, receipts: Sequence[Receipt], until: float, shortfalls: Shortfalls
 ) -> int:
     """Wait until replicas of a shard's Redis have what calls have written.
 

@@ -17,8 +17,8 @@ from ..errors import (
     StoreUnavailable,
 )
 from .calls import new_operation
-from .link import Link
 from .outcome import Outcome
+from .shard import Shard
 from .values import Cancelled, NewEntry, Receipt
 
 SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
@@ -32,7 +32,7 @@ Answer = Union[Receipt, DelayQError]
 
 
 def schedule(
-    link: Link,
+    link: Shard,
     new: Sequence[NewEntry],
     *,
     supersede: bool = False,
@@ -73,7 +73,9 @@ def schedule(
     return [answer for answer in answers if answer is not None]
 
 
-def _ask(link: Link, new: Sequence[NewEntry], *, until: float, **asked: Any) -> list[Answer | None]:
+def _ask(
+    link: Shard, new: Sequence[NewEntry], *, until: float, **asked: Any
+) -> list[Answer | None]:
     # A template that this process has sent before is there, as a rule: not once more, unless it
     # is for many.
     known: Container[bytes] = link.templates if len(new) == 1 else ()

@@ -1,8 +1,9 @@
 """The Lua scripts, called by name with named arguments.
 
-A script's header is its signature: the loader reads the order of its arguments from it. Keys
-have the names of ``keys.py``: the loader sends those that a script, or what it uses of the
-prelude, calls by ``keys.NAME``. So nobody counts positions.
+A script's header is its signature: the loader reads its arguments from it, their order and their
+types, and makes them the script's locals. The last may be rows, whose fields the header names as
+well. Keys have the names of ``keys.py``: the loader sends those that a script, or what it uses of
+the prelude, calls by ``keys.NAME``. So nobody counts positions.
 """
 
 from __future__ import annotations
@@ -24,11 +25,22 @@ from .keys import KEYS, Keys
 
 _FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"\bkeys\.(\w+)")
-_ARGUMENT = re.compile(r"^ARGV\[(\d+)(\.\.\.)?\]\s+(\w+)", re.MULTILINE)
+_ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.MULTILINE)
+_FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
+# What stands for the line `change`: see lua/prelude/call.lua.
+_CHANGE = re.compile(r"^change .*$", re.MULTILINE)
+_OF_A_CHANGE = "text operation\nnumber issued\nnumber deadline"
+# What a script has of an argument of each type.
+_READ_AS = {
+    "text": "ARGV[%d]",
+    "number": "tonumber(ARGV[%d])",
+    "flag": "ARGV[%d] == '1'",
+    "filter": "filter_of(ARGV[%d])",
+}
 # What scripts share, each part after those that it uses.
 _PRELUDE = (
     "record", "history", "extras", "message", "writing", "marks", "due", "call", "left", "claims",
-    "entry", "lanes", "late", "back", "pace", "conflict", "targets", "misfits",
+    "entry", "lanes", "late", "back", "pace", "conflict", "targets", "inconsistencies",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
 READ = "read"  # so errors call each of these: their own names mean nothing to users
@@ -53,8 +65,9 @@ class Script:
 
     @classmethod
     def parse(cls, name: str, prelude: str, source: str) -> Script:
-        header = source.partition("]]\n")[0]
+        header = _CHANGE.sub(_OF_A_CHANGE, source.partition("]]\n")[0])
         arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
+        source = arguments_of(header) + source
         # Its own locals are those of a function, as Lua has room for 200 of each.
         body = f"local function main()\n{source}\nend\nreturn main()\n"
         text = used_of(prelude, source) + body
@@ -88,6 +101,25 @@ class Script:
             names = (*self.arguments, *([self.rest] if self.rest else ()))
             raise TypeError(f"{self.name} takes {sorted(names)}, got {sorted(given)}")
         return [*values, *tail]
+
+
+def arguments_of(header: str) -> str:
+    """The locals of a script, by what its header declares."""
+    lines = []
+    for at, found in enumerate(_ARGUMENT.finditer(header), 1):
+        kind, dots, name = found.groups()
+        if not dots:
+            lines.append(f"local {name} = {_READ_AS[kind] % at}\n")
+            continue
+        rows = header[found.end() :].partition("\n\n")[0]
+        fields = _FIELD.findall(rows) if kind == "rows" else []
+        pairs = ", ".join(f"{field} = ARGV[at + {place}]" for place, field in enumerate(fields))
+        row, step = (f"{{{pairs}}}", len(fields)) if fields else ("ARGV[at]", 1)
+        lines.append(
+            f"local {name} = {{}}\n"
+            f"for at = {at}, #ARGV, {step} do {name}[#{name} + 1] = {row} end\n"
+        )
+    return "".join(lines)
 
 
 def used_of(prelude: str, source: str) -> str:

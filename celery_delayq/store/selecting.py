@@ -18,9 +18,9 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
-from .link import Link
 from .listing import entry_of
 from .record import LABEL_BYTES, Record, labels_for
+from .shard import Shard
 from .values import Entry, State, letters_in, time_in
 
 PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
@@ -42,7 +42,7 @@ _STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Filter:
     """What a selection picks by; times in ms.
 
     ``whole``: nothing is left out, be it readable or not; see ``dump.lua``.
@@ -76,7 +76,7 @@ class Chosen:
     def is_found_by_way(self) -> bool:
         """Whether all that is found on the way is meant, as far as the tags are in order."""
         if self.tag:
-            return self == Chosen(tag=self.tag)
+            return self == Filter(tag=self.tag)
         return self.state is None
 
     @property
@@ -88,7 +88,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Position:
     """How far a selection has come: behind this insertion number.
 
     ``task_id``: only of what lost its record, and its number with it: those have 0.
@@ -98,14 +98,14 @@ class Place:
     task_id: str = ""
 
     @classmethod
-    def of(cls, member: bytes) -> Place:
+    def of(cls, member: bytes) -> Position:
         # The last bit only tells the size.
         number = int.from_bytes(member[:6], "big") // 2
         return cls(number, "" if number else member[6:].decode(errors="replace"))
 
 
 @dataclass(frozen=True)
-class Met:
+class Match:
     """What a selection met.
 
     ``state``: as ``peek.lua`` has it; ``record``: empty where it was not asked for, or is gone.
@@ -126,7 +126,7 @@ class Met:
     late_from_ms: int | None = None
 
 
-def start(link: Link) -> tuple[str, int]:
+def start(link: Shard) -> tuple[str, int]:
     """The store's name, and the last insertion number there is."""
     store, seq, *_ = _sift(link, "start")
     if not store:
@@ -136,7 +136,7 @@ def start(link: Link) -> tuple[str, int]:
 
 
 def pages(
-    link: Link, chosen: Chosen, store: str, start: int, behind: Place
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
     """Members that may be meant, in their order, from *behind* a place up to *start*.
 
@@ -148,8 +148,8 @@ def pages(
     return _passes(link, chosen, store, start, behind)
 
 
-def counts(link: Link, chosen: Chosen, store: str, start: int, behind: Place) -> Iterator[int]:
-    """How many are found, part by part, where :attr:`Chosen.is_found_by_way`."""
+def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
+    """How many are found, part by part, where :attr:`Filter.is_found_by_way`."""
     if chosen.tag:
         asked = {"after": behind.number, "upto": start, "filter": chosen.text}
         yield _step(link, store, "count", **asked)[1]
@@ -162,7 +162,7 @@ def counts(link: Link, chosen: Chosen, store: str, start: int, behind: Place) ->
 
 
 def _tagged(
-    link: Link, chosen: Chosen, store: str, start: int, behind: Place
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
     cursor = b"1"
     while cursor != b"0":
@@ -171,11 +171,11 @@ def _tagged(
         )
         if found:
             yield _once(found)
-            behind = Place.of(found[-1])
+            behind = Position.of(found[-1])
 
 
 def _passes(
-    link: Link, chosen: Chosen, store: str, start: int, behind: Place
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
     for members in _each_pass(link, chosen, store, start, behind):
         for first in range(0, len(members), PAGE):
@@ -183,7 +183,7 @@ def _passes(
 
 
 def _each_pass(
-    link: Link, chosen: Chosen, store: str, start: int, behind: Place
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
     is_full = True
     while is_full:
@@ -191,10 +191,10 @@ def _each_pass(
         is_full = len(members) == MOST
         if members:
             yield members
-            behind = Place.of(members[-1])
+            behind = Position.of(members[-1])
 
 
-def _pass(link: Link, chosen: Chosen, store: str, start: int, behind: Place) -> list[bytes]:
+def _pass(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> list[bytes]:
     """The first MOST members behind a place, in their order."""
     found: dict[bytes, bytes] = {}
     last = [start]
@@ -202,13 +202,13 @@ def _pass(link: Link, chosen: Chosen, store: str, start: int, behind: Place) -> 
         found.update((_sorting(member), member) for member in members)
         if len(found) > 2 * MOST:
             found = {key: found[key] for key in sorted(found)[:MOST]}
-            last[0] = Place.of(found[max(found)]).number
+            last[0] = Position.of(found[max(found)]).number
     rest = (found[key] for key in sorted(found))
-    return list(islice((one for one in rest if Place.of(one) > behind), MOST))
+    return list(islice((one for one in rest if Position.of(one) > behind), MOST))
 
 
 def _scan(
-    link: Link, chosen: Chosen, store: str, behind: Place, last: Sequence[int]
+    link: Shard, chosen: Filter, store: str, behind: Position, last: Sequence[int]
 ) -> Iterator[list[bytes]]:
     """All that is found on a way without order, up to *last*; some of it comes twice."""
     for way in chosen.ways:
@@ -229,7 +229,7 @@ def _scan(
             count = next_count(count, size, PAGE)
 
 
-def _step(link: Link, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
+def _step(link: Shard, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
     name, _, cursor, size, found = _sift(link, way, **asked)
     here = name.decode(errors="backslashreplace")
     if here != store:
@@ -237,14 +237,14 @@ def _step(link: Link, store: str, way: str, **asked: Any) -> tuple[bytes, int, l
     return cursor, size, found
 
 
-def _sift(link: Link, way: str, **asked: Any) -> Any:
+def _sift(link: Shard, way: str, **asked: Any) -> Any:
     usual = {"cursor": "0", "count": PAGE, "after": -1, "upto": -1, "filter": ""}
     return link.scripts.call("sift", way=way, **{**usual, **asked})
 
 
 def peek(
-    link: Link, chosen: Chosen, members: Sequence[bytes], *, reads: bool = False
-) -> Iterator[Met]:
+    link: Shard, chosen: Filter, members: Sequence[bytes], *, reads: bool = False
+) -> Iterator[Match]:
     """Those of *members* that are meant, in their order; with their records, if *reads*."""
     left = list(members)
     while left:
@@ -262,7 +262,7 @@ def peek(
         left = left[len(words) - words.count("again") :]
 
 
-def read(link: Link, chosen: Chosen, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
+def read(link: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
     """Those of *members* that are meant, as entries; of what cannot be read, what is known."""
     for met in peek(link, chosen, members, reads=True):
         task_id = met.member[6:].decode(errors="replace")
@@ -296,7 +296,7 @@ def _sorting(member: bytes) -> bytes:
 
 def _once(members: Sequence[bytes]) -> list[bytes]:
     """Each number once: a script that was stopped may have left a member with another last bit."""
-    return list({Place.of(member): member for member in members}.values())
+    return list({Position.of(member): member for member in members}.values())
 
 
 def _met(
@@ -305,7 +305,7 @@ def _met(
     now_us: int,
     read: tuple[bytes, bytes, bytes],
     templates: dict[bytes, bytes],
-) -> Met:
+) -> Match:
     state, *numbers = word.split(":")
     attempts, next_try, since, paused_by, late_from = read[2].split()
     known: dict[str, Any] = {
@@ -317,10 +317,10 @@ def _met(
         "late_from_ms": time_in(late_from),
     }
     if not numbers:
-        return Met(member, state, 0, now_us, **known)
+        return Match(member, state, 0, now_us, **known)
     due_ms, header_end = map(int, numbers)
     if not read[0]:
-        return Met(member, state, due_ms, now_us, **known)
+        return Match(member, state, due_ms, now_us, **known)
     record = Record(read[0], header_end)
     template = templates.get(record.name) if record.name else None
-    return Met(member, state, due_ms, now_us, record, template, **known)
+    return Match(member, state, due_ms, now_us, record, template, **known)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from celery import Celery
 
 from celery_delayq.scheduling.intercept import Sender
-from celery_delayq.store.engine import MAX_REFUSALS
+from celery_delayq.store.scanner_steps import MAX_REFUSALS
 from tests.support.shards import each, total
 
 OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_hand_over")

@@ -99,7 +99,7 @@ def refused(run):
 
 @pytest.fixture
 def before(monkeypatch):
-    """Do something before each call of a method: ``before(Engine, "hand_over", print)``."""
+    """Do something before each call of a method: ``before(ScannerSteps, "hand_over", print)``."""
 
     def put(owner, name, act):
         method = getattr(owner, name)

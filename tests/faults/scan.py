@@ -14,7 +14,7 @@ import threading
 
 from celery.bin.celery import main
 
-from celery_delayq.store import Engine
+from celery_delayq.store import ScannerSteps
 
 
 def die():
@@ -36,7 +36,7 @@ def fail_at(point, act):
         if left:
             left.pop()()
 
-    claim, ack = Engine.claim, Engine.ack
+    claim, ack = ScannerSteps.claim, ScannerSteps.ack
 
     def claiming(self, limit):
         claimed = claim(self, limit)
@@ -53,7 +53,7 @@ def fail_at(point, act):
             once()
         return acked
 
-    Engine.claim, Engine.ack = claiming, acking
+    ScannerSteps.claim, ScannerSteps.ack = claiming, acking
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from kombu import Exchange, Queue
 
 from celery_delayq import DelayQ
 from celery_delayq.clock import monotonic
-from celery_delayq.store import Engine, Keys
+from celery_delayq.store import Keys, ScannerSteps
 from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1
 
 CONF = {
@@ -94,7 +94,7 @@ def fill(url: str, client: redis.Redis) -> None:
                 _send(delayq, task_id, LONG_AGO, **options)
 
 
-def _engine(delayq: DelayQ) -> Engine:
+def _engine(delayq: DelayQ) -> ScannerSteps:
     services = delayq.services
     (scripts,) = services.scripts
     return services.engine(scripts, "frozen:1:0")
@@ -122,7 +122,7 @@ def _leave(delayq: DelayQ) -> None:
     delayq.services.copies.first(("arrived", "1.1"), 1, until)
 
 
-def _be_relayed(delayq: DelayQ, engine: Engine) -> None:
+def _be_relayed(delayq: DelayQ, engine: ScannerSteps) -> None:
     """In flight, refused, dead and uncertain, of what goes through the broker."""
     ids = ("in flight", "in flight key", "refused", "dead", "uncertain", "dead key")
     for task_id in ids:
@@ -141,7 +141,7 @@ def _be_relayed(delayq: DelayQ, engine: Engine) -> None:
     _send(delayq, "waits under that key", FAR, delayq_key="of in flight key")
 
 
-def _be_paused(delayq: DelayQ, engine: Engine) -> None:
+def _be_paused(delayq: DelayQ, engine: ScannerSteps) -> None:
     """Parked, coming back, and told to run all the same."""
     delayq.pause(queue="mail", late=True)
     delayq.pause(task="shop.back")

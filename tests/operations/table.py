@@ -1,6 +1,6 @@
 """Every operation there is, one row for each script: how it is taken, and what comes of it then.
 
-    store     Entries and Engine: what callers and what scanners do     Operation.take
+    store     Entries and ScannerSteps: what callers and what scanners do     Operation.take
     face      the methods of DelayQ                                     Operation.face
     terminal  celery delayq ...                                         Operation.cli
 
@@ -20,7 +20,15 @@ from celery_delayq.care.loads import OldEntry
 from celery_delayq.care.misfits import Finding
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
-from celery_delayq.store import Cancelled, Chosen, Engine, Entry, LeasedEntry, changes, selecting
+from celery_delayq.store import (
+    Cancelled,
+    Entry,
+    Filter,
+    LeasedEntry,
+    ScannerSteps,
+    changes,
+    selecting,
+)
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member, Membership
@@ -54,7 +62,7 @@ class Prepared:
     """
 
     store: Store
-    engine: Engine
+    engine: ScannerSteps
     claimed: list[LeasedEntry]
     cancelled: Cancelled
     read: Entry
@@ -143,12 +151,12 @@ def _tallied(ready: Prepared) -> object:
 
 
 def _sifted(ready: Prepared) -> list[str]:
-    pages = ready.store.pages(Chosen(task="tests.remind"))
+    pages = ready.store.pages(Filter(task="tests.remind"))
     return [member[6:].decode() for page in pages for member in page]
 
 
 def _peeked(ready: Prepared) -> list[tuple[str, str]]:
-    chosen = Chosen()
+    chosen = Filter()
     members = [member for page in ready.store.pages(chosen) for member in page]
     seen = selecting.read(ready.store.link, chosen, members)
     return [(entry.task_id, entry.state.value) for _, entry in seen]

@@ -21,8 +21,7 @@ from celery_delayq.care.misfits import COUNTED
 from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Outcome, State
-from celery_delayq.store import engine as engine_module
+from celery_delayq.store import Outcome, State, scanner_steps
 from celery_delayq.store.record import NewRecord
 from tests.protocol.machine import (
     DEAD,
@@ -361,7 +360,7 @@ def test_the_scripts_and_the_model_never_differ(
     redis_server, redis_url, store_on, monkeypatch, examples
 ):
     store = store_on(redis_server, timeout=TIMEOUT_MS / 1000)
-    monkeypatch.setattr(engine_module, "MAX_REFUSALS", MAX_REFUSALS)
+    monkeypatch.setattr(scanner_steps, "MAX_REFUSALS", MAX_REFUSALS)
     for _ in range(2):
         store.engine(batch_size=BATCH, lease=LEASE_MS / 1000)
     run(type("Driven", (Machine,), {"store": store}), examples)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Engine
+from celery_delayq.store import ScannerSteps
 from tests.protocol.model import GONE, LEASED, REFUSED, WAITING, Entry, Fenced
 from tests.store.support import NOW_MS, Store
 
@@ -31,7 +31,7 @@ def paper_lease_runs_out(entry):
 class Played:
     """The scripts, playing the same entry; scanners remember the last batch they claimed."""
 
-    def __init__(self, store: Store, engines: list[Engine]):
+    def __init__(self, store: Store, engines: list[ScannerSteps]):
         store.raw.flushdb()
         self.store, self.engines, self.now = store, engines, NOW_MS
         store.set_ms(self.now)

@@ -4,8 +4,8 @@ import pytest
 from kombu import Queue
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import Engine
-from celery_delayq.store.engine import MAX_REFUSALS
+from celery_delayq.store import ScannerSteps
+from celery_delayq.store.scanner_steps import MAX_REFUSALS
 from celery_delayq.store.scripts import load
 from tests.faults.proxy import Proxy
 from tests.relay.house import new_name
@@ -73,10 +73,10 @@ def test_a_lost_answer_to_a_claim_loses_nothing(house, store_proxy):
 
 
 def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy, monkeypatch):
-    ack = Engine.ack
+    ack = ScannerSteps.ack
 
     def away_once(engine, claimed):
-        monkeypatch.setattr(Engine, "ack", ack)
+        monkeypatch.setattr(ScannerSteps, "ack", ack)
         store_proxy.cut()
         store_proxy.stall()
         try:
@@ -84,7 +84,7 @@ def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy
         finally:
             store_proxy.resume()
 
-    monkeypatch.setattr(Engine, "ack", away_once)
+    monkeypatch.setattr(ScannerSteps, "ack", away_once)
     house.due_now(task_id="a")
     first, second = house.take(count=2)
     assert [redelivered(first), redelivered(second)] == [False, True]
@@ -121,13 +121,13 @@ def test_one_that_wants_replicas_only_after_the_claim_has_a_marked_copy_sent(wan
     """As for every acknowledgement that the store cannot take; nothing is refused, nothing dead."""
     relay = wanting.relay()
     wanting.due_now(task_id="a")
-    ack = Engine.ack
+    ack = ScannerSteps.ack
 
     def wants_by_then(engine, claimed):
         wanting.client.config_set("min-replicas-to-write", 1)
         return ack(engine, claimed)
 
-    monkeypatch.setattr(Engine, "ack", wants_by_then)
+    monkeypatch.setattr(ScannerSteps, "ack", wants_by_then)
     with pytest.raises(StoreUnavailable, match=r"^ack failed: NOREPLICAS"):
         relay.batch(lambda: False)
     monkeypatch.undo()

@@ -46,7 +46,15 @@ from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
 from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
 from celery_delayq.servers import packed, translated
-from celery_delayq.store import Engine, Entries, Membership, NewEntry, Receipt, changes, selecting
+from celery_delayq.store import (
+    Entries,
+    Membership,
+    NewEntry,
+    Receipt,
+    ScannerSteps,
+    changes,
+    selecting,
+)
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import Target, target_of_key, target_of_member
@@ -61,7 +69,7 @@ from celery_delayq.store.record import (
     whole,
 )
 from celery_delayq.store.scripts import load
-from celery_delayq.store.selecting import Chosen, Place
+from celery_delayq.store.selecting import Filter, Position
 from tests.simulator.books import Answer
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support
@@ -136,7 +144,7 @@ class Caller:
             Unavailable: it is not known what became of the last step.
         """
         services: Any = SimpleNamespace(entries=self._entries, hooks=Hooks(), timezone=timezone.utc)
-        chosen = Chosen(tag=one.tags[0]) if one.tags else Chosen()
+        chosen = Filter(tag=one.tags[0]) if one.tags else Filter()
         found = Selection(services, chosen, cursor)
         by = timedelta(milliseconds=one.when.ms)
         return found.reschedule(by=by, progress=lambda count: told(int(count), found.cursor))
@@ -150,8 +158,8 @@ class Caller:
 
     def _clear(self, tag: str) -> int:
         """Cancel what has a tag, as a selection does; returns how many that were."""
-        (link,), chosen, done = self._entries.links, Chosen(tag=tag), 0
-        for page in selecting.pages(link, chosen, *selecting.start(link), Place()):
+        (link,), chosen, done = self._entries.links, Filter(tag=tag), 0
+        for page in selecting.pages(link, chosen, *selecting.start(link), Position()):
             met = [target_of_member(member) for member in page]
             asked = {"tells": False, "chosen": chosen.text}
             for some in changes.cancel(link, met, **asked) if met else ():
@@ -314,7 +322,7 @@ def scan(
         lease: Seconds for which it has what it claims.
         safety_interval: Seconds after which it looks, though it was not told.
     """
-    engine = Engine(
+    engine = ScannerSteps(
         scripts,
         Membership(timeout),
         batch_size=batch_size,
@@ -722,8 +730,8 @@ CUTS = {
         "",
     ),
     "answers are forgotten early": Cut(
-        "age <= call.timeout",
-        "age <= 0",
+        "age > call.timeout",
+        "age > 0",
     ),
     "deadlines are not looked at": Cut(
         "if deadline < now_us then return nil, {now_us, 'late'} end",
@@ -860,12 +868,12 @@ CUTS = {
         "if false then",
     ),
     "in progress a cursor is one step behind": Cut(
-        "self._at = self._begun.behind(shard, Place.of(some[done - 1]))\n"
+        "self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n"
         "                    self._note(tally, made)\n"
         "                    _report(progress, tally)\n",
         "self._note(tally, made)\n"
         "                    _report(progress, tally)\n"
-        "                    self._at = self._begun.behind(shard, Place.of(some[done - 1]))\n",
+        "                    self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n",
         (Selection, "_change"),
     ),
     "after the clock was set back, a change has a time to come": Cut(

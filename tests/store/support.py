@@ -17,16 +17,16 @@ from celery_delayq.clock import EPOCH, When, after, at
 from celery_delayq.errors import DelayQError
 from celery_delayq.servers import Endpoint, PooledConnection, packed
 from celery_delayq.store import (
-    Chosen,
     Copies,
     Delivery,
-    Engine,
     Entries,
-    Link,
+    Filter,
     Membership,
     NewEntry,
     Outcome,
-    Place,
+    Position,
+    ScannerSteps,
+    Shard,
     selecting,
 )
 from celery_delayq.store.extras import Extras
@@ -117,7 +117,7 @@ def _clocked(script):
 
 
 class Store:
-    """The package's Entries and Engines over one prefix, and what their keys hold."""
+    """The package's Entries and ScannerSteps over one prefix, and what their keys hold."""
 
     def __init__(self, server, prefix="delayq", *, clocked=True, timeout=MEMBERSHIP.timeout):
         self.endpoint = endpoint(server) if server else Endpoint()
@@ -133,7 +133,7 @@ class Store:
         self._engines = []
 
     @property
-    def link(self) -> Link:
+    def link(self) -> Shard:
         """What steps take."""
         return self.entries.links[0]
 
@@ -145,8 +145,8 @@ class Store:
     def _client(self) -> PooledConnection:
         return PooledConnection(self.endpoint)
 
-    def engine(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> Engine:
-        engine = Engine(
+    def engine(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> ScannerSteps:
+        engine = ScannerSteps(
             self.new_scripts(),
             self.membership,
             batch_size=batch_size,
@@ -212,9 +212,9 @@ class Store:
         outcome, change = self.entries.move(who, when, **conditions)
         return outcome, change.due_ms
 
-    def pages(self, chosen: Chosen):
+    def pages(self, chosen: Filter):
         """The members that a selection may mean, page by page."""
-        return selecting.pages(self.link, chosen, *selecting.start(self.link), Place())
+        return selecting.pages(self.link, chosen, *selecting.start(self.link), Position())
 
     def edit(self, task_id, payload="", *, to="celery", entry=None, **options):
         """Give an entry another message, as it was read; bound for the list *to*."""

@@ -142,6 +142,20 @@ def fill_tombstones(ready):
     store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(10_000)})
 
 
+def fill_and_turn(ready):
+    fill_tombstones(ready)
+    generations_over(ready)
+
+
+def untouched(ready):
+    """Nothing but what waits; the next heartbeat finds the store tidy."""
+    for name in ("parked", "leased", "refused", "dead", "claims", "errors", "paused"):
+        ready.store.raw.delete(ready.store.keys[name])
+    ids = [one for one in ready.ids if not ready.store.places(one)]
+    ready.store.raw.hdel(ready.store.keys["records"], *ids)
+    ready.engine._beat_again = 0
+
+
 def backlog(ready):
     """More than a batch is overdue, some of it since a moment."""
     store, now = ready.store, NOW_MS + 2000
@@ -634,9 +648,10 @@ CASES = [
     ),
     Case("schedule", "over a lease", _supersede("claimed"), ends="claimed"),
     Case("schedule", "over an attempt", _supersede("claimed"), uncertain, ends="claimed"),
-    Case("cancel", "full", _cancel("list"), fill_tombstones, ends="list"),
+    Case("cancel", "full", _cancel("list"), fill_and_turn, ends="list"),
     Case("cancel", "last", _cancel("list"), alone("list"), ends="list"),
     Case("hand_over", "heartbeat", _hand_over, heart),
+    Case("hand_over", "tidy", _hand_over, untouched),
     Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=5)),
     Case("leave", "up next", lambda ready: ready.engine.leave(), up_next),
     Case("schedule", "first of a template", _schedule_first, alone()),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.errors import StoreError
-from celery_delayq.store import engine as engine_module
+from celery_delayq.store import scanner_steps
 from tests.store.support import NOW_MS
 
 OLD_MS, FRESH_MS = NOW_MS - 1001, NOW_MS - 1000
@@ -70,7 +70,7 @@ def test_what_falls_due_while_a_step_takes_long_is_fresh_for_the_next(store, put
 
 
 def test_a_batch_of_several_claims_has_one_time_from_which_on_things_are_fresh(store, monkeypatch):
-    monkeypatch.setattr(engine_module, "CHUNK", BATCH)
+    monkeypatch.setattr(scanner_steps, "CHUNK", BATCH)
     put = store.schedule_relayed
     old, new = schedule(put, "old", 32, OLD_MS), schedule(put, "new", 4, NOW_MS + 1)
     engine = store.engine()

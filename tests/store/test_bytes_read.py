@@ -10,8 +10,8 @@ import pytest
 
 from celery_delayq.servers import packed
 from celery_delayq.store import listing as listing_module
-from celery_delayq.store.engine import MAX_BYTES
 from celery_delayq.store.record import lane_for
+from celery_delayq.store.scanner_steps import MAX_BYTES
 from tests.store import support
 from tests.store.support import NOW_MS, ClockedScripts, Store
 

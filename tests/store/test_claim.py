@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.clock import from_ms
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import engine as engine_module
+from celery_delayq.store import scanner_steps
 from celery_delayq.store.scripts import Scripts
 from tests.store.support import NOW_MS, ROUTE, tally
 
@@ -108,7 +108,7 @@ def test_an_ack_that_comes_late_takes_nothing_of_a_claim_that_arrives_twice(stor
 def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds(
     store, monkeypatch
 ):
-    monkeypatch.setattr(engine_module, "CHUNK", 10)
+    monkeypatch.setattr(scanner_steps, "CHUNK", 10)
     for step in range(35):
         store.schedule_relayed(f"a{step}")
     engine = store.engine()
@@ -126,7 +126,7 @@ def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds
 
 
 def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(store, monkeypatch):
-    monkeypatch.setattr(engine_module, "CHUNK", 10)
+    monkeypatch.setattr(scanner_steps, "CHUNK", 10)
     for step in range(20):
         store.schedule_relayed(f"a{step}")
     engine = store.engine()

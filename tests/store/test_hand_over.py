@@ -8,7 +8,7 @@ from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError
 from celery_delayq.hooks import IDS, LATENESS
-from celery_delayq.store.engine import MAX_BYTES
+from celery_delayq.store.scanner_steps import MAX_BYTES
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
 

@@ -132,6 +132,8 @@ def test_nor_where_that_is_in_the_older_generation(store, engine):
     first(store, to="celery")
     before = late(store)
     scheduled(store, "kept", conflict="keep").answer()
+    # As a call does that begins a generation.
+    store.raw.hset(store.keys["meta"], "turned", now_us(store) // 1000)
     store.raw.rename(store.keys["calls"], store.keys["calls_old"])
     engine.hand_over()
     assert store.raw.hexists(store.keys["calls"], b"\xff" + KEY)

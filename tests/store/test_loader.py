@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.store.keys import KEYS
-from celery_delayq.store.scripts import load, prelude
+from celery_delayq.store.scripts import arguments_of, load, prelude
 
 COUNTS = (0, 0, 0, 0)
 
@@ -36,6 +36,20 @@ def test_the_last_argument_may_take_many():
 def test_arguments_that_the_header_does_not_name_are_a_type_error(store, given):
     with pytest.raises(TypeError, match=r"^find takes \['target'\], got \["):
         store.scripts.call("find", **given)
+
+
+def test_the_header_makes_the_scripts_locals_of_its_arguments():
+    header = (
+        "--[[ keep: keep some.\n\n"
+        "text     name   theirs\nnumber   most   of them\nflag     loud   1: yes; or 0\n"
+        "rows...    some   of each:\n         id    its id\n         when  its time\n\n"
+        "Returns  nothing\n         at  all\n"
+    )
+    assert arguments_of(header) == (
+        "local name = ARGV[1]\nlocal most = tonumber(ARGV[2])\nlocal loud = ARGV[3] == '1'\n"
+        "local some = {}\n"
+        "for at = 4, #ARGV, 2 do some[#some + 1] = {id = ARGV[at + 0], when = ARGV[at + 1]} end\n"
+    )
 
 
 def test_missing_members_are_a_type_error(store):

@@ -8,7 +8,7 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from celery_delayq.servers import Endpoint, PooledConnection
-from celery_delayq.store import Entries, Link, Membership, calls, member
+from celery_delayq.store import Entries, Membership, Shard, calls, member
 from celery_delayq.store.keys import Keys
 from celery_delayq.store.member import Member
 from celery_delayq.store.scripts import Scripts
@@ -71,7 +71,7 @@ def differing(store, monkeypatch, what):
     else:
         membership = replace(store.membership, shards=2)
     engine = store.engine()
-    engine._link = Link(engine._scripts, membership, scanner=True)
+    engine._link = Shard(engine._scripts, membership, scanner=True)
     return Entries([store.scripts], membership), engine
 
 

@@ -18,7 +18,7 @@ import pytest
 from celery_delayq.care.checking import check
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import Chosen, Entries, State, selecting
+from celery_delayq.store import Entries, Filter, State, selecting
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.keys import KEYS
@@ -195,7 +195,7 @@ def read(store):
     attempt(store.entries.pauses)
     attempt(store.entries.history, 100)
     attempt(lambda: [*check(store.entries)])
-    for chosen in (Chosen(), Chosen(tag="all"), *(Chosen(state=state) for state in State)):
+    for chosen in (Filter(), Filter(tag="all"), *(Filter(state=state) for state in State)):
         attempt(lambda chosen=chosen: [*select(store, chosen)])
     return attempt(lambda: [*itertools.islice(store.entries.waiting(0, MAX_DUE_MS + 1), 1000)])
 

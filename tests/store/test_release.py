@@ -5,7 +5,7 @@ import json
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Chosen, Outcome, changes
+from celery_delayq.store import Filter, Outcome, changes
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_member
 from celery_delayq.store.record import destination_for
@@ -121,7 +121,7 @@ def test_what_a_selection_does_not_mean_any_more_stays(store):
     store.entries.cancel("anew")
     store.schedule("anew", FAR_MS, extras=tagged)
 
-    assert release(store, *parts, chosen=Chosen(tag="x").text) == [Outcome.DONE, None, None, None]
+    assert release(store, *parts, chosen=Filter(tag="x").text) == [Outcome.DONE, None, None, None]
     assert store.entries.find("anew").due_ms == store.entries.find("other").due_ms == FAR_MS
 
 

@@ -1,14 +1,12 @@
 --[[ ack: forget entries that the broker has confirmed.
 
-ARGV[1]     token    the claim's fencing token
-ARGV[2...]  members  what was confirmed
+text        token    the claim's fencing token
+text...     members  what was confirmed
 
 Returns  how many were still leased under this token; the others belong to somebody else now
 Cost     O(M log N)
 Keeps    an entry that was claimed anew, or rescheduled, is not touched by a late ack
 ]]
-local token = ARGV[1]
-
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local ids, mine, shared, young = {}, {}, {}, {}
@@ -29,10 +27,10 @@ local function forget(member, claim, record)
 end
 
 local asked = {}
-for at = 2, #ARGV do asked[at - 1] = id_of(ARGV[at]) end
+for at, member in ipairs(members) do asked[at] = id_of(member) end
 local claimed = redis.call('HMGET', keys.claims, unpack(asked))
 local found = redis.call('HMGET', keys.records, unpack(asked))
-for at, claim in ipairs(claimed) do forget(ARGV[at + 1], claim, found[at]) end
+for at, claim in ipairs(claimed) do forget(members[at], claim, found[at]) end
 allow_when_full(keys.claims)
 if is_full(0) then rotate() end
 if #ids > 0 then

@@ -2,19 +2,16 @@
 
 Or a message is there that came before: it is let through, unless it became an entry.
 
-ARGV[1]  mark     16 bytes that name one hand-over of one task, or one message
-ARGV[2]  attempt  which attempt at that hand-over the copy is; 0: it is a message
-ARGV[3]  keep_ms  how old a generation gets, > 0; pauses do not count
-ARGV[4]  most     marks of a generation at which it ends before that, > 0
+text     mark     16 bytes that name one hand-over of one task, or one message
+number   attempt  which attempt at that hand-over the copy is; 0: it is a message
+number   keep_ms  how old a generation gets, > 0; pauses do not count
+number   most     marks of a generation at which it ends before that, > 0
 
 Returns  of a hand-over, the attempt that arrived first, which may be this one; of a message, 0: it became an entry,
          or -1: it is let through, and what was asked for it before makes none of it any more
 Cost     O(1)
 Keeps    what arrived first of a hand-over stays so, through the next generation
 ]]
-local mark, attempt = ARGV[1], tonumber(ARGV[2])
-local keep_ms, most = tonumber(ARGV[3]), tonumber(ARGV[4])
-
 local now_us = clock_us()
 local first = marked(mark)
 if first and (attempt > 0 or first < 0) then return math.max(first, 0) end

@@ -1,14 +1,12 @@
 --[[ cancel: remove entries that have not left yet.
 
-ARGV[1]  operation  names the call
-ARGV[2]  issued     when this request was made, us by Redis's clock
-ARGV[3]  deadline   when the call ends, us by Redis's clock
-ARGV[4]  mode       cancel; or remove: only what is dead, be its record readable or not
-ARGV[5]  owes       REVOKED is to be stored: 0, not at all; 1, by the caller or else by a scanner; 2, by a scanner
-ARGV[6]  tells      1: the caller wants the messages; or 0
-ARGV[7]  filter     what a selection picks by, or empty: see prelude/targets.lua
-ARGV[8]  max_bytes  look at nothing more after so many bytes of records, > 0
-ARGV[9...] targets  who is meant, 1 to 1000: see prelude/entry.lua
+change   begins with what every call does: see prelude/call.lua
+text     mode       cancel; or remove: only what is dead, be its record readable or not
+number   owes       REVOKED is to be stored: 0, not at all; 1, by the caller or else by a scanner; 2, by a scanner
+flag     tells      1: the caller wants the messages; or 0
+filter   filter     what a selection picks by, or empty: see prelude/targets.lua
+number   max_bytes  look at nothing more after so many bytes of records, > 0
+text...    targets  who is meant, 1 to 1000: see prelude/entry.lua
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text,
          {place of the target from 1, when it was cancelled in us, message, ...} of what the caller is told}.
@@ -18,12 +16,6 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; 
 Cost     O(log N) a target
 Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
 ]]
-local operation, issued, deadline, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local owes, tells = tonumber(ARGV[5]), ARGV[6] == '1'
-local filter, max_bytes = filter_of(ARGV[7]), tonumber(ARGV[8])
-local targets = {}
-for at = 9, #ARGV do targets[#targets + 1] = ARGV[at] end
-
 -- What is owed of an answer that was given before.
 local function told_again(answer)
   local told, at = {}, 0
@@ -133,7 +125,8 @@ for at, one in ipairs(looked) do
 end
 
 -- Nothing is rolled back: what may be refused comes before the first record goes.
-local rotates = count > 0 and is_full(count)
+-- A call about one entry asks for the size of a generation only where it begins one of its own: there are many of those.
+local rotates = (count > 1 or count == 1 and turns(call)) and is_full(count)
 allow_when_full(keys.tombstones)
 redis.call('ZREM', keys.due, '')
 for _, leaving in ipairs(groups) do

@@ -1,9 +1,9 @@
 --[[ check: look at a slice of one key for what does not fit the others.
 
-ARGV[1]  part    due | relay | leased | dead | refused | parked | records | holders | tags | templates |
+text     part    due | relay | leased | dead | refused | parked | records | holders | tags | templates |
                  template_uses | claims | errors | outbox | outbox_messages | meta
-ARGV[2]  cursor  where the last slice ended; 0 for the start
-ARGV[3]  count   about how many fields to look at, 1..1000
+text     cursor  where the last slice ended; 0 for the start
+text     count   about how many fields to look at, 1..1000
 
 Returns  {the next cursor, or 0 at the end; {kind, id, field, ...}; last insertion number; now in us;
          of records: {name, member, when it was changed last, ...} of those that share a template;
@@ -12,8 +12,6 @@ Cost     O(count * log N)
 Keeps    changes nothing; all that one finding is about is looked at in this one step, so that what is
          in motion is none
 ]]
-local part, cursor, count = ARGV[1], ARGV[2], ARGV[3]
-
 local IS_HASH = {
   [keys.records] = true, [keys.holders] = true, [keys.templates] = true, [keys.template_uses] = true,
   [keys.claims] = true, [keys.errors] = true, [keys.outbox_messages] = true, [keys.meta] = true,
@@ -31,11 +29,11 @@ local function share(name, value, changed)
   shared[at + 1], shared[at + 2], shared[at + 3] = name, value, changed
 end
 
-local look = misfits.look(report, share)
+local look = inconsistencies.look(report, share)
 local slice = redis.call(IS_HASH[index] and 'HSCAN' or 'ZSCAN', index, cursor, 'COUNT', count)
 for at = 1, #slice[2], 2 do
   field = slice[2][at]
   look.bytes = look.bytes + #field + #slice[2][at + 1]
-  misfits.at(part, field, slice[2][at + 1], look)
+  inconsistencies.at(part, field, slice[2][at + 1], look)
 end
 return {slice[1], found, redis.call('HGET', keys.meta, 'seq') or '0', clock_us(), shared, look.bytes}

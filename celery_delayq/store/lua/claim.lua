@@ -1,13 +1,13 @@
 --[[ claim: lease due entries to a scanner that publishes them through the broker.
 
-ARGV[1]  asker      who claims, and its number; never used before. With now in us after it, the fencing
+text     asker      who claims, and its number; never used before. With now in us after it, the fencing
                     token: a claim that arrives twice has two
-ARGV[2]  lease_ms   how long the caller may hold what it claims, > 0
-ARGV[3]  limit      most entries to claim, 1..1000
-ARGV[4]  max_bytes  stop after the entry that reaches so many bytes, > 0
-ARGV[5]  catch_up   how many overdue entries may leave a second; 0: as many as there are
-ARGV[6]  owes       1: REVOKED is to be stored for what is too late to leave; or 0
-ARGV[7]  last_ms    when the caller took its last batch, ms; 0: it has taken none
+number   lease_ms   how long the caller may hold what it claims, > 0
+number   limit      most entries to claim, 1..1000
+number   max_bytes  stop after the entry that reaches so many bytes, > 0
+number   catch_up   how many overdue entries may leave a second; 0: as many as there are
+flag     owes       1: REVOKED is to be stored for what is too late to leave; or 0
+number   last_ms    when the caller took its last batch, ms; 0: it has taken none
 
 Returns  {now in us, {member, record, ...}, a text of what else is known of each: header_end, attempts made,
          refusals and uncertain 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} dead,
@@ -15,17 +15,13 @@ Returns  {now in us, {member, record, ...}, a text of what else is known of each
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]
-local asker, lease_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local max_bytes, catch_up, owes = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
-local last_ms = tonumber(ARGV[7])
-
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local token = asker .. ':' .. whole(now_us)
-allow_when_full(keys.errors)
 
 local pace = pace_of(catch_up, now_us)
 local members, fresh = (pace and paced_members or due_members)(keys.relay, now, limit, pace, last_ms)
+if #members > 0 then make_untidy() end
 local lanes = new_lanes(now_us)
 local claimed, known, brought, killed = {}, {}, {}, {}
 local parking, skips = {}, new_skips()

@@ -1,7 +1,7 @@
 --[[ counts: how many entries are in which state, and what comes next.
 
-ARGV[1]  most       look at no more than so many records that are overdue, of each index, > 0
-ARGV[2]  max_bytes  nor at more than so many bytes of them, of each index, > 0
+number   most       look at no more than so many records that are overdue, of each index, > 0
+number   max_bytes  nor at more than so many bytes of them, of each index, > 0
 
 Returns  {now in us, scheduled, in flight, dead, live scanners, overdue, paused, refused, head of due, head of relay,
          due time of what is overdue longest, ms or -1}
@@ -13,8 +13,6 @@ Cost     O(log N + S), S scanners; O(R) of what was refused, and, where somethin
          `most` at most, and as much for each lane that comes back as fast as it goes
 Keeps    changes nothing
 ]]
-local most, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
-
 local now_us = clock_us()
 local now = whole(math.floor(now_us / 1000))
 local tried, lanes = redis.call('ZCARD', keys.refused), new_lanes(now_us)

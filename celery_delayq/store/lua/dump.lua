@@ -1,7 +1,7 @@
 --[[ dump: all that is kept of some entries, whether this version can read their records or not.
 
-ARGV[1]  max_bytes  look at nothing more after so many bytes, > 0
-ARGV[2...] members  what the search for all gave, 0 to 1000; of what cannot be read, RECORDLESS and its id
+number   max_bytes  look at nothing more after so many bytes, > 0
+text...    members  what the search for all gave, 0 to 1000; of what cannot be read, RECORDLESS and its id
 
 Returns  {now in us, of how many REVOKED is to be stored, text, {record or '', claim or '', error or '', ...} of those
          that are here, {name, template, ...} they share}. The text has a word of each member: waiting, paused (it is
@@ -12,7 +12,6 @@ Returns  {now in us, of how many REVOKED is to be stored, text, {record or '', c
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]
-local max_bytes = tonumber(ARGV[1])
 local words = {
   [keys.due] = 'waiting', [keys.relay] = 'waiting', [keys.leased] = 'in_flight', [keys.dead] = 'dead',
   [keys.refused] = 'refused', [keys.parked] = 'paused',
@@ -69,5 +68,5 @@ local function word_of(member)
   return table.concat({words[place or keys.dead], header_end, when, named}, ':')
 end
 
-for at = 2, #ARGV do text[#text + 1] = bytes < max_bytes and word_of(ARGV[at]) or 'again' end
+for at, member in ipairs(members) do text[at] = bytes < max_bytes and word_of(member) or 'again' end
 return {now_us, redis.call('ZCARD', keys.outbox), table.concat(text, ' '), found, brought}

@@ -1,13 +1,11 @@
 --[[ edit: give an entry that has not left another message; its id, times, key and tags stay.
 
-ARGV[1]  operation    names the call
-ARGV[2]  issued       when this request was made, us by Redis's clock
-ARGV[3]  deadline     when the call ends, us by Redis's clock
-ARGV[4]  target       who is meant: see prelude/entry.lua
-ARGV[5]  seen         of the record that the caller has read: number and last change, 13 bytes; or empty
-ARGV[6]  destination  the record's header, from its second byte
-ARGV[7]  body         the record's part from the flags on; flags, labels and extras as they were
-ARGV[8]  template     the template that `body` shares, or empty
+change   begins with what every call does: see prelude/call.lua
+text     target       who is meant: see prelude/entry.lua
+text     seen         of the record that the caller has read: number and last change, 13 bytes; or empty
+text     destination  the record's header, from its second byte
+text     body         the record's part from the flags on; flags, labels and extras as they were
+text     template     the template that `body` shares, or empty
 
 Returns  {now in us, 'join' | 'late'}: refused, see prelude/call.lua; or {now in us, 'answer', 'done' |
          'uncertain' | 'unchanged' (it was changed since the caller read it; nothing was written) |
@@ -16,9 +14,6 @@ Returns  {now in us, 'join' | 'late'}: refused, see prelude/call.lua; or {now in
 Cost     O(log N + size of the record)
 Keeps    an entry has one place, under the number that its record has; one under a lease stays
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local target, seen, destination, body, template = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-
 local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 
@@ -28,7 +23,7 @@ end
 
 -- A request that something newer has overtaken finds another state than its caller has seen.
 local id, name = meant_by(target)
-local entry, why = entry_of(id, name)
+local entry, why = entry_of(id, name, call)
 if entry and is_released(entry.record, entry.header_end) then return answered('handed_over') end
 if entry and stamp_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
 if not entry then
@@ -50,7 +45,7 @@ local its_tags = extras and extras.tags or {}
 
 -- It stays in its place; but a lease that ran out ends, and it waits again.
 local lapsed = entry.place == keys.leased
-local place = lapsed and (sub(record, 2, 2) == 'L' and keys.due or keys.relay) or entry.place
+local place = lapsed and index_of(record) or entry.place
 local score = lapsed and whole(due_of(record, header_end)) or entry.score
 local where = entry.there and sub(entry.there, 1, -#member - 1) -- what stands before members there
 

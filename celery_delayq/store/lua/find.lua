@@ -1,6 +1,6 @@
 --[[ find: one entry and where it stands.
 
-ARGV[1]  target  who is meant: see prelude/entry.lua
+text     target  who is meant: see prelude/entry.lua
 
 Returns  {state, id, record, its header_end, the template that it shares or '', what went wrong with it last or '',
          attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused: * (everything),
@@ -10,8 +10,6 @@ Returns  {state, id, record, its header_end, the template that it shares or '', 
 Cost     O(log N)
 Keeps    changes nothing
 ]]
-local target = ARGV[1]
-
 local id, name = meant_by(target)
 
 local record = id and redis.call('HGET', keys.records, id)
@@ -27,6 +25,11 @@ local header_end, defect = header_end_of(record)
 if not header_end then return {'unreadable', defect} end
 local shared = template_of(record, header_end)
 local template = shared and redis.call('HGET', keys.templates, shared)
+
+-- Mostly it waits, like all others.
+if redis.call('HGET', keys.meta, 'tidy') == '1' then
+  return {'SCHEDULED', id, record, header_end, template or '', '', 0, -1, -1, '-'}
+end
 
 local place, score, there = place_of(PLACES, member_of(record, header_end, id), record, header_end)
 local lanes = new_lanes(clock_us())

@@ -1,17 +1,17 @@
 --[[ hand_over: hand over what is due and bound for lists in this Redis, at most one batch.
 
-ARGV[1]  scanner       who asks
-ARGV[2]  alive_ms      for how long this heartbeat counts; 0: the last one is young enough
-ARGV[3]  limit         most entries to hand over, 1..1000
-ARGV[4]  max_bytes     stop after the entry that reaches so many bytes, > 0
-ARGV[5]  max_refusals  refusals of its list after which an entry is dead, > 0
-ARGV[6]  longest_ms    longest wait between two attempts at an entry that was refused, > 0
-ARGV[7]  asleep_ms     for how long the caller sleeps at most, before it asks again; 0: it may not ask again
-ARGV[8]  relay_ms      for how long the caller will not look at `relay`, >= 0
-ARGV[9]  catch_up      how many overdue entries may leave a second; 0: as many as there are
-ARGV[10] owes          1: REVOKED is to be stored for what is too late to leave; or 0
-ARGV[11] tells         what the caller wants of what is handed over: 1 ids, 2 times, 3 both; or 0
-ARGV[12] last_ms       when the caller took its last step, ms; 0: it has taken none
+text     scanner       who asks
+number   alive_ms      for how long this heartbeat counts; 0: the last one is young enough
+number   limit         most entries to hand over, 1..1000
+number   max_bytes     stop after the entry that reaches so many bytes, > 0
+number   max_refusals  refusals of its list after which an entry is dead, > 0
+number   longest_ms    longest wait between two attempts at an entry that was refused, > 0
+number   asleep_ms     for how long the caller sleeps at most, before it asks again; 0: it may not ask again
+number   relay_ms      for how long the caller will not look at `relay`, >= 0
+number   catch_up      how many overdue entries may leave a second; 0: as many as there are
+flag     owes          1: REVOKED is to be stored for what is too late to leave; or 0
+number   tells         what the caller wants of what is handed over: 1 ids, 2 times, 3 both; or 0
+number   last_ms       when the caller took its last step, ms; 0: it has taken none
 
 Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
          is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
@@ -23,11 +23,6 @@ Returns  {now in us, handed over, heads of due, relay, leased and of what comes 
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
-local scanner, alive_ms, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local max_bytes, max_refusals, longest_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local asleep_ms, relay_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
-local catch_up, owes, tells = tonumber(ARGV[9]), ARGV[10] == '1', tonumber(ARGV[11])
-local last_ms = tonumber(ARGV[12])
 local tells_ids, tells_times = tells % 2 == 1, tells >= 2
 
 local now_us = clock_us()
@@ -35,7 +30,9 @@ local now = math.floor(now_us / 1000)
 
 allow_when_full(keys.records)
 if alive_ms > 0 then
-  if redis.call('HEXISTS', keys.meta, 'timeout') == 0 then return {now_us} end
+  local known = redis.call('HMGET', keys.meta, 'timeout', 'tidy')
+  if not known[1] then return {now_us} end
+  if known[2] ~= '1' and is_store_tidy() then redis.call('HSET', keys.meta, 'tidy', '1') end
   redis.call('ZADD', keys.scanners, whole(now + alive_ms), scanner)
   note_heartbeat(scanner, now)
 end
@@ -161,6 +158,7 @@ end
 -- is bound for it: that waits for its next try, and longer each time.
 local function put_off(list, reason)
   local again, counted, failed = {}, {}, {}
+  make_untidy()
   for at, text in ipairs(redis.call('HMGET', keys.claims, unpack(list.ids))) do
     local claim, member = parse_claim(text), list.members[at]
     claim.attempts, claim.refusals = claim.attempts + 1, claim.refusals + 1
@@ -225,7 +223,10 @@ for _, full in ipairs(lists) do
   end
 end
 leave_skipped(skips, owes, now_us)
-if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
+if #parking > 0 then
+  make_untidy()
+  redis.call('ZADD', keys.parked, unpack(parking))
+end
 remove_taken(keys.due, members, fresh, taken)
 if rotates then rotate() end
 past.write()

@@ -1,14 +1,14 @@
 --[[ join: a process makes itself known to a store, and learns what time it is there.
 
-ARGV[1]  schema   version of the layout that the process knows
-ARGV[2]  shards   how many the process spreads its entries over, > 0
-ARGV[3]  timeout  for how many ms its calls may last, > 0
-ARGV[4]  broker   what broker it has: transport, virtual host, prefix of keys
-ARGV[5]  hosts    where that is
-ARGV[6]  scanner  1: it hands over, through that broker; or 0
-ARGV[7]  kept     what `meta` is to say of the history: see prelude/history.lua; empty: there is none
-ARGV[8]  store    random text: `store`, if it has none
-ARGV[9]  app      name of the process's app; empty: it has none of its own
+text     schema   version of the layout that the process knows
+text     shards   how many the process spreads its entries over, > 0
+number   timeout  for how many ms its calls may last, > 0
+text     broker   what broker it has: transport, virtual host, prefix of keys
+text     hosts    where that is
+flag     scanner  1: it hands over, through that broker; or 0
+text     kept     what `meta` is to say of the history: see prelude/history.lua; empty: there is none
+text     store    random text: `store`, if it has none
+text     app      name of the process's app; empty: it has none of its own
 
 Returns  {now in us, schema, shards, broker, hosts, store, app}, as the store has them from now on; hosts that this
          scanner has just changed while others are alive, as they were: that is worth a warning
@@ -17,10 +17,6 @@ Keeps    what is agreed on; the broker and the app are those of the scanners, an
          alive; where the broker is, is as the last scanner that joined has it, for a broker may move while
          scanners are replaced one by one; the history is as the last one who joined has it
 ]]
-local schema, shards, timeout = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local broker, hosts, scanner = ARGV[4], ARGV[5], ARGV[6] == '1'
-local kept, store, app = ARGV[7], ARGV[8], ARGV[9]
-
 local now_us = clock_us()
 local known = redis.call('HMGET', keys.meta,
   'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app')

@@ -1,9 +1,7 @@
 --[[ load: keep entries that were dumped, as they were; each is kept, or refused, by itself.
 
-ARGV[1]  operation    names the call
-ARGV[2]  issued       when this request was made, us by Redis's clock
-ARGV[3]  deadline     when the call ends, us by Redis's clock
-ARGV[4...] entries    of each entry, one after the other:
+change   begins with what every call does: see prelude/call.lua
+rows...    entries    of each entry, one after the other:
          id           the task's id
          due          its due time, unix ms
          created      when it was scheduled, us, 16 digits
@@ -23,19 +21,16 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.l
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    what is there; an id has one record and one place, a key has one entry that waits
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local FIRST, FIELDS = 4, 11 -- of an entry
-
 local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
 local brought = {} -- templates that came along, be their entry refused or not
-for at = FIRST, #ARGV, FIELDS do
-  local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
-  if name and template ~= '' then brought[name] = template end
-  if is_fenced(call, ARGV[at], issued) then return stale(call) end
-  local extras = extras_of_body(ARGV[at + 4])
+for _, entry in ipairs(entries) do
+  local name = name_in(entry.body)
+  if name and entry.template ~= '' then brought[name] = entry.template end
+  if is_fenced(call, entry.id, issued) then return stale(call) end
+  local extras = extras_of_body(entry.body)
   if extras and extras.key and is_key_fenced(call, name_of_key(extras.key), issued) then
     return stale(call)
   end
@@ -81,12 +76,13 @@ local function share(name)
   here[name] = true
 end
 
-local function load_one(at)
-  local id, due_ms, created, destination, body, _, place, ms, claim, error, named = unpack(ARGV, at, at + 10)
+local function load_one(entry)
+  local id, created, destination, body = entry.id, entry.created, entry.destination, entry.body
+  local place, claim, error = entry.place, entry.claim, entry.error
   local why = met(id, created)
   local extras = extras_of_body(body)
   local key = extras and extras.key
-  local holder = not why and key and named == '1' and holder_of(key, id)
+  local holder = not why and key and entry.named == '1' and holder_of(key, id)
   if holder and place ~= 'dead' then why = 'held' .. quoted(holder) end
   if why then return why end
 
@@ -97,11 +93,12 @@ local function load_one(at)
   local name = name_in(body)
   if name then share(name) end
   local index = sub(destination, 1, 1) == 'L' and keys.due or keys.relay
-  local score = place == 'waiting' and due_ms or ms
+  local score = place == 'waiting' and entry.due or entry.ms
   if place ~= 'waiting' then index = place == 'dead' and keys.dead or keys.refused end
+  if place ~= 'waiting' or claim ~= '' or error ~= '' then make_untidy() end
   -- The place before its record, so that no record is without one.
   redis.call('ZADD', index, score, order .. id)
-  write_extras(extras, id, order .. id, named == '1' and not holder)
+  write_extras(extras, id, order .. id, entry.named == '1' and not holder)
   if leftovers then
     redis.call('HDEL', keys.claims, id)
     redis.call('HDEL', keys.errors, id)
@@ -109,7 +106,7 @@ local function load_one(at)
   end
   if claim ~= '' then redis.call('HSET', keys.claims, id, claim .. ':0:') end
   if error ~= '' then redis.call('HSET', keys.errors, id, error) end
-  redis.call('HSET', keys.records, id, record_of(destination, order, due_ms, created, changed, body))
+  redis.call('HSET', keys.records, id, record_of(destination, order, entry.due, created, changed, body))
   -- It is no longer revoked.
   if is_owing then
     redis.call('HDEL', keys.outbox_messages, id)
@@ -120,8 +117,8 @@ local function load_one(at)
 end
 
 local told, wrote = {}, false
-for at = FIRST, #ARGV, FIELDS do
-  told[#told + 1] = load_one(at)
+for _, entry in ipairs(entries) do
+  told[#told + 1] = load_one(entry)
   wrote = wrote or told[#told] == 'loaded'
 end
 if earliest < math.huge then wake_for(earliest, now, call.promise) end

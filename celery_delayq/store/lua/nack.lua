@@ -1,22 +1,19 @@
 --[[ nack: give claimed entries back, or declare them dead.
 
-ARGV[1]     token      the claim's fencing token
-ARGV[2]     verdict    unsent: it never left, nothing is counted
+text        token      the claim's fencing token
+text        verdict    unsent: it never left, nothing is counted
                        unknown: the broker may have it
                        refused: the broker said no
                        dead: refused for the last time
-ARGV[3]     wait_ms    refused: how long until the next attempt, >= 0
-ARGV[4]     uncertain  1: a copy may be in some queue, although it was refused; or 0
-ARGV[5]     reason     refused, dead: why
-ARGV[6...]  members    the entries
+number      wait_ms    refused: how long until the next attempt, >= 0
+flag        uncertain  1: a copy may be in some queue, although it was refused; or 0
+text        reason     refused, dead: why
+text...     members    the entries
 
 Returns  how many were still leased under this token
 Cost     O(M log N)
 Keeps    an entry is in exactly one of `relay`, `refused`, `leased` and `dead`
 ]]
-local token, verdict, wait_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local uncertain, reason = ARGV[4] == '1', ARGV[5]
-
 local now = math.floor(clock_us() / 1000)
 local returned = 0
 allow_when_full(keys.errors)
@@ -45,6 +42,6 @@ local function give_back(member)
   returned = returned + 1
 end
 
-for at = 6, #ARGV do give_back(ARGV[at]) end
+for _, member in ipairs(members) do give_back(member) end
 past.write()
 return returned

@@ -1,15 +1,13 @@
 --[[ owed: whose REVOKED is to be stored, as nobody has said that it was.
 
-ARGV[1]  limit      most to take, 1..1000
-ARGV[2]  max_bytes  stop after the one that reaches so many bytes, > 0
-ARGV[3]  wait_ms    for how long nobody else is given them, > 0
+number   limit      most to take, 1..1000
+number   max_bytes  stop after the one that reaches so many bytes, > 0
+number   wait_ms    for how long nobody else is given them, > 0
 
 Returns  {id, c or u, when it was cancelled in us, message, why, ...}
 Cost     O(log N + M log N), M <= limit
 Keeps    what is given stays until `settle` says that it is done
 ]]
-local limit, max_bytes, wait_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-
 local now = math.floor(clock_us() / 1000)
 local found, bytes = {}, 0
 allow_when_full(keys.outbox_messages)

@@ -1,11 +1,11 @@
 --[[ page: the next waiting entries in due order, wherever they wait.
 
-ARGV[1]  after      continue behind this due time, ms, as the last row had it; -1 for the start
-ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
-ARGV[3]  before     only entries due before this, unix ms
-ARGV[4]  limit      most entries, 0..1000
-ARGV[5]  max_bytes  stop after the entry that reaches so many bytes, > 0
-ARGV[6]  most       of what was refused, look at no more than at the so many that are tried next, > 0
+text     after      continue behind this due time, ms, as the last row had it; -1 for the start
+number   order      and, among equals, behind this insertion number, -1 for the first
+number   before     only entries due before this, unix ms
+number   limit      most entries, 0..1000
+number   max_bytes  stop after the entry that reaches so many bytes, > 0
+number   most       of what was refused, look at no more than at the so many that are tried next, > 0
 
 Returns  {what `store` is in meta or '', 1 if that was all, else 0, {member, record or '' if it cannot be read, ...},
          a text of what else is known of each: due time in ms, as Redis prints it, header_end, S (scheduled) or
@@ -16,9 +16,6 @@ Keeps    changes nothing; all places are looked at in this one step, and each en
          by due time and number alone: so what comes, goes, or moves between places makes it neither skip nor repeat
          another one
 ]]
-local after, order, before = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local limit, max_bytes, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-
 local behind = tonumber(after)
 local rows = {} -- what may be on the page
 

@@ -1,19 +1,14 @@
 --[[ pause: what falls due in a lane is parked, until that is resumed.
 
-ARGV[1]  operation  names the call
-ARGV[2]  issued     when this request was made, us by Redis's clock
-ARGV[3]  deadline   when the call ends, us by Redis's clock
-ARGV[4]  lane       7 bytes, see prelude/entry.lua
-ARGV[5]  called     the name of the queue or task; empty for the lane of all
-ARGV[6]  late       1: what is parked counts as late for that time; or 0
+change   begins with what every call does: see prelude/call.lua
+text     lane       7 bytes, see prelude/entry.lua
+text     called     the name of the queue or task; empty for the lane of all
+text     late       1: what is parked counts as late for that time; or 0
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', 'done'}
 Cost     O(1), and O(the lanes that come back)
 Keeps    what is parked there; what came back meanwhile, and has not left, is parked again when it is met
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local lane, called, late = ARGV[4], ARGV[5], ARGV[6]
-
 local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 local fenced_as = name_of_lane(lane)
@@ -21,7 +16,7 @@ if is_fenced(call, fenced_as, issued) then return stale(call) end
 
 local before = parse_pause(redis.call('HGET', keys.paused, lane))
 local lasts = before and before.state == 'p'
-allow_when_full(keys.calls)
+make_untidy()
 fence(call, fenced_as)
 redis.call('HSET', keys.paused, lane, format_pause({
   state = 'p', late = late, since = lasts and before.since or whole(call.now_us), rate = 0, next_us = 0, left = 0, at = 0,

@@ -1,9 +1,9 @@
 --[[ pauses: what is paused, or comes back.
 
-ARGV[1]  cursor     where the last slice ended; 0 for the start
-ARGV[2]  count      about how many to look at, 1..1000
-ARGV[3]  most       look at no more than so many records that are overdue, of each index, > 0
-ARGV[4]  max_bytes  nor at more than so many bytes of them, of each index, > 0
+text     cursor     where the last slice ended; 0 for the start
+text     count      about how many to look at, 1..1000
+number   most       look at no more than so many records that are overdue, of each index, > 0
+number   max_bytes  nor at more than so many bytes of them, of each index, > 0
 
 Returns  {the next cursor, or 0 at the end; {lane, name, 1 if it comes back, since when it is paused in us,
          1 if that counts as lateness, how many come back a second as text, how many fell due and are here, ...}}: with
@@ -11,8 +11,6 @@ Returns  {the next cursor, or 0 at the end; {lane, name, 1 if it comes back, sin
 Cost     O(count * log N), and O(`most`) where something is paused
 Keeps    changes nothing
 ]]
-local cursor, count, most, max_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-
 local lanes, unmet = new_lanes(clock_us()), {}
 if lanes.any then
   for _, index in ipairs({keys.due, keys.relay, keys.refused}) do

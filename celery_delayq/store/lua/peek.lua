@@ -1,9 +1,9 @@
 --[[ peek: what a selection means of what it met, and where that stands.
 
-ARGV[1]  reads      1: the records are wanted; or 0
-ARGV[2]  filter     what the selection picks by: see prelude/targets.lua
-ARGV[3]  max_bytes  look at nothing more after so many bytes, > 0
-ARGV[4...] members  what it met, 1 to 1000
+flag     reads      1: the records are wanted; or 0
+filter   filter     what the selection picks by: see prelude/targets.lua
+number   max_bytes  look at nothing more after so many bytes, > 0
+text...    members  what it met, 1 to 1000
 
 Returns  {now in us, text, {record, error or '', known, ...} of those that it means, if they are wanted, in their
          order, {name, template, ...} they share}. known: attempts made, next try in ms or -1, since when it is dead
@@ -14,7 +14,6 @@ Returns  {now in us, text, {record, error or '', known, ...} of those that it me
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]
-local reads, filter, max_bytes = ARGV[1] == '1', filter_of(ARGV[2]), tonumber(ARGV[3])
 local now_us = clock_us()
 local lanes = new_lanes(now_us)
 local words, found, brought, bytes = {}, {}, {}, 0
@@ -56,5 +55,5 @@ local function word_of(member)
   return state .. ':' .. whole(due_of(record, header_end)) .. ':' .. header_end
 end
 
-for at = 4, #ARGV do words[#words + 1] = bytes < max_bytes and word_of(ARGV[at]) or 'again' end
+for at, member in ipairs(members) do words[at] = bytes < max_bytes and word_of(member) or 'again' end
 return {now_us, table.concat(words, ' '), found, brought}

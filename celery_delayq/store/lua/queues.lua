@@ -1,9 +1,9 @@
 --[[ queues: of which queues some of the waiting entries are, in due order.
 
-ARGV[1]  after      continue behind this due time, ms, as the last step had it; -1 for the start
-ARGV[2]  order      and, among equals, behind this insertion number, -1 for the first
-ARGV[3]  limit      most entries to look at, 1..1000
-ARGV[4]  max_bytes  look at nothing more after so many bytes of records, > 0
+text     after      continue behind this due time, ms, as the last step had it; -1 for the start
+number   order      and, among equals, behind this insertion number, -1 for the first
+number   limit      most entries to look at, 1..1000
+number   max_bytes  look at nothing more after so many bytes of records, > 0
 
 Returns  {how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
          next step goes on, or '' when that was all; how many of the refused and parked are left out;
@@ -15,8 +15,6 @@ Cost     O(log(N)^2 + limit)
 Keeps    changes nothing. At the start it looks at what was refused, which is overdue: at no more than `limit`, those
          that are tried next; and at what is parked and overdue, at as much of each lane as is left of `limit`
 ]]
-local after, order, limit, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-
 local now = math.floor(clock_us() / 1000)
 local tallies, place_of_label, bytes = {}, {}, 0
 

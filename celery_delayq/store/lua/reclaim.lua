@@ -1,14 +1,12 @@
 --[[ reclaim: take back entries whose lease ran out; their scanner died or hung.
 
-ARGV[1]  limit      most entries to take back, 1..1000
-ARGV[2]  max_bytes  stop after the entry that reaches so many bytes, > 0
+number   limit      most entries to take back, 1..1000
+number   max_bytes  stop after the entry that reaches so many bytes, > 0
 
 Returns  {id, ...} that went back; whether they were published is not known
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
-local limit, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
-
 local now = math.floor(clock_us() / 1000)
 local reclaimed, bytes = {}, 0
 allow_when_full(keys.claims)

@@ -1,21 +1,19 @@
 --[[ recount: let templates count the records that share them.
 
-ARGV[1]     seen    the recount before this one, as it was told when the records had not been looked at; or empty
-ARGV[2]     own     names this recount; empty: only tell which one was the last
-ARGV[3...]  counts  of each template its name; raise, lower or drop; two numbers:
-                    raise: by how many it counted too few, and what it is where that was no number
-                    lower: what it counted, and how many share it
-                    drop: 0 and 0; nothing shares it, and it has no count
-                    and the last insertion number when it was looked at, which lower asks for
+text        seen    the recount before this one, as it was told when the records had not been looked at; or empty
+text        own     names this recount; empty: only tell which one was the last
+rows...     counts  of each template:
+         name       its name
+         change     raise, lower or drop
+         from       raise: by how many it counted too few; lower: what it counted; drop: 0
+         to         raise: what it is where that was no number; lower: how many share it; drop: 0
+         seq        the last insertion number when it was looked at, which lower asks for
 
 Returns  {the last recount, or empty; a word of each: done, or gone: something came or left meanwhile}
 Cost     O(templates)
 Keeps    no count is too low by it. Raised is by what it was too low, so what comes and leaves meanwhile counts;
          lowered only where nothing did
 ]]
-local seen, own = ARGV[1], ARGV[2]
-
-local FIELDS = 5
 local last = redis.call('HGET', keys.meta, 'recounted') or ''
 local words = {}
 if own == '' then return {last, words} end
@@ -61,8 +59,7 @@ end
 -- Two at once would both raise what was too low: the second is told that it was done.
 local is_first = last == seen or last == own
 if is_first and last ~= own then redis.call('HSET', keys.meta, 'recounted', own) end
-for at = 3, #ARGV, FIELDS do
-  local change = changes[ARGV[at + 1]]
-  words[#words + 1] = is_first and change(ARGV[at], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) or 'gone'
+for at, one in ipairs(counts) do
+  words[at] = is_first and changes[one.change](one.name, one.from, one.to, one.seq) or 'gone'
 end
 return {own, words}

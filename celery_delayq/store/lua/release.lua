@@ -1,13 +1,12 @@
 --[[ release: let entries that wait go now, each with a message that tells a worker when to run it.
 
-ARGV[1]  operation  names the call
-ARGV[2]  issued     when this request was made, us by Redis's clock
-ARGV[3]  deadline   when the call ends, us by Redis's clock
-ARGV[4]  filter     what a selection picks by, or empty: see prelude/targets.lua
-ARGV[5]  max_bytes  look at nothing more after so many bytes of records, > 0
-ARGV[6...] parts    of each, 1 to 100 of them: who is meant, see prelude/entry.lua; number and last change of the
-                    record that the caller has read, 13 bytes; and the new record's part from the flags on, whole,
-                    with the key and the tags that it had
+change   begins with what every call does: see prelude/call.lua
+filter   filter     what a selection picks by, or empty: see prelude/targets.lua
+number   max_bytes  look at nothing more after so many bytes of records, > 0
+rows...    parts    of each, 1 to 100 of them:
+         target     who is meant: see prelude/entry.lua
+         seen       number and last change of the record that the caller has read, 13 bytes
+         body       the new record's part from the flags on, whole, with the key and the tags that it had
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
          with a word of each: done | uncertain (done, but an earlier attempt may have delivered it as it was) |
@@ -16,13 +15,8 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; 
 Cost     O(log N + size of the record) each
 Keeps    an entry is not due before its message says until when it is to wait
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local filter, max_bytes = filter_of(ARGV[4]), tonumber(ARGV[5])
-local EACH = 3 -- of the parts
 local targets, seen, bodies = {}, {}, {}
-for at = 6, #ARGV, EACH do
-  targets[#targets + 1], seen[#seen + 1], bodies[#bodies + 1] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-end
+for at, part in ipairs(parts) do targets[at], seen[at], bodies[at] = part.target, part.seen, part.body end
 
 local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
@@ -50,7 +44,7 @@ local function release(entry, body)
   local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
   local order = six_bytes(grows and number + 1 or number)
   local extras = grows and extras_of(record, header_end)
-  local member, index = order .. id, sub(record, 2, 2) == 'L' and keys.due or keys.relay
+  local member, index = order .. id, index_of(record)
   local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
 
   redis.call('HSET', keys.records, id, record_of(destination, order, whole(now), sub(record, header_end + 20,

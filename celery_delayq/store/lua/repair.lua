@@ -1,6 +1,9 @@
 --[[ repair: mend what `check` found, where it is still so.
 
-ARGV[1...]  findings  of each its kind, and the part and field where it was found; not those of counts
+rows...     findings  of each, not those of counts:
+         kind   what does not fit
+         part   the key where it was found
+         field  and the field or member of that
 
 Returns  a word of each: gone (it is so no more, and nothing was changed) | done | back (it waits again) |
          late (it does, and is too late to leave, so it will be skipped) | lost (its place was taken away) |
@@ -8,16 +11,15 @@ Returns  a word of each: gone (it is so no more, and nothing was changed) | done
 Cost     O(log N) a finding
 Keeps    what fits, and what another step has changed since: all is looked at again in this one step, as `check` does
 ]]
-local FIELDS = 3
 local LEFT = 'it had lost its place, and may have left'
 local NUMBER = string.rep('%d', 13)
 local kinds = {} -- of what does not fit at the field that is looked at: kind -> true
-local look = misfits.look(function(kind) kinds[kind] = true end, function() end)
+local look = inconsistencies.look(function(kind) kinds[kind] = true end, function() end)
 local now, earliest = look.now, math.huge
 
 local promise = promise_of()
 past.begin(redis.call('HGET', keys.meta, 'history'))
-allow_when_full(keys.records)
+make_untidy()
 
 -- Whether an entry that is here has left as well: its tombstone is as young as its last change.
 local function has_left(id, record, header_end)
@@ -91,7 +93,7 @@ end
 local mends = {}
 
 local function unpark_it(there)
-  local lane, id = sub(there, 1, 7), id_of(sub(there, misfits.BEHIND_LANE))
+  local lane, id = sub(there, 1, 7), id_of(sub(there, inconsistencies.BEHIND_LANE))
   local record = redis.call('HGET', keys.records, id)
   excuse(id, record, header_end_of(record), now)
   -- It is not among the lanes that come back: what is known of it would hold up what comes back without it.
@@ -108,14 +110,14 @@ end
 
 function mends.place_without_record(part, there)
   redis.call('ZREM', keys[part], there)
-  local id = id_of(part == 'parked' and sub(there, misfits.BEHIND_LANE) or there)
+  local id = id_of(part == 'parked' and sub(there, inconsistencies.BEHIND_LANE) or there)
   if part == 'dead' then return redis.call('HDEL', keys.errors, id) and 'done' end
   return find_tombstone(id) and 'done' or 'lost'
 end
 
 -- The one that it keeps is there before another one goes.
 function mends.second_place(part, there)
-  local id = id_of(part == 'parked' and sub(there, misfits.BEHIND_LANE) or there)
+  local id = id_of(part == 'parked' and sub(there, inconsistencies.BEHIND_LANE) or there)
   local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
   local member = member_of(record, header_end, id)
@@ -137,7 +139,7 @@ end
 
 function mends.wrong_tag(part, field)
   if part == 'tags' then return redis.call('ZREM', keys.tags, field) and 'done' end
-  local extras, member = misfits.extras_at(field, look)
+  local extras, member = inconsistencies.extras_at(field, look)
   for _, tag in ipairs(extras.tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
 end
 
@@ -165,11 +167,11 @@ local IN_HASH = {
   records = true, holders = true, claims = true, errors = true, outbox_messages = true, meta = true,
 }
 local words = {}
-for at = 1, #ARGV, FIELDS do
-  local kind, part, field = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+for _, one in ipairs(findings) do
+  local kind, part, field = one.kind, one.part, one.field
   local value = redis.call(IN_HASH[part] and 'HGET' or 'ZSCORE', keys[part], field)
   kinds = {}
-  if value then misfits.at(part, field, value, look) end
+  if value then inconsistencies.at(part, field, value, look) end
   words[#words + 1] = kinds[kind] and (mends[kind](part, field) or 'done') or 'gone'
 end
 if earliest < math.huge then wake_for(earliest, now, promise) end

@@ -1,13 +1,12 @@
 --[[ replicate: write once more what is there; a replica that has that has all that was written before.
 
-ARGV[1...]  operations  calls that were answered just now, at least one
+text...     operations  calls that were answered just now, at least one
 
 Returns  1; or 0: there is one that this Redis knows nothing of, so it is not among what was written here
 Cost     O(N), N operations
 Keeps    the timeout is what it was
 ]]
-for at = 1, #ARGV do
-  local operation = ARGV[at]
+for _, operation in ipairs(operations) do
   local field = ANSWER .. operation
   local is_known = redis.call('HEXISTS', keys.calls, field) + redis.call('HEXISTS', keys.calls_old, field)
   if is_known == 0 then return 0 end

@@ -1,17 +1,15 @@
 --[[ reschedule: give entries that have not left yet another due time; their ids stay.
 
-ARGV[1]   operation  names the call
-ARGV[2]   issued     when this request was made, us by Redis's clock
-ARGV[3]   deadline   when the call ends, us by Redis's clock
-ARGV[4]   mode       at | after | by: what `us` counts from (by: the present due time); now: at once, and through a
+change   begins with what every call does: see prelude/call.lua
+text      mode       at | after | by: what `us` counts from (by: the present due time); now: at once, and through a
                      pause; retry: at once, and only what is dead
-ARGV[5]   us         unix time, or microseconds, negative allowed with `by`; 0 with `now` and `retry`
-ARGV[6]   latest     greatest due time allowed, unix ms
-ARGV[7]   only       earlier | later: no other move; or empty
-ARGV[8]   if_due     the due time that it has to have until now, ms; or empty
-ARGV[9]   filter     what a selection picks by, or empty: see prelude/targets.lua
-ARGV[10]  max_bytes  look at nothing more after so many bytes of records, > 0
-ARGV[11...] targets  who is meant, 1 to 1000: see prelude/entry.lua
+number    us         unix time, or microseconds, negative allowed with `by`; 0 with `now` and `retry`
+number    latest     greatest due time allowed, unix ms
+text      only       earlier | later: no other move; or empty
+number    if_due     the due time that it has to have until now, ms; or empty
+filter    filter     what a selection picks by, or empty: see prelude/targets.lua
+number    max_bytes  look at nothing more after so many bytes of records, > 0
+text...     targets  who is meant, 1 to 1000: see prelude/entry.lua
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
          with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
@@ -22,12 +20,6 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; 
 Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
 ]]
-local operation, issued, deadline, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local us, latest, only, if_due = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
-local filter, max_bytes = filter_of(ARGV[9]), tonumber(ARGV[10])
-local targets = {}
-for at = 11, #ARGV do targets[#targets + 1] = ARGV[at] end
-
 local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 local looked = look_for(targets, call, issued, filter, max_bytes)
@@ -81,7 +73,7 @@ for at, one in ipairs(looked) do
   local word, when = outcome_of(targets[at], one)
   if when then
     local entry, text = one.entry, whole(when)
-    local index = sub(entry.record, 2, 2) == 'L' and keys.due or keys.relay
+    local index = index_of(entry.record)
     redis.call('HSET', keys.records, entry.id, moved(entry, text))
     take_key(entry.record, entry.header_end, entry.id)
     put_back(index, text, entry.place, entry.member, entry.claim, entry.there)

@@ -1,19 +1,14 @@
 --[[ resume: what fell due in a lane while it was paused comes back.
 
-ARGV[1]  operation  names the call
-ARGV[2]  issued     when this request was made, us by Redis's clock
-ARGV[3]  deadline   when the call ends, us by Redis's clock
-ARGV[4]  lane       7 bytes, see prelude/entry.lua
-ARGV[5]  rate       how many come back a second; 0: as fast as it goes
+change   begins with what every call does: see prelude/call.lua
+text     lane       7 bytes, see prelude/entry.lua
+number   rate       how many come back a second; 0: as fast as it goes
 
 Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer',
          'done' | 'unchanged', where it is not paused, and nothing of it comes back}
 Cost     O(log N), and O(the lanes that come back)
 Keeps    the entries where they are: hand_over lets them come back; what no scanner has met is left to the lane's memory
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local lane, rate = ARGV[4], tonumber(ARGV[5])
-
 local call, ended = begin_call(operation, issued, deadline)
 if not call then return ended end
 local fenced_as = name_of_lane(lane)

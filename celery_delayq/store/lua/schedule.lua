@@ -1,18 +1,16 @@
 --[[ schedule: keep entries until they are due; each is scheduled, or refused, by itself.
 
-ARGV[1]  operation    names the call
-ARGV[2]  issued       when this request was made, us by Redis's clock
-ARGV[3]  deadline     when the call ends, us by Redis's clock
-ARGV[4]  latest       greatest due time allowed, unix ms
-ARGV[5]  supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
-ARGV[6]  owes         REVOKED is to be stored: 0, for none; 1, for what is replaced; 2, also for what gives way
+change   begins with what every call does: see prelude/call.lua
+number   latest       greatest due time allowed, unix ms
+flag     supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
+number   owes         REVOKED is to be stored: 0, for none; 1, for what is replaced; 2, also for what gives way
                       to what is kept, as its id has been given out
-ARGV[7]  max_bytes    look at nothing more after so many bytes of what is in the way, > 0
-ARGV[8]  deliveries   empty; or, where the entries were messages that a broker delivered: how many ms a generation of
+number   max_bytes    look at nothing more after so many bytes of what is in the way, > 0
+text     deliveries   empty; or, where the entries were messages that a broker delivered: how many ms a generation of
                       marks lasts, how many it has at most, blanks behind both, and of each entry its mark, 16 bytes;
                       1, if it may have been delivered before, or 0: what was marked before this is another message;
                       and when it was received (us, 7 bytes), or 0: its task runs, and asks for this now
-ARGV[9...] entries    of each entry, one after the other:
+rows...    entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: what `us` counts from
          us           unix time, or microseconds from now, >= 0
@@ -36,18 +34,13 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.l
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place, a key has one entry that waits; a repeated operation changes nothing
 ]]
-local operation, issued, deadline = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local latest, supersede = tonumber(ARGV[4]), ARGV[5] == '1'
-local owes, max_bytes, deliveries = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
 local keep_ms, most_marks, messages = string.match(deliveries, '^(%d+) (%d+) (.*)$')
 local CONFLICT, LATE, AGAIN, TAKEN = '-1', '-2', '-4', '-5'
-local FIRST, FIELDS = 9, 7 -- of an entry
-local count = (#ARGV - FIRST + 1) / FIELDS
 
 local names = {} -- ids, and what stands for keys
-for at = FIRST, #ARGV, FIELDS do
-  local extras = extras_of_body(ARGV[at + 4])
-  names[#names + 1] = ARGV[at]
+for _, entry in ipairs(entries) do
+  local extras = extras_of_body(entry.body)
+  names[#names + 1] = entry.id
   if extras and extras.key then names[#names + 1] = name_of_key(extras.key) end
 end
 local call, ended = begin_call(operation, issued, deadline, names)
@@ -61,14 +54,14 @@ local is_owing = some and redis.call('EXISTS', keys.outbox) == 1
 -- Whether all templates that are shared are here, whole, or come along.
 local here = {} -- name of a template -> true
 local brought = {} -- templates that came along, be their entry refused or not
-for at = FIRST, #ARGV, FIELDS do
-  local name, template = name_in(ARGV[at + 4]), ARGV[at + 5]
+for _, entry in ipairs(entries) do
+  local name, template = name_in(entry.body), entry.template
   if name and template ~= '' then brought[name] = template end
   if name and not here[name] then
     here[name] = text_of(name) ~= nil
     if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
   end
-  if is_fenced(call, ARGV[at], issued) then return stale(call) end
+  if is_fenced(call, entry.id, issued) then return stale(call) end
 end
 
 local now = math.floor(call.now_us / 1000)
@@ -95,7 +88,7 @@ end
 
 local function next_order(size)
   if not seq then
-    seq = take_numbers(count, not call.has_numbers) - count
+    seq = take_numbers(#entries, not call.has_numbers) - #entries
   end
   seq = seq + 1
   return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
@@ -104,7 +97,7 @@ end
 -- The mark of the message that an entry was, and why it does not become one, if so.
 local function delivered(at)
   if not messages then return nil end
-  local first = (at - FIRST) / FIELDS * 24 + 1
+  local first = (at - 1) * 24 + 1
   local mark, again = sub(messages, first, first + 15), sub(messages, first + 16, first + 16) == '1'
   local received = number_in(messages, first + 17, first + 23)
   local us = marked(mark)
@@ -114,13 +107,12 @@ local function delivered(at)
   return mark
 end
 
-local function schedule(at)
-  local id, mode, us, destination, body, conflict =
-    ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 6]
+local function schedule(at, entry)
+  local id, us, destination, body, conflict = entry.id, entry.us, entry.destination, entry.body, entry.conflict
   if step.bytes >= max_bytes then return AGAIN end
   local mark, refused_as = delivered(at)
   if refused_as then return refused_as end
-  local when = due_in_ms(mode == 'after' and call.now_us + us or tonumber(us), call.now_us)
+  local when = due_in_ms(entry.mode == 'after' and call.now_us + us or tonumber(us), call.now_us)
   if when > latest then return LATE end
 
   local extras = extras_of_body(body)
@@ -145,7 +137,7 @@ local function schedule(at)
   local order = next_order(#destination + #body + 50)
   local name = name_in(body)
   if name then
-    count_use(name, (#ARGV + 1 - at) / FIELDS)
+    count_use(name, #entries + 1 - at)
     if not here[name] then
       redis.call('HSET', keys.templates, name, brought[name])
       here[name] = true
@@ -185,10 +177,10 @@ local function schedule(at)
 end
 
 local told, taken = {}, {}
-for at = FIRST, #ARGV, FIELDS do
-  local id = ARGV[at]
+for at, entry in ipairs(entries) do
+  local id = entry.id
   -- An id that comes twice: the second is refused whatever became of the first.
-  local one = taken[id] and CONFLICT or schedule(at)
+  local one = taken[id] and CONFLICT or schedule(at, entry)
   taken[id] = one ~= LATE
   told[#told + 1] = one
 end

@@ -1,13 +1,13 @@
 --[[ sift: a step of the search for what a selection means; whether it still does, is asked when it is dealt with.
 
-ARGV[1]  way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
+text     way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
                  records, leased, dead, parked, refused, and, of what is due in them, due and relay; of these three
                  nothing, where nothing is paused; all: records, of what cannot be read RECORDLESS and its id
-ARGV[2]  cursor  of a way without order: 0 to begin, and then what the step before gave
-ARGV[3]  count   about how many entries to look at, 1..1000
-ARGV[4]  after   only those of a later insertion number, -1 for the first
-ARGV[5]  upto    and none of a later one than this
-ARGV[6]  filter  what the selection picks by: see prelude/targets.lua; state and tag are not asked for here
+text     cursor  of a way without order: 0 to begin, and then what the step before gave
+number   count   about how many entries to look at, 1..1000
+number   after   only those of a later insertion number, -1 for the first
+number   upto    and none of a later one than this
+filter   filter  what the selection picks by: see prelude/targets.lua; state and tag are not asked for here
 
 Returns  {name of the store or '', last insertion number, or where the next begin, the next cursor, 0 when that was all,
          how many bytes were read, or the count, {member, ...}}; without order some members come twice; insertion numbers
@@ -15,9 +15,6 @@ Returns  {name of the store or '', last insertion number, or where the next begi
 Cost     O(log(N)^2 + count)
 Keeps    changes nothing; what is there all the while is found, and by way of `tag` once
 ]]
-local way, cursor, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local after, upto, filter = tonumber(ARGV[4]), tonumber(ARGV[5]), filter_of(ARGV[6])
-
 local found, bytes = {}, 0
 
 local function take(member)

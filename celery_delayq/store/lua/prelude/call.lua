@@ -10,7 +10,14 @@ the request was made (`issued`), both in us by Redis's clock as the caller knows
    change stands in the record, or, where it left none, as a fence under the id.
 
 No request runs later than `timeout` after it was made, the greatest that any process allows a call. So
-answers and fences are kept for that long, in two generations that are turned by age.
+answers and fences are kept for that long, in two generations that are turned by age. A call that began in this
+generation finds nothing of its own in the older one, and does not read it.
+
+A script whose header says `change` begins with three arguments:
+
+operation  names the call
+issued     when this request was made, us by Redis's clock
+deadline   when the call ends, us by Redis's clock
 
 calls  ANSWER and an operation -> its answer
        an id, name_of_key, or name_of_lane -> its fence: when something was done there last, us in 7 bytes
@@ -21,7 +28,7 @@ local ANSWER = '\253' -- no id begins with this byte, and neither does what stan
 -- `names`: what is_fenced and is_key_fenced will be asked for, so that it is read along with the answer.
 local function begin_call(operation, issued, deadline, names)
   local now_us = clock_us()
-  local known = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer')
+  local known = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy')
   local timeout = timeout_of(known[1])
   -- Unknown to this store, or of a time before its clock was set back.
   if not timeout or deadline > now_us + timeout * 1000 or issued > now_us + AHEAD then
@@ -30,14 +37,17 @@ local function begin_call(operation, issued, deadline, names)
   if deadline < now_us then return nil, {now_us, 'late'} end
   names = names or {}
   local new = redis.call('HMGET', keys.calls, ANSWER .. operation, unpack(names))
-  local old = redis.call('HMGET', keys.calls_old, ANSWER .. operation, unpack(names))
+  -- No request of the call was here before this, whichever came first.
+  local began = math.min(issued, deadline - timeout * 1000)
+  local is_young = known[2] and (tonumber(known[2]) + 1) * 1000 <= began
+  local old = is_young and {} or redis.call('HMGET', keys.calls_old, ANSWER .. operation, unpack(names))
   local answer, fences = new[1] or old[1], {}
   for at, name in ipairs(names) do fences[name] = {new[at + 1], old[at + 1]} end
   if answer then return nil, {now_us, 'answer', answer} end
   past.begin(known[3])
   return {
     operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2]), has_numbers = known[4],
-    promise = promise_in(known[5]), fences = fences, fenced = {},
+    promise = promise_in(known[5]), is_tidy = known[6] == '1', is_young = is_young, fences = fences, fenced = {},
   }
 end
 
@@ -61,7 +71,7 @@ end
 local function fences_of(call, name)
   local known = call.fences[name]
   if known then return known[1], known[2] end
-  return redis.call('HGET', keys.calls, name), redis.call('HGET', keys.calls_old, name)
+  return redis.call('HGET', keys.calls, name), not call.is_young and redis.call('HGET', keys.calls_old, name)
 end
 
 -- Whether what left, or was looked for in vain, under this id did so after the request was made.
@@ -92,16 +102,20 @@ local function make_older()
   if redis.call('HLEN', keys.calls) > 0 then redis.pcall('RENAME', keys.calls, keys.calls_old) end
 end
 
+-- Whether a call begins another generation.
+local function turns(call)
+  local age = call.turned and math.floor(call.now_us / 1000) - call.turned
+  return not age or age < 0 or age > call.timeout
+end
+
 -- Forget the older generation, and begin another. The time first: should Redis stop the script here, they
 -- are kept for longer.
 local function turn(call)
+  if not turns(call) then return end
   local now = math.floor(call.now_us / 1000)
-  local age = call.turned and now - call.turned
-  if age and age >= 0 and age <= call.timeout then return end
   redis.call('HSET', keys.meta, 'turned', whole(now))
   -- Its clock was set back, or it has none: what is kept is kept for another turn.
-  if not age or age < 0 then return end
-  make_older()
+  if call.turned and call.turned <= now then make_older() end
 end
 
 -- Remember what a call is answered, and what it has `fenced` (name, when, ...), and answer it; `more` is told to the first request only.

@@ -3,6 +3,9 @@
 place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due while it is
         paused), leased, dead. Lists of places have `parked` under its name, as its members are longer: lane, due
         time in 7 bytes, kind, and then the member.
+tidy    `meta` says so where each entry waits in the index of its kind, nothing is paused, and nothing is known of an
+        attempt: so nothing else need be asked for. hand_over finds that out from time to time; what changes it takes
+        the word away before
 lane    what may be paused, 7 bytes: '*' and six more; 'q' or 't' and the label of the queue or task
 kind    L or R, as the record has it; in lower case where it has a late policy
 ]]
@@ -49,6 +52,23 @@ local function is_leftover(member, record, header_end)
   return own ~= member and place_of(PLACES, own, record, header_end)
 end
 
+-- The index in which an entry waits for its due time.
+local function index_of(record)
+  return sub(record, 2, 2) == 'L' and keys.due or keys.relay
+end
+
+-- Something is about to be elsewhere than in the index of its kind, to be paused, or to have been tried.
+local function make_untidy()
+  redis.call('HDEL', keys.meta, 'tidy')
+end
+
+-- Whether each entry waits in the index of its kind, nothing is paused, and nothing is known of an attempt.
+local function is_store_tidy()
+  local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors, keys.paused)
+  local waiting = redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay)
+  return others == 0 and waiting == redis.call('HLEN', keys.records)
+end
+
 -- Put an entry back to wait in `index` until `due`, out of the place where it is. The new place comes
 -- before the old one goes: a script that Redis stops half-way must not lose an entry.
 local function put_back(index, due, place, member, claim, there)
@@ -81,7 +101,7 @@ local function welcome(member, now)
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
-  local index = record and sub(record, 2, 2) == 'L' and keys.due or keys.relay
+  local index = record and index_of(record) or keys.relay
   if not header_end then return index, whole(now), #(record or '') end
   take_key(record, header_end, id)
   return index, whole(due_of(record, header_end)), #record
@@ -123,7 +143,7 @@ end
 --   place, score, there   where it is, and what it is there
 --   claim                 what outlives a change, which is what is uncertain
 --   failed                whether an error of an earlier attempt is known
-local function entry_of(id, name)
+local function entry_of(id, name, call)
   local record = id and redis.call('HGET', keys.records, id)
   if not record then
     return nil, was_handed_over(name) and 'handed_over' or 'not_found'
@@ -131,9 +151,13 @@ local function entry_of(id, name)
   local header_end, defect = header_end_of(record)
   if not header_end then return nil, 'unreadable ' .. defect end
   local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
+  if call.is_tidy then
+    entry.place, entry.score, entry.there = index_of(record), whole(due_of(record, header_end)), entry.member
+    return entry
+  end
   entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
   entry.failed = redis.call('HEXISTS', keys.errors, id) == 1
-  if entry.place == keys.leased and tonumber(entry.score) > math.floor(clock_us() / 1000) then
+  if entry.place == keys.leased and tonumber(entry.score) > math.floor(call.now_us / 1000) then
     return nil, 'in_flight', entry
   end
   local text = redis.call('HGET', keys.claims, id)
@@ -160,6 +184,7 @@ end
 local function bury(now, member, reason)
   if reason == NO_RECORD then member = RECORDLESS .. id_of(member) end
   local id = id_of(member)
+  make_untidy()
   redis.call('HSET', keys.errors, id, reason)
   redis.call('ZADD', keys.dead, whole(now), member)
   if past.kept == nil then past.begin(redis.pcall('HGET', keys.meta, 'history')) end

@@ -73,7 +73,7 @@ local function look_for(targets, call, issued, filter, max_bytes)
       one.id, one.name, one.member = meant_by(target)
       if not taken[one.id or target] then
         taken[one.id or target] = true
-        local entry, answer, in_flight = entry_of(one.id, one.name)
+        local entry, answer, in_flight = entry_of(one.id, one.name, call)
         local there = entry or in_flight
         one.entry, one.answer = entry, answer
         if there then

@@ -19,7 +19,7 @@ class What(str, Enum):
 
 
 @dataclass(frozen=True)
-class Happened:
+class HistoryEntry:
     """One event of the history; ``lua/prelude/history.lua`` has its layout.
 
     ``labels``: of task and queue, as in the record; ``None``, as is the due time, where the record
@@ -34,7 +34,7 @@ class Happened:
     key: str
 
     @classmethod
-    def read(cls, event: bytes) -> Happened:
+    def read(cls, event: bytes) -> HistoryEntry:
         """What a script wrote.
 
         Raises:

@@ -8,7 +8,7 @@ from .member import Member, Membership
 from .scripts import Scripts
 
 
-class Link:
+class Shard:
     """A process's way to one shard; its threads share it.
 
     Args:

@@ -7,12 +7,12 @@ look    what one step has in common: now, seq (the last insertion number, or nil
         so far), templates (name -> whether it can be read), and two functions: report, given a kind and an id, and
         share, given what is known of templates
 ]]
-local misfits = {
+local inconsistencies = {
   BEHIND_LANE = 16, -- where a member begins in that of `parked`
   LAST = 2^47 - 2^40, -- insertion numbers have 47 bits
 }
 
-function misfits.look(report, share)
+function inconsistencies.look(report, share)
   return {
     now = math.floor(clock_us() / 1000), seq = last_number(redis.call('HGET', keys.meta, 'seq')),
     bytes = 0, report = report, share = share, templates = {},
@@ -20,7 +20,7 @@ function misfits.look(report, share)
 end
 
 -- Whether what is parked in a lane is paused, or comes back.
-function misfits.is_lane(lane)
+function inconsistencies.is_lane(lane)
   local pause = parse_pause(redis.call('HGET', keys.paused, lane))
   if pause and pause.state == 'p' then return true end
   for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
@@ -29,8 +29,8 @@ function misfits.is_lane(lane)
   return false
 end
 
-function misfits.place(part, there, look)
-  local member = part == 'parked' and sub(there, misfits.BEHIND_LANE) or there
+function inconsistencies.place(part, there, look)
+  local member = part == 'parked' and sub(there, inconsistencies.BEHIND_LANE) or there
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
   look.bytes = look.bytes + #(record or '')
@@ -40,14 +40,14 @@ function misfits.place(part, there, look)
   if member_of(record, header_end, id) ~= member then return look.report('second_place', id) end
   local place, _, as = place_of(PLACES, member, record, header_end)
   if place ~= keys[part] or as ~= there then return look.report('second_place', id) end
-  if part == 'parked' and not misfits.is_lane(sub(there, 1, 7)) then
+  if part == 'parked' and not inconsistencies.is_lane(sub(there, 1, 7)) then
     look.report('record_without_place', id)
   end
 end
 
 -- The extras of an entry, and its member; nil where it is not here; and whether it is, and cannot be read: what a later
 -- version wrote may have any key and tag.
-function misfits.extras_at(id, look)
+function inconsistencies.extras_at(id, look)
   local record = redis.call('HGET', keys.records, id)
   look.bytes = look.bytes + #(record or '')
   local header_end = header_end_of(record)
@@ -55,14 +55,14 @@ function misfits.extras_at(id, look)
   return nil, nil, record ~= false
 end
 
-function misfits.holder(key, id, look)
-  local extras, _, is_unreadable = misfits.extras_at(id, look)
+function inconsistencies.holder(key, id, look)
+  local extras, _, is_unreadable = inconsistencies.extras_at(id, look)
   if not is_unreadable and (not extras or extras.key ~= key) then look.report('wrong_key', key) end
 end
 
-function misfits.tag(there, look)
+function inconsistencies.tag(there, look)
   local id = id_of(sub(there, (string.find(there, '%z') or 0) + 1))
-  local extras, member, is_unreadable = misfits.extras_at(id, look)
+  local extras, member, is_unreadable = inconsistencies.extras_at(id, look)
   if is_unreadable then return end
   for _, tag in ipairs(extras and extras.tags or {}) do
     if tag .. '\0' .. member == there then return end
@@ -71,19 +71,19 @@ function misfits.tag(there, look)
 end
 
 -- Whether a template that a record shares can be read.
-function misfits.is_template(name, look)
+function inconsistencies.is_template(name, look)
   if look.templates[name] == nil then look.templates[name] = not not text_of(name) end
   return look.templates[name]
 end
 
-function misfits.record(id, record, look)
+function inconsistencies.record(id, record, look)
   local header_end = header_end_of(record)
   if not header_end then return look.report('unreadable_record', id) end
   local member = member_of(record, header_end, id)
   -- A number is taken before a record is written, so none is later than the last. Above one near their end, which only
   -- a spoilt record has, numbers could not go on for long.
   local number = serial_of(member)
-  if look.seq and number > look.seq and number < misfits.LAST then look.report('number_too_low', 'seq') end
+  if look.seq and number > look.seq and number < inconsistencies.LAST then look.report('number_too_low', 'seq') end
   local place = place_of(PLACES, member, record, header_end)
   if not place then look.report('record_without_place', id) end
   local extras = extras_of(record, header_end)
@@ -99,17 +99,17 @@ function misfits.record(id, record, look)
   local name = template_of(record, header_end)
   if not name then return end
   look.share(name, member, sub(record, header_end + 36, header_end + 42))
-  if not misfits.is_template(name, look) then look.report('unreadable_record', id) end
+  if not inconsistencies.is_template(name, look) then look.report('unreadable_record', id) end
 end
 
 -- What a field of `part` is reported of is what `check` looks for there.
-function misfits.at(part, field, value, look)
+function inconsistencies.at(part, field, value, look)
   if part == 'records' then
-    misfits.record(field, value, look)
+    inconsistencies.record(field, value, look)
   elseif part == 'holders' then
-    misfits.holder(field, value, look)
+    inconsistencies.holder(field, value, look)
   elseif part == 'tags' then
-    misfits.tag(field, look)
+    inconsistencies.tag(field, look)
   elseif part == 'templates' then
     if redis.call('HEXISTS', keys.template_uses, field) == 0 then look.report('wrong_count', field) end
   elseif part == 'template_uses' then
@@ -127,6 +127,6 @@ function misfits.at(part, field, value, look)
   elseif part == 'meta' then
     if field == 'seq' and not look.seq then look.report('number_too_low', field) end
   else
-    misfits.place(part, field, look)
+    inconsistencies.place(part, field, look)
   end
 end

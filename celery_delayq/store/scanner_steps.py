@@ -14,12 +14,12 @@ from ..errors import StoreUnavailable
 from ..servers.risks import Line, risks
 from .changes import settle
 from .lateness import lateness_in
-from .link import Link
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
 from .scripts import Scripts
+from .shard import Shard
 from .values import Cancelled, Claimed, LeasedEntry, Seen
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
@@ -31,7 +31,7 @@ OWED_FOR = 60.0  # seconds for which no other scanner is given them
 LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
 
 
-class Engine:
+class ScannerSteps:
     """What a scanner does with one shard of the store.
 
     Args:
@@ -59,7 +59,7 @@ class Engine:
     ) -> None:
         self.name = name or new_name()
         self._scripts = scripts
-        self._link = Link(scripts, membership, scanner=True)
+        self._link = Shard(scripts, membership, scanner=True)
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive

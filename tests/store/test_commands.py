@@ -1,0 +1,110 @@
+"""How many commands of Redis one call takes, in a store that has run for a while."""
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.store import Outcome, State
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import lane_for
+from tests.store.support import FAR_MS
+
+PAST_MS = 1
+
+CALLS = {
+    "schedule": (13, lambda store: store.schedule("new", FAR_MS, share=True)),
+    "cancel": (11, lambda store: store.entries.cancel("a", tells=False)),
+    "cancel, owing REVOKED": (14, lambda store: store.entries.cancel("a", owes=True)),
+    "reschedule": (8, lambda store: store.reschedule("a", When("at", FAR_MS + 1))),
+    "get": (3, lambda store: store.entries.find("a")),
+    "keyed replace": (
+        25,
+        lambda store: store.schedule(
+            "new", FAR_MS, share=True, extras=Extras("key"), conflict="replace", owes=1
+        ),
+    ),
+}
+
+
+@pytest.fixture
+def busy(real_store):
+    """A store whose scripts are loaded, and in which a scanner has looked around."""
+    store, scanner = real_store, real_store.engine()
+    for _, call in CALLS.values():
+        for task_id, key in (("a", ""), ("b", ""), ("keyed", "key")):
+            if not store.record(task_id):
+                store.schedule(task_id, FAR_MS, share=True, extras=Extras(key))
+        call(store)
+        store.entries.cancel("new")
+    store.entries.cancel("a")
+    store.schedule("a", FAR_MS, share=True)
+    store.schedule("keyed", FAR_MS, share=True, extras=Extras("key"))
+    store.raw.delete(store.keys["outbox"], store.keys["outbox_messages"])
+    scanner.hand_over(asleep=5)
+    return store
+
+
+def commands_of(store, call) -> int:
+    store.raw.config_resetstat()
+    call()
+    told = store.raw.info("commandstats")
+    others = ("cmdstat_evalsha", "cmdstat_config|resetstat")
+    return sum(one["calls"] for name, one in told.items() if name not in others)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_takes_no_more_commands_than(busy, name):
+    most, call = CALLS[name]
+    assert commands_of(busy, lambda: call(busy)) <= most
+
+
+def put_into_pause(store):
+    store.entries.pause(lane_for(queue="celery"), "celery")
+
+
+def refuse(store):
+    store.schedule("list", PAST_MS, to="somebodys")
+    store.raw.set("somebodys", "text")
+    store.engine().hand_over()
+
+
+def lease(store):
+    store.schedule_relayed("relayed", PAST_MS)
+    store.engine().claim(1)
+
+
+def kill(store):
+    store.schedule_relayed("relayed", PAST_MS)
+    scanner = store.engine()
+    scanner.nack("dead", scanner.claim(1).entries, reason="NO_ROUTE")
+
+
+@pytest.mark.parametrize("happens", [put_into_pause, refuse, lease, kill])
+def test_the_store_is_taken_for_tidy_until_something_happens(busy, happens):
+    assert busy.raw.hget(busy.keys["meta"], "tidy") == b"1"
+    happens(busy)
+    assert busy.raw.hget(busy.keys["meta"], "tidy") is None
+    busy.engine().hand_over()
+    assert busy.raw.hget(busy.keys["meta"], "tidy") is None
+
+
+def test_it_is_tidy_again_when_that_has_passed(busy):
+    put_into_pause(busy)
+    busy.entries.resume(lane_for(queue="celery"))
+    busy.engine().hand_over()
+    assert busy.raw.hget(busy.keys["meta"], "tidy") == b"1"
+
+
+def test_an_entry_that_lost_its_place_makes_it_untidy_at_the_next_heartbeat(busy):
+    busy.raw.hdel(busy.keys["meta"], "tidy")
+    busy.raw.zremrangebyrank(busy.keys["due"], 0, 0)
+    busy.engine().hand_over()
+    assert busy.raw.hget(busy.keys["meta"], "tidy") is None
+    assert busy.entries.find("b").state is State.DEAD
+
+
+def test_what_failed_is_told_of_truly_beside_what_is_new(busy):
+    scanner = busy.engine()
+    busy.schedule_relayed("sent", PAST_MS)
+    scanner.nack("unknown", scanner.claim(1).entries)
+    scanner.hand_over()
+    assert busy.entries.cancel("sent")[0] is Outcome.UNCERTAIN
