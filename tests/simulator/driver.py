@@ -753,6 +753,10 @@ CUTS = {
         "claim.attempts, claim.uncertain = claim.attempts + 1, true",
         "claim.attempts = claim.attempts + 1",
     ),
+    "what is leased counts as waiting": Cut(
+        "if #members > 0 then make_untidy() end",
+        "",
+    ),
     "due times are not looked at": Cut(
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now),",
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now + 100),",

@@ -122,6 +122,10 @@ SABOTAGES = (
         dead=0.2,
     ),
     _of(
+        "what is leased counts as waiting",
+        "lost",
+    ),
+    _of(
         "due times are not looked at",
         "early",
     ),
