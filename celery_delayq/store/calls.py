@@ -65,7 +65,7 @@ class Calls:
             pauses: Seconds before each repetition of a request that did not reach Redis. One that
                 may have reached it is repeated until it is answered or the call ends.
             whole: Makes the arguments that differ in a request that leaves out no template.
-            arguments: The script's, without the three that each call begins with.
+            arguments: The script's, without the four that each call begins with.
 
         Returns:
             The script's reply after its verdict; its first word is the answer.
@@ -77,17 +77,21 @@ class Calls:
         until = clock.monotonic() + self._timeout if until is None else until
         time, attempt = self._member.time, _Attempts(until, iter(pauses))
         operation = operation or new_operation()
+        began: int | None = None
         answer: list[Any]
         while True:
             try:
                 if time.at(until) is None:
                     self._member.join(until, name)
+                issued = time.at(clock.monotonic())
+                began = issued if began is None else began
                 now_us, verdict, *answer = self._scripts.call(
                     name,
                     until=until,
                     operation=operation,
-                    issued=time.at(clock.monotonic()),
+                    issued=issued,
                     deadline=time.at(until),
+                    began=began,
                     **arguments,
                 )
                 time.learn(now_us)

@@ -29,7 +29,7 @@ _ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.M
 _FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
 # What stands for the line `change`: see lua/prelude/call.lua.
 _CHANGE = re.compile(r"^change .*$", re.MULTILINE)
-_OF_A_CHANGE = "text operation\nnumber issued\nnumber deadline"
+_OF_A_CHANGE = "text operation\nnumber issued\nnumber deadline\nnumber began"
 # What a script has of an argument of each type.
 _READ_AS = {
     "text": "ARGV[%d]",

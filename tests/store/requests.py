@@ -28,6 +28,7 @@ class Request:
     operation: bytes
     issued: int
     deadline: int
+    began: int
     arguments: dict[str, Any]
 
     def send(self) -> list[bytes]:
@@ -37,6 +38,7 @@ class Request:
             operation=self.operation,
             issued=self.issued,
             deadline=self.deadline,
+            began=self.began,
             **self.arguments,
         )
         return reply
@@ -67,7 +69,7 @@ def request(store: Store, script: str, **arguments: Any) -> Request:
     join(store)
     now, operation = now_us(store), os.urandom(OPERATION_BYTES)
     deadline = now + round(store.membership.timeout * 1_000_000)
-    return Request(store, script, operation, now, deadline, arguments)
+    return Request(store, script, operation, now, deadline, now, arguments)
 
 
 def schedule(

@@ -79,7 +79,7 @@ def test_the_reply_tells_the_time_whatever_the_verdict(store):
     call = schedule(store, "a")
     for us in (call.deadline + 1, call.deadline - TIMEOUT_US - 1, call.deadline):
         store.set_us(us)
-        arguments = {"operation": b"o", "issued": us, "deadline": call.deadline}
+        arguments = {"operation": b"o", "issued": us, "deadline": call.deadline, "began": us}
         assert store.scripts.call("schedule", **arguments, **call.arguments)[0] == us
 
 

@@ -95,7 +95,6 @@ def test_it_is_tidy_again_when_that_has_passed(busy):
 
 
 def test_an_entry_that_lost_its_place_makes_it_untidy_at_the_next_heartbeat(busy):
-    busy.raw.hdel(busy.keys["meta"], "tidy")
     busy.raw.zremrangebyrank(busy.keys["due"], 0, 0)
     busy.engine().hand_over()
     assert busy.raw.hget(busy.keys["meta"], "tidy") is None

@@ -81,7 +81,7 @@ def test_what_no_request_can_ask_for_any_more_is_forgotten(store):
 def test_memory_stays_bounded_whatever_is_asked(store):
     """A hundred calls a second, for two minutes."""
     most = 0
-    call = requests.cancel(store, "a")
+    call = cancel(store, "a")
     for number in range(1200):
         pass_us(store, 100_000)
         now = now_us(store)
@@ -142,3 +142,25 @@ def test_a_request_of_before_the_clock_was_set_back_is_refused(store):
     store.set_ms(NOW_MS - 3_600_000)
     assert call.send() == [b"join"]
     assert store.places("a") == []
+
+
+def test_a_call_is_told_the_same_after_redis_s_clock_was_set_forward(store):
+    store.schedule("a", FAR_MS)
+    another_call(store)
+    pass_us(store, TIMEOUT_US - 100_000)
+    call = cancel(store, "a")
+    first = call.answer()
+    pass_us(store, 200_000)
+    another_call(store)  # begins a generation
+    pass_us(store, 600_000)  # the clock; so the caller's end of the call is later as well
+    now = now_us(store)
+
+    assert requests.replace(call, issued=now, deadline=now + TIMEOUT_US).answer() == first
+
+
+def test_a_turn_that_is_no_time_is_mended_by_the_next_call(store):
+    store.raw.hset(store.keys["meta"], "turned", "x")
+
+    another_call(store)
+
+    assert store.raw.hget(store.keys["meta"], "turned").isdigit()

@@ -7,7 +7,8 @@ from tests.store.support import FAR_MS, NOW_MS, new_record
 
 def request(store, *, issued_ms, entry):
     deadline = (NOW_MS + 4000) * 1000
-    words = {"operation": b"one", "issued": issued_ms * 1000, "deadline": deadline}
+    issued = issued_ms * 1000
+    words = {"operation": b"one", "issued": issued, "deadline": deadline, "began": issued}
     return store.scripts.call("load", **words, entries=list(_arguments([entry])))
 
 

@@ -33,7 +33,7 @@ local function told_again(answer)
   return told
 end
 
-local call, ended = begin_call(operation, issued, deadline)
+local call, ended = begin_call(operation, issued, deadline, began)
 if not call then
   if ended[3] then ended[4] = tells and told_again(ended[3]) or {} end
   return ended

@@ -14,7 +14,7 @@ Returns  {now in us, 'join' | 'late'}: refused, see prelude/call.lua; or {now in
 Cost     O(log N + size of the record)
 Keeps    an entry has one place, under the number that its record has; one under a lease stays
 ]]
-local call, ended = begin_call(operation, issued, deadline)
+local call, ended = begin_call(operation, issued, deadline, began)
 if not call then return ended end
 
 local function answered(answer)

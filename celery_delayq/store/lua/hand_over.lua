@@ -32,7 +32,11 @@ allow_when_full(keys.records)
 if alive_ms > 0 then
   local known = redis.call('HMGET', keys.meta, 'timeout', 'tidy')
   if not known[1] then return {now_us} end
-  if known[2] ~= '1' and is_store_tidy() then redis.call('HSET', keys.meta, 'tidy', '1') end
+  if is_store_tidy() then
+    redis.call('HSET', keys.meta, 'tidy', '1')
+  elseif known[2] then
+    make_untidy()
+  end
   redis.call('ZADD', keys.scanners, whole(now + alive_ms), scanner)
   note_heartbeat(scanner, now)
 end

@@ -21,7 +21,7 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.l
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    what is there; an id has one record and one place, a key has one entry that waits
 ]]
-local call, ended = begin_call(operation, issued, deadline)
+local call, ended = begin_call(operation, issued, deadline, began)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.

@@ -9,7 +9,7 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; 
 Cost     O(1), and O(the lanes that come back)
 Keeps    what is parked there; what came back meanwhile, and has not left, is parked again when it is met
 ]]
-local call, ended = begin_call(operation, issued, deadline)
+local call, ended = begin_call(operation, issued, deadline, began)
 if not call then return ended end
 local fenced_as = name_of_lane(lane)
 if is_fenced(call, fenced_as, issued) then return stale(call) end

@@ -18,7 +18,7 @@ Keeps    an entry is not due before its message says until when it is to wait
 local targets, seen, bodies = {}, {}, {}
 for at, part in ipairs(parts) do targets[at], seen[at], bodies[at] = part.target, part.seen, part.body end
 
-local call, ended = begin_call(operation, issued, deadline)
+local call, ended = begin_call(operation, issued, deadline, began)
 if not call then return ended end
 local looked = look_for(targets, call, issued, filter, max_bytes)
 if not looked then return stale(call) end

@@ -20,7 +20,7 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; 
 Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
 ]]
-local call, ended = begin_call(operation, issued, deadline)
+local call, ended = begin_call(operation, issued, deadline, began)
 if not call then return ended end
 local looked = look_for(targets, call, issued, filter, max_bytes)
 if not looked then return stale(call) end

@@ -9,7 +9,7 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; 
 Cost     O(log N), and O(the lanes that come back)
 Keeps    the entries where they are: hand_over lets them come back; what no scanner has met is left to the lane's memory
 ]]
-local call, ended = begin_call(operation, issued, deadline)
+local call, ended = begin_call(operation, issued, deadline, began)
 if not call then return ended end
 local fenced_as = name_of_lane(lane)
 if is_fenced(call, fenced_as, issued) then return stale(call) end

@@ -43,7 +43,7 @@ for _, entry in ipairs(entries) do
   names[#names + 1] = entry.id
   if extras and extras.key then names[#names + 1] = name_of_key(extras.key) end
 end
-local call, ended = begin_call(operation, issued, deadline, names)
+local call, ended = begin_call(operation, issued, deadline, began, names)
 if not call then return ended end
 
 -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.

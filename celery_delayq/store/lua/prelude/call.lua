@@ -13,11 +13,12 @@ No request runs later than `timeout` after it was made, the greatest that any pr
 answers and fences are kept for that long, in two generations that are turned by age. A call that began in this
 generation finds nothing of its own in the older one, and does not read it.
 
-A script whose header says `change` begins with three arguments:
+A script whose header says `change` begins with four arguments:
 
 operation  names the call
 issued     when this request was made, us by Redis's clock
 deadline   when the call ends, us by Redis's clock
+began      when the call's first request was made; each repetition says the same, also after Redis's clock was set
 
 calls  ANSWER and an operation -> its answer
        an id, name_of_key, or name_of_lane -> its fence: when something was done there last, us in 7 bytes
@@ -26,7 +27,7 @@ local ANSWER = '\253' -- no id begins with this byte, and neither does what stan
 
 -- A call that may run, and nil; or its time, and the reply that ends it here.
 -- `names`: what is_fenced and is_key_fenced will be asked for, so that it is read along with the answer.
-local function begin_call(operation, issued, deadline, names)
+local function begin_call(operation, issued, deadline, began, names)
   local now_us = clock_us()
   local known = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy')
   local timeout = timeout_of(known[1])
@@ -37,16 +38,15 @@ local function begin_call(operation, issued, deadline, names)
   if deadline < now_us then return nil, {now_us, 'late'} end
   names = names or {}
   local new = redis.call('HMGET', keys.calls, ANSWER .. operation, unpack(names))
-  -- No request of the call was here before this, whichever came first.
-  local began = math.min(issued, deadline - timeout * 1000)
-  local is_young = known[2] and (tonumber(known[2]) + 1) * 1000 <= began
+  local turned = tonumber(known[2] or '')
+  local is_young = turned and (turned + 1) * 1000 <= began and began <= now_us
   local old = is_young and {} or redis.call('HMGET', keys.calls_old, ANSWER .. operation, unpack(names))
   local answer, fences = new[1] or old[1], {}
   for at, name in ipairs(names) do fences[name] = {new[at + 1], old[at + 1]} end
   if answer then return nil, {now_us, 'answer', answer} end
   past.begin(known[3])
   return {
-    operation = operation, now_us = now_us, timeout = timeout, turned = tonumber(known[2]), has_numbers = known[4],
+    operation = operation, now_us = now_us, timeout = timeout, turned = turned, has_numbers = known[4],
     promise = promise_in(known[5]), is_tidy = known[6] == '1', is_young = is_young, fences = fences, fenced = {},
   }
 end
