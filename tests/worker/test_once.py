@@ -102,7 +102,9 @@ def test_a_dropped_copy_is_acknowledged(make_relayed, start_worker, pool, late):
         queue = project.app.amqp.queues[project.queue].bind(connection.default_channel)
         assert queue.get() is None
         client = getattr(connection.default_channel, "client", None)
-        assert client is None or client.hlen("unacked") == 0
+        # Other tests share this Redis, and may have killed a worker that held a message.
+        held = client.hvals("unacked") if client else ()
+        assert not [one for one in held if result.id.encode() in one]
     assert len(project.runs(result)) == 1
 
 
