@@ -1,4 +1,4 @@
-"""Signals and events: what happens to tasks is told to all who listen.
+"""Signals and events: they tell listeners what happens to tasks.
 
     a step --> hooks --> telling --> celery_delayq.signals, task_revoked
                                  --> sending: task-sent, task-revoked

@@ -33,7 +33,7 @@ def cancel(
 
     Args:
         task_id: What scheduling returned, or its id, as text or a UUID.
-        key: In place of *task_id*: whoever has this unique key.
+        key: The task's unique key, in place of *task_id*.
         revoke: When it has left already, or may have, tell the workers to drop it, as
             ``app.control.revoke`` does; with *task_id* only.
 
@@ -93,7 +93,7 @@ def reschedule(
         at: As for :meth:`schedule`.
         after: From now: a timedelta, or seconds.
         by: From its present due time, negative for earlier: a timedelta, or seconds.
-        key: In place of *task_id*: whoever has this unique key.
+        key: The task's unique key, in place of *task_id*.
         only: ``"earlier"`` or ``"later"``: do not move it the other way, or not at all.
         if_due: Only if this is its due time, to the millisecond.
 
@@ -141,7 +141,7 @@ def move(
         services: Of its app.
         task_id: The task.
         when: The time.
-        key: In place of *task_id*: whoever has this unique key.
+        key: The task's unique key, in place of *task_id*.
         **how: The mode of the step, or its :func:`conditions`.
     """
     outcome, change = services.entries.move(who_is(services, task_id, key), when, **how)

@@ -1,4 +1,4 @@
-"""Redis Sentinel: a broker, or a store, that is whoever is the master of a group at present.
+"""Redis Sentinel: the broker, or the store, is the current master of a group.
 
     a sentinel:// URL --> address --> SentinelGroup --asks--> council --> the sentinels
                                           '-- knows: found <--heard-- herald

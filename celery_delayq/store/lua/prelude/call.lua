@@ -118,7 +118,7 @@ local function turn(call)
   if call.turned and call.turned <= now then make_older() end
 end
 
--- Remember what a call is answered, and what it has `fenced` (name, when, ...), and answer it; `more` is told to the first request only.
+-- Store the call's answer and its fences in `fenced` (name, when, ...), and reply. Only the first request gets `more`.
 local function end_call(call, answer, more)
   turn(call)
   redis.call('HSET', keys.calls, ANSWER .. call.operation, answer, unpack(call.fenced))
