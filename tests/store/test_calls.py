@@ -194,6 +194,7 @@ def test_what_is_stale_is_issued_anew(call):
     call(world)
     first, second = world.asked
     assert second["issued"] > first["issued"]
+    assert second["began"] == first["began"] == first["issued"]
     assert second["operation"] == first["operation"]
 
 

@@ -78,7 +78,13 @@ def kill(store):
     scanner.nack("dead", scanner.claim(1).entries, reason="NO_ROUTE")
 
 
-@pytest.mark.parametrize("happens", [put_into_pause, refuse, lease, kill])
+def spoil(store):
+    store.schedule("spoilt", PAST_MS)
+    store.raw.hset(store.keys["records"], "spoilt", "x")
+    store.engine().hand_over()
+
+
+@pytest.mark.parametrize("happens", [put_into_pause, refuse, lease, kill, spoil])
 def test_the_store_is_taken_for_tidy_until_something_happens(busy, happens):
     assert busy.raw.hget(busy.keys["meta"], "tidy") == b"1"
     happens(busy)

@@ -1,6 +1,7 @@
 """The step that keeps what was dumped: a request of it that comes late changes nothing."""
 
 from celery_delayq.care.loads import OldEntry, _arguments
+from celery_delayq.store import State
 from celery_delayq.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
@@ -36,3 +37,14 @@ def test_a_repeated_request_is_told_what_the_first_was(store):
 
     assert answers == [[b"answer", b"loaded"]] * 2
     assert store.places("a") == ["due"]
+
+
+def test_a_dead_task_that_is_loaded_is_dead_though_the_store_was_tidy(store):
+    store.schedule("there", FAR_MS)
+    store.engine().hand_over()
+    assert store.raw.hget(store.keys["meta"], "tidy") == b"1"
+    record = new_record("a", destination_for("L", "q"))
+
+    request(store, issued_ms=NOW_MS, entry=OldEntry("a", FAR_MS, 5, record, "dead", NOW_MS))
+
+    assert store.entries.state("a") is State.DEAD

@@ -227,10 +227,7 @@ for _, full in ipairs(lists) do
   end
 end
 leave_skipped(skips, owes, now_us)
-if #parking > 0 then
-  make_untidy()
-  redis.call('ZADD', keys.parked, unpack(parking))
-end
+if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
 remove_taken(keys.due, members, fresh, taken)
 if rotates then rotate() end
 past.write()
