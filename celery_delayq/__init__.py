@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .integration.delayq import DelayQ
     from .integration.results import ScheduledResult
     from .integration.task import DelayQTask
-    from .operations.task import ScheduledTask
+    from .operations.scheduled_task import ScheduledTask
     from .putoff.defer import Defer
     from .scheduling.items import Item
     from .store import Outcome, State

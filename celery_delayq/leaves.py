@@ -14,7 +14,9 @@ Steps on the store's keys stay in ``store``, whichever leaf takes them: a key ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .errors import NoLeaf
@@ -35,27 +37,34 @@ class Leaf(NamedTuple):
     Attributes:
         folder: Where it is, as a module of this package.
         at: The points at which the kernel calls it.
-        commands: Its commands of ``celery delayq``; its ``commands.py`` has them by name.
+        commands: Its commands of ``celery delayq``, by name, and the module of each.
         worker_step: Its step of a worker, by the module and the class; or nothing.
         consumer_step: Its step of a worker's consumer.
     """
 
     folder: str
     at: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+    commands: Mapping[str, str] = MappingProxyType({})
     worker_step: str = ""
     consumer_step: str = ""
 
 
+_CARE = {
+    "check": "command_check",
+    "doctor": "command_doctor",
+    "dump": "command_dump",
+    "load": "command_dump",
+}
+
 LEAVES = {
     "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),
     "canvas": Leaf("canvas", at=(CONFIGURED,)),
-    "care": Leaf("care", commands=("check", "doctor", "dump", "load")),
+    "care": Leaf("care", commands=_CARE),
     "control": Leaf("control", at=(SET_UP, WORKER, COMMAND_LINE)),
     "copies": Leaf("copies", consumer_step="guard:GuardingStep"),
     "django": Leaf("contrib.django", at=(DJANGO,)),
     "events": Leaf("events", at=(HOOKS, SET_UP)),
-    "history": Leaf("history", commands=("history",)),
+    "history": Leaf("history", commands={"history": "command_history"}),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER)),
     "sentinel": Leaf("sentinel"),
@@ -98,7 +107,7 @@ def command(name: str) -> Any:
     """A leaf's command, imported now; ``None`` if no leaf has one of that name."""
     for one in LEAVES.values():
         if name in one.commands:
-            return getattr(import_module(f"{_module(one)}.commands"), name)
+            return getattr(import_module(f"{_module(one)}.{one.commands[name]}"), name)
     return None
 
 

@@ -51,7 +51,7 @@ def tell(
         if owed and one.message and mark_revoked(services.app, one, late=late):
             # It will not run, whatever comes now; what is not settled, a scanner does once more.
             with suppress(StoreError):
-                services.entries.settle(one)
+                services.entries.mark_stored(one)
     hooks = services.hooks
     (hooks.gave_way if gave_way else hooks.cancelled)(list(cancelled))
 

@@ -12,7 +12,7 @@ from celery.worker import state
 
 from .. import clock
 from ..errors import DelayQError
-from ..integration.asking import Asking
+from ..integration.store_query import StoreQuery
 from ..integration.strategies import Strategy, wrap_strategies
 from ..libraries import Feature, works
 from ..logs import logger_of
@@ -78,7 +78,7 @@ class Worker:
         self._batches: Batches | None = None
         self._passed_on: Any = None
         self._raised = 0
-        self._asking = Asking(_UNKNOWN)
+        self._asking = StoreQuery(_UNKNOWN)
         self._wait_from = 0.0
         self._hub: Any = None
         self._pipe: tuple[int, int] | None = None
@@ -113,7 +113,7 @@ class Worker:
     def _wake(self) -> None:
         pipe = self._pipe
         if pipe is None:
-            self._consumer.call_soon(self.settle)
+            self._consumer.call_soon(self.acknowledge)
             return
         try:
             os.write(pipe[1], b"\0")
@@ -124,7 +124,7 @@ class Worker:
         pipe = self._pipe
         if pipe is not None:
             os.read(pipe[0], 4096)
-        self.settle()
+        self.acknowledge()
 
     # In the consumer's thread.
 
@@ -133,7 +133,7 @@ class Worker:
 
         def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
             is_new = message is not self._passed_on and has_eta(message, body)
-            one = self._look(message, body) if is_new else None
+            one = self._far_of(message, body) if is_new else None
             if one is None:
                 return strategy(message, body, ack, *rest)
             if self._takes(replace(one, ack=ack)):
@@ -144,7 +144,7 @@ class Worker:
 
         return received
 
-    def _look(self, message: Any, body: Any) -> Far | None:
+    def _far_of(self, message: Any, body: Any) -> Far | None:
         """What a message with an eta is to become; ``None`` where it is left to Celery."""
         try:
             one = self._far(message, body)
@@ -184,15 +184,15 @@ class Worker:
 
     def _wait(self, batches: Batches) -> None:
         # A loop without a hub learns of nothing while it waits for the next message.
-        if clock.monotonic() >= self._wait_from and not batches.wait_settled(SETTLED_WITHIN):
+        if clock.monotonic() >= self._wait_from and not batches.wait_decided(SETTLED_WITHIN):
             self._wait_from = clock.monotonic() + WAIT_AGAIN
-        self.settle()
+        self.acknowledge()
 
-    def settle(self) -> None:
+    def acknowledge(self) -> None:
         """Acknowledge what is stored, and give Celery what is not."""
         if self._batches is None:
             return
-        found = self._batches.settled()
+        found = self._batches.decided()
         if found:
             self._lower(len(self._batches))
         for one, is_kept in found:

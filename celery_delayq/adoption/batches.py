@@ -97,12 +97,12 @@ class Batches:
             self._changed.wait_for(lambda: len(self) < MOST, ROOM_WITHIN)
         return len(self) < MOST
 
-    def wait_settled(self, seconds: float) -> bool:
+    def wait_decided(self, seconds: float) -> bool:
         """Wait until nothing is left unsettled; whether that came to be."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self) == 0, seconds)
 
-    def settled(self) -> list[tuple[Far, bool]]:
+    def decided(self) -> list[tuple[Far, bool]]:
         """What is settled by now, once: whether it is stored; if not, it goes Celery's way."""
         with self._changed:
             found, self._settled = self._settled, []
@@ -128,7 +128,7 @@ class Batches:
         if before is not None:
             before.join()
         while self._next():
-            self._settle(self._under_way)
+            self._decide(self._under_way)
 
     def _next(self) -> bool:
         with self._changed:
@@ -152,7 +152,7 @@ class Batches:
             size += len(one.message.body)
         return list(batch.values())
 
-    def _settle(self, batch: list[Far]) -> None:
+    def _decide(self, batch: list[Far]) -> None:
         stored: list[bool] | None = None
         try:
             stored = [is_stored(one) for one in self._write(batch)]

@@ -20,7 +20,7 @@ from celery.result import GroupResult, ResultBase
 from kombu.serialization import dumps, loads
 
 from ..clock import When
-from ..integration.calls import result_of, schedule_call
+from ..integration.apply_async import result_of, schedule_call
 from ..integration.results import ScheduledResult
 from ..message.headers import LAUNCH, ONCE_HEADER
 from ..services import Services

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..store.entries import Entries
-from ..store.selecting import FIRST, next_count
+from ..store.selection_scan import FIRST, next_count
 from ..store.shard import Shard
 from ..store.types import check_types
-from .misfits import COUNTED, ONCE, Finding
+from .inconsistencies import COUNTED, ONCE, Finding
 
 MOST = 200  # fields of a slice: some 3 ms
 
@@ -53,7 +53,7 @@ def _check(link: Shard) -> Iterator[Finding]:
     uses = Uses(link)
     given: set[int] = set()  # hashes, which take less than the findings
     for part in (*_INDEXES, *_HASHES, *COUNTING):
-        for finding in uses.look(part):
+        for finding in uses.find(part):
             mark = hash(finding.kind if finding.kind in ONCE else finding)
             if mark not in given:
                 given.add(mark)
@@ -112,7 +112,7 @@ class Uses:
         self._uncounted: list[bytes] = []
         self._reads_all = True
 
-    def look(self, part: str) -> Iterator[Finding]:
+    def find(self, part: str) -> Iterator[Finding]:
         for found, _, _, shared in _slices(self._link, part):
             for name, member, changed in shared:
                 self._count(name, member, int.from_bytes(changed, "big"))

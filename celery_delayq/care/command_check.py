@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from ..cli.common import Said, aligned, confirm, delayq_of, examples, json_option
-from ..cli.facts import line_of_json
+from ..cli.common import ErrorSentences, aligned, confirm, delayq_of, examples, json_option
 from ..cli.looks import CeleryCommand, CeleryOption
 from ..cli.progress import counting
+from ..cli.task_facts import line_of_json
 from ..logs import plain
+from .inconsistencies import KINDS, Finding, Repaired
 from .mending import repair_many
-from .misfits import KINDS, Finding, Repaired
 
 SHOWN = 20  # findings of a kind that are told in full
 
@@ -53,8 +53,8 @@ def check(ctx: click.Context, /, repair: bool, yes: bool, as_json: bool, **_: An
     if as_json and repair and not yes:
         raise click.UsageError("--json --repair cannot ask: pass --yes.", ctx)
     checking = Check(ctx, as_json=as_json, asks=not yes)
-    with Said():
-        is_clean = checking.repair() if repair else checking.look()
+    with ErrorSentences():
+        is_clean = checking.repair() if repair else checking.find()
     if not is_clean:
         ctx.exit(1)
 
@@ -72,13 +72,13 @@ class Check:
         self._ctx, self._as_json, self._asks = ctx, as_json, asks
         self._delayq = delayq_of(ctx)
 
-    def look(self) -> bool:
+    def find(self) -> bool:
         """Tell all that there is; whether that is nothing."""
-        return not self._look()
+        return not self._find()
 
     def repair(self) -> bool:
         """Look, ask, mend, look again; whether nothing is left."""
-        found = self._look("found")
+        found = self._find("found")
         if not found:
             return True
         self._tell_kinds(Counter(one.kind for one in found))
@@ -91,9 +91,9 @@ class Check:
         # Those that were said, and no others.
         self._mend(found)
         self._say("looking again")
-        return not self._look("left")
+        return not self._find("left")
 
-    def _look(self, step: str = "") -> list[Finding]:
+    def _find(self, step: str = "") -> list[Finding]:
         """What there is, told: as JSON all; of a *step* of a repair of each kind the first."""
         found: list[Finding] = []
         counts: Counter[str] = Counter()

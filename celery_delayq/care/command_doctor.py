@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from ..cli.common import Said, delayq_of, examples, json_option
+from ..cli.common import ErrorSentences, delayq_of, examples, json_option
 from ..cli.looks import CeleryCommand
 from ..cli.screen import Line, Screen
 from ..logs import plain
-from ..servers.risks import Line as Found
+from ..servers.risks import Line as MasterCache
 from .doctor import examine
 
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -37,7 +37,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """
     services = delayq_of(ctx).services
     screen, levels = Screen(ctx), set()
-    with Said():
+    with ErrorSentences():
         for found in examine(services):
             levels.add(found.level)
             if as_json:
@@ -48,7 +48,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
         ctx.exit(1)
 
 
-def _shown(found: Found, width: int | None) -> Iterator[Line]:
+def _shown(found: MasterCache, width: int | None) -> Iterator[Line]:
     """Its lines: of a terminal as wide as that; elsewhere one, and one for the advice."""
     room = None if width is None else max(_NARROW, width - _LEVEL - _NAME)
     texts = _wrapped(plain(found.found), room)

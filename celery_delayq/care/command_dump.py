@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from ..cli.common import Said, delayq_of, examples
+from ..cli.chosen_tasks import counted
+from ..cli.common import ErrorSentences, delayq_of, examples
 from ..cli.looks import CeleryCommand, CeleryOption
 from ..cli.progress import counting
 from ..cli.screen import Line, Screen
-from ..cli.selecting import counted
 from ..errors import DelayQError
 from ..integration.delayq import DelayQ
 from ..logs import plain
@@ -53,7 +53,7 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
                 _say_how_it_stands(ctx, line)
             yield [(text_of(line), "")]
 
-    with Said():
+    with ErrorSentences():
         left = wait_for_leases(delayq.services, wait) if wait else 0
         if left:
             raise click.ClickException(f"{counted(left)} still being published; nothing was dumped")
@@ -128,9 +128,12 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
     done, warn = "can be read" if dry_run else "loaded", ctx.obj.error
     options = {"skip_existing": skip_existing, "paused": paused, "dry_run": dry_run}
     whole, failed = Loaded(), 0
-    with Said(), counting(ctx, "load", lambda count: f"{counted(count)} {done}; {_AGAIN}") as taken:
+    with (
+        ErrorSentences(),
+        counting(ctx, "load", lambda count: f"{counted(count)} {done}; {_AGAIN}") as taken,
+    ):
         services = delayq_of(ctx).services
-        services.entries.look()
+        services.entries.check_membership()
         try:
             for part in steps(services, sys.stdin.buffer, partial(warn, _LEAVING), **options):
                 failed += _say_failed(ctx, part)

@@ -24,7 +24,7 @@ from ..operations.pausing import is_all_paused
 from ..services import Services
 from ..store import label_of
 from ..store.keys import SCHEMA
-from ..store.listing import store_of
+from ..store.pages import store_of
 from ..store.record import RELEASED, RUN_NOW
 from . import dumps
 from .dumps import Kept

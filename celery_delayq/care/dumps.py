@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..store import selecting
+from ..store import selection_scan
 from ..store.entries import Entries
 from ..store.record import Record
-from ..store.selecting import Filter, Position
+from ..store.selection_scan import Filter, Position
 from ..store.shard import Shard
 from ..store.values import NO_RECORD, State, time_in
 
@@ -85,11 +85,13 @@ def dump(entries: Entries) -> Iterator[Kept]:
         StoreDiffers: the store was emptied meanwhile, and is another one now.
     """
     for link in entries.links:
-        store, start = selecting.start(link)
-        for members in selecting.pages(link, Filter(whole=True), store, start, Position()):
+        store, start = selection_scan.start(link)
+        for members in selection_scan.pages(link, Filter(whole=True), store, start, Position()):
             yield from _read(link, members)
         # What lost its record is met nowhere else.
-        for members in selecting.pages(link, Filter(state=State.DEAD), store, start, Position()):
+        for members in selection_scan.pages(
+            link, Filter(state=State.DEAD), store, start, Position()
+        ):
             lost = [one for one in members if Position.of(one).number == 0]
             yield from (kept for kept in _read(link, lost) if kept.place == _LOST)
 

@@ -40,7 +40,7 @@ _HEX = set("0123456789abcdef")
 _MESSAGE_TEXTS = ("body", "content-type", "content-encoding")
 
 Line = dict[str, Any]
-Given = str | bytes | Mapping[str, Any]
+GivenTime = str | bytes | Mapping[str, Any]
 
 
 class Type(NamedTuple):
@@ -229,7 +229,7 @@ def text_of(line: Mapping[str, Any]) -> str:
     return json.dumps(line, separators=(",", ":"))
 
 
-def read(lines: Iterable[Given]) -> Iterator[tuple[int, Line]]:
+def read(lines: Iterable[GivenTime]) -> Iterator[tuple[int, Line]]:
     """The lines of a dump with their numbers, whole, each checked before it is yielded.
 
     Raises:
@@ -252,7 +252,7 @@ def read(lines: Iterable[Given]) -> Iterator[tuple[int, Line]]:
         raise InvalidDump(number + 1)
 
 
-def bounded(lines: Iterable[Given], longest: int) -> Iterator[Given]:
+def bounded(lines: Iterable[GivenTime], longest: int) -> Iterator[GivenTime]:
     """The same lines; of a file, none is read that has more than *longest* characters.
 
     Raises:
@@ -289,7 +289,7 @@ def fault_in(fields: Mapping[str, Field], name: str, value: Any) -> str:
     return "" if field.is_right(value) else _wrong(name, value, field.expected)
 
 
-def _parsed(number: int, given: Given) -> Line:
+def _parsed(number: int, given: GivenTime) -> Line:
     if isinstance(given, Mapping):
         return dict(given)
     try:

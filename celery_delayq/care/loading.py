@@ -37,7 +37,7 @@ from ..store import label_of, lane_for
 from ..store.extras import Extras
 from ..store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_of
 from . import dumps, loads
-from .lines import DUMP, PAUSE, TASK, UNREADABLE, Given, Line, bounded, read
+from .lines import DUMP, PAUSE, TASK, UNREADABLE, GivenTime, Line, bounded, read
 from .loads import OldEntry
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
@@ -53,7 +53,7 @@ _NO_LIST = "it goes to the list {!r}, and nothing tells of which queue"
 # meets the pause; one that was in flight waits, marked as what may have been delivered.
 _TIMES = {"refused": "next_try_ms", "dead": "dead_since_ms"}
 
-Lines = Iterable[Given]
+Lines = Iterable[GivenTime]
 
 
 @dataclass

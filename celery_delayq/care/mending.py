@@ -8,7 +8,7 @@ from ..errors import InvalidOption
 from ..logs import logger_of
 from ..services import Services
 from . import checking, repairing
-from .misfits import Finding, Repaired
+from .inconsistencies import Finding, Repaired
 
 logger = logger_of(__name__)
 

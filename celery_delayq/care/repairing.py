@@ -15,7 +15,7 @@ from ..errors import InvalidOption
 from ..store.entries import Entries
 from ..store.shard import Shard
 from .checking import COUNTING, Uses
-from .misfits import COUNTED, Finding, Repaired
+from .inconsistencies import COUNTED, Finding, Repaired
 
 CHUNK = 20  # findings of one step: each may read a record
 TEMPLATES = 500  # of one step of a recount
@@ -70,7 +70,7 @@ def _recounted(link: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
     seen, _ = link.scripts.call("recount", seen="", own="", counts=[])
     uses = Uses(link, counted.keys())
     for part in COUNTING:
-        for _ in uses.look(part):
+        for _ in uses.find(part):
             pass  # it is told of when it is looked for
     own, done, wrong = os.urandom(8).hex(), set(), iter(uses.wrong())
     while some := list(islice(wrong, TEMPLATES)):

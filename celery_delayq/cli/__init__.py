@@ -27,7 +27,16 @@ from typing import Any
 import click
 
 from .. import leaves
-from . import changing, editing, health, listing, pausing, releasing, running, status
+from . import (
+    command_change,
+    command_edit,
+    command_health,
+    command_list,
+    command_pause,
+    command_release,
+    command_scan,
+    command_status,
+)
 from .looks import handle_preload_options
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -68,7 +77,16 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
 
 leaves.call(leaves.COMMAND_LINE)
 # Whatever command one of these files defines.
-for _module in (status, health, listing, changing, editing, pausing, releasing, running):
+for _module in (
+    command_status,
+    command_health,
+    command_list,
+    command_change,
+    command_edit,
+    command_pause,
+    command_release,
+    command_scan,
+):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)

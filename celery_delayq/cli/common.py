@@ -29,7 +29,7 @@ json_option = click.option(
 )  # fmt: skip
 
 
-class Said:
+class ErrorSentences:
     """Say an error of this package in one sentence, with exit status 1."""
 
     def __enter__(self) -> None:
@@ -40,7 +40,7 @@ class Said:
             raise click.ClickException(plain(error)) from error
 
 
-class Typed(Said):
+class UsageErrors(ErrorSentences):
     """Say what is wrong with an option that was typed, with exit status 2; the rest as `Said`."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -51,7 +51,7 @@ class Typed(Said):
 
 def delayq_of(ctx: click.Context) -> DelayQ:
     """The ``DelayQ`` of the app that ``-A`` names; where it names none, Celery's current app's."""
-    with Said():
+    with ErrorSentences():
         if find(ctx.obj.app) is None and ctx.find_root().params.get("app") is None:
             raise click.UsageError(f"say which app: celery -A proj delayq {ctx.info_name}", ctx)
         services_of(ctx.obj.app)  # says so where there is none

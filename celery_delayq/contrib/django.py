@@ -21,7 +21,7 @@ from kombu.utils.uuid import uuid
 
 from .. import clock
 from ..clock import DelayInput, TimeInput, When
-from ..integration.calls import call
+from ..integration.apply_async import call
 from ..integration.task import DelayQTask, P, R_co
 from ..services import services_of
 

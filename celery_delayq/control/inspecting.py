@@ -15,7 +15,7 @@ from kombu.utils.json import loads
 
 from ..clock import MAX_DUE_MS
 from ..errors import InvalidOption
-from ..operations.task import ScheduledTask
+from ..operations.scheduled_task import ScheduledTask
 from ..services import Services
 from ..store import Entry, checked_id
 

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 from celery import bootsteps
 
-from ..integration.asking import ASK_AGAIN, Asking
+from ..integration.store_query import ASK_AGAIN, StoreQuery
 from ..integration.strategies import Strategy, wrap_strategies
 from ..libraries import Feature, works
 from ..logs import logger_of
@@ -76,7 +76,7 @@ class Guard:
     def __init__(self, services: Services, consumer: Any) -> None:
         self._services = services
         self._consumer = consumer
-        self._asking = Asking(_UNKNOWN)
+        self._asking = StoreQuery(_UNKNOWN)
 
     def guarding(self, strategy: Strategy) -> Strategy:
         """*strategy*, which is not given what has been dealt with."""

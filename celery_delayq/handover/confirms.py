@@ -123,10 +123,10 @@ class Confirming(OneByOne):
                 self._verdicts[place] = verdict
 
     def _on_ack(self, tag: int, multiple: bool) -> None:
-        self._settle(tag, multiple, Verdict(SENT))
+        self._confirm(tag, multiple, Verdict(SENT))
 
     def _on_nack(self, tag: int, multiple: bool) -> None:
-        self._settle(tag, multiple, Verdict(REFUSED, "the broker would not take it (nack)"))
+        self._confirm(tag, multiple, Verdict(REFUSED, "the broker would not take it (nack)"))
 
     def _is_partial(self, place: int) -> bool:
         """Whether a nack may be the word of one queue of several: an exchange is named."""
@@ -134,7 +134,7 @@ class Confirming(OneByOne):
             return False
         return bool(Route.parse(self._window[place].destination).exchange)
 
-    def _settle(self, tag: int, multiple: bool, verdict: Verdict) -> None:
+    def _confirm(self, tag: int, multiple: bool, verdict: Verdict) -> None:
         tags = [one for one in self._waiting if one <= tag] if multiple else [tag]
         for one in tags:
             place = self._waiting.pop(one, None)

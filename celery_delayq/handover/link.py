@@ -16,7 +16,7 @@ from ..errors import BrokerDown
 from ..leaves import leaf
 from ..logs import logger_of
 from ..message.broker import SENTINEL
-from ..message.options import credentials_of
+from ..message.connection_options import credentials_of
 from ..store import LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict

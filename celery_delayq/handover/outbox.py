@@ -1,8 +1,8 @@
 """Storing ``REVOKED`` where a canceller could not: he was killed, or his result backend was away.
 
     cancel --> outbox, in the script that removes the entry
-       +-----> backend --> settle                       the canceller, as a rule
-    Outbox --> owed --> backend --> settle              beside a scanner, a while later
+       +-----> backend --> mark_stored                       the canceller, as a rule
+    Outbox --> owed --> backend --> mark_stored              beside a scanner, a while later
 
 In a thread of its own, as a result backend may take minutes to say that it is away.
 """
@@ -45,11 +45,11 @@ class Outbox:
     def stop(self, timeout: float) -> None:
         """End after the task at hand; waits at most *timeout* seconds."""
         self._stopping.set()
-        self.look()
+        self.wake()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Look at once: something has just come to be owed."""
         self._wanted.set()
 
@@ -81,5 +81,5 @@ class Outbox:
             if self._mark(cancelled):
                 done.append(cancelled)
         if done:
-            engine.settle(done)
+            engine.mark_stored(done)
         return bool(owed) and len(done) == len(owed)

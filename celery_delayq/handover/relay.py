@@ -75,10 +75,10 @@ class Relay:
             raise BrokerDown(error.why, len(verdicts["sent"])) from error
         finally:
             # Whatever happened: what was sent and is not acked would be sent again.
-            self._settle(verdicts)
+            self._resolve(verdicts)
         return len(verdicts["sent"])
 
-    def _settle(self, verdicts: dict[str, list[tuple[LeasedEntry, Verdict]]]) -> None:
+    def _resolve(self, verdicts: dict[str, list[tuple[LeasedEntry, Verdict]]]) -> None:
         sent = [entry for entry, _ in verdicts["sent"]]
         if self.engine.ack(sent) < len(sent):
             logger.warning("a lease ran out before its tasks were acknowledged; some may run twice")

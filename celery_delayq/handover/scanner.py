@@ -94,7 +94,7 @@ class Scanner:
         if self._outbox is not None:
             self._outbox.start()
 
-    def wait_for_look(self, timeout: float) -> None:
+    def wait_for_first_scan(self, timeout: float) -> None:
         """Wait until it has tried to look for the first time, *timeout* seconds at most.
 
         Raises:
@@ -121,8 +121,8 @@ class Scanner:
                 self._look_first()
                 # Before it looks: what is said from here on, it hears.
                 if self._wakeup.listen():
-                    self._look_at(range(len(self._shards)))
-                self._look_at(self._wakeup.wait(self._pass()))
+                    self._scan_shards(range(len(self._shards)))
+                self._scan_shards(self._wakeup.wait(self._pass()))
                 self._store.backoff.reset()
                 self._reachable = True
             except Exception as error:
@@ -160,10 +160,10 @@ class Scanner:
 
     def _look_first(self) -> None:
         if self._start is not None:
-            self._start.look()
+            self._start.join()
         self._looked.set()
 
-    def _look_at(self, shards: Iterable[int]) -> None:
+    def _scan_shards(self, shards: Iterable[int]) -> None:
         for number in shards:
             self._shards[number].up_at = 0.0
 
@@ -181,7 +181,7 @@ class Scanner:
                 if not self._stopping.is_set():
                     self._step(shard)
             if len(self._shards) > 1:
-                self._look_at(self._wakeup.wait(0))
+                self._scan_shards(self._wakeup.wait(0))
         return 0.0
 
     def _step(self, shard: _Shard) -> None:
@@ -207,7 +207,7 @@ class Scanner:
 
     def _look_for_owed(self, skipped: int) -> None:
         if skipped and self._outbox is not None:
-            self._outbox.look()
+            self._outbox.wake()
 
     def _take_back(self, shard: _Shard, seen: Seen) -> bool:
         left = seen.seconds_until(seen.leased)

@@ -41,7 +41,7 @@ class Start:
         settings = services.settings
         return cls(engines, store=services.endpoint.url, prefix=settings.prefix, way=_way(services))
 
-    def look(self) -> None:
+    def join(self) -> None:
         """Join the store and say it, unless that is done.
 
         Raises:

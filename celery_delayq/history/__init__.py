@@ -5,6 +5,6 @@
 Scripts write the list where ``delayq_history`` says how many events it keeps.
 """
 
-from .past import Event, history
+from .newest import Event, history
 
 __all__ = ["Event", "history"]

@@ -9,7 +9,7 @@ from celery import bootsteps
 from ..leaves import WORKER, call
 from ..logs import logger_of
 from ..services import find
-from . import starting
+from . import startup
 from .delayq import DelayQ, scanner_of
 from .eta import give_eta
 
@@ -32,7 +32,7 @@ class ScannerStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         self._scanner: Any = None
         self.enabled = not no_delayq
-        with starting.ends_with_a_sentence():
+        with startup.ends_with_a_sentence():
             self._prepare(worker.app)
         if no_delayq:
             logger.info("no scanner in this worker, as it has --no-delayq: others hand over")
@@ -53,7 +53,7 @@ class ScannerStep(bootsteps.StartStopStep):
     def start(self, _worker: Any) -> None:
         self._scanner = scanner_of(self._services)
         # One that its store refuses takes no task.
-        starting.start(self._scanner)
+        startup.start(self._scanner)
 
     def stop(self, _worker: Any) -> None:
         scanner, self._scanner = self._scanner, None

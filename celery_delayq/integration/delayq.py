@@ -22,7 +22,7 @@ from ..scheduling.bulk import Bulk
 from ..scheduling.options import Conflict, Late, Tags, as_options
 from ..scheduling.times import Spread
 from ..services import Services, attach, find, services_of
-from .calls import call_signature
+from .apply_async import call_signature
 from .results import ScheduledResult
 from .setup import set_up
 from .table import Operations

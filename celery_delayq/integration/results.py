@@ -22,7 +22,7 @@ from ..operations.changing import Direction
 from ..operations.editing import Edit
 from ..services import HasServices
 from ..store import NOW, Outcome
-from .held import KnowsHeld, word_of
+from .async_result import KnowsScheduled, word_of
 
 if TYPE_CHECKING:
     from typing import Generic
@@ -203,7 +203,7 @@ def _state_of_all(results: list[Any]) -> str:
 def _state_of(result: Any) -> str:
     if isinstance(result, GroupResult):
         return _state_of_all(result.results)
-    word: str = result.backend_state if isinstance(result, KnowsHeld) else result.state
+    word: str = result.backend_state if isinstance(result, KnowsScheduled) else result.state
     return word
 
 

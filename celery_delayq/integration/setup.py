@@ -19,8 +19,8 @@ from ..leaves import CONFIGURED, DJANGO, HOOKS, SET_UP, call, steps
 from ..libraries import Feature, works
 from ..scheduling.intercept import scheduling_amqp
 from ..services import Services
-from . import starting
-from .held import let_results_know
+from . import startup
+from .async_result import let_results_know
 from .task import install
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
@@ -76,7 +76,7 @@ def _change(app: Celery, services: Services) -> None:
         app.steps[blueprint].add(step)
     app.user_options["worker"].add(_WORKER_OPTION)
     install()
-    starting.listen()
+    startup.listen()
     for hooks in call(HOOKS, app):
         services.hooks.add(hooks)
     call(SET_UP, app)

@@ -18,18 +18,18 @@ from ..clock import from_ms
 from ..errors import InvalidOption
 from ..leaves import leaf
 from ..message.headers import DUE_HEADER
-from ..operations import changing, editing, pausing, reading, selecting
+from ..operations import changing, editing, filters, pausing, reading
 from ..operations.health import health as health_now
+from ..operations.scheduled_task import ScheduledTask
 from ..operations.status import status as status_now
 from ..operations.targets import Named
-from ..operations.task import ScheduledTask
 from ..services import Services
-from .calls import scheduled
+from .apply_async import scheduled
 from .results import ScheduledResult
 
 if TYPE_CHECKING:
+    from ..care.inconsistencies import Finding, Repaired
     from ..care.loading import Lines, Loaded
-    from ..care.misfits import Finding, Repaired
     from ..history import Event
 
 
@@ -54,7 +54,7 @@ class Operations:
     edit = editing.edit
 
     # Many, or all of them.
-    select = selecting.select
+    select = filters.select
     tasks = reading.tasks
     counts = reading.counts
     status = status_now

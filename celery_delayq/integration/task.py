@@ -30,7 +30,7 @@ from ..errors import InvalidOption
 from ..leaves import leaf
 from ..message.signatures import is_canvas
 from ..services import services_of
-from .calls import call, call_signature
+from .apply_async import call, call_signature
 from .results import ScheduledResult
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from celery import bootsteps
 
 from ..errors import InvalidSetting
-from ..integration import starting
+from ..integration import startup
 from ..integration.delayq import DelayQ
 from ..services import find
 
@@ -29,7 +29,7 @@ class MetricsStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         self._serving = None
         # Before the pool forks: children count as well.
-        with starting.ends_with_a_sentence():
+        with startup.ends_with_a_sentence():
             if find(worker.app) is not None:
                 self._serving = serving_of(worker.app.delayq)
         self.enabled = self._serving is not None and not no_delayq

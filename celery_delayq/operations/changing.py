@@ -147,13 +147,13 @@ def move(
     outcome, change = services.entries.move(who_is(services, task_id, key), when, **how)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)
-        tell_of_expiry(services, [(change.task_id, change.due_ms, change.expires)])
+        warn_of_expiry(services, [(change.task_id, change.due_ms, change.expires)])
     else:
         services.hooks.missed("reschedule", outcome)
     return outcome, change.due_ms
 
 
-def tell_of_expiry(services: Services, tasks: Iterable[tuple[str, int, str]]) -> None:
+def warn_of_expiry(services: Services, tasks: Iterable[tuple[str, int, str]]) -> None:
     """Log which of some tasks expire before they are due, as workers will drop them.
 
     Args:

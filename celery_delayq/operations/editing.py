@@ -20,7 +20,7 @@ from ..message.draft import Draft
 from ..services import HasServices, Services
 from ..store import Entry, Outcome
 from ..store.record import LAST_MS, NewRecord
-from .changing import tell_of_expiry
+from .changing import warn_of_expiry
 from .targets import Named, who_is
 
 
@@ -129,7 +129,7 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
             outcome = services.entries.edit(who, entry.record, new)
         if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
-            tell_of_expiry(services, [(entry.task_id, entry.due_ms, expires)])
+            warn_of_expiry(services, [(entry.task_id, entry.due_ms, expires)])
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:

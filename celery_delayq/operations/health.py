@@ -79,7 +79,7 @@ def judged(
     """All that health asks for, wrong or not; of a store that does not answer, only that."""
     entries = services.entries
     try:
-        other_broker = entries.look()
+        other_broker = entries.check_membership()
         if here:
             return [_here(entries.scanners())]
         counts = entries.counts()

@@ -13,8 +13,8 @@ from ..errors import InvalidOption
 from ..services import HasServices
 from ..store import Counts, State
 from .queues import QueueNames
+from .scheduled_task import ScheduledTask
 from .targets import Named, who_is
-from .task import ScheduledTask
 
 
 def get(

@@ -91,7 +91,7 @@ def status(delayq: HasServices, *, queues: bool = True) -> Status:
     services = delayq.services
     entries = services.entries
     # Asked each time: whoever asks for years shall hear of a broker that the scanners have since.
-    other_broker = entries.look()
+    other_broker = entries.check_membership()
     counts, pauses = entries.counts(), entries.pauses()
     by_queue, is_complete = queue_counts(services, pauses) if queues else ([], False)
     scanners = [ScannerSeen(one.name, from_ms(one.seen_ms)) for one in entries.scanners()]

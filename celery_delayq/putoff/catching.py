@@ -25,7 +25,7 @@ from celery.exceptions import Ignore
 
 from ..clock import from_ms
 from ..errors import AlreadyTaken, PutOffTooOften
-from ..integration.calls import schedule_call
+from ..integration.apply_async import schedule_call
 from ..libraries import Feature, works
 from ..logs import logger_of
 from ..message.identity import identity_of

@@ -24,9 +24,9 @@ from redis.retry import Retry
 from .. import clock
 from ..servers.endpoint import Address, Endpoint, Server, shown
 from ..servers.refusals import Refusal, refusal_of
-from .council import Council
-from .found import Found
-from .herald import FAILED, WRONG, SwitchHerald
+from .failover_listener import FAILED, WRONG, FailoverListener
+from .known_master import MasterCache
+from .query import MasterQuery
 
 ASK = 0.5  # seconds that a sentinel may take for each step, where nothing else is said
 TRY = 1.0  # seconds that a master may take for each step, at least, before sentinels are asked anew
@@ -56,7 +56,7 @@ class SentinelGroup:
     server: Endpoint
     ask: float = ASK
     others: int = 0
-    _found: Found = field(default_factory=Found, init=False, compare=False, repr=False)
+    _found: MasterCache = field(default_factory=MasterCache, init=False, compare=False, repr=False)
 
     may_move = True
 
@@ -113,7 +113,7 @@ class SentinelGroup:
             clock.sleep(AGAIN)
             tried = {}
 
-    def look(self, until: float) -> None:
+    def find_master(self, until: float) -> None:
         """Take note of what a sentinel has said meanwhile; where none is listened to, begin.
 
         A master that hands over to another by ``SENTINEL FAILOVER`` may go on answering for ten
@@ -188,8 +188,8 @@ class SentinelGroup:
                 ask_at = clock.monotonic() + PATIENCE
 
     @property
-    def _council(self) -> Council:
-        return Council(self.name, self.sentinels, self.ask, self.others)
+    def _council(self) -> MasterQuery:
+        return MasterQuery(self.name, self.sentinels, self.ask, self.others)
 
     def _named(self, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
         found = self._found
@@ -217,10 +217,10 @@ class SentinelGroup:
         """Ask the sentinels when a connection is needed next."""
         self._found.forget(_address_of(connection))
 
-    def herald(self) -> SwitchHerald:
+    def herald(self) -> FailoverListener:
         """What hears at once when another becomes the master."""
         check = self._council.check
-        return SwitchHerald(self.name, self.sentinels, self.ask, check, self.moved)
+        return FailoverListener(self.name, self.sentinels, self.ask, check, self.moved)
 
     def moved(self, address: Address, left: Address | None = None) -> None:
         """A sentinel says that another is the master now, and who was it before."""

@@ -21,7 +21,7 @@ import redis
 from .. import clock
 from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
-from .endpoint import Herald, Server
+from .endpoint import Listener, Server
 from .pool import Pool
 from .refusals import CLUSTER, Refusal, is_replica, lacks_replicas, refusal_of, why_of
 
@@ -80,7 +80,7 @@ class Connection(Protocol):
     def is_current(self, dedicated: Any) -> bool:
         """Whether such a connection still leads to the server; another may have taken over."""
 
-    def herald(self) -> Herald | None:
+    def herald(self) -> Listener | None:
         """What hears when another address takes over, if that can be."""
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class PooledConnection:
     def _exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
         pool = self.pool
         if self._server.may_move:
-            self._server.look(until)
+            self._server.find_master(until)
         with translated(step, may_have_run=False):
             connection = pool.take(until)
         with translated(step):
@@ -185,7 +185,7 @@ class PooledConnection:
             raise
         return connection
 
-    def herald(self) -> Herald | None:
+    def herald(self) -> Listener | None:
         return self._server.herald()
 
     def is_current(self, dedicated: Any) -> bool:

@@ -19,7 +19,7 @@ from .ids import Target, named, target_of, target_of_member
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .schedule import too_late
-from .selecting import Filter, Position, pages, start
+from .selection_scan import Filter, Position, pages, start
 from .shard import Shard
 from .values import Cancelled, Change, State
 
@@ -50,7 +50,7 @@ def cancel(
         link: To their shard.
         targets: Who is meant.
         owes: Whether it is noted that ``REVOKED`` is to be stored for them: 1, by the caller,
-            who says so by :func:`settle`, or else by a scanner; 2, by a scanner.
+            who says so by :func:`mark_stored`, or else by a scanner; 2, by a scanner.
         tells: Whether their messages are wanted.
         remove: Only those that are dead.
         chosen: What the selection that met them picks by: none that it does not mean any more.
@@ -135,7 +135,7 @@ def cancel_one(
     Args:
         link: To its shard.
         who: The entry.
-        owes: Whether it is noted that ``REVOKED`` is to be stored for it, until :func:`settle`.
+        owes: Whether ``REVOKED`` is noted as to be stored for it, until :func:`mark_stored`.
         tells: Whether its message is wanted.
         remove: Only if it is dead.
 
@@ -190,10 +190,10 @@ def edit(link: Shard, who: Target, seen: Record | None, new: NewRecord) -> Outco
     return Outcome(word.decode())
 
 
-def settle(link: Shard, cancelled: Iterable[Cancelled]) -> None:
+def mark_stored(link: Shard, cancelled: Iterable[Cancelled]) -> None:
     """Note that ``REVOKED`` was stored for tasks."""
     stored = [word for one in cancelled for word in (one.task_id, one.when)]
-    link.scripts.call("settle", stored=stored)
+    link.scripts.call("mark_stored", stored=stored)
 
 
 def _ask(

@@ -21,15 +21,15 @@ from typing import Any, Protocol, TypeVar
 from .. import clock
 from ..clock import When
 from ..errors import DelayQError, InvalidOption
-from . import changes, listing, overview, queues, reading, replicas
+from . import changes, lookup, overview, pages, queue_counts, replicas
 from .history_entry import HistoryEntry
 from .ids import Target, named
 from .keys import shard_of
-from .listing import CURSOR, MAX_SIZE, Cursor
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
-from .queues import Tally
+from .pages import CURSOR, MAX_SIZE, Cursor
+from .queue_counts import Tally
 from .record import NewRecord, Record
 from .replicas import Shortfalls, Wanted
 from .schedule import schedule
@@ -80,7 +80,7 @@ class Entries:
         self._meeting_place.member.join(until)
         self._is_joined = True
 
-    def look(self) -> str:
+    def check_membership(self) -> str:
         """Find out whether this process may read the store; it changes nothing.
 
         Returns:
@@ -89,7 +89,7 @@ class Entries:
         Raises:
             StoreDiffers: it is used in another way than this process would.
         """
-        broker = self._meeting_place.member.look()
+        broker = self._meeting_place.member.check_membership()
         self._has_looked = True
         return broker
 
@@ -97,7 +97,7 @@ class Entries:
     def links(self) -> Sequence[Shard]:
         """Each shard, to be read. Looks first: in another layout all would seem to be empty."""
         if not self._has_looked:
-            self.look()
+            self.check_membership()
         return self.unasked_links
 
     @property
@@ -157,9 +157,9 @@ class Entries:
         """Remove an entry that has not left; see :func:`changes.cancel_one`."""
         return changes.cancel_one(_of(self.links_to_change, who), who, **options)
 
-    def settle(self, cancelled: Cancelled) -> None:
+    def mark_stored(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
-        changes.settle(_of(self.unasked_links, cancelled.task_id), [cancelled])
+        changes.mark_stored(_of(self.unasked_links, cancelled.task_id), [cancelled])
 
     def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
         """Give an entry another due time; *conditions* are those of :func:`changes.reschedule`."""
@@ -194,19 +194,19 @@ class Entries:
 
     def find(self, who: Target) -> Entry | None:
         """The entry, or ``None``; see :func:`reading.find`."""
-        return reading.find(_of(self.links, who), who)
+        return lookup.find(_of(self.links, who), who)
 
     def state(self, who: Target) -> State | None:
         """Where an entry stands, or ``None``; see :func:`reading.state`."""
-        return reading.state(_of(self.links, who), who)
+        return lookup.state(_of(self.links, who), who)
 
     def handed_over_ms(self, who: Target) -> int | None:
         """When an entry was handed over, while its tombstone is kept."""
-        return reading.left(_of(self.links, who), who, b"handed_over")
+        return lookup.left(_of(self.links, who), who, b"handed_over")
 
     def cancelled_ms_ago(self, who: Target) -> int | None:
         """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
-        return reading.left(_of(self.links, who), who, b"cancelled")
+        return lookup.left(_of(self.links, who), who, b"cancelled")
 
     def waiting(
         self,
@@ -235,14 +235,14 @@ class Entries:
         links = self.links
         behind = None if cursor is None else _behind(cursor, links)
         rows = (
-            listing.rows(link, number, earliest_ms, end_ms, behind=behind, size=size)
+            pages.rows(link, number, earliest_ms, end_ms, behind=behind, size=size)
             for number, link in enumerate(links)
         )
-        return listing.readable(heapq.merge(*rows, key=attrgetter("place")))
+        return pages.readable(heapq.merge(*rows, key=attrgetter("place")))
 
     def history(self, limit: int) -> list[HistoryEntry]:
         """What happened last, the newest first."""
-        events = (reading.history(link, limit) for link in self.links)
+        events = (lookup.history(link, limit) for link in self.links)
         newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
         return list(islice(newest_first, limit))
 
@@ -266,7 +266,7 @@ class Entries:
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
         """What waits by its queues, one of each shard's; see :func:`queues.tallies_in`."""
         part = max(1, most // len(self.unasked_links))
-        found = [queues.tallies_in(link, part) for link in self.links]
+        found = [queue_counts.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
 
 
@@ -279,6 +279,6 @@ def _of(links: Sequence[Shard], who: Target) -> Shard:
 def _behind(text: str, links: Sequence[Shard]) -> Cursor:
     cursor = Cursor.read(text)
     in_range = cursor.shard < len(links)
-    if not in_range or listing.store_of(links[cursor.shard]) != cursor.store:
+    if not in_range or pages.store_of(links[cursor.shard]) != cursor.store:
         raise InvalidOption("cursor", text, CURSOR)
     return cursor

@@ -2,7 +2,7 @@
 
 Member.join --> the script `join`: layout, shards, broker --> refused, warned of, or a member
 tells Redis's time, from which deadlines are counted
-Member.look --> the same question, and nothing is written
+Member.check_membership --> the same question, and nothing is written
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Member:
         self._warn_of_app(app)
         self.time.learn(now_us)
 
-    def look(self) -> str:
+    def check_membership(self) -> str:
         """Find out whether this process reads the store as the others write it; it changes nothing.
 
         Returns:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
-from .listing import PAGE
+from .pages import PAGE
 from .shard import Shard
 from .values import time_in
 

@@ -12,7 +12,7 @@ from typing import Any
 from .. import clock
 from ..errors import StoreUnavailable
 from ..servers.risks import Line, risks
-from .changes import settle
+from .changes import mark_stored
 from .lateness import lateness_in
 from .member import Membership
 from .outcome import Outcome
@@ -235,9 +235,9 @@ class ScannerSteps:
             for task_id, how, when, message, why in rows
         ]
 
-    def settle(self, cancelled: Iterable[Cancelled]) -> None:
+    def mark_stored(self, cancelled: Iterable[Cancelled]) -> None:
         """Note that ``REVOKED`` was stored for tasks."""
-        settle(self._link, cancelled)
+        mark_stored(self._link, cancelled)
 
     def leave(self) -> None:
         """Stop counting as alive."""

@@ -16,7 +16,7 @@ from ..errors import (
     InvalidDueTime,
     StoreUnavailable,
 )
-from .calls import new_operation
+from .caller import new_operation
 from .outcome import Outcome
 from .shard import Shard
 from .values import Cancelled, NewEntry, Receipt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .calls import Calls
+from .caller import Calls
 from .keys import Keys
 from .member import Member, Membership
 from .scripts import Scripts

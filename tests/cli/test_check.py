@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from celery_delayq.care import command_check
-from celery_delayq.care.misfits import KINDS
+from celery_delayq.care.inconsistencies import KINDS
 from celery_delayq.cli import common
 from tests.app.support import FAR
 

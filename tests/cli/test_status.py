@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from celery_delayq.cli import zones
-from celery_delayq.cli.status import NO_SCANNER, SHOWN, lasting
+from celery_delayq.cli.command_status import NO_SCANNER, SHOWN, lasting
 from celery_delayq.operations import queues
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import each

@@ -86,7 +86,7 @@ def test_it_tells_how_many_scanners_are_alive(delayq, collector, scrape):
     scanner = delayq.scanner()
     scanner.start()
     try:
-        scanner.wait_for_look(20)
+        scanner.wait_for_first_scan(20)
         delayq.hand_over()  # this one leaves at once
         assert scrape()["scanners"] == 1
     finally:

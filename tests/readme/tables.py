@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from celery_delayq import errors
-from celery_delayq.care.misfits import KINDS
+from celery_delayq.care.inconsistencies import KINDS
 from celery_delayq.metrics.names import METRICS, Metric
 from celery_delayq.settings import SETTINGS, Setting
 from celery_delayq.store.keys import KEYS

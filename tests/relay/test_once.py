@@ -11,7 +11,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_delayq import Outcome
 from celery_delayq.copies.guard import GuardingStep
-from celery_delayq.integration import asking
+from celery_delayq.integration import store_query
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.copies import attempts_at, publish
@@ -195,7 +195,7 @@ def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, 
 
 def test_what_was_never_relayed_is_not_asked_for(house, receiver, caplog, monkeypatch):
     """Neither a plain message, nor one of an app without a DelayQ."""
-    monkeypatch.setattr(asking.Asking, "ask", None)
+    monkeypatch.setattr(store_query.StoreQuery, "ask", None)
     house.task.apply_async()
     house.task.apply_async(delayq_once=True)
     with Celery(broker=house.where, set_as_current=False) as stranger:
@@ -263,7 +263,7 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
 
 
 def test_it_is_asked_again_after_a_while(house, receiver, store_proxy, monkeypatch):
-    monkeypatch.setattr(asking, "ASK_AGAIN", 0)
+    monkeypatch.setattr(store_query, "ASK_AGAIN", 0)
     house.due_now(task_id="a")
     copies = attempts_at(house.delayq, "a", 2)
     store_proxy.reach()

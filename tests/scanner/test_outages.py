@@ -158,7 +158,7 @@ def test_it_says_how_many_tasks_are_overdue_before_they_go(world, said):
     made = named(world())
     made.engine.due = [START_MS + 1000 + number for number in range(3)]
     counted = lambda: sum(when <= made.now_ms for when in made.engine.due)  # noqa: E731
-    made.scanner._start = SimpleNamespace(look=lambda: None, overdue=counted)
+    made.scanner._start = SimpleNamespace(join=lambda: None, overdue=counted)
     run_outage(made, lost_store())
     assert ("INFO", "store redis://red:6379/0 is back after 4 s; 3 overdue") in said()
     assert len(made.engine.moved) == 3

@@ -41,7 +41,7 @@ from celery_delayq.handover.publishers import OneByOne
 from celery_delayq.handover.relay import Relay
 from celery_delayq.handover.scanner import Scanner
 from celery_delayq.hooks import Hooks
-from celery_delayq.integration.asking import Asking
+from celery_delayq.integration.store_query import StoreQuery
 from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
 from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
@@ -53,7 +53,7 @@ from celery_delayq.store import (
     Receipt,
     ScannerSteps,
     changes,
-    selecting,
+    selection_scan,
 )
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
@@ -69,7 +69,7 @@ from celery_delayq.store.record import (
     whole,
 )
 from celery_delayq.store.scripts import load
-from celery_delayq.store.selecting import Filter, Position
+from celery_delayq.store.selection_scan import Filter, Position
 from tests.simulator.books import Answer
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support
@@ -159,7 +159,7 @@ class Caller:
     def _clear(self, tag: str) -> int:
         """Cancel what has a tag, as a selection does; returns how many that were."""
         (link,), chosen, done = self._entries.links, Filter(tag=tag), 0
-        for page in selecting.pages(link, chosen, *selecting.start(link), Position()):
+        for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
             met = [target_of_member(member) for member in page]
             asked = {"tells": False, "chosen": chosen.text}
             for some in changes.cancel(link, met, **asked) if met else ():
@@ -233,7 +233,7 @@ class Taker:
     def __init__(self, scripts: Any, timeout: float, visibility: float):
         self._entries = Entries([scripts], Membership(timeout))
         self._copies = Copies([scripts], visibility)
-        self._asking = Asking("simulated")
+        self._asking = StoreQuery("simulated")
         self._timeout = timeout
 
     def adopt(
@@ -253,10 +253,10 @@ class Taker:
         # As its thread does, which is another process's matter here.
         found._under_way = given
         while len(found):
-            found._settle(given)
+            found._decide(given)
             if len(found):
                 sleep(ASK_AGAIN)
-        return found.settled()
+        return found.decided()
 
     def is_taken(self, one: Any) -> bool | None:
         """Whether a message that came again became an entry before; ``None``: nobody knows.

@@ -27,7 +27,7 @@ from celery_delayq.store import (
     Position,
     ScannerSteps,
     Shard,
-    selecting,
+    selection_scan,
 )
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import KEYS, Keys
@@ -214,7 +214,7 @@ class Store:
 
     def pages(self, chosen: Filter):
         """The members that a selection may mean, page by page."""
-        return selecting.pages(self.link, chosen, *selecting.start(self.link), Position())
+        return selection_scan.pages(self.link, chosen, *selection_scan.start(self.link), Position())
 
     def edit(self, task_id, payload="", *, to="celery", entry=None, **options):
         """Give an entry another message, as it was read; bound for the list *to*."""

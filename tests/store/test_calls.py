@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
-from celery_delayq.store.calls import AGAIN, Calls
+from celery_delayq.store.caller import AGAIN, Calls
 from celery_delayq.store.keys import SCHEMA, Keys
 from celery_delayq.store.member import DRIFT, Member, Membership, RedisTime
 

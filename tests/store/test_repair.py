@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.care import repairing
 from celery_delayq.care.checking import check
-from celery_delayq.care.misfits import COUNTED, KINDS
+from celery_delayq.care.inconsistencies import COUNTED, KINDS
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, Outcome, State
 from celery_delayq.store.extras import Extras

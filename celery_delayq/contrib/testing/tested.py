@@ -13,7 +13,7 @@ from celery.app.task import Task
 from ...clock import TimeInput, from_ms
 from ...errors import CannotIsolate
 from ...integration.delayq import DelayQ
-from ...operations.task import ScheduledTask
+from ...operations.scheduled_task import ScheduledTask
 from ...store import State
 from .moved import Clock, span_of
 from .runner import RanTask, Runner

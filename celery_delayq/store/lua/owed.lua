@@ -6,7 +6,7 @@ number   wait_ms    for how long nobody else is given them, > 0
 
 Returns  {id, c or u, when it was cancelled in us, message, why, ...}
 Cost     O(log N + M log N), M <= limit
-Keeps    what is given stays until `settle` says that it is done
+Keeps    what is given stays until `mark_stored` says that it is done
 ]]
 local now = math.floor(clock_us() / 1000)
 local found, bytes = {}, 0

@@ -129,7 +129,7 @@ local function schedule(at, entry)
   local ways, answer, created = {holder}, nil, created_now
   if own and not superseded then ways[#ways + 1] = own end
   if #ways > 0 then
-    answer, when, created = settle(step, ways, not superseded and own, new, when, conflict)
+    answer, when, created = resolve(step, ways, not superseded and own, new, when, conflict)
     if answer then return answer end
   end
 

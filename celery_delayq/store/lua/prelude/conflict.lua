@@ -74,7 +74,7 @@ end
 
 -- What the caller wants of what is in the way: an answer, or nil: that goes, and the new entry is written, from
 -- when it is due, and since when it is scheduled.
-local function settle(step, ways, own, new, when, conflict)
+local function resolve(step, ways, own, new, when, conflict)
   local created = step.created
   local policy, max_wait = string.match(conflict, '^(%l+) ?(%d*)$')
   if own and own.state == 'leased' then

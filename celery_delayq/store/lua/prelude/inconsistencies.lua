@@ -2,7 +2,7 @@
 
 part    a key of the store, by its name
 field   one of its fields or members, as it is there
-kind    what does not fit, in one word: see care/misfits.py
+kind    what does not fit, in one word: see care/inconsistencies.py
 look    what one step has in common: now, seq (the last insertion number, or nil), bytes (of records, read
         so far), templates (name -> whether it can be read), and two functions: report, given a kind and an id, and
         share, given what is known of templates

@@ -9,7 +9,7 @@ import click
 
 from ..logs import plain
 from ..operations.health import MAX_DEAD, MAX_OVERDUE
-from .common import Said, delayq_of, examples, json_option
+from .common import ErrorSentences, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
 
 _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
@@ -41,7 +41,7 @@ def health(
     have another broker than the app, a task has been overdue for too long, too many are dead, or
     the store cannot be read. What is paused is not overdue. No broker is needed.
     """
-    with Said():
+    with ErrorSentences():
         problems = delayq_of(ctx).health(max_overdue=max_overdue, max_dead=max_dead, here=here)
     if as_json:
         ctx.obj.echo(json.dumps({"healthy": not problems, "problems": problems}))

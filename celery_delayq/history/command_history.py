@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from ..cli.common import Said, delayq_of, examples, json_option
+from ..cli.common import ErrorSentences, delayq_of, examples, json_option
 from ..cli.looks import CeleryCommand, CeleryOption
 from ..cli.screen import Screen
 from ..cli.tables import Column, table
 from ..cli.zones import name_of, stamp, zone_of, zoned
 from ..logs import plain
-from .past import Event
+from .newest import Event
 
 _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 
@@ -35,7 +35,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
     and none of the tasks that are due next goes to one.
     """
     delayq = delayq_of(ctx)
-    with Said():
+    with ErrorSentences():
         events = delayq.history(limit)
         kept = delayq.services.settings.history
     if as_json:

@@ -13,7 +13,7 @@ from ..clock import When
 from ..leaves import leaf
 from ..message.signatures import is_canvas
 from ..scheduling.intercept import Request
-from ..scheduling.options import options_of_entry, terms_of
+from ..scheduling.options import entry_options_of, options_of_entry
 from ..services import Services
 from ..store import Delivery, Receipt
 from .results import (
@@ -99,7 +99,7 @@ def call_signature(
     of_entry = options_of_entry(signature.options)
     is_eager = services.app.conf.task_always_eager
     if is_eager:
-        terms_of({**of_entry, **options})  # nobody else looks at them
+        entry_options_of({**of_entry, **options})  # nobody else looks at them
     if is_canvas(signature) and not is_eager:
         held: ScheduledResult[Any] = leaf("canvas").schedule(
             services, signature, when, of_entry, **options

@@ -11,10 +11,10 @@ from ..clock import from_ms, one_of
 from ..operations import changing
 from ..operations.selection import Selection
 from ..store import Outcome
-from .common import Argument, Said, examples
+from .chosen_tasks import ChosenTasks, meaning
+from .common import Argument, ErrorSentences, examples
 from .looks import CeleryCommand, CeleryOption
-from .selecting import Meant, meaning
-from .when import Given, When, earlier, misplaced
+from .when import GivenTime, When, earlier, misplaced
 from .zones import with_zone, zone_of
 
 _NOT_DEAD = "task {} is not dead; nothing was changed"
@@ -34,7 +34,7 @@ _EITHER = "task {{}} is not due as --if-due has it, or would not move {0}; nothi
     "--revoke", is_flag=True, cls=CeleryOption, help_group="Tasks",
     help="Tell the workers to drop what has left already; by id only.",
 )  # fmt: skip
-def cancel(meant: Meant, revoke: bool, **_: Any) -> None:
+def cancel(meant: ChosenTasks, revoke: bool, **_: Any) -> None:
     """Cancel scheduled tasks."""
     meant.change(
         "cancel",
@@ -81,13 +81,15 @@ def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
     "--if-due", type=When(), cls=CeleryOption, help_group="Moves",
     help="Move only what is due at this time.",
 )  # fmt: skip
-def reschedule(meant: Meant, when: Given, only: str | None, if_due: Given | None, **_: Any) -> None:
+def reschedule(
+    meant: ChosenTasks, when: GivenTime, only: str | None, if_due: GivenTime | None, **_: Any
+) -> None:
     """Give scheduled tasks another due time.
 
     WHEN is ISO 8601 text; Unix time in seconds; from now, +30m, +1h30m, +90 (seconds); or from a
     task's due time, by:+30m, by:-1d. The units are s, m, h and d.
     """
-    with Said():
+    with ErrorSentences():
         times: dict[str, Any] = when.move(meant.ctx)
         asked: Any = {"only": only, "if_due": if_due and if_due.moment(meant.ctx)}
     due: datetime | None = None
@@ -111,7 +113,7 @@ def reschedule(meant: Meant, when: Given, only: str | None, if_due: Given | None
     )
 
 
-def _unchanged(only: str | None, if_due: Given | None) -> str:
+def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
     """What is said of a task that the conditions of a move leave as it is."""
     if only is None:
         return _NOT_DUE
@@ -120,20 +122,20 @@ def _unchanged(only: str | None, if_due: Given | None) -> str:
 
 @click.command("run-now", cls=CeleryCommand, epilog=examples("run-now order-42"))
 @meaning
-def run_now(meant: Meant, **_: Any) -> None:
+def run_now(meant: ChosenTasks, **_: Any) -> None:
     """Let tasks go at once, also where they are paused, or dead."""
     meant.change("run", "due now", meant.delayq.run_now, Selection.run_now)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("retry order-42", "retry --dead --queue mail"))
 @meaning
-def retry(meant: Meant, **_: Any) -> None:
+def retry(meant: ChosenTasks, **_: Any) -> None:
     """Try the hand-over of dead tasks again."""
     meant.change("retry", "due now", meant.delayq.retry, Selection.retry, unchanged=_NOT_DEAD)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
 @meaning
-def remove(meant: Meant, **_: Any) -> None:
+def remove(meant: ChosenTasks, **_: Any) -> None:
     """Delete dead tasks, also those that cannot be read."""
     meant.change("remove", "removed", meant.delayq.remove, Selection.remove, unchanged=_NOT_DEAD)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from .. import clock
 from ..servers.endpoint import Address
-from .herald import SwitchHerald
+from .failover_listener import FailoverListener
 
 # Seconds after a word of a new master in which the old one is believed in only where no sentinel
 # names another. One that is cut off from the others goes on naming it. The others make it a
@@ -25,7 +25,7 @@ LEFT = 30.0
 
 
 @dataclass(frozen=True)
-class Word:
+class KnownMaster:
     """Who is the master, as a sentinel said.
 
     Args:
@@ -39,19 +39,19 @@ class Word:
     left: Address | None = None
 
 
-class Found:
+class MasterCache:
     """What a process knows of a group, and which sentinel to ask first."""
 
     def __init__(self) -> None:
-        self._heard = self._named = Word()
+        self._heard = self._named = KnownMaster()
         self.is_doubted = False
         self.first = 0
         # One, but while a thread has it; or none yet. Two threads at once may make one each.
-        self.ears: deque[SwitchHerald] = deque(maxlen=1)
+        self.ears: deque[FailoverListener] = deque(maxlen=1)
         self.busy_until = 0.0  # when a thread that has it has given it back, or was interrupted
 
     @property
-    def word(self) -> Word:
+    def word(self) -> KnownMaster:
         """What was said last."""
         heard, named = self._heard, self._named
         return heard if heard.at >= named.at else named
@@ -70,7 +70,7 @@ class Found:
 
     def moved(self, address: Address, left: Address | None) -> None:
         """It was heard that another is the master from now on, and who was it before."""
-        self._heard = Word(address, clock.monotonic(), left)
+        self._heard = KnownMaster(address, clock.monotonic(), left)
 
     def learn(self, address: Address, at: float) -> bool:
         """Take note of who was named at that time, unless another was later; whether it was."""
@@ -78,7 +78,7 @@ class Found:
             if later.at >= at and later.address not in (None, address):
                 return False
         # What is heard at this very moment is later as well, and counts.
-        before, self._named = self._named, Word(address, at)
+        before, self._named = self._named, KnownMaster(address, at)
         if before.at > at and before.address is not None:  # named to another thread meanwhile
             self._named = before
             return before.address == address
@@ -88,4 +88,4 @@ class Found:
         """Know nobody any more, if this was the master."""
         now = clock.monotonic()  # before looking, so that what is heard after that is later
         if self.address == address:
-            self._named = Word(None, now)
+            self._named = KnownMaster(None, now)

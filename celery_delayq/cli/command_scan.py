@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from ..integration import starting
+from ..integration import startup
 from ..leaves import SCAN, call
-from .common import Said, delayq_of, examples
+from .common import ErrorSentences, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
@@ -25,14 +25,14 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
 def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
     """Run one scanner, without a worker, until it is told to stop."""
     ctx.obj.app.log.setup(loglevel=loglevel)
-    with Said():
+    with ErrorSentences():
         delayq_of(ctx).services.check()
         scanner = delayq_of(ctx).scanner()
         beside = [one for one in call(SCAN, ctx.obj.app) if one is not None]
     # Blocked and waited for, in all threads: a handler would run in the midst of anything.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    starting.start(scanner)
+    startup.start(scanner)
     for one in beside:
         one.start()
     signal.sigwait(signals)

@@ -1,4 +1,4 @@
---[[ settle: REVOKED was stored for cancelled tasks.
+--[[ mark_stored: REVOKED was stored for cancelled tasks.
 
 rows...     stored  of each task:
          id    the task's id
@@ -8,13 +8,13 @@ Returns  how many were owed
 Cost     O(M log N)
 Keeps    what a later cancel under the same id owes
 ]]
-local settled = 0
+local marked = 0
 for _, one in ipairs(stored) do
   local id = one.id
   if parse_owed(redis.call('HGET', keys.outbox_messages, id)) == one.when then
     redis.call('HDEL', keys.outbox_messages, id)
     redis.call('ZREM', keys.outbox, id)
-    settled = settled + 1
+    marked = settled + 1
   end
 end
-return settled
+return marked

@@ -43,7 +43,7 @@ def start(scanner: Scanner) -> None:
     scanner.start()
     with ends_with_a_sentence(is_said=True):
         try:
-            scanner.wait_for_look(FIRST_LOOK)
+            scanner.wait_for_first_scan(FIRST_LOOK)
         except StoreDiffers:
             scanner.stop()
             raise

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ..clock import EPOCH
-from ..operations.task import ScheduledTask
+from ..operations.scheduled_task import ScheduledTask
 
 
 def facts_of(task: ScheduledTask) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import UnreadableRecord
 from .history_entry import HistoryEntry
 from .ids import Target, named, target_of
-from .listing import entry_of
+from .pages import entry_of
 from .record import Record
 from .shard import Shard
 from .values import Entry, State, letters_in, time_in
@@ -24,7 +24,7 @@ def find(link: Shard, who: Target) -> Entry | None:
     Raises:
         UnreadableRecord: it is of a format that this version does not know.
     """
-    found = _look(link, who)
+    found = _read(link, who)
     if not found:
         return None
     state, task_id, whole, header_end, template, *known = found
@@ -50,7 +50,7 @@ def state(link: Shard, who: Target) -> State | None:
     Raises:
         UnreadableRecord: it is of a format that this version does not know.
     """
-    found = _look(link, who)
+    found = _read(link, who)
     return State(found[0].decode()) if found else None
 
 
@@ -60,7 +60,7 @@ def left(link: Shard, who: Target, how: bytes) -> int | None:
     return found[1] if found and found[0] == how else None
 
 
-def _look(link: Shard, who: Target) -> Any:
+def _read(link: Shard, who: Target) -> Any:
     found = link.scripts.call("find", target=target_of(who))
     if found and found[0] == b"unreadable":
         raise UnreadableRecord(named(who), found[1].decode(errors="replace"))

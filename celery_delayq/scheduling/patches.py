@@ -19,8 +19,8 @@ from celery.app.amqp import AMQP
 from celery.canvas import Signature
 from celery.signals import after_task_publish, before_task_publish, task_sent
 
+from ..message.kombu_hooks import IN_KOMBU, Place
 from ..message.outgoing import DIFFERING
-from ..message.untouched import IN_KOMBU, Place
 
 _SIGNALS = (before_task_publish, after_task_publish, task_sent)
 

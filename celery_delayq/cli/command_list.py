@@ -13,14 +13,14 @@ import click
 
 from ..clock import EPOCH
 from ..logs import plain
-from ..operations.task import ScheduledTask
+from ..operations.scheduled_task import ScheduledTask
 from ..store import Outcome, State
-from .common import REFUSED, Argument, Said, Typed, delayq_of, examples, json_option
-from .facts import facts_of, json_of
+from .common import REFUSED, Argument, ErrorSentences, UsageErrors, delayq_of, examples, json_option
+from .filter_options import named_in, picked, picks
 from .looks import CeleryCommand, CeleryOption
-from .picking import named_in, picked, picks
 from .screen import Line, Screen
 from .tables import Column, table
+from .task_facts import facts_of, json_of
 from .zones import name_of, stamp, with_offset, zone_of, zoned
 
 LIMIT = 100  # rows of a table, unless one asks for more
@@ -65,7 +65,7 @@ def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
         raise click.UsageError("--json and --ids exclude each other.", ctx)
     if limit is None and not (as_json or only_ids):
         limit = LIMIT
-    with Typed():
+    with UsageErrors():
         listed = _Listed(ctx, named_in(given), picked(ctx, given), cursor, limit)
         if as_json:
             Screen(ctx).show([(json_of(task), "")] for task in listed)
@@ -207,7 +207,7 @@ def _row(task: ScheduledTask, zone: tzinfo) -> tuple[str, ...]:
 @click.pass_context
 def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
     """Show one scheduled task."""
-    with Said():
+    with ErrorSentences():
         delayq = delayq_of(ctx)
         task = delayq.get(id)
         has_left = task is None and delayq.handed_over(id) is not None

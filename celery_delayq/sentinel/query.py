@@ -15,11 +15,11 @@ import redis
 
 from .. import clock
 from ..servers.endpoint import Address, Endpoint
-from .herald import FAILED, WRONG
+from .failover_listener import FAILED, WRONG
 
 
 @dataclass(frozen=True)
-class Council:
+class MasterQuery:
     """The sentinels of a group.
 
     Args:

@@ -21,7 +21,7 @@ ASK_AGAIN = 5.0  # seconds for which it is not asked after it did not answer
 T = TypeVar("T")
 
 
-class Asking:
+class StoreQuery:
     """Asks the store about messages; of one worker.
 
     ``unknown``: what the log says of a message that the store did not tell of.

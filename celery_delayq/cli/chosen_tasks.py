@@ -14,9 +14,9 @@ from ..integration.delayq import DelayQ
 from ..logs import plain
 from ..operations.count import Count
 from ..store import Outcome
-from .common import REFUSED, Argument, Said, Typed, confirm, delayq_of
+from .common import REFUSED, Argument, ErrorSentences, UsageErrors, confirm, delayq_of
+from .filter_options import named_in, picked, picks
 from .looks import CeleryOption
-from .picking import named_in, picked, picks
 from .progress import counting
 from .stdin import STDIN, ids_read
 from .unknown import say_unknown
@@ -40,7 +40,7 @@ _OPTIONS = (
 
 
 def meaning(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options by which it is told who is meant; it gets a :class:`Meant`."""
+    """Give a command the options that choose tasks; it gets a :class:`ChosenTasks`."""
     told = meaning_many(command)
     return _IDS(_KEY(told))
 
@@ -51,7 +51,7 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
     @click.pass_context
     @wraps(command)
     def told(ctx: click.Context, /, **given: Any) -> None:
-        command(Meant(ctx, given), **given)
+        command(ChosenTasks(ctx, given), **given)
 
     told = zoned(told)
     for name, text in reversed(_OPTIONS):
@@ -61,7 +61,7 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
     return picks(_GROUP)(told)
 
 
-class Meant:
+class ChosenTasks:
     """Who a command means. It takes what it needs out of the options *given*."""
 
     def __init__(self, ctx: click.Context, given: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class Meant:
             )
         if self._is_read and not self._yes:
             raise click.UsageError("Ids come from standard input: pass --yes.", ctx)
-        with Said():
+        with ErrorSentences():
             self._picking = {**picked(ctx, given), **({"all": True} if everything else {})}
 
     @property
@@ -141,9 +141,9 @@ class Meant:
         rest: str,
         none: Callable[[Any], object] | None,
     ) -> bool:
-        with Typed():
+        with UsageErrors():
             selection = self.delayq.select(**self._picking)
-        with Said():
+        with ErrorSentences():
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:
                 self.say(f"{counted(would)} would be {done}")
@@ -177,7 +177,10 @@ class Meant:
         """Each of standard input; what was done is told as a number, what was not by its line."""
         count, is_done = 0, True
         named = chain(self._ones, ({"task_id": task_id} for task_id in ids_read()))
-        with Said(), counting(self.ctx, word, lambda so_far: f"{counted(so_far)} {done}") as taken:
+        with (
+            ErrorSentences(),
+            counting(self.ctx, word, lambda so_far: f"{counted(so_far)} {done}") as taken,
+        ):
             try:
                 for each in named:
                     said = refusal_of(one, each, sentences)

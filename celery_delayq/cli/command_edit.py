@@ -14,10 +14,10 @@ from ..errors import InvalidOption
 from ..logs import plain
 from ..operations.editing import KEPT, Edit
 from ..store import Outcome
-from .common import REFUSED, Argument, Said, Typed, delayq_of, examples
+from .chosen_tasks import change_one
+from .common import REFUSED, Argument, ErrorSentences, UsageErrors, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption
-from .selecting import change_one
-from .when import Given, When
+from .when import GivenTime, When
 from .zones import zoned
 
 _OTHER_REVISION = "task {} has another revision than --if-revision by now; nothing was changed"
@@ -64,7 +64,7 @@ def edit(
         *most, last = (f"--{name}" for name in _CHANGES)
         raise click.UsageError(f"Say what to change: {', '.join(most)} or {last}.", ctx)
     named = {"task_id": id} if id is not None else {"key": str(key)}
-    with Typed():
+    with UsageErrors():
         changes = {
             "args": _json("--args", given["args"]),
             "kwargs": _json("--kwargs", given["kwargs"]),
@@ -72,7 +72,7 @@ def edit(
             "expires": _expires(ctx, given["expires"]),
         }
         Edit(**changes)
-    with Said():
+    with ErrorSentences():
         sentences = {**REFUSED, Outcome.UNCHANGED: _OTHER_REVISION}
         step = partial(delayq_of(ctx).edit, **changes, if_revision=if_revision)
         try:
@@ -92,7 +92,7 @@ def _json(name: str, text: str | None) -> Any:
         raise InvalidOption(name, text, "JSON") from None
 
 
-def _expires(ctx: click.Context, given: Given | None) -> Any:
+def _expires(ctx: click.Context, given: GivenTime | None) -> Any:
     if given is None:
         return KEPT
     if given.kind == "by":

@@ -30,7 +30,7 @@ SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one
 logger = logger_of(__name__)
 
 
-class SwitchHerald:
+class FailoverListener:
     """Hears from one sentinel, whichever, when its group has another master; one thread's.
 
     Nothing depends on it: what is not heard is found out by whoever meets a closed connection, a

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
-from .listing import entry_of
+from .pages import entry_of
 from .record import LABEL_BYTES, Record, labels_for
 from .shard import Shard
 from .values import Entry, State, letters_in, time_in

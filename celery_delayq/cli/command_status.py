@@ -14,7 +14,7 @@ from ..logs import plain
 from ..operations.status import QueueCounts, Status
 from ..services import Services
 from ..store import Pause
-from .common import Said, delayq_of, examples, json_option
+from .common import ErrorSentences, delayq_of, examples, json_option
 from .looks import CeleryCommand
 from .screen import Line, Screen
 from .tables import Column, table
@@ -42,7 +42,7 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     Queue by queue it counts the 10,000 tasks that are due next, the overdue ones first.
     """
     delayq = delayq_of(ctx)
-    with Said():
+    with ErrorSentences():
         found = delayq.status()
     if as_json:
         ctx.obj.echo(json.dumps(found.facts()))

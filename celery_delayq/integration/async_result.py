@@ -29,7 +29,7 @@ def word_of(state: State) -> str:
     return State.SCHEDULED.value if state is State.IN_FLIGHT else state.value
 
 
-class KnowsHeld:
+class KnowsScheduled:
     """Stands before the class that an app's results had."""
 
     id: str
@@ -68,7 +68,7 @@ class KnowsHeld:
         return (self._behind, *made[1:]) if made[0] is type(self) else made
 
 
-class _Answers(KnowsHeld):
+class _Answers(KnowsScheduled):
     """What is no word of the store's is asked of the backend alone: many results are polled so."""
 
     def ready(self) -> bool:
@@ -93,5 +93,5 @@ def let_results_know(app: Celery) -> None:
     own = ("ready", "successful", "failed")
     is_plain = all(getattr(behind, name) is getattr(AsyncResult, name) for name in own)
     names = {"__module__": behind.__module__, "__doc__": behind.__doc__, "_behind": behind}
-    kind = _Answers if is_plain else KnowsHeld
+    kind = _Answers if is_plain else KnowsScheduled
     app.AsyncResult = type(behind.__name__, (kind, behind), names)

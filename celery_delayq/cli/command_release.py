@@ -12,9 +12,9 @@ from ..errors import DelayQError
 from ..logs import plain
 from ..operations.releasing import Released, invisible_ms
 from ..operations.selection import Selection
+from .chosen_tasks import ChosenTasks, counted, meaning_many
 from .common import examples
 from .looks import CeleryCommand, CeleryOption
-from .selecting import Meant, counted, meaning_many
 
 TELL_EVERY = 5.0  # seconds
 _AGAIN = "a scanner sends them, or this command, given again"
@@ -30,7 +30,7 @@ _LONGER = "set a longer one in all workers, or they run more than once"
     "--canvas", is_flag=True, cls=CeleryOption, help_group="Messages",
     help="Canvases as well: only a worker with this package can run one.",
 )  # fmt: skip
-def release(meant: Meant, canvas: bool, **_: Any) -> None:
+def release(meant: ChosenTasks, canvas: bool, **_: Any) -> None:
     """Let tasks leave as Celery's own messages.
 
     Their eta is their due time. They go to their queues now, also where they are paused, and
@@ -55,7 +55,7 @@ def _no_single(**_: Any) -> Any:
 class _Releasing:
     """The step of a selection, with what there is to say beside it."""
 
-    def __init__(self, meant: Meant, canvas: bool) -> None:
+    def __init__(self, meant: ChosenTasks, canvas: bool) -> None:
         self._meant = meant
         self._canvas = canvas
         self._is_warned = False

@@ -10,7 +10,7 @@ import click
 
 from ..logs import plain
 from ..store import Pause, lane_in_words
-from .common import Said, Typed, delayq_of, examples
+from .common import ErrorSentences, UsageErrors, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption
 from .unknown import say_unknown
 
@@ -34,7 +34,7 @@ def _of(command: Callable[..., None]) -> Callable[..., None]:
 @click.pass_context
 def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool, **_: Any) -> None:
     """Pause a queue, a task, or everything."""
-    with Typed():
+    with UsageErrors():
         delayq_of(ctx).pause(queue=queue, task=task, late=late)
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is paused"))
     say_unknown(ctx, queue=queue, task=task)
@@ -51,7 +51,7 @@ def resume(
     ctx: click.Context, /, queue: str | None, task: str | None, rate: float | None, **_: Any
 ) -> None:
     """Resume what is paused."""
-    with Typed():
+    with UsageErrors():
         was_paused = delayq_of(ctx).resume(queue=queue, task=task, rate=rate)
     if not was_paused:
         raise click.ClickException(plain(_not_paused(ctx, queue, task)))
@@ -62,7 +62,7 @@ def _not_paused(ctx: click.Context, queue: str | None, task: str | None) -> str:
     """Why there is nothing to resume; what is paused, where everything was meant."""
     if queue is not None or task is not None:
         return f"{lane_in_words(queue, task)} is not paused"
-    with Said():
+    with ErrorSentences():
         pauses = [one for one in delayq_of(ctx).pauses() if not one.resumed]
     if not pauses:
         return "nothing is paused"

@@ -11,7 +11,7 @@ import click
 from .. import clock
 from ..store import State
 from .looks import CeleryOption
-from .when import Given, When, now_of
+from .when import GivenTime, When, now_of
 from .zones import zone_of
 
 _PICKS = ("tag", "task", "queue", "state")
@@ -62,7 +62,7 @@ def picked(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
     """
     picking = {name: given.pop(name) for name in _PICKS}
     picking["state"] = picking["state"] and picking["state"].upper()
-    times: dict[str, Given | None] = {name: given.pop(name) for name in _TIMES}
+    times: dict[str, GivenTime | None] = {name: given.pop(name) for name in _TIMES}
     picking |= {name: one and one.moment(ctx) for name, one in times.items()}
     if given.pop("overdue"):
         if picking["state"]:
