@@ -14,7 +14,7 @@ for _, one in ipairs(stored) do
   if parse_owed(redis.call('HGET', keys.outbox_messages, id)) == one.when then
     redis.call('HDEL', keys.outbox_messages, id)
     redis.call('ZREM', keys.outbox, id)
-    marked = settled + 1
+    marked = marked + 1
   end
 end
 return marked
