@@ -12,7 +12,7 @@ from ..logs import logger_of
 from ..revoked import has_backend, tell
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
-from .targets import Named, id_of, who_is
+from .targets import Named, id_of, of_one_task, who_is
 
 logger = logger_of(__name__)
 
@@ -22,6 +22,7 @@ _LAPSED = "task %s: due at %s, but expires at %s: no worker will run it%s"
 Direction = Literal["earlier", "later"]
 
 
+@of_one_task
 def cancel(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -49,6 +50,7 @@ def cancel(
     return outcome
 
 
+@of_one_task
 def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
     """Delete a dead task, also one that cannot be read; its result becomes ``REVOKED``.
 
@@ -75,6 +77,7 @@ def _removed(
     return outcome
 
 
+@of_one_task
 def reschedule(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -110,6 +113,7 @@ def reschedule(
     return move(services, task_id, when, key=key, **conditions(services, only, if_due))[0]
 
 
+@of_one_task
 def run_now(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> Outcome:
@@ -123,6 +127,7 @@ def run_now(
     return move(delayq.services, task_id, NOW, key=key, mode="now")[0]
 
 
+@of_one_task
 def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
     """Try the hand-over of a dead task again: it is due now.
 

@@ -14,9 +14,10 @@ from ..services import HasServices
 from ..store import Counts, State
 from .queues import QueueNames
 from .scheduled_task import ScheduledTask
-from .targets import Named, who_is
+from .targets import Named, of_one_task, who_is
 
 
+@of_one_task
 def get(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> ScheduledTask | None:
@@ -80,6 +81,7 @@ def counts(delayq: HasServices) -> Counts:
     return delayq.services.entries.counts()
 
 
+@of_one_task
 def state(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> State | None:
@@ -88,6 +90,7 @@ def state(
     return services.entries.state(who_is(services, task_id, key))
 
 
+@of_one_task
 def handed_over(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> datetime | None:
