@@ -19,7 +19,7 @@ pytestmark = pytest.mark.libraries
 
 NAMES = [
     *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
-    *("agreement", "scanners", "overdue", "dead", "pauses", "broker"),
+    *("agreement", "scanners", "overdue", "refused", "dead", "pauses", "broker"),
 ]
 KEPT = ("--appendonly", "yes")
 
