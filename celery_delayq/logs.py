@@ -26,7 +26,7 @@ def lasting(seconds: float) -> str:
     for (size, unit), (smaller, its_unit) in pairwise(_UNITS):
         if left >= size:
             count, rest = left // size, left % size // smaller
-            return f"{count} {unit} {rest} {its_unit}" if rest else f"{count} {unit}"
+            return f"{count:,} {unit} {rest} {its_unit}" if rest else f"{count:,} {unit}"
     return f"{left} s"
 
 

@@ -12,10 +12,9 @@ from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 from ..store import Pause
 
-# What to do where `health` finds something wrong; of an agreement its sentence says it.
+# What to do where `health` finds something wrong, if its sentence does not say it.
 _ADVICE = {
     "store": "see whether its Redis user has every right, and Redis's own log",
-    "scanners": "start a worker, or a scanner by itself: celery -A proj delayq scan",
     "overdue": "celery -A proj delayq list --overdue has them; see a worker's log",
     "refused": "celery -A proj delayq list --overdue says why; see whether their queues are there, "
     "full, or not for this user",

@@ -2,7 +2,8 @@
 
     status    status ----------------+
     health    health ----------------+
-    listing   list, show ------------+
+    listing   list ------------------+
+    showing   show ------------------+
     editing   edit ------------------+
     changing  cancel, reschedule ----+--> operations, through the app's DelayQ
     pausing   pause, resume ---------+
@@ -35,6 +36,7 @@ from . import (
     command_pause,
     command_release,
     command_scan,
+    command_show,
     command_status,
 )
 from .looks import handle_preload_options
@@ -81,6 +83,7 @@ for _module in (
     command_status,
     command_health,
     command_list,
+    command_show,
     command_change,
     command_edit,
     command_pause,

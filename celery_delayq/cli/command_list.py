@@ -1,10 +1,9 @@
-"""The commands that show tasks: ``list`` and ``show``."""
+"""The command ``list``."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from itertools import islice
 from sys import maxsize
 from typing import Any
@@ -14,18 +13,17 @@ import click
 from ..clock import EPOCH
 from ..logs import plain
 from ..operations.scheduled_task import ScheduledTask
-from ..store import Outcome, State
-from .common import REFUSED, Argument, ErrorSentences, UsageErrors, delayq_of, examples, json_option
+from ..store import State
+from .common import UsageErrors, delayq_of, examples, json_option
 from .filter_options import named_in, picked, picks
 from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen
 from .tables import Column, table
-from .task_facts import facts_of, json_of
-from .zones import name_of, stamp, with_offset, zone_of, zoned
+from .task_facts import json_of
+from .zones import name_of, stamp, zone_of, zoned
 
 LIMIT = 100  # rows of a table, unless one asks for more
 _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
-_READ = {"args", "kwargs", "reason", "error"}  # that nobody copies, so they may be wrapped
 
 
 @click.command(
@@ -196,39 +194,3 @@ def _row(task: ScheduledTask, zone: tzinfo) -> tuple[str, ...]:
     return (
         plain(task.id), time, plain(task.queue), plain(task.task), plain(state), plain(task.error)
     )  # fmt: skip
-
-
-@click.command(
-    cls=CeleryCommand, epilog=examples("show order-42", "show order-42 --json | jq .args")
-)
-@click.argument("id", cls=Argument, help="The task's id.")
-@zoned
-@json_option
-@click.pass_context
-def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
-    """Show one scheduled task."""
-    with ErrorSentences():
-        delayq = delayq_of(ctx)
-        task = delayq.get(id)
-        has_left = task is None and delayq.handed_over(id) is not None
-        zone = zone_of(ctx)
-    if task is None:
-        why = Outcome.HANDED_OVER if has_left else Outcome.NOT_FOUND
-        raise click.ClickException(plain(REFUSED[why].format(id)))
-    if as_json:
-        ctx.obj.echo(json_of(task))
-        return
-    screen, facts = Screen(ctx), facts_of(task)
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        lines = [_text_of(value, zone)]
-        if name in _READ and screen.width is not None:
-            lines = textwrap.wrap(lines[0], max(20, screen.width - width - 1)) or lines
-        screen.show([(f"{head:<{width}} ", "bold"), (line, "")] for head, line in
-                    zip([name, *[""] * (len(lines) - 1)], lines, strict=True))  # fmt: skip
-
-
-def _text_of(value: Any, zone: tzinfo) -> str:
-    if isinstance(value, datetime):
-        return with_offset(value, zone)
-    return plain(", ".join(value) if isinstance(value, list) else value)

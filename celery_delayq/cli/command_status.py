@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from ..clock import from_ms
-from ..logs import plain
+from ..logs import lasting, plain
+from ..operations.health import NO_SCANNER
 from ..operations.status import QueueCounts, Status
 from ..services import Services
 from ..store import Pause
@@ -21,14 +22,12 @@ from .tables import Column, table
 from .zones import with_offset, zone_of, zoned
 
 SHOWN = 50  # queues; a screen has no room for more
-NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 OTHER_BROKER = (
     "The scanners have the broker {}, which is not this app's: what this app schedules goes there."
 )
 _FIRST_ONLY = "These are the {:,} that are due next, of {:,} that wait."
 _MORE_QUEUES = "{:,} more queues are in --json."
 _UNREADABLE = "(cannot be read)"
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _COLUMNS = (Column("QUEUE"), Column("WAITING"), Column("OVERDUE"))
 
 
@@ -101,16 +100,6 @@ def _oldest(found: Status, zone: tzinfo) -> str:
         return "-"
     how_long = lasting((found.counts.now_ms - due_ms) / 1000)
     return f"{with_offset(from_ms(due_ms), zone)}, for {how_long}"
-
-
-def lasting(seconds: float) -> str:
-    """How long something lasts, in its two greatest units: ``2 h 5 min``."""
-    left, words = max(0, round(seconds)), []
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count:
-            words.append(f"{count} {unit}")
-    return " ".join(words[:2]) or "0 s"
 
 
 def _queues(found: Status) -> Iterator[Line]:

@@ -14,6 +14,7 @@ import click
 from celery.utils.time import LocalTimezone
 from celery.utils.time import timezone as zones
 
+from ..logs import lasting
 from .common import delayq_of
 from .looks import CeleryOption
 
@@ -64,6 +65,13 @@ def stamp(time: datetime, zone: tzinfo) -> str:
 def with_zone(time: datetime, zone: tzinfo) -> str:
     """A time as in tables, for a sentence: with the zone, and without a fraction of zero."""
     return f"{stamp(time, zone).removesuffix('.000')} {name_of(zone)}"
+
+
+def relative(time: datetime, now: datetime, zone: tzinfo) -> str:
+    """A time as people read it: ``in 19 min (2030-01-31 09:00:00 UTC)``, or so long ago."""
+    seconds = (time - now).total_seconds()
+    span = lasting(abs(seconds))
+    return f"{f'in {span}' if seconds > 0 else f'{span} ago'} ({with_zone(time, zone)})"
 
 
 def with_offset(time: datetime, zone: tzinfo) -> str:

@@ -19,7 +19,9 @@ from ..store import Counts, Pause, Scanner
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
 
-_NOBODY = "no scanner is alive: nothing is handed over until a worker of this app is started"
+NO_SCANNER = (
+    "no scanner is alive: nothing is handed over; start a worker, or: celery -A proj delayq scan"
+)
 _OTHER_BROKER = (
     "this store's scanners have the broker {}, this app has {} on {}: {}; give each app a "
     "delayq_prefix of its own, or both the same broker_url"
@@ -122,7 +124,7 @@ def _here(scanners: Iterable[Scanner]) -> Judged:
 
 
 def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judged]:
-    yield Judged("scanners", "" if counts.scanners else _NOBODY, f"{counts.scanners} alive")
+    yield Judged("scanners", "" if counts.scanners else NO_SCANNER, f"{counts.scanners} alive")
     due_ms, overdue = counts.oldest_overdue_ms, ""
     late = 0 if due_ms is None else (counts.now_ms - due_ms) / 1000
     if due_ms is not None and late > max_overdue:

@@ -10,8 +10,8 @@ from sys import maxsize
 from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
-from ..services import HasServices
-from ..store import Counts, State
+from ..services import HasServices, Services
+from ..store import Counts, Departure, State
 from .queues import QueueNames
 from .scheduled_task import ScheduledTask
 from .targets import Named, of_one_task, who_is
@@ -101,3 +101,10 @@ def handed_over(
     services = delayq.services
     when_ms = services.entries.handed_over_ms(who_is(services, task_id, key))
     return None if when_ms is None else clock.from_ms(when_ms)
+
+
+def departure(
+    services: Services, task_id: Named | None = None, *, key: str | None = None
+) -> Departure | None:
+    """How and when a task left the store; ``None`` if it waits, or left 10,000 tasks ago."""
+    return services.entries.departure(who_is(services, task_id, key))

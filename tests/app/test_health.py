@@ -18,7 +18,7 @@ from tests.support.shards import each
 from tests.support.waiting import PATIENCE
 
 AMQP = "amqp://127.0.0.1:1//"
-NOBODY = "no scanner is alive: nothing is handed over until a worker of this app is started"
+NOBODY = health.NO_SCANNER
 NOW = 1_800_000_000  # Unix time
 WELL = Counts(5, 1, 0, 2, 0, 0, 0, None, NOW * 1000)
 

@@ -27,7 +27,7 @@ def test_what_is_shown_of_one_task_is_plain_text(app, run):
     output = run("show", "a").output
 
     assert all(printable(line) for line in output.split("\n")), ascii(output)
-    assert len(output.splitlines()) == 11
+    assert len(output.splitlines()) == 12
 
 
 def test_json_carries_the_text_as_it_is(app, said):
