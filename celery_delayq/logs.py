@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import pairwise
 
-__all__ = ["counted", "lasting", "logger_of", "plain"]
+__all__ = ["counted", "lasting", "logger_of", "plain", "waiting"]
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -33,6 +33,11 @@ def lasting(seconds: float) -> str:
 def counted(count: int, thing: str = "task") -> str:
     """So many of something: ``1 task``, ``10,001 tasks``."""
     return f"{count:,} {thing}" + "s" * (count != 1)
+
+
+def waiting(count: int) -> str:
+    """``1 task waits``, ``2 tasks wait``."""
+    return f"{counted(count)} wait" + "s" * (count == 1)
 
 
 class _Plain(logging.Filter):

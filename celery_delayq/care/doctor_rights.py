@@ -108,14 +108,16 @@ def _calls(services: Services) -> Iterator[Call]:
 
 
 def _pushes(services: Services) -> Iterator[Call]:
-    """Of each queue of the app, or of a waiting task, its lists: that of no priority first, which has its name.
+    """The lists of each queue of the app and of waiting tasks.
+
+    That of no priority comes first, which has the queue's name.
 
     Those of priorities have a separator behind that name, which no terminal can show. The first has
     it too if ``priority_steps`` does not begin with 0.
     """
     options = services.broker.options
     prefix = options.get("global_keyprefix", "")
-    for queue in sorted({*services.app.amqp.queues, *_waited_for(services)}):
+    for queue in dict.fromkeys([*services.app.amqp.queues, *_waited_for(services)]):
         name = f"{prefix}{queue}"
         first, *others = [f"{prefix}{key}" for key in list_keys(queue, options)]
         yield Call("list", name, f"~{name}" + "*" * (first != name), ("EVAL", "", 1, first))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..handover.link import CONNECT_TIMEOUT, bounded, connect
-from ..logs import counted, logger_of
+from ..logs import counted, logger_of, waiting
 from ..operations.queues import queue_counts
 from ..services import Services
 
@@ -19,7 +19,7 @@ logger = logger_of(__name__)
 WAIT = 1.0  # seconds for answers; nobody knows how many will come
 
 _UNHEARD = (
-    "no worker listens to the queue {}, for which {} wait ({} answered); start a worker with "
+    "no worker listens to the queue {}, for which {} ({} answered); start a worker with "
     "-Q {}, or correct the name"
 )
 _OTHER_STORE = (
@@ -62,7 +62,7 @@ def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
     names = {name for told in heard.values() for name in _names_in(told)}
     workers = counted(len(heard), "worker")
     return [
-        _UNHEARD.format(one.queue, counted(one.waiting), workers, one.queue)
+        _UNHEARD.format(one.queue, waiting(one.waiting), workers, one.queue)
         for one in queues
         if one.queue and one.queue not in names
     ]
