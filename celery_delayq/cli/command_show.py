@@ -49,8 +49,9 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
         counts, pauses = delayq.counts(), delayq.pauses()
     screen, now = Screen(ctx), from_ms(counts.now_ms)
     screen.show(_lines(task, now, zone, screen.width))
-    for note in _notes(task, counts, pauses, zone):
-        ctx.obj.secho(plain(note), fg="yellow")
+    screen.show(
+        [("! ", "yellow"), (plain(note), "yellow")] for note in _notes(task, counts, pauses, zone)
+    )
 
 
 def _lines(task: ScheduledTask, now: datetime, zone: tzinfo, room: int | None) -> Iterator[Line]:
