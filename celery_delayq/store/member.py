@@ -20,7 +20,13 @@ from .scripts import Scripts
 from .types import check_types
 
 STORE_BYTES = 8  # of what tells a store from every other one
+SILENT_MS: float = 60_000  # without a scanner; then who schedules is warned
 DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
+
+_NOBODY = (
+    "no scanner is alive in the store %s, prefix %s: tasks wait there until a worker with the same "
+    "delayq_url and delayq_prefix is started"
+)
 
 logger = logger_of(__name__)
 
@@ -38,6 +44,7 @@ class Membership:
             differ, the last that joined decides.
         repeats: Whether it has events that equal the one before.
         app: The app's name; scanners of two apps in one store are warned. Empty: it has none.
+        url: Where the store is, for the log.
     """
 
     timeout: float
@@ -47,6 +54,7 @@ class Membership:
     history: int = 0
     repeats: bool = True
     app: str = ""
+    url: str = ""
 
     @property
     def kept(self) -> str:
@@ -109,7 +117,7 @@ class Member:
         try:
             check_alone(self._scripts.connection, "join", until)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
-            now_us, *known = self._scripts.call(
+            now_us, silent_ms, *known = self._scripts.call(
                 "join",
                 until=until,
                 schema=SCHEMA,
@@ -136,6 +144,8 @@ class Member:
             _agree("broker", broker, ours.broker)
         self._warn_of_broker((broker, hosts))
         self._warn_of_app(app)
+        if step == "schedule" and (math.inf if silent_ms < 0 else silent_ms) > SILENT_MS:
+            self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
         self.time.learn(now_us)
 
     def check_membership(self) -> str:
