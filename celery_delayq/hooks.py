@@ -50,6 +50,8 @@ class Hooks:
         scheduled: With what a step scheduled: a list of ``NewEntry`` and its due time in ms.
         unreplicated: With how many tasks were scheduled, and are not known to be on as many
             replicas as were asked for.
+        unscheduled: With how many tasks were not scheduled because the store was full, away, or
+            refused them, and the name of the error.
         rescheduled: With the task id and the due time in ms.
         edited: With the task id.
         cancelled: With what a step removed: a list of ``Cancelled``.
@@ -73,6 +75,7 @@ class Hooks:
 
     scheduled: Hook = _nobody
     unreplicated: Hook = _nobody
+    unscheduled: Hook = _nobody
     rescheduled: Hook = _nobody
     edited: Hook = _nobody
     cancelled: Hook = _nobody

@@ -98,6 +98,7 @@ def samples_of(status: Status, clock_difference: float) -> dict[str, Samples]:
         "in_flight_tasks": counts.in_flight,
         "refused_tasks": counts.refused,
         "paused_tasks": counts.paused,
+        "coming_back_seconds": max((one.seconds_left for one in status.pauses), default=0),
         "dead_tasks": counts.dead,
         "scanners": len(status.scanners),
         "queues_complete": status.queues_complete,

@@ -80,6 +80,11 @@ READ = (
     Metric("in_flight_tasks", "gauge", "tasks that are being published under a lease"),
     Metric("refused_tasks", "gauge", "tasks that were refused, and wait for their next try"),
     Metric("paused_tasks", "gauge", "tasks that fell due while they are paused"),
+    Metric(
+        "coming_back_seconds",
+        "gauge",
+        "until the last task that comes back at a rate after a pause has its turn; 0: none does",
+    ),
     Metric("dead_tasks", "gauge", "tasks that are kept and not tried any more"),
     Metric("scanners", "gauge", "scanners that are alive"),
     Metric("queue_waiting_tasks", "gauge", "tasks that wait, by queue", "queue"),
@@ -105,6 +110,13 @@ COUNTED = (
         "counter",
         "of these, tasks that are not known to be on as many replicas as `delayq_wait_replicas` "
         "asks for",
+    ),
+    Metric(
+        "schedule_failures",
+        "counter",
+        "tasks that were not scheduled because the store was full or away, or refused them",
+        "error",
+        ("StoreFull", "StoreUnavailable", "StoreError"),
     ),
     Metric(
         "cancelled",
