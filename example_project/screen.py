@@ -86,7 +86,8 @@ class PlainScreen:
     def heading(self, story):
         self._console.print()
         title = Text(story.title, style=f"bold {COLOURS[story.name]}")
-        self._console.print(title.append(f"  scenes/{story.name}.py, {story.scale}", "not bold dim"))
+        where = f"  scenes/{story.name}.py, {story.scale}"
+        self._console.print(title.append(where, "not bold dim"))
 
     def summary(self, story):
         """What came of it."""

@@ -80,13 +80,14 @@ class Stage:
 
     @property
     def over(self):
-        """Whether the story ended, its tasks ran or will not any more, and nothing happened since."""
+        """Whether the story ended, its tasks ran or never will, and nothing happened since."""
         if self._script or self.now < self.events[-1][0] + AFTERWARDS:
             return False
         expected = self._story.expected
         if all(self.runs_of(task_id) for task_id in expected):
             return True
-        return self.now > max(self.second(one.due[0]) for one in expected.values() if one.due) + LATEST
+        last = max(self.second(one.due[0]) for one in expected.values() if one.due)
+        return self.now > last + LATEST
 
     def problems(self):
         for story in self.stories:

@@ -38,6 +38,7 @@ class Play:
         self._begun = time.monotonic()
         self._plain = Worker("side_by_side.plain", folder / "plain.log")
         self._delayed = Worker("side_by_side.delayed", folder / "delayed.log")
+        self._watched = []
         self.wrong = []
 
     def play(self, heading):
@@ -56,6 +57,10 @@ class Play:
                 self._restarted()
             else:
                 self._say("left out, as fakeredis keeps nothing on disk")
+        # The workers have ended, and their logs are whole.
+        for call in self._watched:
+            runs = self._delayed.said().count(f"[{call.delayed.id}] succeeded")
+            self._must(runs == 1, f"{call.user} ran {runs} times")
 
     def _no_worker(self):
         due, calls = 7, {}
@@ -133,8 +138,7 @@ class Play:
         late = (ran - call.due).total_seconds() if ran else None
         self._must(ran, f"{call.user} did not run")
         self._must(not ran or late >= 0, f"{call.user} ran early")
-        runs = self._delayed.said().count(f"[{call.delayed.id}] succeeded")
-        self._must(not ran or runs == 1, f"{call.user} ran {runs} times")
+        self._watched.append(call)
         self._wait(lambda: _ran(call.plain), NOT_COMING)
         told = f"{call.user} ran, {span(late)} late" if ran else f"{call.user} did not run"
         self._say(self._of_plain(call), told)
