@@ -57,10 +57,7 @@ class Play:
                 self._restarted()
             else:
                 self._say("left out, as fakeredis keeps nothing on disk")
-        # The workers have ended, and their logs are whole.
-        for call in self._watched:
-            runs = self._delayed.said().count(f"[{call.delayed.id}] succeeded")
-            self._must(runs == 1, f"{call.user} ran {runs} times")
+        self._count()
 
     def _no_worker(self):
         due, calls = 7, {}
@@ -163,6 +160,12 @@ class Play:
     def _unacked(self):
         with plain.app.connection() as connection:
             return connection.default_channel.client.hvals(UNACKED)
+
+    def _count(self):
+        """Each task must have run once. The workers have ended, so their logs are whole."""
+        for call in self._watched:
+            runs = self._delayed.said().count(f"[{call.delayed.id}] succeeded")
+            self._must(runs == 1, f"{call.user} ran {runs} times")
 
     def _must(self, true, otherwise):
         if not true:
