@@ -24,7 +24,8 @@ def play(monkeypatch, tmp_path):
     monkeypatch.setattr(play, "NOT_COMING", 0)
     monkeypatch.setattr(play.Play, "_unacked", list)
     lines = []
-    made = play.Play(tmp_path, SimpleNamespace(keeps=True), lambda _now, *texts: lines.append(texts))
+    redis = SimpleNamespace(keeps=True)
+    made = play.Play(tmp_path, redis, lambda _now, *texts: lines.append(texts))
     made.call = lambda ran: play.Call("ann", Result(None), due(), Result(ran), due())
     made.lines = lines
     return made
