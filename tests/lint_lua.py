@@ -19,7 +19,12 @@ SCRIPTS = sorted(SOURCES)
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",)}
 
 LINE = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)(.*)$", re.MULTILINE)
+NAMES = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*"
 KEY = re.compile(r"\bkeys\.(\w+)")
+LUAS = (
+    "and break do else elseif end false for function if in local nil not or repeat return then true "
+    "until while ARGV KEYS ipairs math pairs redis select string table tonumber type unpack"
+)
 CALL = re.compile(r"redis\.p?call\('(\w+)',\s*keys\.(\w+)")
 
 
@@ -53,15 +58,27 @@ def globals_set(text):
     """Names that are assigned to and declared nowhere."""
     text = without_strings(without_comments(text))
     text = re.sub(r"\brepeat\b|\bthen\b|\bdo\b|\belse\b|;", "\n", text)
+    known = names_made(text)
     while (flat := re.sub(r"\{[^{}]*\}", "", text)) != text:
         text = flat
-    names = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*"
-    local = re.findall(rf"\blocal\s+(?:function\s+)?({names})|\bfor\s+({names})", text)
-    parameters = re.findall(r"\bfunction\b[^(]*\(([^)]*)\)", text)
-    known = {word for group in (*local, parameters) for part in group for word in split(part)}
-    assigned = re.findall(rf"^\s*({names})\s*=(?!=)", text, re.MULTILINE)
+    assigned = re.findall(rf"^\s*({NAMES})\s*=(?!=)", text, re.MULTILINE)
     functions = re.findall(r"(?<!local )\bfunction\s+(\w+)", text)
     return {word for part in (*assigned, *functions) for word in split(part)} - known
+
+
+def names_made(text):
+    """Locals and parameters of a text without comments and strings."""
+    local = re.findall(rf"\blocal\s+(?:function\s+)?({NAMES})|\bfor\s+({NAMES})", text)
+    parameters = re.findall(r"\bfunction\b[^(]*\(([^)]*)\)", text)
+    return {word for group in (*local, parameters) for part in group for word in split(part)}
+
+
+def unknown_names(text):
+    """Names that are read and declared nowhere."""
+    text = without_strings(without_comments(text))
+    known = names_made(text)
+    text = re.sub(r"(?<!\.)\.\w+|(?<=[{,])\s*\w+\s*=(?!=)", " ", text)  # fields
+    return set(re.findall(r"\b[A-Za-z_]\w*", text)) - known - set(LUAS.split())
 
 
 def split(names):
@@ -124,6 +141,20 @@ def check_no_global_variable_is_set(name):
     assert globals_set(prelude() + opening + SOURCES[name]) == set()
 
 
+def check_every_name_is_declared(name):
+    assert unknown_names(whole(name)) == set()
+
+
+def check_the_check_for_unknown_names_finds_them():
+    for text, found in (
+        ("local a = 1\nreturn a + b.c", {"b"}),
+        ("local function f(x) return x .. y end", {"y"}),
+        ("local a = {b = 1, c = {d = e}}", {"e"}),
+        ("for at = 1, 2 do redis.call('GET', at) end -- z", set()),
+    ):
+        assert unknown_names(text) == found, text
+
+
 def check_the_check_for_globals_finds_them():
     for text, found in (
         ("local a = 1\na = 2", set()),
@@ -155,7 +186,11 @@ def check_entries_leave_in_one_place():
 
 
 OF_A_FILE = [one for name, one in globals().items() if name.startswith("check_")]
-OF_ALL = [check_the_check_for_globals_finds_them, check_entries_leave_in_one_place]
+OF_ALL = [
+    check_the_check_for_globals_finds_them,
+    check_the_check_for_unknown_names_finds_them,
+    check_entries_leave_in_one_place,
+]
 
 
 def problems():

@@ -5,7 +5,7 @@ cancel, move, edit, find      shard_of(id) --> that one; a key has one shard onl
 waiting, history, counts      every shard's, put together
 
 What a step does, and what it is given, stands with the step: ``schedule.py``, ``changes.py``,
-``reading.py``, ``listing.py``, ``overview.py``, ``queues.py``.
+``lookup.py``, ``pages.py``, ``overview.py``, ``queue_counts.py``.
 """
 
 from __future__ import annotations
@@ -193,11 +193,11 @@ class Entries:
         return [b"done"] in answers
 
     def find(self, who: Target) -> Entry | None:
-        """The entry, or ``None``; see :func:`reading.find`."""
+        """The entry, or ``None``; see :func:`lookup.find`."""
         return lookup.find(_of(self.links, who), who)
 
     def state(self, who: Target) -> State | None:
-        """Where an entry stands, or ``None``; see :func:`reading.state`."""
+        """Where an entry stands, or ``None``; see :func:`lookup.state`."""
         return lookup.state(_of(self.links, who), who)
 
     def handed_over_ms(self, who: Target) -> int | None:
@@ -264,7 +264,7 @@ class Entries:
         return sorted(found.values(), key=attrgetter("name"))
 
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
-        """What waits by its queues, one of each shard's; see :func:`queues.tallies_in`."""
+        """What waits by its queues, one of each shard's; see :func:`queue_counts.tallies_in`."""
         part = max(1, most // len(self.unasked_links))
         found = [queue_counts.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)

@@ -2,7 +2,7 @@ import pytest
 
 from celery_delayq.servers import endpoint, pool
 from celery_delayq.store import wakeup
-from tests.store.asking import MOST, StoreQuery
+from tests.store.asking import MOST, Asking
 from tests.store.support import Store
 from tests.support.slow_link import SlowLink
 
@@ -65,7 +65,7 @@ def asking(link, monkeypatch):
     made = []
 
     def make(most=MOST):
-        made.append(StoreQuery(link.port, most))
+        made.append(Asking(link.port, most))
         return made[-1]
 
     yield make

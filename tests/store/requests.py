@@ -9,10 +9,10 @@ from typing import Any
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.store import NewEntry
+from celery_delayq.store.caller import OPERATION_BYTES
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member
 from celery_delayq.store.record import destination_for
-from celery_delayq.store.requests import OPERATION_BYTES
 from celery_delayq.store.schedule import MAX_BYTES, _arguments
 from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, new_record
 
