@@ -51,7 +51,7 @@ _MODULES = {
     "Item": "scheduling.items",
     "Outcome": "store",
     "ScheduledResult": "integration.results",
-    "ScheduledTask": "operations.task",
+    "ScheduledTask": "operations.scheduled_task",
     "State": "store",
     # Not among the names above, as making a DelayQ adds it: for an app that lists its steps itself.
     "ScannerStep": "integration.bootstep",
