@@ -22,8 +22,8 @@ LINE = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)(.*)$", re.M
 NAMES = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*"
 KEY = re.compile(r"\bkeys\.(\w+)")
 LUAS = (
-    "and break do else elseif end false for function if in local nil not or repeat return then true "
-    "until while ARGV KEYS ipairs math pairs redis select string table tonumber type unpack"
+    "and break do else elseif end false for function if in local nil not or repeat return then "
+    "true until while ARGV KEYS ipairs math pairs redis select string table tonumber type unpack"
 )
 CALL = re.compile(r"redis\.p?call\('(\w+)',\s*keys\.(\w+)")
 
@@ -95,6 +95,13 @@ def check_a_header_has_every_section(name):
         assert re.search(rf"^{section} +\S", header(name), re.MULTILINE), section
 
 
+def check_a_changing_script_is_one_call(name):
+    is_change = re.search(r"^change ", header(name), re.MULTILINE) is not None
+    assert is_change == bool(
+        re.search(r"^return change\(request, function", code(name), re.MULTILINE)
+    )
+
+
 def check_only_the_last_argument_takes_the_rest(name):
     kinds = [(kind, bool(dots)) for kind, dots, *_ in LINE.findall(header(name))]
     assert not [kind for kind, dots in kinds[:-1] if dots or kind == "rows"]
@@ -142,7 +149,7 @@ def check_no_global_variable_is_set(name):
 
 
 def check_every_name_is_declared(name):
-    assert unknown_names(whole(name)) == set()
+    assert not unknown_names(whole(name)), unknown_names(whole(name))
 
 
 def check_the_check_for_unknown_names_finds_them():

@@ -27,9 +27,9 @@ _FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"\bkeys\.(\w+)")
 _ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.MULTILINE)
 _FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
-# What stands for the line `change`: see lua/prelude/call.lua.
-_CHANGE = re.compile(r"^change .*$", re.MULTILINE)
-_OF_A_CHANGE = "text operation\nnumber issued\nnumber deadline\nnumber began"
+# The arguments that each call begins with, as the line `change` says: see lua/prelude/call.lua.
+_CHANGE = re.compile(r"^change ", re.MULTILINE)
+_REQUEST = {"operation": "text", "issued": "number", "deadline": "number", "began": "number"}
 # What a script has of an argument of each type.
 _READ_AS = {
     "text": "ARGV[%d]",
@@ -65,8 +65,9 @@ class Script:
 
     @classmethod
     def parse(cls, name: str, prelude: str, source: str) -> Script:
-        header = _CHANGE.sub(_OF_A_CHANGE, source.partition("]]\n")[0])
-        arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
+        header = source.partition("]]\n")[0]
+        arguments = [(word, False) for word in _REQUEST if _CHANGE.search(header)]
+        arguments += [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
         source = arguments_of(header) + source
         # Its own locals are those of a function, as Lua has room for 200 of each.
         body = f"local function main()\n{source}\nend\nreturn main()\n"
@@ -105,8 +106,14 @@ class Script:
 
 def arguments_of(header: str) -> str:
     """The locals of a script, by what its header declares."""
-    lines = []
-    for at, found in enumerate(_ARGUMENT.finditer(header), 1):
+    lines, first = [], 1
+    if _CHANGE.search(header):
+        request = (
+            f"{name} = {_READ_AS[kind] % at}" for at, (name, kind) in enumerate(_REQUEST.items(), 1)
+        )
+        lines.append(f"local request = {{{', '.join(request)}}}\n")
+        first += len(_REQUEST)
+    for at, found in enumerate(_ARGUMENT.finditer(header), first):
         kind, dots, name = found.groups()
         if not dots:
             lines.append(f"local {name} = {_READ_AS[kind] % at}\n")

@@ -157,7 +157,7 @@ local function entry_of(id, name, call)
   end
   entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
   entry.failed = redis.call('HEXISTS', keys.errors, id) == 1
-  if entry.place == keys.leased and tonumber(entry.score) > math.floor(call.now_us / 1000) then
+  if entry.place == keys.leased and tonumber(entry.score) > call.now then
     return nil, 'in_flight', entry
   end
   local text = redis.call('HGET', keys.claims, id)
@@ -175,9 +175,9 @@ end
 
 -- Whether a request was made before the last change of the entry that it is about, or, by key, before what was
 -- done under that: what comes back has the key, and may have been changed before.
-local function is_late_for(call, entry, name, issued)
-  if is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then return true end
-  return name ~= entry.id and is_key_fenced(call, name, issued)
+local function is_late_for(call, entry, name)
+  if is_overtaken(call, changed_of(entry.record, entry.header_end)) then return true end
+  return name ~= entry.id and is_key_fenced(call, name)
 end
 
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.

@@ -90,10 +90,11 @@ end
 -- to store it.
 local function leave_skipped(skips, owes, now_us)
   if #skips.ids == 0 then return end
-  local from_now_on = {now_us = now_us, timeout = 0}
+  local now = math.floor(now_us / 1000)
+  local from_now_on = {now_us = now_us, now = now, timeout = 0}
   fence_young(skips.young, now_us)
   for _, one in ipairs(owes and skips.owed or {}) do
     owe(from_now_on, one.id, one.how, one.message, one.why)
   end
-  depart(skips, 's', math.floor(now_us / 1000))
+  depart(skips, 's', now)
 end

@@ -101,7 +101,7 @@ end
 local function owe(call, id, how, message, reason, by_scanner)
   local why = string.format('%03d', #reason) .. reason
   redis.call('HSET', keys.outbox_messages, id, how .. whole(call.now_us) .. why .. message)
-  redis.call('ZADD', keys.outbox, whole(math.floor(call.now_us / 1000) + (by_scanner and 0 or call.timeout)), id)
+  redis.call('ZADD', keys.outbox, whole(call.now + (by_scanner and 0 or call.timeout)), id)
 end
 
 -- When that was, in us, the message, how it was, and why, of what is owed.

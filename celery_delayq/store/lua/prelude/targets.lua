@@ -63,7 +63,7 @@ end
 -- What there is of a call's targets, in their order: {entry, answer, id, name, member}, with an entry that can be
 -- changed or the answer that says why not, see entry_of; or nil, if something newer has overtaken the call.
 -- Nothing more is looked at after `max_bytes` of records, or twice: of that the answer is to ask again.
-local function look_for(targets, call, issued, filter, max_bytes)
+local function look_for(call, targets, filter, max_bytes)
   local looked, bytes, taken = {}, 0, {}
   local lanes = filter and filter.state and new_lanes(call.now_us)
   for at, target in ipairs(targets) do
@@ -78,7 +78,7 @@ local function look_for(targets, call, issued, filter, max_bytes)
         one.entry, one.answer = entry, answer
         if there then
           bytes = bytes + #there.record
-          if is_late_for(call, there, one.name, issued) then return nil end
+          if is_late_for(call, there, one.name) then return nil end
           if filter and not is_meant(there, one.member, filter, lanes) then
             one.entry, one.answer = nil, SKIPPED
           end
