@@ -16,6 +16,7 @@ SOURCES = {
     path.name: path.read_text("utf-8") for path in FOLDER.iterdir() if path.name.endswith(".lua")
 }
 SCRIPTS = sorted(SOURCES)
+MOST_UPVALUES = 60  # of a function in Lua 5.1
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",)}
 
 LINE = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)(.*)$", re.MULTILINE)
@@ -175,6 +176,13 @@ def check_the_check_for_globals_finds_them():
         ("local t = 'x = 1' -- y = 1", set()),
     ):
         assert globals_set(text) == found, text
+
+
+def check_a_script_uses_no_more_of_the_prelude_than_a_function_can(name):
+    shared, _, own = without_comments(whole(name)).partition("local function main()\n")
+    defined = set(re.findall(r"^local (?:function )?(\w+)", shared, re.MULTILINE))
+    used = defined & set(re.findall(r"(?<![.\w])\w+", without_strings(own)))
+    assert len(used) <= MOST_UPVALUES, len(used)
 
 
 def check_no_script_decodes_a_body(name):

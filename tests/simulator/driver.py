@@ -827,8 +827,8 @@ CUTS = {
         "keys.relay or keys.relay, 'XX', 0, member)",
     ),
     "what runs now is paused as well": Cut(
-        "if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then",
-        "if not lanes.any then",
+        "if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end",
+        "if not lanes.any then return found end",
     ),
     "nothing is too late": Cut(
         "if from and lanes.now > from + grace then",

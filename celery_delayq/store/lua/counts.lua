@@ -58,8 +58,8 @@ if lanes.any then
   local found, rest = parked_freely(lanes, most, max_bytes)
   free = #found + rest
   for _, there in ipairs(found) do
-    heads[1] = earlier_head(heads[1], number_in(there, 8, 14))
-    oldest = earlier_head(oldest, number_in(there, 8, 14))
+    heads[1] = earlier_head(heads[1], parked_due(there))
+    oldest = earlier_head(oldest, parked_due(there))
   end
 end
 local overdue = free - held

@@ -52,7 +52,7 @@ local function word_of(member)
   end
   local own = member_of(record, header_end, id)
   -- Scheduled anew since it was met. The number's last bit only tells the size.
-  if not is_numbered or math.floor(number_in(own, 1, 6) / 2) ~= math.floor(number_in(member, 1, 6) / 2) then
+  if not is_numbered or serial_of(own) ~= serial_of(member) then
     return 'gone'
   end
   give(id, record)

@@ -28,7 +28,7 @@ return change(request, function(call)
 
   -- What has grown past SMALL gets the number next to its own, which nobody else has. What has shrunk may keep
   -- its: that a record may be large costs a look at its size.
-  local number = number_in(record, header_end + 1, header_end + 6)
+  local number = number_of(order_of(record, header_end))
   local small = six_bytes(number - number % 2)
   local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
   local order = six_bytes(grows and number + 1 or number)
@@ -55,8 +55,8 @@ return change(request, function(call)
   if lapsed then end_claim(id, entry.claim) end
   if place and (grows or lapsed) then redis.call('ZADD', place, score, where .. member) end
   for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
-  redis.call('HSET', keys.records, id, record_of(destination, order, sub(record, header_end + 7, header_end + 19),
-    sub(record, header_end + 20, header_end + 35), changed_next(record, header_end, call.now_us), body))
+  redis.call('HSET', keys.records, id, record_of(destination, order, due_text(record, header_end),
+    created_of(record, header_end), changed_next(record, header_end, call.now_us), body))
   if lapsed then take_key(record, header_end, id) end
   if lapsed then redis.call('ZREM', keys.leased, entry.there) end
   -- Also where it grew before, in a script that Redis stopped.

@@ -42,7 +42,7 @@ return change(request, function(call)
   local function met(id, created)
     local own = redis.call('HGET', keys.records, id)
     local header_end = header_end_of(own)
-    if header_end and sub(own, header_end + 20, header_end + 35) == created then return 'here' end
+    if header_end and created_of(own, header_end) == created then return 'here' end
     local stone = find_tombstone(id)
     -- What is still to come was told by a clock that is ahead of this one: it tells nothing of what was first.
     local created_ms = math.floor(tonumber(created) / 1000)

@@ -21,7 +21,7 @@ local rows = {} -- what may be on the page
 
 -- Take a row, if it is behind what the last page ended with.
 local function add(member, score, text)
-  local number = number_in(member, 1, 6)
+  local number = number_of(member)
   if score >= before or score < behind or (score == behind and number <= order) then return end
   rows[#rows + 1] = {member = member, score = score, text = text, number = number}
   return rows[#rows]
@@ -38,8 +38,8 @@ end
 
 local function look_at_parked(found)
   for _, one in ipairs(found) do
-    local when = number_in(one, 8, 14)
-    local row = add(sub(one, 16), when, whole(when))
+    local when = parked_due(one)
+    local row = add(parked_member(one), when, whole(when))
     if row then row.there = one end
   end
 end
@@ -58,8 +58,8 @@ local function look_at_lane(lane)
   if behind >= 0 and order + 1 < 2^48 then of_time(math.floor(behind), order + 1) end
   local found = redis.call('ZRANGEBYLEX', keys.parked, '[' .. lane .. seven_bytes(from),
     '(' .. lane .. seven_bytes(math.ceil(before)), 'LIMIT', 0, limit)
-  local last = #found == limit and found[limit] and number_in(found[limit], 8, 14)
-  while last and #found > 0 and number_in(found[#found], 8, 14) == last do table.remove(found) end
+  local last = #found == limit and found[limit] and parked_due(found[limit])
+  while last and #found > 0 and parked_due(found[#found]) == last do table.remove(found) end
   look_at_parked(found)
   if last then of_time(last, 0) end
 end

@@ -30,7 +30,7 @@ local function note(record, is_overdue)
   end
   bytes = bytes + #(record or '')
   if is_overdue and lanes.any and header and is_held(lanes, record, header_end) then return end
-  local label = header and sub(record, header_end + 50, header_end + 55) or ''
+  local label = header and queue_of(record, header_end) or ''
   local at = place_of_label[label]
   if not at then
     at = #tallies + 1
@@ -73,7 +73,7 @@ if tonumber(after) < 0 and order < 0 then
   if lanes.any then
     local free, rest = parked_freely(lanes, limit - looked, max_bytes)
     local freed = {}
-    for at = 1, math.min(#free, limit - looked) do freed[at] = sub(free[at], 16) end
+    for at = 1, math.min(#free, limit - looked) do freed[at] = parked_member(free[at]) end
     local noted = note_all(freed, #freed)
     looked, left_out = looked + noted, left_out + rest + #free - noted
   end
@@ -94,7 +94,7 @@ local one, other, at, beside = next_in(keys.due), next_in(keys.relay), 1, 1
 local score, its_score = tonumber(one[2]), tonumber(other[2])
 while (score or its_score) and #members < room do
   local is_earlier = score and (not its_score or score < its_score)
-  if score and score == its_score then is_earlier = number_in(one[at], 1, 6) < number_in(other[beside], 1, 6) end
+  if score and score == its_score then is_earlier = number_of(one[at]) < number_of(other[beside]) end
   if (is_earlier and score or its_score) <= now then overdue = overdue + 1 end
   if is_earlier then
     members[#members + 1], whens[#members + 1] = one[at], one[at + 1]
@@ -108,6 +108,6 @@ while (score or its_score) and #members < room do
 end
 
 local noted = note_all(members, overdue)
-if noted > 0 then after, order = whens[noted], number_in(members[noted], 1, 6) end
+if noted > 0 then after, order = whens[noted], number_of(members[noted]) end
 if noted == #members and not (score or its_score) then after = '' end
 return {looked + noted, after, order, left_out, tallies}

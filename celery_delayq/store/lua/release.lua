@@ -37,15 +37,15 @@ return change(request, function(call)
   -- one that has the other message already is late for nothing.
   local function release(entry, body)
     local record, header_end, id, there = entry.record, entry.header_end, entry.id, entry.there
-    local number, destination = number_in(record, header_end + 1, header_end + 6), sub(record, 2, header_end)
+    local number, destination = number_of(order_of(record, header_end)), sub(record, 2, header_end)
     local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
     local order = six_bytes(grows and number + 1 or number)
     local extras = grows and extras_of(record, header_end)
     local member, index = order .. id, index_of(record)
     local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
 
-    redis.call('HSET', keys.records, id, record_of(destination, order, whole(now), sub(record, header_end + 20,
-      header_end + 35), changed_next(record, header_end, call.now_us), body))
+    redis.call('HSET', keys.records, id, record_of(destination, order, whole(now),
+      created_of(record, header_end), changed_next(record, header_end, call.now_us), body))
     for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
     if entry.place == keys.leased then take_key(record, header_end, id) end
     put_back(index, whole(now), entry.place, entry.member, entry.claim, there)

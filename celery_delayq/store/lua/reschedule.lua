@@ -42,11 +42,10 @@ return change(request, function(call)
   -- A record with its new due time, and whether it passes a pause.
   local function moved(entry, text)
     local record = with_due(entry.record, entry.header_end, text, call.now_us)
-    local at = entry.header_end + 43
-    local flags = string.byte(record, at)
     if is_released(record, entry.header_end) then return record end
-    local wanted = flags - (flags >= 48 + RUN_NOW and RUN_NOW or 0) + (mode == 'now' and RUN_NOW or 0)
-    return flags == wanted and record or sub(record, 1, at - 1) .. string.char(wanted) .. sub(record, at + 1)
+    local flags = flags_of(record, entry.header_end)
+    local wanted = flags % RUN_NOW + (mode == 'now' and RUN_NOW or 0)
+    return flags == wanted and record or with_flags(record, entry.header_end, wanted)
   end
 
   -- What becomes of a target, in a word; and, where it moves, its new due time.

@@ -167,7 +167,7 @@ return change(request, function(call)
     end
     if own then displace(step, own, new) end
     if holder then displace(step, holder, new) end
-    if past.kept then past.note('s', now, past.told_of(padded(text) .. sub(body, 2, 13), id, key)) end
+    if past.kept then past.note('s', now, past.told_of(padded(text) .. labels_in(body), id, key)) end
     earliest = math.min(earliest, when)
     if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end
     return text .. (holder and quoted(holder.id) or '')

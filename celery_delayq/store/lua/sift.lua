@@ -53,12 +53,12 @@ elseif way == 'due' or way == 'relay' then
   for at = 1, #rows, 2 do
     if tonumber(rows[at + 1]) > now then break end
     take(rows[at])
-    if at == 2 * count - 1 then cursor = rows[at + 1] .. ':' .. whole(number_in(rows[at], 1, 6)) end
+    if at == 2 * count - 1 then cursor = rows[at + 1] .. ':' .. whole(number_of(rows[at])) end
   end
 elseif way ~= 'start' then
   local places = {leased = keys.leased, dead = keys.dead, parked = keys.parked, refused = keys.refused}
   local step = redis.call('ZSCAN', places[way], cursor, 'COUNT', count)
   cursor = step[1]
-  for at = 1, #step[2], 2 do take(way == 'parked' and sub(step[2][at], 16) or step[2][at]) end
+  for at = 1, #step[2], 2 do take(way == 'parked' and parked_member(step[2][at]) or step[2][at]) end
 end
 return {known[1] or '', last, cursor, bytes, found}

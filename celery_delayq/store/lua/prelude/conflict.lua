@@ -88,7 +88,7 @@ local function resolve(step, ways, own, new, when, conflict)
     elseif policy == 'keep' or (policy == 'earliest' and its_due <= when) or (policy == 'latest' and its_due >= when) then
       return keep(step, entry, new, when, own)
     elseif policy == 'debounce' then
-      local since = sub(entry.record, entry.header_end + 20, entry.header_end + 35)
+      local since = created_of(entry.record, entry.header_end)
       if since < created then created = since end
     end
   end

@@ -18,16 +18,33 @@ local RUN_NOW = 8 -- flag: it passes a pause
 -- The lanes in which an entry can be.
 local function lanes_of(record, header_end)
   return {
-    EVERYTHING, 'q' .. sub(record, header_end + 50, header_end + 55),
-    't' .. sub(record, header_end + 44, header_end + 49),
+    EVERYTHING, 'q' .. queue_of(record, header_end), 't' .. task_of(record, header_end),
   }
 end
 
 -- The member of `parked` that an entry is in a lane.
 local function parked_as(lane, record, header_end, member)
   local kind = sub(record, 2, 2)
-  if string.byte(record, header_end + 43) % (2 * LATE_POLICY) >= LATE_POLICY then kind = string.lower(kind) end
+  if has_flag(record, header_end, LATE_POLICY) then kind = string.lower(kind) end
   return lane .. seven_bytes(due_of(record, header_end)) .. kind .. member
+end
+
+local function parked_lane(there)
+  return sub(there, 1, 7)
+end
+
+-- When that is due, ms.
+local function parked_due(there)
+  return number_in(there, 8, 14)
+end
+
+local function parked_kind(there)
+  return sub(there, 15, 15)
+end
+
+-- What stands in the other places.
+local function parked_member(there)
+  return sub(there, 16)
 end
 
 -- The first of some places where an entry is, the text of its score, and its member there; or nil.
@@ -89,7 +106,7 @@ end
 
 -- An entry comes back to wait: it has its key again, if that is free.
 local function take_key(record, header_end, id)
-  if string.byte(record, header_end + 43) % 2 == 0 then return end
+  if not has_flag(record, header_end, KEYED) then return end
   local key = extras_of(record, header_end).key
   if not key then return end -- somebody else changed it
   if is_key_free(key, id) then redis.call('HSET', keys.holders, key, id) end

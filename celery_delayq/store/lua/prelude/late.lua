@@ -7,7 +7,7 @@ policy  for how many ms after its due time it may still leave, ':', and since wh
 -- For how long after its due time an entry may leave, and since when that counts, ms; or nil: it has no policy, or one
 -- that cannot be read.
 local function policy_of(record, header_end)
-  if string.byte(record, header_end + 43) % (2 * LATE_POLICY) < LATE_POLICY then return nil end
+  if not has_flag(record, header_end, LATE_POLICY) then return nil end
   local grace, excused = string.match(extras_of(record, header_end).policy or '', '^(%d+):(%d+)$')
   return tonumber(grace), tonumber(excused)
 end

@@ -50,8 +50,8 @@ end
 
 -- Note of a record that leaves that it is young, if it is.
 local function note_young(young, recent, id, record, header_end)
-  if recent[sub(record, header_end + 36, header_end + 39)] then
-    local changed = sub(record, header_end + 36, header_end + 42)
+  if recent[sub(record, header_end + CHANGED, header_end + CHANGED + 3)] then
+    local changed = changed_bytes(record, header_end)
     young[#young + 1], young[#young + 2] = id, changed
     local extras = extras_of(record, header_end)
     if extras and extras.key then
