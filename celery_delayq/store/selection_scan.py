@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
 from .pages import entry_of
-from .record import LABEL_BYTES, Record, labels_for
+from .record import Record, label_of
 from .shard import Shard
 from .values import Entry, State, letters_in, time_in
 
@@ -59,9 +59,8 @@ class Filter:
     @property
     def text(self) -> str:
         """As scripts take it; see ``lua/prelude/targets.lua``."""
-        labels = labels_for(self.task, self.queue)[1:]
-        task = labels[:LABEL_BYTES].hex() if self.task else "-"
-        queue = labels[LABEL_BYTES:].hex() if self.queue else "-"
+        task = label_of(self.task).hex() if self.task else "-"
+        queue = label_of(self.queue).hex() if self.queue else "-"
         state = self.state.value if self.state else "-"
         times = ("-" if one is None else str(one) for one in (self.after_ms, self.before_ms))
         words = (*times, state, task, queue)
