@@ -20,6 +20,7 @@ MOST_UPVALUES = 60  # of a function in Lua 5.1
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",)}
 
 LINE = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)(.*)$", re.MULTILINE)
+REPLY = re.compile(r"^reply +(.+(?:\n {9}.+)*)", re.MULTILINE)
 NAMES = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*"
 KEY = re.compile(r"\bkeys\.(\w+)")
 LUAS = (
@@ -125,6 +126,13 @@ def check_keys_are_called_by_the_names_of_the_layout(name):
 
 def check_no_position_is_named(name):
     assert not re.search(r"\bARGV\b", code(name))
+
+
+def check_the_parts_of_the_reply_have_names_of_their_own(name):
+    for names in REPLY.findall(header(name)):
+        parts = [part.split()[0] for part in names.split(",")]
+        assert len(parts) == len(set(parts)), parts
+        assert all(re.fullmatch(r"[a-z_]+", part) for part in parts), parts
 
 
 def check_every_declared_name_is_used(name):

@@ -56,8 +56,8 @@ def cancel(
         chosen: What the selection that met them picks by: none that it does not mean any more.
     """
     asked = {"mode": "remove" if remove else "cancel", "owes": owes, "tells": int(tells)}
-    for some, words, (flat,) in _ask(link, "cancel", targets, {**asked, "filter": chosen}):
-        told = dict(zip(flat[::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
+    for some, words, (rows,) in _ask(link, "cancel", targets, {**asked, "filter": chosen}):
+        told = {one.place: (one.when, one.message) for one in rows}
         yield [
             _read(who, word) or _cancelled(who, word, told.get(at))
             for at, (who, word) in enumerate(zip(some, words, strict=True), 1)

@@ -107,7 +107,7 @@ class Row:
 
 def store_of(link: Shard) -> str:
     """What tells the store from every other one; empty where no process has joined it."""
-    name: bytes = _page(link, "-1", -1, 0, 0)[0]
+    name: bytes = _page(link, "-1", -1, 0, 0).store
     return name.decode(errors="replace")
 
 
@@ -134,30 +134,27 @@ def rows(
     if behind is not None and float(behind.due) >= earliest_ms:
         due, order = behind.due, behind.order_in(shard)
     while True:
-        name, is_last, flat, known, failed, shared = _page(
-            link, due, order, end_ms, min(size, PAGE)
-        )
-        store = name.decode(errors="replace")
-        templates, errors = _pairs(shared), _pairs(failed)
-        words = iter(known.decode().split())
-        for member, text in zip(flat[::2], flat[1::2], strict=True):
-            due, header_end, state, attempts, next_try, paused_by = (next(words) for _ in range(6))
+        page = _page(link, due, order, end_ms, min(size, PAGE))
+        store = page.store.decode(errors="replace")
+        templates, errors = dict(page.templates), dict(page.failed)
+        for (member, text), known in zip(page.found, page.known, strict=True):
+            due = known.due.decode()
             order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
             if text:
-                record = Record(text, int(header_end))
+                record = Record(text, int(known.header_end))
                 yield Row(
                     float(due),
                     Cursor(store, shard, due, order),
                     member,
                     record,
-                    templates.get(record.name or b""),
-                    State.PAUSED if state == "P" else State.SCHEDULED,
-                    int(attempts),
-                    time_in(next_try),
+                    templates.get(record.name),
+                    State.PAUSED if known.state == b"P" else State.SCHEDULED,
+                    int(known.attempts),
+                    time_in(known.next_try),
                     errors.get(member[6:], b"").decode(errors="replace"),
-                    letters_in(paused_by),
+                    letters_in(known.paused_by),
                 )
-        if is_last:
+        if page.is_last:
             return
 
 
@@ -171,10 +168,6 @@ def _page(link: Shard, after: str, order: int, before: int, limit: int) -> Any:
         max_bytes=PAGE_BYTES,
         most=REFUSED,
     )
-
-
-def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def readable(rows: Iterable[Row]) -> Iterator[Entry]:

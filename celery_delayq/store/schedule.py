@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
@@ -17,7 +17,6 @@ from ..errors import (
     StoreUnavailable,
 )
 from .caller import new_operation
-from .outcome import Outcome
 from .shard import Shard
 from .values import Cancelled, NewEntry, Receipt
 
@@ -93,7 +92,8 @@ def _ask(
     )
     if len(link.templates) < SENT_AT_MOST:
         link.templates |= {name for one in new if (name := one.record.name)}
-    owed = {one.task_id: one for one in _owed(more[0] if more else [])}
+    cancelled = (Cancelled.of(row) for rows in more for row in rows)
+    owed = {one.task_id: one for one in cancelled}
     words = zip(text.split(b" "), new, strict=True)
     return [_read(word, one, owed, operation) for word, one in words]
 
@@ -123,14 +123,6 @@ def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> byt
         for one, time in zip(found, times, strict=True)
     )
     return b"%d %d " % (found[0].keep_ms, found[0].most) + b"".join(marks)
-
-
-def _owed(flat: Sequence[bytes]) -> Iterator[Cancelled]:
-    for task_id, how, when, message, why in zip(*[iter(flat)] * 5, strict=True):
-        outcome = Outcome.UNCERTAIN if how == b"u" else Outcome.DONE
-        yield Cancelled(
-            task_id.decode(errors="replace"), outcome, when, message, why.decode(errors="replace")
-        )
 
 
 def _read(

@@ -2,14 +2,16 @@
 
 A script's header is its signature: the loader reads its arguments from it, their order and their
 types, and makes them the script's locals. The last may be rows, whose fields the header names as
-well. Keys have the names of ``keys.py``: the loader sends those that a script, or what it uses of
-the prelude, calls by ``keys.NAME``. So nobody counts positions.
+well, as it names the parts of the reply: see ``reply.py``. Keys have the names of ``keys.py``: the
+loader sends those that a script, or what it uses of the prelude, calls by ``keys.NAME``. So nobody
+counts positions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -22,6 +24,7 @@ from .. import clock
 from ..hooks import Hooks
 from ..servers import Connection, packed
 from .keys import KEYS, Keys
+from .reply import reader_of
 
 _FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"\bkeys\.(\w+)")
@@ -53,6 +56,7 @@ class Script:
     """One script file: its text, and the signature its header declares.
 
     ``step``: what it is for, as an error shall say.
+    ``read``: makes of a reply what the header says that it is.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Script:
     keys: tuple[str, ...]
     arguments: tuple[str, ...]
     rest: str | None
+    read: Callable[[Any], Any]
 
     @classmethod
     def parse(cls, name: str, prelude: str, source: str) -> Script:
@@ -84,6 +89,7 @@ class Script:
             keys=keys,
             arguments=tuple(word for word, dots in arguments if not dots),
             rest=next((word for word, dots in arguments if dots), None),
+            read=_reader_of_call(header) if _CHANGE.search(header) else reader_of(header),
         )
 
     def argv(self, given: dict[str, Any]) -> list[Any]:
@@ -102,6 +108,12 @@ class Script:
             names = (*self.arguments, *([self.rest] if self.rest else ()))
             raise TypeError(f"{self.name} takes {sorted(names)}, got {sorted(given)}")
         return [*values, *tail]
+
+
+def _reader_of_call(header: str) -> Callable[[Any], Any]:
+    """The same for a call: the time, the verdict and the answer come before what is read."""
+    read = reader_of(header)
+    return lambda reply: [*reply[:3], *map(read, reply[3:])]
 
 
 def arguments_of(header: str) -> str:
@@ -183,6 +195,9 @@ class Scripts:
     def call(self, name: str, *, until: float | None = None, **arguments: Any) -> Any:
         """Run one script; load it first where the server does not know it.
 
+        Returns:
+            Its reply, with the names that its header gives to the parts.
+
         Args:
             name: The file's name without ``.lua``.
             until: When to give up; as :meth:`Connection.execute`.
@@ -206,14 +221,15 @@ class Scripts:
         try:
             # Not asked for before: sent whole, which loads it; that saves an answer of NOSCRIPT.
             if call.script.sha in self._sent:
-                return self.connection.execute(call.script.step, call.by_sha + tail, until)
+                command = call.by_sha + tail
+                return call.script.read(self.connection.execute(call.script.step, command, until))
         except redis.exceptions.NoScriptError:
             # Flushed, restarted, or failed over to a server that never saw it. It did not run.
             pass
         whole = packed(["EVAL", call.script.text])
         answer = self.connection.execute(call.script.step, whole + tail, until)
         self._sent.add(call.script.sha)
-        return answer
+        return call.script.read(answer)
 
     def call_and(
         self, name: str, command: list[bytes], *, until: float, **arguments: Any

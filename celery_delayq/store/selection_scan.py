@@ -127,11 +127,11 @@ class Match:
 
 def start(link: Shard) -> tuple[str, int]:
     """The store's name, and the last insertion number there is."""
-    store, seq, *_ = _sift(link, "start")
-    if not store:
+    found = _sift(link, "start")
+    if not found.store:
         link.member.join()
-        store, seq, *_ = _sift(link, "start")
-    return store.decode(errors="backslashreplace"), seq
+        found = _sift(link, "start")
+    return found.store.decode(errors="backslashreplace"), found.last
 
 
 def pages(
@@ -229,11 +229,11 @@ def _scan(
 
 
 def _step(link: Shard, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
-    name, _, cursor, size, found = _sift(link, way, **asked)
-    here = name.decode(errors="backslashreplace")
+    found = _sift(link, way, **asked)
+    here = found.store.decode(errors="backslashreplace")
     if here != store:
         raise StoreDiffers("name", here, store)
-    return cursor, size, found
+    return found.cursor, found.size, found.members
 
 
 def _sift(link: Shard, way: str, **asked: Any) -> Any:
@@ -248,16 +248,15 @@ def peek(
     left = list(members)
     while left:
         some = left[: READ if reads else PEEK]
-        now_us, text, flat, shared = link.scripts.call(
+        reply = link.scripts.call(
             "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
         )
-        templates = dict(zip(shared[::2], shared[1::2], strict=True))
-        rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-        words = text.decode().split()
+        templates, rows = dict(reply.templates), iter(reply.found)
+        words = reply.words.decode().split()
         for member, word in zip(some, words, strict=True):
             if word not in ("skipped", "again"):
                 read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1")
-                yield _met(member, word, now_us, read, templates)
+                yield _met(member, word, reply.now, read, templates)
         left = left[len(words) - words.count("again") :]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import clock
 from ..clock import EPOCH, When
@@ -113,6 +113,17 @@ class Cancelled:
     when: bytes
     message: bytes
     reason: str = "cancelled"
+
+    @classmethod
+    def of(cls, row: Any) -> Cancelled:
+        """What a script tells of one: ``id``, ``how``, ``when``, ``message`` and ``why``."""
+        return cls(
+            row.id.decode(errors="replace"),
+            Outcome.UNCERTAIN if row.how == b"u" else Outcome.DONE,
+            row.when,
+            row.message,
+            row.why.decode(errors="replace"),
+        )
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ filter   filter     what a selection picks by, or empty: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 text...    targets  who is meant, 1 to 1000: see prelude/entry.lua
 
-Returns  the answer, a text, and {place of the target from 1, when it was cancelled in us, message, ...} of what the
-         caller is told. The text has a word of each target: done | uncertain (removed, but an earlier attempt may have delivered
+reply    of place when message
+
+Returns  the answer, a text, and of what the caller is told: the place of the target, from 1, when it was cancelled, us,
+         and its message. The text has a word of each target: done | uncertain (removed, but an earlier attempt may have delivered
          it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (it is not dead) |
          unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N) a target

@@ -13,13 +13,14 @@ flag     owes          1: REVOKED is to be stored for what is too late to leave;
 number   tells         what the caller wants of what is handed over: 1 ids, 2 times, 3 both; or 0
 number   last_ms       when the caller took its last step, ms; 0: it has taken none
 
-Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
-         is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
-         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late, {{id, ...} of each list
-         that was pushed to}, {a text of each list: bytes 7 to 42 of each record, which are its times}, both
-         empty unless they are wanted; or
-         {now in us} alone, at a heartbeat: nothing was done, as the store knows no process; the caller has
-         to join
+reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
+         skipped of id why, ids, lateness
+
+Returns  now, us; how many were handed over; the heads of due, relay, leased and of what comes back, ms or -1; 1 if the
+         caller is to be up for the earliest of them, else 0; what is dead; why lists refused how many, to be tried
+         again; what was too late, and so skipped; of each list that was pushed to the ids, and in one text the times
+         of each record, as in that, both empty unless they are wanted. Or now alone, at a heartbeat: nothing was
+         done, as the store knows no process; the caller has to join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]

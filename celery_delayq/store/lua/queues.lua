@@ -5,10 +5,11 @@ number   order      and, among equals, behind this insertion number, -1 for the 
 number   limit      most entries to look at, 1..1000
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 
-Returns  {how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
-         next step goes on, or '' when that was all; how many of the refused and parked are left out;
-         {label of a queue, or '' of
-         what cannot be read, how many are of it, how many of these are overdue, destination of one of them, ...}}
+reply    looked, after, order, left_out, tallies of label waiting overdue place
+
+Returns  how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
+         next step goes on, or '' when that was all; how many of the refused and parked are left out; of each queue
+         its label, or '' of what cannot be read, how many are of it and overdue, the destination of one of them.
          What is due and paused does not wait for its queue: it is looked at, and counted nowhere. What is parked is,
          where it comes back as fast as it goes
 Cost     O(log(N)^2 + limit)

@@ -23,8 +23,9 @@ rows...    entries    of each entry, one after the other:
                       stays; debounce, replace it, and be due so many ms (after a blank, if any) after that one
                       was scheduled, at the latest
 
-Returns  the answer, a text, and to the first request {id, c or u, when (us), message, why, ...} of whom REVOKED is to be
-         stored for; or, by the verdict `templates`, all are refused, as those that are shared have to be sent along.
+reply    of id how when message why
+
+Returns  the answer, a text, and to the first request of whom REVOKED is to be stored for: how, c or u, when, us; or, by the verdict `templates`, all are refused, as those that are shared have to be sent along.
          The text has a word of each entry: its due time; or, where it is not written: -1, the id is scheduled already, or its
          message was let through to another worker since; -2, due past `latest`; -3, an entry of its id is leased;
          -4, ask again; -5, its message became an entry before; k
