@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from .. import clock
 from ..clock import When
-from ..errors import DelayQError, InvalidOption
-from . import changes, lookup, overview, pages, queue_counts, replicas
+from ..errors import DelayQError, InvalidOption, UnreadableRecord
+from . import changes, lookup, overview, pages, queue_counts, replicas, selection_scan
 from .history_entry import HistoryEntry
-from .ids import Target, named
+from .ids import Target, named, target_of_member
 from .keys import shard_of
 from .member import Membership
 from .outcome import Outcome
@@ -77,7 +77,7 @@ class Entries:
         Raises:
             StoreDiffers: it is used in another way than this process would.
         """
-        self._meeting_place.member.join(until)
+        self._meeting_place.calls.join(until)
         self._is_joined = True
 
     def check_membership(self) -> str:
@@ -131,9 +131,20 @@ class Entries:
             parts[shard_of(one.task_id, len(self.unasked_links))].append(place)
         return parts
 
-    def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
+    def schedule(
+        self,
+        new: Sequence[NewEntry],
+        *,
+        supersede: bool = False,
+        owes: int = 0,
+        until: float | None = None,
+        pauses: Iterable[float] = (),
+    ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step a shard; see :func:`schedule.schedule`."""
-        return self.in_parts(new, partial(schedule, **options))
+        step = partial(schedule, supersede=supersede, owes=owes, until=until, pauses=pauses)
+        if len(self.unasked_links) == 1:
+            return step(self.unasked_links[0], new)
+        return self.in_parts(new, step)
 
     def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
         """Wait until replicas have what :meth:`schedule` has just answered; it raises nothing.
@@ -153,18 +164,43 @@ class Entries:
             for shard, places in self._parts(receipts).items()
         )
 
-    def cancel(self, who: Target, **options: Any) -> tuple[Outcome, Cancelled | None]:
-        """Remove an entry that has not left; see :func:`changes.cancel_one`."""
-        return changes.cancel_one(_of(self.links_to_change, who), who, **options)
+    def cancel(
+        self, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
+    ) -> tuple[Outcome, Cancelled | None]:
+        """Remove an entry that has not left; see :func:`changes.cancel_one`.
+
+        Raises:
+            UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
+        """
+        link = _of(self.links_to_change, who)
+        step = partial(changes.cancel_one, link, owes=owes, tells=tells, remove=remove)
+        try:
+            return step(who)
+        except UnreadableRecord as error:
+            member = selection_scan.dead_member(link, error.task_id) if remove else None
+            if member is not None:
+                return step(target_of_member(member))
+            if error.why == changes.NO_RECORD:
+                return Outcome.NOT_FOUND, None
+            raise
 
     def mark_stored(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
         changes.mark_stored(_of(self.unasked_links, cancelled.task_id), [cancelled])
 
-    def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
-        """Give an entry another due time; *conditions* are those of :func:`changes.reschedule`."""
+    def move(
+        self,
+        who: Target,
+        when: When,
+        *,
+        mode: str = "",
+        only: str = "",
+        if_due_ms: int | None = None,
+    ) -> tuple[Outcome, Change]:
+        """Give an entry another due time; see :func:`changes.reschedule`."""
         link = _of(self.links_to_change, who)
-        return changes.only(changes.reschedule(link, [who], when, **conditions))
+        steps = changes.reschedule(link, [who], when, mode=mode, only=only, if_due_ms=if_due_ms)
+        return changes.only(steps)
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; see :func:`changes.edit`."""

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
-from .pages import PAGE
 from .shard import Shard
 from .values import time_in
 
+SLICE = 200  # lanes that a step looks at, about
 OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms for each index
 OVERDUE_BYTES = 500_000  # of their records
 
@@ -149,7 +149,7 @@ def pauses_in(link: Shard) -> list[Pause]:
     cursor: Any = 0
     while True:
         cursor, lanes = link.scripts.call(
-            "pauses", cursor=cursor, count=PAGE, most=OVERDUE, max_bytes=OVERDUE_BYTES
+            "pauses", cursor=cursor, count=SLICE, most=OVERDUE, max_bytes=OVERDUE_BYTES
         )
         found |= {one.lane: _pause(one) for one in lanes}
         if int(cursor) == 0:

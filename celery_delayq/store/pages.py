@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import InvalidOption, UnreadableRecord
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, letters_in, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -179,28 +179,3 @@ def readable(rows: Iterable[Row]) -> Iterator[Entry]:
         given.add(hash(row.member))
         with suppress(UnreadableRecord):
             yield row.entry()
-
-
-def entry_of(
-    task_id: str, state: State, record: Record, template: bytes | None, **known: Any
-) -> Entry:
-    """An entry as it is read; *known* is what its record does not say.
-
-    Raises:
-        UnreadableRecord: it cannot be.
-    """
-    try:
-        message = record.message(task_id.encode(), template)
-        return Entry(
-            task_id,
-            state,
-            record.due_ms,
-            record.created_ms,
-            message,
-            changed_us=record.changed_us,
-            extras=record.extras,
-            record=record,
-            **known,
-        )
-    except ValueError as error:
-        raise UnreadableRecord(task_id, str(error)) from error

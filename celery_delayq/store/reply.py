@@ -34,8 +34,7 @@ class _Part:
         return cls(found[1], tuple(found[3].split()), bool(found[2])) if found else cls(text)
 
     def reader(self) -> Callable[[Any], Any]:
-        if not self.fields:
-            return lambda value: value
+        """What makes rows of such a part."""
         make, size = _new_type(self.name or "Row", self.fields)._make, len(self.fields)
 
         def read(value: Any) -> list[Any]:
@@ -48,21 +47,24 @@ class _Part:
 def reader_of(header: str) -> Callable[[Any], Any]:
     """What makes named tuples of a script's reply, as far as its header names the parts.
 
-    What a reply leaves out at its end is ``None``.
+    What a reply leaves out at its end is ``None``. Where a reply is not what the header says, the
+    reader raises ``ValueError`` or ``TypeError``.
     """
     found = _REPLY.search(header)
     if not found:
         return lambda reply: reply
     parts = [_Part.parse(" ".join(part.split())) for part in found[1].split(",")]
-    readers = [part.reader() for part in parts]
     if not parts[0].name:
-        return readers[0]
+        return parts[0].reader()
     names = [part.name for part in parts]
     reply_type = _new_type("Reply", names, defaults=[None] * len(names))
+    readers = [(place, part.reader()) for place, part in enumerate(parts) if part.fields]
 
     def read(reply: Sequence[Any]) -> Any:
-        if len(reply) > len(readers):
-            raise ValueError(f"the reply has more than {names}: {reply!r}")
-        return reply_type(*(one(value) for one, value in zip(readers, reply, strict=False)))
+        values = list(reply)
+        for place, rows in readers:
+            if place < len(values):
+                values[place] = rows(values[place])
+        return reply_type(*values)
 
     return read

@@ -76,7 +76,7 @@ class ScannerSteps:
             StoreDiffers: this process would use the store in another way than the others.
         """
         if not self._joined:
-            self._link.member.join(step="hand_over")
+            self._link.calls.join(step="hand_over")
             self._joined = True
 
     def risks(self) -> list[Line]:

@@ -7,18 +7,17 @@ from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
 from .. import clock
-from ..clock import MAX_DUE_MS, When, from_ms
+from ..clock import MAX_DUE_MS
 from ..errors import (
     AlreadyScheduled,
     AlreadyTaken,
     DelayQError,
     InFlight,
-    InvalidDueTime,
     StoreUnavailable,
 )
 from .caller import new_operation
 from .shard import Shard
-from .values import Cancelled, NewEntry, Receipt
+from .values import Cancelled, NewEntry, Receipt, too_late
 
 SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
 MAX_BYTES = 1_000_000  # of what is in the way of one step's entries
@@ -144,8 +143,3 @@ def _read(
         return Receipt(ids[0], int(status[1:]), True, (mine,) if mine else (), operation)
     replaced = tuple(owed[one] for one in ids if one in owed)
     return Receipt(new.task_id, int(status), False, replaced, operation)
-
-
-def too_late(when: When) -> InvalidDueTime:
-    """The error of a due time that the store does not keep."""
-    return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")

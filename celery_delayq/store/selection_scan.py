@@ -18,10 +18,9 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
-from .pages import entry_of
 from .record import Record, label_of
 from .shard import Shard
-from .values import Entry, State, letters_in, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
 PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
 FIRST = 20  # entries that the first step of a pass looks at: they may be large
@@ -129,7 +128,7 @@ def start(link: Shard) -> tuple[str, int]:
     """The store's name, and the last insertion number there is."""
     found = _sift(link, "start")
     if not found.store:
-        link.member.join()
+        link.calls.join()
         found = _sift(link, "start")
     return found.store.decode(errors="backslashreplace"), found.last
 
@@ -145,6 +144,15 @@ def pages(
     if chosen.tag:
         return _tagged(link, chosen, store, start, behind)
     return _passes(link, chosen, store, start, behind)
+
+
+def dead_member(link: Shard, task_id: str) -> bytes | None:
+    """What is dead under an id whose record cannot be read, so that its number is not known."""
+    for page in pages(link, Filter(state=State.DEAD), *start(link), Position()):
+        for member in page:
+            if member[6:] == task_id.encode():
+                return member
+    return None
 
 
 def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from .. import clock
-from ..clock import EPOCH, When
-from ..errors import DelayQError
+from ..clock import EPOCH, MAX_DUE_MS, When, from_ms
+from ..errors import DelayQError, InvalidDueTime, UnreadableRecord
 from .extras import Extras
 from .lateness import lateness_of
 from .outcome import Outcome
@@ -66,6 +66,31 @@ class Entry:
     cursor: str = field(default="", compare=False)
 
 
+def entry_of(
+    task_id: str, state: State, record: Record, template: bytes | None, **known: Any
+) -> Entry:
+    """An entry as it is read; *known* is what its record does not say.
+
+    Raises:
+        UnreadableRecord: it cannot be.
+    """
+    try:
+        message = record.message(task_id.encode(), template)
+        return Entry(
+            task_id,
+            state,
+            record.due_ms,
+            record.created_ms,
+            message,
+            changed_us=record.changed_us,
+            extras=record.extras,
+            record=record,
+            **known,
+        )
+    except ValueError as error:
+        raise UnreadableRecord(task_id, str(error)) from error
+
+
 @dataclass(frozen=True)
 class Delivery:
     """A message that a broker delivered, and that becomes an entry.
@@ -99,6 +124,11 @@ class NewEntry:
     record: NewRecord
     conflict: str = ""
     delivery: Delivery | None = None
+
+
+def too_late(when: When) -> InvalidDueTime:
+    """The error of a due time that the store does not keep."""
+    return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
 
 
 @dataclass(frozen=True)
