@@ -23,7 +23,8 @@ from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
 from .message.broker import Broker, store_endpoint
-from .servers import Connection, PooledConnection, Server
+from .servers.connection import Connection, PooledConnection
+from .servers.endpoint import Server
 from .settings import SETTINGS, Settings, written
 from .store import (
     Copies,

@@ -20,7 +20,7 @@ import redis
 
 from .. import clock
 from ..hooks import Hooks
-from ..servers import Connection, packed
+from ..servers.connection import Connection, packed
 from .keys import KEYS, Keys
 
 _FOLDER = resources.files("celery_delayq.store") / "lua"

@@ -8,7 +8,8 @@ import time
 from contextlib import suppress
 
 from celery_delayq.errors import StoreError
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.servers.pool import Pool
 
 MOST = 3  # connections

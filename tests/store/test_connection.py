@@ -9,9 +9,9 @@ import time
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection, packed
 from celery_delayq.servers import connection as module
-from celery_delayq.servers.endpoint import TIMEOUT
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import TIMEOUT, Endpoint
 from celery_delayq.servers.pool import MOST, Pool
 from tests.store.support import FAR_MS, endpoint
 from tests.support.waiting import PATIENCE, eventually
