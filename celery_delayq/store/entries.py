@@ -272,7 +272,9 @@ class Entries:
 
 def _of(links: Sequence[Shard], who: Target) -> Shard:
     if len(links) == 1:
-        return links[0]  # also of a key: over several shards it cannot be given
+        return links[0]
+    if who[:1] == b"k":
+        raise InvalidOption("key", named(who), "a task's id: keys need delayq_shards to be 1")
     return links[shard_of(named(who), len(links))]
 
 
