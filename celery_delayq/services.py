@@ -345,14 +345,14 @@ def attach(app: Any, delayq: Any) -> None:
 
 def made_for(app: Any) -> HasServices | None:
     """The app's ``DelayQ``, if one was made and is not switched off."""
-    delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
-    return None if delayq is None or delayq.services.is_off else delayq
+    delayq: HasServices | None = None if find(app) is None else getattr(app, _ATTRIBUTE)
+    return delayq
 
 
 def find(app: Any) -> Services | None:
     """The services of the app's ``DelayQ``, if one was made and is not switched off."""
-    delayq = made_for(app)
-    return None if delayq is None else delayq.services
+    delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
+    return None if delayq is None or delayq.services.is_off else delayq.services
 
 
 def services_of(app: Any) -> Services:

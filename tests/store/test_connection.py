@@ -147,7 +147,7 @@ def few(connect):
 
     def make(most):
         client = connect()
-        client._pool = Pool(client._server, most)
+        client.pool = Pool(client._server, most)
         return client
 
     return make
