@@ -21,7 +21,7 @@ class Asking:
     def __init__(self, port, most=MOST):
         self.client = PooledConnection(Endpoint("127.0.0.1", port))
         self.most, self.number = most, 0
-        self.client._pool = Pool(self.client._server, most)
+        self.client.pool = Pool(self.client._server, most)
 
     @property
     def pool(self):
