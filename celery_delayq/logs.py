@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from .errors import plain
+
 __all__ = ["logger_of", "plain"]
-
-
-def plain(text: object) -> str:
-    """Text for one row: what could move a cursor or begin a line is shown by its escape."""
-    line = str(text)
-    if line.isprintable():
-        return line
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in line
-    )
 
 
 class _Plain(logging.Filter):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..logs import plain
 from ..message.outgoing import list_keys
-from ..servers import Connection
+from ..servers.connection import Connection
 from ..servers.facts import ask
 from ..servers.risks import ERROR, OK, WARNING, Level, Line
 from ..services import Services

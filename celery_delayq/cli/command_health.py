@@ -9,6 +9,7 @@ import click
 
 from ..logs import plain
 from ..operations.health import MAX_DEAD, MAX_OVERDUE
+from ..operations.health import health as health_now
 from .common import ErrorSentences, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
 
@@ -42,7 +43,7 @@ def health(
     the store cannot be read. What is paused is not overdue. No broker is needed.
     """
     with ErrorSentences():
-        problems = delayq_of(ctx).health(max_overdue=max_overdue, max_dead=max_dead, here=here)
+        problems = health_now(delayq_of(ctx), max_overdue=max_overdue, max_dead=max_dead, here=here)
     if as_json:
         ctx.obj.echo(json.dumps({"healthy": not problems, "problems": problems}))
     else:

@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from .. import clock
 from ..libraries import Feature, works
 from ..message.route import Route
-from ..store import LeasedEntry
+from ..store.values import LeasedEntry
 from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
 
 

@@ -15,8 +15,8 @@ from .. import clock
 from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..store import LeasedEntry, ScannerSteps
-from ..store.scanner_steps import LONGEST_WAIT, MAX_REFUSALS
+from ..store.scanner_steps import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
+from ..store.values import LeasedEntry
 from .dead import RELAY, tell, tell_skipped
 from .link import Link
 from .publishers import Verdict

@@ -26,6 +26,7 @@ from .apply_async import call_signature
 from .results import ScheduledResult
 from .setup import set_up
 from .table import Operations
+from .task import install
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -64,6 +65,7 @@ class DelayQ(Operations):
         self.services = find(app) or Services(app)
         if find(app) is None:
             attach(app, self)
+            install()
             set_up(app, self.services)
 
     # Scheduling.
@@ -191,18 +193,17 @@ class DelayQ(Operations):
         return handover.hand_over(self.services, owes=has_backend(self.app))
 
     def scanner(self) -> Scanner:
-        """A scanner of one's own; the caller starts and stops it."""
-        return scanner_of(self.services)
+        """A scanner of one's own; the caller starts and stops it.
+
+        It also stores what is owed to the app's result backend.
+        """
+        owes = has_backend(self.app)
+        mark = partial(mark_revoked, self.app, late=True) if owes else None
+        return handover.new_scanner(self.services, mark)
 
     def close(self) -> None:
         """Close this process's idle connections to Redis; the next call opens new ones."""
         self.services.close()
-
-
-def scanner_of(services: Services) -> Scanner:
-    """A scanner, which also stores what is owed to the app's result backend."""
-    mark = partial(mark_revoked, services.app, late=True) if has_backend(services.app) else None
-    return handover.new_scanner(services, mark)
 
 
 def _signature(given: Signature | Task) -> Signature:

@@ -24,13 +24,12 @@ from ..operations.scheduled_task import ScheduledTask
 from ..operations.status import status as status_now
 from ..operations.targets import Named
 from ..services import Services
-from .apply_async import scheduled
-from .results import ScheduledResult
+from .results import ScheduledResult, scheduled
 
 if TYPE_CHECKING:
     from ..care.inconsistencies import Finding, Repaired
     from ..care.loading import Lines, Loaded
-    from ..history import Event
+    from ..history.newest import Event
 
 
 class Operations:

@@ -14,7 +14,7 @@ from ..services import HasServices
 from ..store import Counts, State
 from .queues import QueueNames
 from .scheduled_task import ScheduledTask
-from .targets import Named, who_is
+from .targets import Named, target_of
 
 
 def get(
@@ -26,7 +26,7 @@ def get(
         UnreadableRecord: it was written by a version that this one cannot read.
     """
     services = delayq.services
-    entry = services.entries.find(who_is(services, task_id, key))
+    entry = services.entries.find(target_of(task_id, key))
     if entry is None:
         return None
     return ScheduledTask.of(entry, services.app, QueueNames(services).of(entry))
@@ -85,7 +85,7 @@ def state(
 ) -> State | None:
     """Where a scheduled task stands, or ``None`` if it is not in the store."""
     services = delayq.services
-    return services.entries.state(who_is(services, task_id, key))
+    return services.entries.state(target_of(task_id, key))
 
 
 def handed_over(
@@ -96,5 +96,5 @@ def handed_over(
     Under a key that is the last one which left, while no other waits.
     """
     services = delayq.services
-    when_ms = services.entries.handed_over_ms(who_is(services, task_id, key))
+    when_ms = services.entries.handed_over_ms(target_of(task_id, key))
     return None if when_ms is None else clock.from_ms(when_ms)

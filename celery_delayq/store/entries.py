@@ -119,6 +119,8 @@ class Entries:
             StoreUnavailable: as the step; in another shard it may have been taken before.
         """
         links, answers = self.links_to_change, dict[int, Answer]()
+        if len(links) == 1:
+            return list(step(links[0], list(given))) if given else []
         for shard, places in self._parts(given).items():
             told = step(links[shard], [given[place] for place in places])
             answers.update(zip(places, told, strict=True))
@@ -308,7 +310,9 @@ class Entries:
 
 def _of(links: Sequence[Shard], who: Target) -> Shard:
     if len(links) == 1:
-        return links[0]  # also of a key: over several shards it cannot be given
+        return links[0]
+    if who[:1] == b"k":
+        raise InvalidOption("key", named(who), "a task's id: keys need delayq_shards to be 1")
     return links[shard_of(named(who), len(links))]
 
 

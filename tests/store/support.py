@@ -15,7 +15,8 @@ import fakeredis
 from celery_delayq import clock
 from celery_delayq.clock import EPOCH, When, after, at
 from celery_delayq.errors import DelayQError
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import (
     Copies,
     Delivery,

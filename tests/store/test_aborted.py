@@ -26,7 +26,7 @@ from celery_delayq.errors import (
     StoreError,
     StoreUnavailable,
 )
-from celery_delayq.servers import packed
+from celery_delayq.servers.connection import packed
 from celery_delayq.store import NewEntry, changes
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
