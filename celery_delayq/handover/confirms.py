@@ -126,7 +126,9 @@ class Confirming(OneByOne):
         self._confirm(tag, multiple, Verdict(SENT))
 
     def _on_nack(self, tag: int, multiple: bool) -> None:
-        self._confirm(tag, multiple, Verdict(REFUSED, "the broker would not take it (nack)"))
+        self._confirm(
+            tag, multiple, Verdict(REFUSED, "the broker rejected it (nack), as a full queue may")
+        )
 
     def _is_partial(self, place: int) -> bool:
         """Whether a nack may be the word of one queue of several: an exchange is named."""

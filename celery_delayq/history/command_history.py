@@ -46,7 +46,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
     zone, screen = zone_of(ctx), Screen(ctx)
     screen.show(table(_columns(zone), (_event_row(one, zone) for one in events)))
     if not kept:
-        ctx.obj.secho(_NO_HISTORY, fg="yellow")
+        screen.show([[(_NO_HISTORY, "yellow")]])
 
 
 def _columns(zone: tzinfo) -> tuple[Column, ...]:
