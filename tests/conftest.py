@@ -137,9 +137,9 @@ def start_worker(tmp_path):
     """Start a worker and wait for it: ``start_worker("tests.worker.tasks", "-P", "solo")``."""
     started = []
 
-    def start(module, *options, env=None, ready=True):
+    def start(module, *options, env=None, ready=True, plain=False):
         log = tmp_path / f"worker-{len(started)}.log"
-        started.append(WorkerProcess(module, *options, env=env, log=log))
+        started.append(WorkerProcess(module, *options, env=env, log=log, plain=plain))
         return started[-1].wait_ready() if ready else started[-1]
 
     yield start
