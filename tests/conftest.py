@@ -1,9 +1,11 @@
 """Fixtures with real processes of the suite's own; each server starts when first asked for."""
 
 import contextlib
+import functools
 import gc
 import signal
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.worker import WorkerProcess
 
 same_draws.load_profile()
+# redis-py reads its version from a file for each connection.
+metadata.version = functools.cache(metadata.version)
 
 # Where the processes of a parallel run write which tests belong together.
 GROUPS = pytest.StashKey[Path]()

@@ -24,6 +24,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,8 @@ from pathlib import Path
 from tests.support.process import ChildProcess
 
 LARGEST = 128 * 1024  # bytes of a request
+PATH = "PYTHONPATH"
+PATH_HERE = os.environ.get(PATH)
 NUMBER = struct.Struct("i")
 # What a worker has imported when it is ready. None of it starts a thread or opens a connection.
 IMPORTED = (
@@ -54,15 +57,38 @@ class ModuleProcess(ChildProcess):
     """
 
     def __init__(self, *arguments: str, log, env: Mapping[str, str], cwd: Path, plain=False):
-        # gevent patches what must not be imported before; Python reads the path when it starts.
-        self._is_plain = plain or "gevent" in arguments or "PYTHONPATH" in env
+        # gevent patches what must not be imported before.
+        self._is_plain = plain or "gevent" in arguments
         env = {"PYTHONUNBUFFERED": "1", **env}
         super().__init__([sys.executable, "-m", *arguments], log=log, env=env, cwd=cwd)
 
     def _start(self, command, env, cwd):
-        if self._is_plain:
+        # Python reads the path when it starts.
+        if self._is_plain or env.get(PATH) != PATH_HERE:
             return super()._start(command, env, cwd)
-        return Forked(command[2:], env=env, cwd=cwd)
+        read, write = os.pipe()
+        process = Forked(command[2:], env=env, cwd=cwd, output=write, error=write)
+        os.close(write)
+        process.stdout = open(read, errors="replace", encoding="utf-8")  # noqa: PTH123, SIM115
+        return process
+
+
+def run_forked(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 60
+) -> subprocess.CompletedProcess:
+    """Run `python -m module arguments` to its end. Its output is text, and not buffered."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
+        files = {"output": output.fileno(), "error": error.fileno()}
+        process = Forked(arguments, env={**os.environ, **(env or {})}, cwd=cwd, **files)
+        try:
+            process.wait(timeout)
+        finally:
+            process.send_signal(signal.SIGKILL)
+        for one in (output, error):
+            one.seek(0)
+        return subprocess.CompletedProcess(
+            arguments, process.returncode, output.read(), error.read()
+        )
 
 
 class Forked:
@@ -72,16 +98,23 @@ class Forked:
         arguments: What follows ``python -m``.
         env: All of its variables.
         cwd: Its working directory, from which it imports.
+        output: Where it writes to, a descriptor.
+        error: The same for its other stream.
     """
 
-    def __init__(self, arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path):
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        output: int,
+        error: int,
+    ):
         request = json.dumps([arguments, dict(env), str(cwd)]).encode()
         self._told, tell = os.pipe()
-        read, write = os.pipe()
-        socket.send_fds(_template(os.getpid()), [request], [write, tell])
-        os.close(write)
+        socket.send_fds(_template(os.getpid()), [request], [output, error, tell])
         os.close(tell)
-        self.stdout = open(read, errors="replace", encoding="utf-8")  # noqa: PTH123, SIM115
         self.returncode: int | None = None
         (self.pid,) = NUMBER.unpack(os.read(self._told, NUMBER.size))
 
@@ -123,7 +156,7 @@ def main() -> None:
         importlib.import_module(module)
     gc.freeze()
     while True:
-        request, files, *_ = socket.recv_fds(requests, LARGEST, 2)
+        request, files, *_ = socket.recv_fds(requests, LARGEST, 3)
         _collect_the_dead()
         if not request:
             return
@@ -141,26 +174,26 @@ def _collect_the_dead() -> None:
             pass
 
 
-def _mind(request: list, output: int, tell: int) -> None:
+def _mind(request: list, output: int, error: int, tell: int) -> None:
     """Fork the process, and wait for its end."""
     if (pid := os.fork()) == 0:
         os.close(tell)
-        _become(output, *request)
+        _become(output, error, *request)
         return
     os.close(output)
+    os.close(error)
     os.write(tell, NUMBER.pack(pid))
     _, status = os.waitpid(pid, 0)
     os.write(tell, NUMBER.pack(os.waitstatus_to_exitcode(status)))
     os._exit(0)
 
 
-def _become(output: int, arguments: list[str], env: dict[str, str], cwd: str) -> None:
+def _become(output: int, error: int, arguments: list[str], env: dict[str, str], cwd: str) -> None:
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+    for source, target in ((nothing, 0), (output, 1), (error, 2)):
         os.dup2(source, target)
-    os.close(nothing)
-    os.close(output)
+        os.close(source)
     sys.stdout, sys.stderr = _stream(sys.stdout), _stream(sys.stderr)
     os.environ.clear()
     os.environ.update(env)
