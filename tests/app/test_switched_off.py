@@ -185,7 +185,7 @@ def test_the_command_line_says_so(tmp_path, url):
         f"app = Celery('shop', broker={url!r})\nDelayQ(app)\napp.conf.delayq_enabled = False\n"
     )
 
-    ran = run_forked("celery", "-A", "switched_off", "delayq", "status", cwd=tmp_path)
+    ran = run_forked("-m", "celery", "-A", "switched_off", "delayq", "status", cwd=tmp_path)
 
     assert ran.returncode == 1
     assert "the DelayQ of the app 'shop' is switched off" in ran.stderr

@@ -321,7 +321,7 @@ def test_a_real_command_says_that_a_task_is_moved_past_its_expiry(app, url, tmp_
     )
 
     done = run_forked(
-        *("celery", "-A", "shop", "delayq", "reschedule", "a", "by:+2d"), cwd=tmp_path
+        *("-m", "celery", "-A", "shop", "delayq", "reschedule", "a", "by:+2d"), cwd=tmp_path
     )
 
     assert (done.returncode, done.stdout) == (

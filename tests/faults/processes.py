@@ -2,13 +2,13 @@
 
 import json
 
-from tests.support.forked import ModuleProcess
+from tests.support.forked import PythonProcess
 from tests.support.worker import ROOT
 
 STARTED = r"scanner .* started"
 
 
-class ScannerProcess(ModuleProcess):
+class ScannerProcess(PythonProcess):
     """A scanner alone in a process, for an app with this configuration.
 
     Args:
@@ -19,7 +19,7 @@ class ScannerProcess(ModuleProcess):
 
     def __init__(self, conf, *fault, log):
         super().__init__(
-            *("tests.faults.scan", *fault),
+            *("-m", "tests.faults.scan", *fault),
             log=log,
             env={"DELAYQ_TEST_CONF": json.dumps(conf)},
             cwd=ROOT,

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from celery_delayq import DelayQ
 from celery_delayq.metrics.serving import Serving
 from tests.metrics.support import Scrape
-from tests.support.forked import ModuleProcess
+from tests.support.forked import PythonProcess
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
@@ -36,8 +36,8 @@ def scan(tmp_path):
 
     def start(project, env=None):
         started.append(
-            ModuleProcess(
-                *("celery", "-A", TASKS, "delayq", "scan"),
+            PythonProcess(
+                *("-m", "celery", "-A", TASKS, "delayq", "scan"),
                 log=tmp_path / f"scan-{len(started)}.log",
                 env={**project.env, **(env or {})},
                 cwd=ROOT,

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from tests.support.forked import ModuleProcess
+from tests.support.forked import PythonProcess
 from tests.support.process import ProcessEndedError, alive
 from tests.support.waiting import eventually
 
 TELLS = """
 import json, os, sys, time
 print(json.dumps({
-    "argv": sys.argv, "cwd": os.getcwd(), "path": sys.path[0], "name": __name__,
+    "argv": sys.argv, "cwd": os.getcwd(), "path": sys.path[:3], "name": __name__,
     "env": dict(os.environ), "zone": time.tzname[0], "leads": os.getpid() == os.getsid(0),
     "stdin": sys.stdin.read(), "files": len(os.listdir("/proc/self/fd")),
     "streams": [
@@ -37,9 +37,9 @@ signal.pause()
 FORKS_AND_DIES = """
 import os, sys
 from pathlib import Path
-from tests.support.forked import ModuleProcess
+from tests.support.forked import PythonProcess
 folder = Path(sys.argv[1])
-process = ModuleProcess("http.server", "0", log=folder / "log", env={}, cwd=folder)
+process = PythonProcess("-m", "http.server", "0", log=folder / "log", env={}, cwd=folder)
 process.wait_log("Serving")
 me = os.getpid()
 print(process.pid, Path(f"/proc/{me}/task/{me}/children").read_text(), flush=True)
@@ -51,11 +51,12 @@ os.kill(me, 9)
 def start(tmp_path):
     started = []
 
-    def start(code, *arguments, env=None, **options):
+    def start(code, *arguments, env=None, kind="-m", **options):
         (tmp_path / "told.py").write_text(code, encoding="utf-8")
+        how = ("-m", "told") if kind == "-m" else ("-c", code)
         started.append(
-            ModuleProcess(
-                "told", *arguments, log=tmp_path / "log", env=env or {}, cwd=tmp_path, **options
+            PythonProcess(
+                *how, *arguments, log=tmp_path / "log", env=env or {}, cwd=tmp_path, **options
             )
         )
         return started[-1]
@@ -71,10 +72,13 @@ def told_by(process):
     return json.loads(line)
 
 
-def test_it_is_what_a_plain_one_is(start):
-    env = {"TZ": "Asia/Tokyo", "ONE": "é"}
+@pytest.mark.parametrize("kind", ["-m", "-c"])
+def test_it_is_what_a_plain_one_is(start, kind):
+    env = {"TZ": "Asia/Tokyo", "ONE": "é", "PYTHONPATH": "/one:/two"}
 
-    forked, plain = (told_by(start(TELLS, "a", "-b", env=env, plain=how)) for how in (False, True))
+    forked, plain = (
+        told_by(start(TELLS, "a", "-b", env=env, plain=how, kind=kind)) for how in (False, True)
+    )
 
     assert forked == plain
     assert (forked["zone"], forked["env"]["ONE"], forked["leads"]) == ("JST", "é", True)
@@ -89,7 +93,6 @@ def test_only_what_is_the_same_is_forked(start):
     assert is_forked()
     assert not is_forked(plain=True)
     assert not is_forked("-P", "gevent")
-    assert not is_forked(env={"PYTHONPATH": "elsewhere"})
 
 
 def test_it_ends_as_python_does(start):

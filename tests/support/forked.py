@@ -1,11 +1,11 @@
-"""Run `python -m module ...` in a fork of a process that has imported Celery already.
+"""Run `python ...` in a fork of a process that has imported Celery already.
 
     the suite --request--> the template --fork--> the minder --fork--> the process
         ^                                            |
         '---------- its pid; later, its status ------'
 
 Importing Celery is most of what a worker does until it is ready. The process is one like any other,
-with a session, an environment, a folder and an output of its own. It runs the module as Python
+with a session, an environment, a folder and an output of its own. It runs its code as Python
 does, from the first line to the clean-up at the end.
 """
 
@@ -26,14 +26,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.process import ChildProcess
 
 LARGEST = 128 * 1024  # bytes of a request
-PATH = "PYTHONPATH"
-PATH_HERE = os.environ.get(PATH)
 NUMBER = struct.Struct("i")
 # What a worker has imported when it is ready. None of it starts a thread or opens a connection.
 IMPORTED = (
@@ -45,11 +44,11 @@ IMPORTED = (
 )
 
 
-class ModuleProcess(ChildProcess):
-    """`python -m module arguments`, forked; or started plainly, if that is not the same.
+class PythonProcess(ChildProcess):
+    """A process of Python, forked; or started plainly, if that is not the same.
 
     Args:
-        arguments: The module, and what follows it.
+        arguments: What follows ``python``: ``"-m", module`` or ``"-c", code``, and more.
         log: Where its output goes.
         env: Variables on top of this process's own.
         cwd: Its working directory, from which it imports.
@@ -60,14 +59,13 @@ class ModuleProcess(ChildProcess):
         # gevent patches what must not be imported before.
         self._is_plain = plain or "gevent" in arguments
         env = {"PYTHONUNBUFFERED": "1", **env}
-        super().__init__([sys.executable, "-m", *arguments], log=log, env=env, cwd=cwd)
+        super().__init__([sys.executable, *arguments], log=log, env=env, cwd=cwd)
 
     def _start(self, command, env, cwd):
-        # Python reads the path when it starts.
-        if self._is_plain or env.get(PATH) != PATH_HERE:
+        if self._is_plain:
             return super()._start(command, env, cwd)
         read, write = os.pipe()
-        process = Forked(command[2:], env=env, cwd=cwd, output=write, error=write)
+        process = Forked(command[1:], env=env, cwd=cwd, output=write, error=write)
         os.close(write)
         process.stdout = open(read, errors="replace", encoding="utf-8")  # noqa: PTH123, SIM115
         return process
@@ -76,7 +74,7 @@ class ModuleProcess(ChildProcess):
 def run_forked(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess:
-    """Run `python -m module arguments` to its end. Its output is text, and not buffered."""
+    """Run `python arguments` to its end. Its output is text, and not buffered."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
         files = {"output": output.fileno(), "error": error.fileno()}
         process = Forked(arguments, env={**os.environ, **(env or {})}, cwd=cwd, **files)
@@ -95,7 +93,7 @@ class Forked:
     """A process, as ``subprocess.Popen`` has it.
 
     Args:
-        arguments: What follows ``python -m``.
+        arguments: What follows ``python``.
         env: All of its variables.
         cwd: Its working directory, from which it imports.
         output: Where it writes to, a descriptor.
@@ -199,9 +197,15 @@ def _become(output: int, error: int, arguments: list[str], env: dict[str, str], 
     os.environ.update(env)
     time.tzset()
     os.chdir(cwd)
-    sys.path[0] = cwd
-    sys.argv[:] = arguments
-    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    kind, what, *more = arguments
+    path = env.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [cwd if kind == "-m" else "", *filter(None, path)]
+    sys.argv[:] = [kind, *more]
+    if kind == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(what, vars(sys.modules["__main__"]))
 
 
 def _stream(made: io.TextIOWrapper) -> io.TextIOWrapper:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.forked import ModuleProcess
+from tests.support.forked import PythonProcess
 
 ROOT = Path(__file__).parents[2]
 # Mingling costs a second at each start, and no test's workers have anything to say to one another.
@@ -16,7 +16,7 @@ READY = r"\bready\.$"
 _numbers = itertools.count(1)
 
 
-class WorkerProcess(ModuleProcess):
+class WorkerProcess(PythonProcess):
     """`celery -A module worker`, under a node name of its own.
 
     Args:
@@ -38,7 +38,7 @@ class WorkerProcess(ModuleProcess):
         self.name = f"w{next(_numbers)}-{os.getpid()}@localhost"
         named = ("worker", "-l", "INFO", "-n", self.name)
         super().__init__(
-            *("celery", "-A", module, *named, *QUIET, *options),
+            *("-m", "celery", "-A", module, *named, *QUIET, *options),
             log=log,
             env=env or {},
             cwd=ROOT,

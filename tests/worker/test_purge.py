@@ -36,7 +36,9 @@ def fill(project):
 
 
 def celery(project, *arguments):
-    ran = run_forked("celery", "-A", "tests.worker.tasks", *arguments, env=project.env, cwd=ROOT)
+    ran = run_forked(
+        "-m", "celery", "-A", "tests.worker.tasks", *arguments, env=project.env, cwd=ROOT
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

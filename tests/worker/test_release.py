@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from celery_delayq import Outcome
-from tests.support.forked import ModuleProcess
+from tests.support.forked import PythonProcess
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT, WorkerProcess
 
@@ -74,8 +74,8 @@ def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
     bulk = project.delayq.schedule_many(project.tasks["note"], items, after=3600)
 
     def command(log):
-        line = ("celery", "-A", "tests.worker.tasks", "delayq", "release", "--all", "--yes")
-        return ModuleProcess(*line, log=tmp_path / log, env=project.env, cwd=ROOT)
+        line = ("-m", "celery", "-A", "tests.worker.tasks", "delayq", "release", "--all", "--yes")
+        return PythonProcess(*line, log=tmp_path / log, env=project.env, cwd=ROOT)
 
     first = command("first.log")
     eventually(lambda: project.delayq.counts().overdue, 30, "some are released")

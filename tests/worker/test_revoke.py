@@ -12,7 +12,7 @@ pytestmark = pytest.mark.libraries
 
 
 def celery(project, *arguments):
-    return run_forked("celery", "-A", TASKS, *arguments, env=project.env, cwd=ROOT)
+    return run_forked("-m", "celery", "-A", TASKS, *arguments, env=project.env, cwd=ROOT)
 
 
 def test_revoke_on_the_command_line_cancels_a_scheduled_task(crew):

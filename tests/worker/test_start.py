@@ -6,7 +6,7 @@ from celery import Celery
 from celery_delayq import DelayQ
 from celery_delayq.store.keys import SCHEMA
 from tests.faults.proxy import Proxy
-from tests.support.forked import ModuleProcess
+from tests.support.forked import PythonProcess
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
@@ -142,9 +142,9 @@ def start_beat(tmp_path):
     started = []
 
     def start(project):
-        line = ("celery", "-A", TASKS, "beat", "-l", "INFO", "-s", str(tmp_path / "schedule"))
+        line = ("-m", "celery", "-A", TASKS, "beat", "-l", "INFO", "-s", str(tmp_path / "schedule"))
         log = tmp_path / "beat.log"
-        started.append(ModuleProcess(*line, log=log, env=project.env, cwd=ROOT))
+        started.append(PythonProcess(*line, log=log, env=project.env, cwd=ROOT))
         return started[-1]
 
     yield start
