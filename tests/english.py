@@ -29,7 +29,7 @@ _PLACE = (
 )
 _ASKS = (
     r"(?:and|asks?|begins?|by|ends?|exactly|finds?|from|is|knows?|known|learns?|of|on|or|remembers?|"
-    r"sa(?:y|ys|id)|sees?|shows?|stands?|starts?|tells?|to)"
+    r"sa(?:y|ys|id)|sees?|shows?|default|stands?|starts?|tells?|to)"
 )
 
 PATTERNS = {
