@@ -34,7 +34,7 @@ _ASKS = (
 
 PATTERNS = {
     "clause as a noun": re.compile(
-        rf"{_START}(?:what|who|whoever|whatever(?! (?:the|an?|its|your|their|happens)\b))\s+\w+"
+        rf"{_START}(?:what|who|whoever|whatever(?! (?:the|an?|its|your|their|happen\w+)\b))\s+\w+"
         r"|\bwhat\s+(?:waits?|(?:is|are)\s+(?:waiting|due|overdue|scheduled)|has\s+left)\b"
         r"|\ball\s+that\s+(?:is|are|was|were|has|have|waits?|comes?|can|it)\b",
         re.IGNORECASE,
