@@ -1,4 +1,4 @@
-"""Log lines that stay one line of plain text, whatever stands in an id, a queue or a reason."""
+"""Keeps a log line one line of plain text, whatever an id, a queue or a reason contains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["logger_of", "plain"]
 
 
 def plain(text: object) -> str:
-    """Text for one row: what could move a cursor or begin a line is shown by its escape."""
+    """Return text for one row; characters that move a cursor or begin a line become escapes."""
     line = str(text)
     if line.isprintable():
         return line
@@ -18,7 +18,7 @@ def plain(text: object) -> str:
 
 
 class _Plain(logging.Filter):
-    """Escapes what a line is told of; numbers stay numbers."""
+    """Escapes the arguments of a line; numbers stay numbers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -32,7 +32,7 @@ _FILTER = _Plain()
 
 
 def logger_of(name: str) -> logging.Logger:
-    """The logger of a module, whose lines are plain."""
+    """Return the logger of a module, with lines of plain text."""
     logger = logging.getLogger(name)
     logger.addFilter(_FILTER)
     return logger
