@@ -33,7 +33,7 @@ def waiting(count: int) -> str:
 
 
 class _Plain(logging.Filter):
-    """Escapes what a line is told of; numbers stay numbers."""
+    """Escapes the arguments of a line; numbers stay numbers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -47,7 +47,7 @@ _FILTER = _Plain()
 
 
 def logger_of(name: str) -> logging.Logger:
-    """The logger of a module, whose lines are plain."""
+    """Return the logger of a module, with lines of plain text."""
     logger = logging.getLogger(name)
     logger.addFilter(_FILTER)
     return logger
