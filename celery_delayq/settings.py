@@ -1,4 +1,4 @@
-"""The settings: each declared once, here; validation, README and CLI read these lines."""
+"""The settings: each declared once, here; validation, docs and CLI read these lines."""
 
 from __future__ import annotations
 
