@@ -54,7 +54,7 @@ def tables() -> tuple[Table, ...]:
     return (
         Table(
             page("reference/settings"),
-            ("Setting", "Default", "Allowed", "What it says"),
+            ("Setting", "Default", "Allowed", "Meaning"),
             _settings(),
         ),
         Table(stored, ("key", "type", "content"), _keys()),
