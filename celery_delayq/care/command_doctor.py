@@ -33,7 +33,8 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
 
     A line for each thing that has to be right: ok; a warning, where tasks may be lost or late one
     day; or an error, where something does not work, or will lose tasks. Below stands what to do.
-    Exit status 1 if there is an error. It is some hundred commands, safe at any time.
+    Exit status 1 if there is an error. It is some hundred commands, safe at any time. The project's
+    runbook, celery_delayq/docs/runbook.md, says what to do in an incident.
     """
     services = delayq_of(ctx).services
     screen, levels = Screen(ctx), set()

@@ -179,7 +179,7 @@ class DelayQ(Operations):
     # Handing over.
 
     def hand_over(self) -> int:
-        """Hand over all that is due, once, as a scanner does; for tests, and where none runs.
+        """Deliver all due tasks once, as a scanner does; for tests, or if no scanner runs.
 
         Returns:
             How many tasks went to their queues.
@@ -191,7 +191,7 @@ class DelayQ(Operations):
         return handover.hand_over(self.services, owes=has_backend(self.app))
 
     def scanner(self) -> Scanner:
-        """A scanner of one's own; the caller starts and stops it."""
+        """A scanner for you to start and stop."""
         return scanner_of(self.services)
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ def health(
     max_dead: int = MAX_DEAD,
     here: bool = False,
 ) -> list[str]:
-    """What is wrong, a sentence each; nothing if what is scheduled will be handed over in time.
+    """The problems, a sentence each; an empty list if tasks are delivered in time.
 
     It is wrong that no scanner is alive or that they have another broker than this app, that a
     task has been overdue for too long or too many are dead, that the store cannot be read, or
