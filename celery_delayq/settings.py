@@ -116,7 +116,7 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "mapping",
         "a mapping, or None",
-        "How the Redis of `delayq_url` is found and lets one in, as `broker_transport_options`.",
+        "Options for the Redis of `delayq_url`, as in `broker_transport_options`.",
         lambda value: value is None or isinstance(value, Mapping),
         # What stands in its place may be a password.
         lambda value: value if isinstance(value, (int, float)) else type(value).__name__,
@@ -126,7 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
         "delayq",
         "text",
         "1 to 64 letters, digits, dots, dashes or underscores",
-        "Begins the name of every key, so that several apps can share one database.",
+        "Prefix of every key, so that several apps can share one database.",
         _matches(r"[A-Za-z0-9._-]{1,64}"),
     ),
     Setting(
@@ -134,7 +134,7 @@ SETTINGS: tuple[Setting, ...] = (
         200,
         "tasks",
         "a whole number of tasks from 1 to 1000",
-        "Most tasks that one script call hands over.",
+        "Most tasks that one script call delivers.",
         _number(1, 1000, whole=True),
     ),
     Setting(
@@ -150,7 +150,7 @@ SETTINGS: tuple[Setting, ...] = (
         5.0,
         "seconds",
         "a number of seconds from 0.1 to 300",
-        "How often a scanner looks although nothing woke it; also its heartbeat.",
+        "How often a scanner looks without a wake-up; also its heartbeat.",
         _number(0.1, 300),
     ),
     Setting(
@@ -167,7 +167,7 @@ SETTINGS: tuple[Setting, ...] = (
         "replicas and seconds",
         '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from 0.01 to 60; or '
         "None",
-        "Scheduling waits so long until so many replicas of the store's Redis have the task.",
+        "Scheduling waits at most that many seconds until that many replicas have the task.",
         lambda value: value is None or _is_wait(value),
     ),
     Setting(
@@ -175,7 +175,7 @@ SETTINGS: tuple[Setting, ...] = (
         1_000_000,
         "bytes",
         "a whole number of bytes from 10000 to 100000000",
-        "Largest message that is scheduled; a larger one raises `MessageTooLarge` at the call.",
+        "Largest message; a larger one raises `MessageTooLarge` at the call.",
         _number(10_000, 100_000_000, whole=True),
     ),
     Setting(
@@ -199,7 +199,7 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "seconds",
         "a number of seconds from 1 to 31536000, or None",
-        "Workers take what arrives with an `eta` further ahead than this into the store.",
+        "Workers take messages whose `eta` is further ahead than this into the store.",
         lambda value: value is None or _number(1, 31_536_000)(value),
     ),
     Setting(
@@ -207,7 +207,7 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "tasks a second",
         "a number of tasks a second from 0.1 to 1000000, or None",
-        "How many overdue tasks are handed over a second at most; all at once by default.",
+        "Deliver at most so many overdue tasks a second; by default all at once.",
         lambda value: value is None or _number(0.1, 1_000_000)(value),
     ),
     Setting(
@@ -215,7 +215,7 @@ SETTINGS: tuple[Setting, ...] = (
         False,
         "true or false",
         "true or false",
-        "A worker drops a relayed task of which another copy has been at a worker before.",
+        "Workers drop duplicates of relayed tasks.",
         lambda value: isinstance(value, bool),
     ),
     Setting(
@@ -223,7 +223,7 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         "events",
         f"a whole number of events from 0 to {LONGEST_HISTORY}",
-        "How many of the last events `delayq.history()` has; 0: none are kept.",
+        "How many events `delayq.history()` keeps; 0: none.",
         _number(0, LONGEST_HISTORY, whole=True),
     ),
     Setting(
@@ -247,7 +247,7 @@ SETTINGS: tuple[Setting, ...] = (
         "127.0.0.1",
         "address",
         "an address, such as 0.0.0.0 for all of this machine's",
-        "On which of the machine's addresses it does; by default only the machine itself asks.",
+        "Address to listen on. The default allows local connections only.",
         lambda value: isinstance(value, str) and bool(value.strip()),
     ),
     # Over several nodes of a Redis Cluster, which the store cannot be in yet; on one Redis, more

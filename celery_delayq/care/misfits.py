@@ -28,19 +28,19 @@ class Kind:
 
 KINDS = {
     "record_without_place": Kind(
-        "a record waits nowhere, or is parked where nothing is paused, so it will not be handed "
-        "over",
+        "a record has no place, or is parked in a lane that is not paused, so it will not be "
+        "delivered",
         "it waits again for its due time; marked, if it was being published; skipped, if its "
         "grace is over; dead, with the reason, if it had failed or may have left",
     ),
     "place_without_record": Kind(
-        "a place has no record; when it is due it is dropped, or dead; one that is dead cannot be "
-        "brought back",
+        "a place has no record; when it is due it is dropped, or dead; a dead one cannot be "
+        "retried",
         "the place is removed",
     ),
     "second_place": Kind(
         "a second place of one record, which a later step drops",
-        "it is removed; the record keeps its lease, or else the place where it waits",
+        "it is removed; the record keeps its lease, or else its waiting place",
     ),
     "unreadable_record": Kind(
         "a record that this version cannot read, or whose template is gone or damaged; then it "
@@ -66,12 +66,12 @@ KINDS = {
     "owed_revoked": Kind(
         "REVOKED is to be stored for a cancelled task, but no scanner knows when, or of which "
         "message",
-        "a scanner does it now; what names no message, or the id of a new task, is removed",
+        "a scanner does it now; without a message, or with the id of a new task, it is removed",
     ),
     "number_too_low": Kind(
         "the last insertion number is no number, so nothing can be scheduled, or is lower than a "
         "record's, so selections and dumps pass that by",
-        "numbers go on above all that were given",
+        "numbers continue above all earlier ones",
     ),
     "leftover": Kind(
         "a claim or an error is left of a task that is not here; a new task with its id has it",

@@ -75,7 +75,7 @@ READ = (
     Metric(
         "next_due_seconds",
         "gauge",
-        "until the next task is due, below 0 when it is overdue; absent when nothing waits",
+        "until the next task is due, below 0 if it is overdue; absent if no task waits",
     ),
     Metric("in_flight_tasks", "gauge", "tasks that are being published under a lease"),
     Metric("refused_tasks", "gauge", "tasks that were refused, and wait for their next try"),
@@ -87,12 +87,12 @@ READ = (
     Metric(
         "queues_complete",
         "gauge",
-        "1; 0 when more waits than is looked at, and nothing is told by queue",
+        "1; 0 if too many tasks wait to count them by queue",
     ),
     Metric(
         "clock_difference_seconds",
         "gauge",
-        "how far Redis's clock is ahead of this process's, as far as a scrape can tell",
+        "how far Redis's clock is ahead of this process's, estimated at each scrape",
     ),
     Metric("build_info", "gauge", "1, with the version of this package", "version"),
 )
@@ -103,8 +103,7 @@ COUNTED = (
     Metric(
         "unreplicated",
         "counter",
-        "of these, tasks that are not known to be on as many replicas as `delayq_wait_replicas` "
-        "asks for",
+        "of these, tasks on fewer replicas than `delayq_wait_replicas` asks for, as far as known",
     ),
     Metric(
         "cancelled",
@@ -129,17 +128,17 @@ COUNTED = (
         "result",
         ("done", *_ANSWERS),
     ),
-    Metric("skipped", "counter", "tasks that were too late to leave"),
+    Metric("skipped", "counter", "tasks that were skipped as too late"),
     Metric("handed_over", "counter", "tasks that went to their queues", "path", _PATHS),
-    Metric("refused", "counter", "hand-overs that were refused, to be tried again", "path", _PATHS),
+    Metric("refused", "counter", "deliveries that were refused, to be tried again", "path", _PATHS),
     Metric("uncertain", "counter", "tasks that were published without an answer"),
     Metric("lease_recoveries", "counter", "leases that ran out and were taken back"),
-    Metric("broker_failures", "counter", "tries to relay that found the broker down"),
+    Metric("broker_failures", "counter", "attempts to relay while the broker was down"),
     Metric("dead", "counter", "tasks that became dead"),
     Metric(
         "handover_lateness_seconds",
         "histogram",
-        "from the due time to the hand-over, by Redis's clock",
+        "from the due time to delivery, by Redis's clock",
         "path",
         _PATHS,
         LATENESS,
