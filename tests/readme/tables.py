@@ -67,7 +67,7 @@ def tables() -> tuple[Table, ...]:
             _kinds(),
         ),
         Table(page("reference/cli"), ("command", "what it does"), _commands()),
-        Table(page("reference/messages"), ("level", "message", "logged by"), _messages()),
+        Table(page("reference/messages"), ("error", "logged by"), _messages()),
         Table(api, ("on tasks and signatures", "what it does"), _members(DelayQTask)),
         Table(api, ("of `DelayQ`", "what it does"), _members(DelayQ)),
         Table(api, ("of `ScheduledResult`", "what it does"), _members(ScheduledResult)),
@@ -129,7 +129,7 @@ def _commands() -> tuple[Row, ...]:
 
 
 def _messages() -> tuple[Row, ...]:
-    """What the package logs as a warning or an error, in the order of its files."""
+    """What the package logs as an error, in the order of its files."""
     return tuple(row for path in sorted(PACKAGE.rglob("*.py")) for row in _messages_of(path))
 
 
@@ -138,10 +138,10 @@ def _messages_of(path: Path) -> Iterator[Row]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Call(
-                func=ast.Attribute(attr="warning" | "error" as level),
+                func=ast.Attribute(attr="error"),
                 args=[ast.Constant(value=str(message)), *_],
             ) if re.search(r"\w{3}", message):
-                yield level, message, f"`{logger}`"
+                yield f"`{message}`", f"`{logger}`"
 
 
 def _members(owner: type) -> tuple[Row, ...]:
