@@ -17,6 +17,7 @@ from ..logs import plain
 from ..servers.risks import Line as Found
 from .doctor import examine
 
+RUNBOOK = "celery_delayq/docs/runbook.md"  # in the project; no wheel has it
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _LEVEL, _NAME = 9, 19  # columns: of the longest of each, and two more
 _NARROW = 40  # columns that a text has at least
@@ -46,6 +47,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
             else:
                 screen.show(_shown(found, screen.width))
     if "error" in levels:
+        click.echo(f"What to do in an incident: {RUNBOOK}", err=True)
         ctx.exit(1)
 
 

@@ -36,7 +36,7 @@ def test_what_the_doctor_says_is_what_one_sees(on_its_redis, shop_file):
 
 def test_each_line_of_the_doctor_is_explained(on_its_redis, shop_file):
     said, _ = said_by(DOCTOR, on_its_redis, shop_file)
-    names = {line[9:28].strip() for line in said.splitlines() if line[:1] != " "}
+    names = {line[9:28].strip() for line in said.splitlines()[:-1] if line[:1] != " "}
 
     explained = {name for row in PAGE.rows("Doctor") for name in row[0].split(", ")}
 
