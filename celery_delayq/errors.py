@@ -184,7 +184,7 @@ class InvalidOption(DelayQError, ValueError):
 
 
 class NotATask(InvalidOption, TypeError):
-    """Something to schedule that is no task, and no signature that is taken there."""
+    """What a caller gave is no task, or no signature, that the call takes."""
 
 
 class InvalidSetting(InvalidOption):

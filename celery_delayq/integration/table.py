@@ -22,7 +22,7 @@ from ..operations import changing, editing, filters, pausing, reading
 from ..operations.health import health as health_now
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.status import status as status_now
-from ..operations.targets import Named
+from ..operations.targets import Named, of_one_task
 from ..services import Services
 from .results import ScheduledResult, scheduled
 
@@ -62,6 +62,7 @@ class Operations:
     resume = pausing.resume
     pauses = pausing.pauses
 
+    @of_one_task
     def result(
         self, task_id: Named | None = None, *, key: str | None = None
     ) -> ScheduledResult[Any] | None:

@@ -10,9 +10,10 @@ from ..revoked import has_backend
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
 from .moves import Direction, conditions, warn_of_expiry
-from .targets import Named, id_of, target_of
+from .targets import Named, id_of, of_one_task, target_of
 
 
+@of_one_task
 def cancel(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -40,6 +41,7 @@ def cancel(
     return outcome
 
 
+@of_one_task
 def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
     """Delete a dead task, also one that cannot be read; its result becomes ``REVOKED``.
 
@@ -66,6 +68,7 @@ def _removed(
     return outcome
 
 
+@of_one_task
 def reschedule(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -101,6 +104,7 @@ def reschedule(
     return move(services, task_id, when, key=key, **conditions(services.timezone, only, if_due))[0]
 
 
+@of_one_task
 def run_now(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> Outcome:
@@ -114,6 +118,7 @@ def run_now(
     return move(delayq.services, task_id, NOW, key=key, mode="now")[0]
 
 
+@of_one_task
 def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
     """Try the hand-over of a dead task again: it is due now.
 

@@ -56,7 +56,7 @@ def tables() -> tuple[Table, ...]:
 def _kinds() -> tuple[Row, ...]:
     rows = ((name, kind.wrong, kind.repair) for name, kind in KINDS.items())
     return tuple(
-        (f"`{name}`", wrong, does or "nothing; it is only told") for name, wrong, does in rows
+        (f"`{name}`", wrong, does or "none; it is only reported") for name, wrong, does in rows
     )
 
 
