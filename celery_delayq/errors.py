@@ -38,8 +38,6 @@ from typing import Any, cast
 
 from kombu.exceptions import OperationalError
 
-from .logs import plain
-
 SHOWN = 500  # characters of a value that somebody gave
 
 
@@ -62,6 +60,16 @@ class DelayQError(Exception):
     def sentence(self) -> str:
         """What is wrong, what was seen, what to do."""
         return super().__str__()
+
+
+def plain(text: object) -> str:
+    """Text for one row: what could move a cursor or begin a line is shown by its escape."""
+    line = str(text)
+    if line.isprintable():
+        return line
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in line
+    )
 
 
 def _shown(value: object) -> str:
@@ -176,7 +184,7 @@ class InvalidOption(DelayQError, ValueError):
 
 
 class NotATask(InvalidOption, TypeError):
-    """Something to schedule that is no task, and no signature that is taken there."""
+    """What a caller gave is no task, or no signature, that the call takes."""
 
 
 class InvalidSetting(InvalidOption):

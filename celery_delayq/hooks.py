@@ -8,7 +8,7 @@ So the modules that take steps do not need Celery.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .logs import logger_of
@@ -69,6 +69,7 @@ class Hooks:
         hears_messages: Whether ``cancelled`` needs messages now; it costs reading them.
         hears_handed_over: Whether ``handed_over`` does anything now; it costs the ids.
         hears_left: Whether ``left`` does anything now; it costs the times.
+        hears_calls: Whether ``called`` does anything; it costs two looks at the clock.
     """
 
     scheduled: Hook = _nobody
@@ -90,20 +91,17 @@ class Hooks:
     hears_messages: Callable[[], bool] = _never
     hears_handed_over: Callable[[], bool] = _never
     hears_left: Callable[[], bool] = _never
+    hears_calls: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         for name in _told():
             setattr(self, name, _guarded(getattr(self, name)))
+        self.hears_calls = self.called is not _nobody
 
     @property
     def wants(self) -> int:
         """The details that a hand-over must return now, as a sum of bits."""
         return IDS * self.hears_handed_over() + LATENESS * self.hears_left()
-
-    @property
-    def hears_calls(self) -> bool:
-        """Whether ``called`` does anything."""
-        return self.called is not _nobody
 
     def add(self, others: Hooks) -> None:
         """Call *others* as well from now on, in every thread that uses these hooks."""
@@ -111,6 +109,7 @@ class Hooks:
             mine, theirs = getattr(self, name), getattr(others, name)
             if theirs is not _nobody:
                 setattr(self, name, theirs if mine is _nobody else _both(mine, theirs))
+        self.hears_calls = self.called is not _nobody
         for name in _asked():
             mine, theirs = getattr(self, name), getattr(others, name)
             if theirs is not _never:
@@ -122,7 +121,7 @@ def _told() -> list[str]:
 
 
 def _asked() -> list[str]:
-    return [one.name for one in fields(Hooks) if one.name.startswith("hears_")]
+    return [one.name for one in fields(Hooks) if one.name.startswith("hears_") and one.init]
 
 
 def _both(one: Hook, other: Hook) -> Hook:

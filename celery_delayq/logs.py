@@ -1,20 +1,35 @@
-"""Keeps a log line one line of plain text, whatever an id, a queue or a reason contains."""
+"""Text for people: one line of plain text, and one form of a span and of a number everywhere."""
 
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 
-__all__ = ["logger_of", "plain"]
+from .errors import plain
+
+__all__ = ["counted", "lasting", "logger_of", "plain", "waiting"]
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def plain(text: object) -> str:
-    """Return text for one row; characters that move a cursor or begin a line become escapes."""
-    line = str(text)
-    if line.isprintable():
-        return line
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in line
-    )
+def lasting(seconds: float) -> str:
+    """How long something lasts, in its greatest unit and the next one: ``2 h 5 min``, ``3 d``."""
+    left = max(0, round(seconds))
+    for (size, unit), (smaller, its_unit) in pairwise(_UNITS):
+        if left >= size:
+            count, rest = left // size, left % size // smaller
+            return f"{count:,} {unit} {rest} {its_unit}" if rest else f"{count:,} {unit}"
+    return f"{left} s"
+
+
+def counted(count: int, thing: str = "task") -> str:
+    """So many of something: ``1 task``, ``10,001 tasks``."""
+    return f"{count:,} {thing}" + "s" * (count != 1)
+
+
+def waiting(count: int) -> str:
+    """``1 task waits``, ``2 tasks wait``."""
+    return f"{counted(count)} wait" + "s" * (count == 1)
 
 
 class _Plain(logging.Filter):

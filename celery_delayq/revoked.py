@@ -5,22 +5,19 @@ The same holds for a task that another one replaced, or that gave way to another
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from celery import Celery, states
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 
-from .errors import StoreError
 from .leaves import leaf
 from .libraries import Feature, works
 from .logs import logger_of
 from .message.body import message_body
 from .message.headers import LAUNCH
-from .services import Services
-from .store import Cancelled, Outcome
+from .store.outcome import Outcome
+from .store.values import Cancelled
 
 logger = logger_of(__name__)
 
@@ -28,32 +25,6 @@ logger = logger_of(__name__)
 def has_backend(app: Celery) -> bool:
     """Whether the app keeps results, and ``REVOKED`` can be stored."""
     return not isinstance(app.backend, DisabledBackend) and works(Feature.REVOKED_RESULTS)
-
-
-def tell(
-    services: Services,
-    cancelled: Sequence[Cancelled],
-    *,
-    owed: bool,
-    late: bool = False,
-    gave_way: bool = False,
-) -> None:
-    """Store ``REVOKED`` for tasks that will not run, and call the hooks.
-
-    Args:
-        services: The services of their app.
-        cancelled: The step's answer with these tasks; at least one.
-        owed: Whether that step has noted that ``REVOKED`` must be stored.
-        late: Whether a scanner may have done that since; see :func:`mark_revoked`.
-        gave_way: Whether they were not scheduled, as others were kept.
-    """
-    for one in cancelled:
-        if owed and one.message and mark_revoked(services.app, one, late=late):
-            # If this fails, a scanner stores REVOKED again; the task will not run in any case.
-            with suppress(StoreError):
-                services.entries.mark_stored(one)
-    hooks = services.hooks
-    (hooks.gave_way if gave_way else hooks.cancelled)(list(cancelled))
 
 
 def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bool:

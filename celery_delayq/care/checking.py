@@ -175,17 +175,12 @@ def _slices(link: Shard, part: str) -> Iterator[tuple[list[Any], int, int, list[
     cursor: Any = 0
     count = FIRST
     while True:
-        cursor, found, last, now_us, shared, size = link.scripts.call(
-            "check", part=part, cursor=cursor, count=count
-        )
-        yield _threes(found), number(last), now_us, _threes(shared)
+        slice_ = link.scripts.call("check", part=part, cursor=cursor, count=count)
+        cursor = slice_.cursor
+        yield slice_.found, number(slice_.last), slice_.now, slice_.shared
         if int(cursor) == 0:
             return
-        count = next_count(count, size, MOST)
-
-
-def _threes(flat: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-    return list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+        count = next_count(count, slice_.size, MOST)
 
 
 # A number that HINCRBY can increase.

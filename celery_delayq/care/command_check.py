@@ -14,6 +14,7 @@ from ..cli.progress import counting
 from ..cli.task_facts import line_of_json
 from ..logs import plain
 from .inconsistencies import KINDS, Finding, Repaired
+from .mending import check as check_of
 from .mending import repair_many
 
 SHOWN = 20  # findings of a kind that are shown in full
@@ -97,7 +98,7 @@ class Check:
         """Return the findings and print them: all as JSON; in a repair, the first of each kind."""
         found: list[Finding] = []
         counts: Counter[str] = Counter()
-        for finding in self._delayq.check():
+        for finding in check_of(self._delayq.services):
             found.append(finding)
             counts[finding.kind] += 1
             if self._as_json:

@@ -15,8 +15,10 @@ from ..cli.looks import CeleryCommand, CeleryOption
 from ..cli.progress import counting
 from ..cli.screen import Line, Screen
 from ..errors import DelayQError
-from ..integration.delayq import DelayQ
 from ..logs import plain
+from ..operations import reading
+from ..services import HasServices
+from .dumping import dump as dump_of
 from .dumping import wait_for_leases
 from .lines import DUMP, END, text_of
 from .loading import Loaded, steps
@@ -47,7 +49,7 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
     latest: dict[str, dict[str, Any]] = {}  # kind -> line
 
     def lines() -> Iterator[Line]:
-        for line in delayq.dump():
+        for line in dump_of(delayq.services):
             latest[line["kind"]] = line
             if line["kind"] == DUMP:
                 _say_how_it_stands(ctx, line)
@@ -82,13 +84,13 @@ def _say_how_it_stands(ctx: click.Context, first: dict[str, Any]) -> None:
         )
 
 
-def _wrong_count(dumped: int, delayq: DelayQ) -> str:
+def _wrong_count(dumped: int, delayq: HasServices) -> str:
     """Return a warning if a paused store's counts differ from the dump; empty if they match.
 
     A dump reads the records; the counts come from the indexes that scanners read.
     """
     try:
-        counts = delayq.counts()
+        counts = reading.counts(delayq)
     except DelayQError as error:
         return f"could not compare the dump with the store's counts: {plain(error)}"
     kept = counts.scheduled + counts.paused + counts.in_flight + counts.dead

@@ -71,12 +71,12 @@ class Kept:
 
 def now_ms(entries: Entries) -> int:
     """Redis's time."""
-    return int(_step(entries.links[0], [])[0]) // 1000
+    return int(_step(entries.links[0], []).now) // 1000
 
 
 def owed(entries: Entries) -> int:
     """Return how many cancelled tasks still lack ``REVOKED``."""
-    return sum(int(_step(link, [])[1]) for link in entries.links)
+    return sum(int(_step(link, []).owed) for link in entries.links)
 
 
 def dump(entries: Entries) -> Iterator[Kept]:
@@ -101,10 +101,9 @@ def _read(link: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
     left = list(members)
     while left:
         some = left[:READ]
-        _, _, text, flat, shared = _step(link, some)
-        templates = dict(zip(shared[::2], shared[1::2], strict=True))
-        words = text.decode().split()
-        rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+        step = _step(link, some)
+        templates, rows = dict(step.templates), iter(step.found)
+        words = step.words.decode().split()
         for member, word in zip(some, words, strict=True):
             if word not in (_GONE, _AGAIN):
                 yield _kept(member, word, next(rows), templates)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .. import clock
 from ..errors import StoreError
-from ..servers import Connection, packed
+from ..servers.connection import Connection, packed
 from ..servers.facts import ask
 from ..store.keys import Keys
 

@@ -43,7 +43,7 @@ def delayq_options() -> dict[str, Any]:
 @pytest.fixture
 def delayq(request: pytest.FixtureRequest, delayq_app: Any, delayq_options: dict[str, Any]) -> Any:
     """The app's ``DelayQ``, with a store, a broker, results and a clock for this test alone."""
-    from celery_delayq.contrib.testing import isolated
+    from celery_delayq.contrib.testing.isolation import isolated
 
     config = request.config
     redis = config.getoption("--delayq-redis") or config.getini("delayq_redis") or None
@@ -56,7 +56,7 @@ def delayq(request: pytest.FixtureRequest, delayq_app: Any, delayq_options: dict
 @contextmanager
 def _sentences() -> Iterator[None]:
     """Report missing requirements in a sentence, without a traceback."""
-    from celery_delayq import DelayQError
+    from celery_delayq.errors import DelayQError
 
     sentence = ""
     try:

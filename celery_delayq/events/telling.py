@@ -65,7 +65,7 @@ class Telling:
                 note_scheduled(running)
             if task_scheduled.receivers:
                 task_scheduled.send(self._app, task_id=new.task_id, due=from_ms(due_ms))
-        if self._sends_events:
+        if self._app.conf.task_send_sent_event:
             self._events.sent(entries)
 
     def rescheduled(self, task_id: str, due_ms: int) -> None:
@@ -92,7 +92,7 @@ class Telling:
 
     def skipped(self, task_id: str, reason: str) -> None:
         task_skipped.send(self._app, task_id=task_id, reason=reason)
-        if self._sends_events:
+        if self._app.conf.task_send_sent_event:
             self._events.revoked([task_id])
 
     def handed_over(self, task_ids: list[str]) -> None:
@@ -101,16 +101,11 @@ class Telling:
     def dead(self, task_id: str, reason: str) -> None:
         task_dead.send(self._app, task_id=task_id, reason=reason)
 
-    @property
-    def _sends_events(self) -> bool:
-        sends: bool = self._app.conf.task_send_sent_event
-        return sends
-
     def _revoked(self, cancelled: Sequence[Cancelled]) -> None:
         for one in cancelled if _hears_revoked() else ():
             if one.message:
                 _send_revoked(self._app, one)
-        if self._sends_events:
+        if self._app.conf.task_send_sent_event:
             self._events.revoked([one.task_id for one in cancelled])
 
 

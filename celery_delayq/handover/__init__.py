@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..hooks import Hooks
-from ..servers import Server
+from ..servers.endpoint import Server
 from ..services import Services
 from .backoff import ELECTION, Backoff
 from .contact import Contact

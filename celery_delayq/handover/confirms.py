@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from .. import clock
 from ..libraries import Feature, works
 from ..message.route import Route
-from ..store import LeasedEntry
+from ..store.values import LeasedEntry
 from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
 
 
@@ -127,7 +127,9 @@ class Confirming(OneByOne):
         self._confirm(tag, multiple, Verdict(SENT))
 
     def _on_nack(self, tag: int, multiple: bool) -> None:
-        self._confirm(tag, multiple, Verdict(REFUSED, "the broker would not take it (nack)"))
+        self._confirm(
+            tag, multiple, Verdict(REFUSED, "the broker rejected it (nack), as a full queue may")
+        )
 
     def _is_partial(self, place: int) -> bool:
         """Whether a nack may come from one queue of several: an exchange is named."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..store import Seen
+from ..store.values import Seen
 
 logger = logger_of(__name__)
 

@@ -17,7 +17,7 @@ from ..leaves import leaf
 from ..logs import logger_of
 from ..message.broker import SENTINEL
 from ..message.connection_options import credentials_of
-from ..store import LeasedEntry
+from ..store.values import LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 

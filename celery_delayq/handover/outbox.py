@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 
 from ..errors import StoreError
 from ..logs import logger_of
-from ..store import Cancelled, ScannerSteps
+from ..store.scanner_steps import ScannerSteps
+from ..store.values import Cancelled
 
 logger = logger_of(__name__)
 

@@ -25,8 +25,8 @@ from kombu.transport import virtual
 from ..libraries import Feature, works
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-from ..servers import is_replica, refusal_of
-from ..store import LeasedEntry
+from ..servers.refusals import is_replica, refusal_of
+from ..store.values import LeasedEntry
 
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
 

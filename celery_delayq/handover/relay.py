@@ -15,8 +15,9 @@ from .. import clock
 from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..store import LeasedEntry, ScannerSteps
-from ..store.scanner_steps import LONGEST_WAIT, MAX_REFUSALS
+from ..message.route import Relayed
+from ..store.scanner_steps import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
+from ..store.values import LeasedEntry
 from .dead import RELAY, tell, tell_skipped
 from .link import Link
 from .publishers import Verdict
@@ -109,10 +110,11 @@ class Relay:
             return
         wait = min(LONGEST_WAIT, 2.0 ** (entry.refusals + 1))
         logger.warning(
-            "task %s: attempt %d was refused, next in %.0f s: %s",
+            "task %s: attempt %d was refused, next in %.0f s: %s, for the queue %s: %s",
             entry.task_id,
             entry.attempts + 1,
             wait,
+            *_names_of(entry),
             reason,
         )
         self._hooks.refused(RELAY, 1)
@@ -120,3 +122,12 @@ class Relay:
 
     def close(self) -> None:
         self._link.close()
+
+
+def _names_of(entry: LeasedEntry) -> tuple[str, str]:
+    """The names of an entry's task and of its queue, for the log."""
+    try:
+        relayed = Relayed.parse(entry.destination, entry.message)
+        return relayed.options["headers"]["task"], relayed.route.routing_key
+    except Exception:  # of what is no message of Celery's
+        return "a task without a name", entry.destination

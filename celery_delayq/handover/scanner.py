@@ -20,7 +20,9 @@ from .. import clock
 from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..store import ScannerSteps, Seen, Wakeup
+from ..store.scanner_steps import ScannerSteps
+from ..store.values import Seen
+from ..store.wakeup import Wakeup
 from .contact import Contact
 from .dead import report
 from .outbox import Outbox

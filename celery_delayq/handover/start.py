@@ -11,7 +11,8 @@ from contextlib import suppress
 from ..errors import StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..services import Services
-from ..store import ScannerSteps, sum_of, union_of
+from ..store.overview import sum_of, union_of
+from ..store.scanner_steps import ScannerSteps
 
 logger = logger_of(__name__)
 

@@ -15,6 +15,7 @@ from ..cli.tables import Column, table
 from ..cli.zones import name_of, stamp, zone_of, zoned
 from ..logs import plain
 from .newest import Event
+from .newest import history as newest
 
 _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 
@@ -36,7 +37,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
-        events = delayq.history(limit)
+        events = newest(delayq.services, limit=limit)
         kept = delayq.services.settings.history
     if as_json:
         for event in events:
@@ -45,7 +46,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
     zone, screen = zone_of(ctx), Screen(ctx)
     screen.show(table(_columns(zone), (_event_row(one, zone) for one in events)))
     if not kept:
-        ctx.obj.secho(_NO_HISTORY, fg="yellow")
+        screen.show([[(_NO_HISTORY, "yellow")]])
 
 
 def _columns(zone: tzinfo) -> tuple[Column, ...]:

@@ -22,15 +22,14 @@ from ..operations import changing, editing, filters, pausing, reading
 from ..operations.health import health as health_now
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.status import status as status_now
-from ..operations.targets import Named
+from ..operations.targets import Named, of_one_task
 from ..services import Services
-from .apply_async import scheduled
-from .results import ScheduledResult
+from .results import ScheduledResult, scheduled
 
 if TYPE_CHECKING:
     from ..care.inconsistencies import Finding, Repaired
     from ..care.loading import Lines, Loaded
-    from ..history import Event
+    from ..history.newest import Event
 
 
 class Operations:
@@ -63,6 +62,7 @@ class Operations:
     resume = pausing.resume
     pauses = pausing.pauses
 
+    @of_one_task
     def result(
         self, task_id: Named | None = None, *, key: str | None = None
     ) -> ScheduledResult[Any] | None:

@@ -12,10 +12,10 @@ from prometheus_client.core import GaugeMetricFamily
 
 from .. import __version__, clock
 from ..errors import StoreError
-from ..integration.delayq import DelayQ
 from ..logs import logger_of, plain
 from ..operations.queues import QueueCounts
-from ..operations.status import Status
+from ..operations.status import Status, status
+from ..services import HasServices
 from .names import READ, Metric
 
 logger = logger_of(__name__)
@@ -35,7 +35,7 @@ class Collector:
     absent. A registry takes one collector.
     """
 
-    def __init__(self, delayq: DelayQ) -> None:
+    def __init__(self, delayq: HasServices) -> None:
         self._delayq = delayq
         self._reading: tuple[int, Future[dict[str, Samples]]] | None = None
 
@@ -73,23 +73,23 @@ class Collector:
         return reading[1]
 
 
-def _fulfil(future: Future[dict[str, Samples]], delayq: DelayQ) -> None:
+def _fulfil(future: Future[dict[str, Samples]], delayq: HasServices) -> None:
     try:
-        future.set_result(samples_of(delayq.status(), _clock_difference(delayq)))
+        future.set_result(samples_of(status(delayq), _clock_difference(delayq)))
     except BaseException as error:
         future.set_exception(error)
 
 
-def _clock_difference(delayq: DelayQ) -> float:
+def _clock_difference(delayq: HasServices) -> float:
     """Return how many seconds Redis's clock is ahead; wrong by half a round trip at most."""
     before = clock.utc_now().timestamp()
-    there = (delayq.counts().now_ms + 0.5) / 1000
+    there = (delayq.services.entries.counts().now_ms + 0.5) / 1000
     return there - (before + clock.utc_now().timestamp()) / 2
 
 
-def samples_of(status: Status, clock_difference: float) -> dict[str, Samples]:
+def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
     """Return the samples of a store's status, by the metrics' names."""
-    counts = status.counts
+    counts = found.counts
     told = {
         "store_up": 1,
         "waiting_tasks": counts.scheduled,
@@ -99,18 +99,18 @@ def samples_of(status: Status, clock_difference: float) -> dict[str, Samples]:
         "refused_tasks": counts.refused,
         "paused_tasks": counts.paused,
         "dead_tasks": counts.dead,
-        "scanners": len(status.scanners),
-        "queues_complete": status.queues_complete,
+        "scanners": len(found.scanners),
+        "queues_complete": found.queues_complete,
         "clock_difference_seconds": clock_difference,
     }
     until_due = _seconds(counts.next_due_ms, counts.now_ms)
     if until_due is not None:
         told["next_due_seconds"] = until_due
     by_queue = {}
-    if status.queues_complete:
+    if found.queues_complete:
         by_queue = {
-            "queue_waiting_tasks": _by_queue(status.queues, "waiting"),
-            "queue_overdue_tasks": _by_queue(status.queues, "overdue"),
+            "queue_waiting_tasks": _by_queue(found.queues, "waiting"),
+            "queue_overdue_tasks": _by_queue(found.queues, "overdue"),
         }
     return {**{name: {"": float(value)} for name, value in told.items()}, **by_queue}
 

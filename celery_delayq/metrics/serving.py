@@ -13,8 +13,8 @@ from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from ..errors import InvalidSetting
-from ..integration.delayq import DelayQ
 from ..logs import logger_of
+from ..services import HasServices
 from .collector import Collector
 from .totals import watch
 
@@ -37,7 +37,7 @@ class Serving:
         InvalidSetting: ``PROMETHEUS_MULTIPROC_DIR`` is not a folder.
     """
 
-    def __init__(self, delayq: DelayQ, port: int, host: str) -> None:
+    def __init__(self, delayq: HasServices, port: int, host: str) -> None:
         self._delayq = delayq
         self._port = port
         self._host = host

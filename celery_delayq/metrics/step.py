@@ -11,8 +11,7 @@ from celery import bootsteps
 
 from ..errors import InvalidSetting
 from ..integration import startup
-from ..integration.delayq import DelayQ
-from ..services import find
+from ..services import HasServices, find
 
 if TYPE_CHECKING:
     from .serving import Serving
@@ -46,7 +45,7 @@ class MetricsStep(bootsteps.StartStopStep):
     terminate = stop
 
 
-def serving_of(delayq: DelayQ) -> Serving | None:
+def serving_of(delayq: HasServices) -> Serving | None:
     """Return the server of an app's metrics, which counts from now on, if one is configured.
 
     Raises:

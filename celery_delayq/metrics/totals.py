@@ -9,13 +9,12 @@ from weakref import WeakKeyDictionary, WeakSet
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
 from ..hooks import Hooks
-from ..integration.delayq import DelayQ
-from ..services import Services
+from ..services import HasServices, Services
 from ..store import Cancelled, Outcome
 from .names import COUNTED, Metric
 
 
-def watch(delayq: DelayQ, registry: CollectorRegistry = REGISTRY) -> None:
+def watch(delayq: HasServices, registry: CollectorRegistry = REGISTRY) -> None:
     """Count this process's steps on tasks from now on; a second call changes nothing.
 
     Child processes that are forked later count as well. To see their counts, set

@@ -8,8 +8,11 @@ from typing import Any
 from celery.app.task import Task
 
 from ..errors import InvalidOption
+from ..logs import logger_of
 from ..services import HasServices, Services
-from ..store import Pause, lane_for
+from ..store import Pause, lane_for, lane_in_words
+
+logger = logger_of(__name__)
 
 LONGEST_NAME = 512  # bytes
 MIN_RATE, MAX_RATE = 0.001, 1_000_000.0
@@ -42,6 +45,7 @@ def pause(
     if not isinstance(late, bool):
         raise InvalidOption("late", late, "true or false")
     delayq.services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
+    logger.info("%s is paused", lane_in_words(queue, name))
 
 
 def resume(
@@ -68,7 +72,12 @@ def resume(
     """
     if rate is not None and not _is_rate(rate):
         raise InvalidOption("rate", rate, _RATE)
-    return delayq.services.entries.resume(lane_for(*_checked(queue, task)), rate)
+    queue, name = _checked(queue, task)
+    was_paused = delayq.services.entries.resume(lane_for(queue, name), rate)
+    if was_paused:
+        at = "" if rate is None else f", at {rate:g} tasks a second"
+        logger.info("%s is resumed%s", lane_in_words(queue, name), at)
+    return was_paused
 
 
 def pauses(delayq: HasServices) -> list[Pause]:

@@ -26,9 +26,9 @@ from ..store import (
     selection_scan,
     target_of_member,
 )
-from .changing import Direction, conditions, warn_of_expiry
 from .count import Count, Tally
 from .cursor import Cursor
+from .moves import Direction, conditions, warn_of_expiry
 from .queues import QueueNames
 from .releasing import STEP, Release, Released, ReleaseTally, refuse_canvases
 from .scheduled_task import ScheduledTask
@@ -120,7 +120,7 @@ class Selection:
                 ``so_far`` counts those that were moved before.
         """
         when = one_of(self._services.timezone, at=at, after=after, by=by)
-        asked = conditions(self._services, only, if_due)
+        asked = conditions(self._services.timezone, only, if_due)
         if dry_run:
             return self._would_change(
                 lambda met: met.state in WAITING and _moves(met, when, asked), progress
@@ -253,7 +253,7 @@ class Selection:
             if change.due_ms is not None:
                 hooks.rescheduled(change.task_id, change.due_ms)
         moved = [(one.task_id, one.due_ms, one.expires) for one in made if one.due_ms is not None]
-        warn_of_expiry(self._services, moved)
+        warn_of_expiry(self._services.timezone, moved)
         removed = [one.cancelled for one in made if one.cancelled is not None]
         if removed:
             hooks.cancelled(removed)

@@ -27,6 +27,11 @@ class ScannerSeen:
     name: str
     seen: datetime
 
+    @property
+    def host(self) -> str:
+        """The host that it runs on."""
+        return self.name.rsplit(":", 2)[0]
+
 
 @dataclass(frozen=True)
 class Status:

@@ -12,7 +12,8 @@ from kombu.utils.url import url_to_parts
 from ..errors import InvalidSetting
 from ..message.broker import Names, database_of, is_sentinel, provider_of, tls_of_redis, urls_of
 from ..message.connection_options import credentials_of, login_of, number_of, tls_of
-from ..servers import TLS, Endpoint
+from ..servers.endpoint import Endpoint
+from ..servers.words import TLS
 from ..settings import without_secrets
 from .group import ASK, ASKED_ONCE, SentinelGroup
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.readme.document import EXAMPLE, ROOT
+from tests.support.forked import run_forked
 
 # The last line that a script prints is what its test asks for.
 START = """
@@ -45,10 +46,13 @@ class Project:
 
     def started(self, script, *options, **env):
         """A process that runs *script*, when it has ended."""
+        line, env = (*options, "-c", START + script), {**self.env, **env}
+        if not options:
+            return run_forked(*line, cwd=self.folder, env=env)
         return subprocess.run(
-            [sys.executable, *options, "-c", START + script],
+            [sys.executable, *line],
             cwd=self.folder,
-            env={**os.environ, **self.env, **env},
+            env={**os.environ, **env},
             capture_output=True,
             text=True,
             timeout=60,

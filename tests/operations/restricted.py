@@ -1,6 +1,7 @@
 """The store as a Redis user reaches it who has the rights that the README names, and no more."""
 
-from celery_delayq.servers import Endpoint, PooledConnection
+from celery_delayq.servers.connection import PooledConnection
+from celery_delayq.servers.endpoint import Endpoint
 from tests.readme.document import OPERATIONS
 from tests.store.support import CLOCK, NOW_MS, Store
 

@@ -15,7 +15,8 @@ from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.sentinel import SentinelGroup as SentinelPlaces
 from celery_delayq.sentinel import failover_listener, known_master, query
 from celery_delayq.sentinel import group as sentinels
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
 from tests.support.slow_link import SlowLink

@@ -24,7 +24,7 @@ from celery import Celery
 from ... import clock
 from ...errors import InvalidOption
 from ...hooks import Hooks
-from ...servers import Connection, packed
+from ...servers.connection import Connection, packed
 from ...store.keys import Keys
 from ...store.scripts import Script, Scripts, load
 from .aside import put

@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 from ...errors import CannotIsolate
-from ...servers import packed
+from ...servers.connection import packed
 from ...store.keys import KEYS
 from ...store.scripts import Scripts
 from .moved import clock_key
