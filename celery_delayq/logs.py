@@ -5,19 +5,11 @@ from __future__ import annotations
 import logging
 from itertools import pairwise
 
+from .errors import plain
+
 __all__ = ["counted", "lasting", "logger_of", "plain", "waiting"]
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-
-
-def plain(text: object) -> str:
-    """Text for one row: what could move a cursor or begin a line is shown by its escape."""
-    line = str(text)
-    if line.isprintable():
-        return line
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in line
-    )
 
 
 def lasting(seconds: float) -> str:
@@ -41,7 +33,7 @@ def waiting(count: int) -> str:
 
 
 class _Plain(logging.Filter):
-    """Escapes what a line is told of; numbers stay numbers."""
+    """Escapes the arguments of a line; numbers stay numbers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -55,7 +47,7 @@ _FILTER = _Plain()
 
 
 def logger_of(name: str) -> logging.Logger:
-    """The logger of a module, whose lines are plain."""
+    """Return the logger of a module, with lines of plain text."""
     logger = logging.getLogger(name)
     logger.addFilter(_FILTER)
     return logger

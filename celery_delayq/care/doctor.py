@@ -13,7 +13,8 @@ from functools import cached_property
 
 from ..errors import StoreError, StoreUnavailable
 from ..logs import plain
-from ..servers import Connection, packed, risks
+from ..servers import risks
+from ..servers.connection import Connection, packed
 from ..servers.facts import Facts, ask
 from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
 from ..services import Services

@@ -12,7 +12,7 @@ from ..errors import StoreError
 from ..logs import plain
 from ..message.outgoing import list_keys
 from ..operations.queues import queue_counts
-from ..servers import Connection
+from ..servers.connection import Connection
 from ..servers.facts import ask
 from ..servers.risks import ERROR, OK, WARNING, Level, Line
 from ..services import Services

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from ..errors import DelayQError, StoreError
-from ..integration.delayq import DelayQ
 from ..logs import plain
+from ..operations import filters
 from ..operations.count import Count
+from ..services import HasServices
 from ..store import Outcome
 from .common import REFUSED, Argument, ErrorSentences, UsageErrors, confirm, delayq_of
 from .departed import why_gone
@@ -90,7 +91,7 @@ class ChosenTasks:
             self._picking = {**picked(ctx, given), **({"all": True} if everything else {})}
 
     @property
-    def delayq(self) -> DelayQ:
+    def delayq(self) -> HasServices:
         """The app's."""
         return delayq_of(self.ctx)
 
@@ -112,7 +113,7 @@ class ChosenTasks:
         Args:
             word: What is done to a task, as in "cancel 5 tasks?".
             done: The same when it is done.
-            one: The step of one task, by ``task_id`` or ``key``.
+            one: The step of one task: takes the app's ``DelayQ``, and ``task_id`` or ``key``.
             many: The step of a selection.
             unchanged: What is said where a condition does not hold.
             tell: What is told how many of a selection are done, where no terminal shows it.
@@ -121,6 +122,7 @@ class ChosenTasks:
             none: What is called where a selection has none to ask about; told their count.
         """
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
+        one = partial(one, self.delayq)
         if self._picking:
             is_done = self._change_selection(word, done, many, tell=tell, rest=rest, none=none)
         elif self._is_read:
@@ -143,7 +145,7 @@ class ChosenTasks:
         none: Callable[[Any], object] | None,
     ) -> bool:
         with UsageErrors():
-            selection = self.delayq.select(**self._picking)
+            selection = filters.select(self.delayq, **self._picking)
         with ErrorSentences():
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:

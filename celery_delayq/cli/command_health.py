@@ -8,10 +8,12 @@ from typing import Any
 import click
 
 from ..errors import StoreError
-from ..integration.delayq import DelayQ
 from ..integration.workers import answers, unheard_queues
 from ..logs import plain
 from ..operations.health import MAX_DEAD, MAX_OVERDUE
+from ..operations.health import health as health_now
+from ..operations.reading import counts
+from ..services import HasServices
 from .common import ErrorSentences, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
 
@@ -49,7 +51,7 @@ def health(
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
-        problems = delayq.health(max_overdue=max_overdue, max_dead=max_dead, here=here)
+        problems = health_now(delayq, max_overdue=max_overdue, max_dead=max_dead, here=here)
         if not here:
             problems += _unheard(delayq)
     if as_json:
@@ -61,10 +63,10 @@ def health(
         ctx.exit(1)
 
 
-def _unheard(delayq: DelayQ) -> list[str]:
+def _unheard(delayq: HasServices) -> list[str]:
     try:
-        counts = delayq.counts()
-        if not counts.scanners or not counts.scheduled + counts.paused:
+        waiting = counts(delayq)
+        if not waiting.scanners or not waiting.scheduled + waiting.paused:
             return []
         services = delayq.services
         return unheard_queues(services, answers(services, "active_queues"))

@@ -12,6 +12,7 @@ import click
 
 from ..clock import EPOCH
 from ..logs import plain
+from ..operations import filters, reading
 from ..operations.scheduled_task import ScheduledTask
 from ..store import State
 from .common import UsageErrors, delayq_of, examples, json_option
@@ -118,14 +119,14 @@ class _Listed:
         rest = {name: one for name, one in self._picking.items() if name not in times}
         if not rest:
             beyond = None if self._limit is None else self._limit + 1
-            return self._delayq.tasks(**times, limit=beyond, cursor=cursor)
+            return reading.tasks(self._delayq, **times, limit=beyond, cursor=cursor)
         if rest == {"state": State.SCHEDULED.value}:
             # The order of due times has the paused as well.
-            tasks = self._delayq.tasks(**times, cursor=cursor)
+            tasks = reading.tasks(self._delayq, **times, cursor=cursor)
             return (one for one in tasks if one.state is State.SCHEDULED)
         if cursor is not None:
             raise click.UsageError("--cursor is for a list in due order.", self._ctx)
-        return iter(self._delayq.select(**self._picking))
+        return iter(filters.select(self._delayq, **self._picking))
 
     def __iter__(self) -> Iterator[ScheduledTask]:
         for task in islice(self._tasks, self._limit):
@@ -160,10 +161,10 @@ class _Listed:
 
     def _total(self) -> int | None:
         if self._by == {"tag"}:
-            return self._delayq.select(**self._picking).count()
+            return filters.select(self._delayq, **self._picking).count()
         if self._by not in (set(), {"state"}, {"overdue"}):
             return None
-        counts = self._delayq.counts()
+        counts = reading.counts(self._delayq)
         if self._by == {"overdue"}:
             return counts.overdue
         totals = {

@@ -11,6 +11,7 @@ import click
 
 from ..clock import from_ms
 from ..logs import counted, lasting, plain
+from ..operations import pausing, reading
 from ..operations.health import NO_SCANNER
 from ..operations.scheduled_task import ScheduledTask
 from ..store import Counts, Pause, State, lane_in_words
@@ -40,13 +41,13 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
     """
     with ErrorSentences():
         delayq = delayq_of(ctx)
-        task, zone = delayq.get(id), zone_of(ctx)
+        task, zone = reading.get(delayq, id), zone_of(ctx)
         if task is None:
             raise click.ClickException(plain(why_gone(delayq, zone, {"task_id": id}, HINT)))
         if as_json:
             ctx.obj.echo(json_of(task))
             return
-        counts, pauses = delayq.counts(), delayq.pauses()
+        counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
     screen = Screen(ctx)
     screen.show(screen_of(task, counts, pauses, zone, screen.width))
 

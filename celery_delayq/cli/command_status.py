@@ -21,6 +21,7 @@ from ..clock import from_ms
 from ..logs import counted, lasting, plain
 from ..operations.health import NO_SCANNER
 from ..operations.status import QueueCounts, Status
+from ..operations.status import status as status_now
 from ..services import Services
 from ..store import Pause
 from .common import ErrorSentences, delayq_of, examples, json_option
@@ -58,7 +59,7 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
-        found = delayq.status()
+        found = status_now(delayq)
     if as_json:
         ctx.obj.echo(json.dumps(found.facts()))
         return

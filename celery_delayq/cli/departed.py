@@ -7,8 +7,8 @@ from datetime import tzinfo
 
 from ..clock import from_ms
 from ..errors import DelayQError
-from ..integration.delayq import DelayQ
 from ..operations.reading import departure
+from ..services import HasServices
 from ..store import Departure
 from .zones import relative
 
@@ -25,7 +25,7 @@ HINT = (
 )
 
 
-def why_gone(delayq: DelayQ, zone: tzinfo, named: dict[str, str], hint: str = "") -> str:
+def why_gone(delayq: HasServices, zone: tzinfo, named: dict[str, str], hint: str = "") -> str:
     """A sentence on a task that is not in the store.
 
     Args:

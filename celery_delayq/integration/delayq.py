@@ -26,6 +26,7 @@ from .apply_async import call_signature
 from .results import ScheduledResult
 from .setup import set_up
 from .table import Operations
+from .task import install
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -66,6 +67,7 @@ class DelayQ(Operations):
         self.services = find(app) or Services(app)
         if find(app) is None:
             attach(app, self)
+            install()
             set_up(app, self.services)
 
     # Scheduling.
@@ -184,7 +186,7 @@ class DelayQ(Operations):
     # Handing over.
 
     def hand_over(self) -> int:
-        """Hand over all that is due, once, as a scanner does; for tests, and where none runs.
+        """Deliver all due tasks once, as a scanner does; for tests, or if no scanner runs.
 
         Returns:
             How many tasks went to their queues.
@@ -196,18 +198,14 @@ class DelayQ(Operations):
         return handover.hand_over(self.services, owes=has_backend(self.app))
 
     def scanner(self) -> Scanner:
-        """A scanner of one's own; the caller starts and stops it."""
-        return scanner_of(self.services)
+        """A scanner for you to start and stop; it also stores the ``REVOKED`` that is owed."""
+        owes = has_backend(self.app)
+        mark = partial(mark_revoked, self.app, late=True) if owes else None
+        return handover.new_scanner(self.services, mark)
 
     def close(self) -> None:
         """Close this process's idle connections to Redis; the next call opens new ones."""
         self.services.close()
-
-
-def scanner_of(services: Services) -> Scanner:
-    """A scanner, which also stores what is owed to the app's result backend."""
-    mark = partial(mark_revoked, services.app, late=True) if has_backend(services.app) else None
-    return handover.new_scanner(services, mark)
 
 
 def _signature(given: Signature | Task) -> Signature:

@@ -11,9 +11,8 @@ from uuid import UUID
 from celery.app.task import Task
 from celery.result import AsyncResult, GroupResult
 
-from .. import store
 from ..errors import InvalidOption, NotATask
-from ..services import Services
+from ..store import ids
 
 #: What names a task.
 Named = Union[str, UUID, "AsyncResult[Any]", GroupResult]
@@ -53,20 +52,8 @@ def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
     if task_id is not None and key is not None:
         raise InvalidOption("key", key, "a task's id or a key, not both")
     if key is not None:
-        return store.target_of_key(store.checked_name("key", key))
-    return store.target_of(id_of(task_id))
-
-
-def who_is(services: Services, task_id: Named | None, key: str | None) -> bytes:
-    """As :func:`target_of`, in the store of *services*.
-
-    Raises:
-        InvalidOption: as there; or a key, where entries are spread over shards by their ids.
-    """
-    who = target_of(task_id, key)
-    if key is not None and services.settings.shards > 1:
-        raise InvalidOption("key", key, "a task's id: keys need delayq_shards to be 1")
-    return who
+        return ids.target_of_key(ids.checked_name("key", key))
+    return ids.target_of(id_of(task_id))
 
 
 def id_of(given: Any) -> str:
@@ -81,7 +68,7 @@ def id_of(given: Any) -> str:
         given = str(given)
     if not isinstance(given, str):
         raise InvalidOption("task_id", given, _EXPECTED + _hint(given))
-    return store.checked_id(given)
+    return ids.checked_id(given)
 
 
 def _hint(given: Any) -> str:

@@ -5,7 +5,7 @@ cancel, move, edit, find      shard_of(id) --> that one; a key has one shard onl
 waiting, history, counts      every shard's, put together
 
 What a step does, and what it is given, stands with the step: ``schedule.py``, ``changes.py``,
-``reading.py``, ``listing.py``, ``overview.py``, ``queues.py``.
+``lookup.py``, ``pages.py``, ``overview.py``, ``queue_counts.py``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from .. import clock
 from ..clock import When
-from ..errors import DelayQError, InvalidOption
-from . import changes, lookup, overview, pages, queue_counts, replicas
+from ..errors import DelayQError, InvalidOption, UnreadableRecord
+from . import changes, lookup, overview, pages, queue_counts, replicas, selection_scan
 from .history_entry import HistoryEntry
-from .ids import Target, named
+from .ids import Target, named, target_of_member
 from .keys import shard_of
 from .lookup import Departure
 from .member import Membership
@@ -78,7 +78,7 @@ class Entries:
         Raises:
             StoreDiffers: it is used in another way than this process would.
         """
-        self._meeting_place.member.join(until)
+        self._meeting_place.calls.join(until)
         self._is_joined = True
 
     def check_membership(self) -> str:
@@ -132,9 +132,20 @@ class Entries:
             parts[shard_of(one.task_id, len(self.unasked_links))].append(place)
         return parts
 
-    def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
+    def schedule(
+        self,
+        new: Sequence[NewEntry],
+        *,
+        supersede: bool = False,
+        owes: int = 0,
+        until: float | None = None,
+        pauses: Iterable[float] = (),
+    ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step a shard; see :func:`schedule.schedule`."""
-        return self.in_parts(new, partial(schedule, **options))
+        step = partial(schedule, supersede=supersede, owes=owes, until=until, pauses=pauses)
+        if len(self.unasked_links) == 1:
+            return step(self.unasked_links[0], new)
+        return self.in_parts(new, step)
 
     def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
         """Wait until replicas have what :meth:`schedule` has just answered; it raises nothing.
@@ -154,18 +165,43 @@ class Entries:
             for shard, places in self._parts(receipts).items()
         )
 
-    def cancel(self, who: Target, **options: Any) -> tuple[Outcome, Cancelled | None]:
-        """Remove an entry that has not left; see :func:`changes.cancel_one`."""
-        return changes.cancel_one(_of(self.links_to_change, who), who, **options)
+    def cancel(
+        self, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
+    ) -> tuple[Outcome, Cancelled | None]:
+        """Remove an entry that has not left; see :func:`changes.cancel_one`.
+
+        Raises:
+            UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
+        """
+        link = _of(self.links_to_change, who)
+        step = partial(changes.cancel_one, link, owes=owes, tells=tells, remove=remove)
+        try:
+            return step(who)
+        except UnreadableRecord as error:
+            member = selection_scan.dead_member(link, error.task_id) if remove else None
+            if member is not None:
+                return step(target_of_member(member))
+            if error.why == changes.NO_RECORD:
+                return Outcome.NOT_FOUND, None
+            raise
 
     def mark_stored(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
         changes.mark_stored(_of(self.unasked_links, cancelled.task_id), [cancelled])
 
-    def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
-        """Give an entry another due time; *conditions* are those of :func:`changes.reschedule`."""
+    def move(
+        self,
+        who: Target,
+        when: When,
+        *,
+        mode: str = "",
+        only: str = "",
+        if_due_ms: int | None = None,
+    ) -> tuple[Outcome, Change]:
+        """Give an entry another due time; see :func:`changes.reschedule`."""
         link = _of(self.links_to_change, who)
-        return changes.only(changes.reschedule(link, [who], when, **conditions))
+        steps = changes.reschedule(link, [who], when, mode=mode, only=only, if_due_ms=if_due_ms)
+        return changes.only(steps)
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; see :func:`changes.edit`."""
@@ -194,11 +230,11 @@ class Entries:
         return [b"done"] in answers
 
     def find(self, who: Target) -> Entry | None:
-        """The entry, or ``None``; see :func:`reading.find`."""
+        """The entry, or ``None``; see :func:`lookup.find`."""
         return lookup.find(_of(self.links, who), who)
 
     def state(self, who: Target) -> State | None:
-        """Where an entry stands, or ``None``; see :func:`reading.state`."""
+        """Where an entry stands, or ``None``; see :func:`lookup.state`."""
         return lookup.state(_of(self.links, who), who)
 
     def departure(self, who: Target) -> Departure | None:
@@ -271,7 +307,7 @@ class Entries:
         return sorted(found.values(), key=attrgetter("name"))
 
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
-        """What waits by its queues, one of each shard's; see :func:`queues.tallies_in`."""
+        """What waits by its queues, one of each shard's; see :func:`queue_counts.tallies_in`."""
         part = max(1, most // len(self.unasked_links))
         found = [queue_counts.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
@@ -279,7 +315,9 @@ class Entries:
 
 def _of(links: Sequence[Shard], who: Target) -> Shard:
     if len(links) == 1:
-        return links[0]  # also of a key: over several shards it cannot be given
+        return links[0]
+    if who[:1] == b"k":
+        raise InvalidOption("key", named(who), "a task's id: keys need delayq_shards to be 1")
     return links[shard_of(named(who), len(links))]
 
 

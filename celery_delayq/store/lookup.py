@@ -9,10 +9,9 @@ from typing import Any
 from ..errors import UnreadableRecord
 from .history_entry import HistoryEntry
 from .ids import Target, named, target_of
-from .pages import entry_of
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, letters_in, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
 # How an entry has left, as `find.lua` says it.
 _LEFT = (b"handed_over", b"skipped", b"cancelled", b"uncertain")

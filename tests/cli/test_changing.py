@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 from datetime import datetime, timezone
 
 import pytest
@@ -14,6 +11,7 @@ from kombu import Exchange, Queue
 from celery_delayq.cli.zones import with_zone
 from celery_delayq.operations.health import NO_SCANNER
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
+from tests.support.forked import run_forked
 
 pytestmark = pytest.mark.kernel
 
@@ -328,11 +326,9 @@ def test_a_real_command_says_that_a_task_is_moved_past_its_expiry(app, url, tmp_
         encoding="utf-8",
     )
 
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "shop", "delayq", "reschedule", "a", "by:+2d"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
-        check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    done = run_forked(
+        *("-m", "celery", "-A", "shop", "delayq", "reschedule", "a", "by:+2d"), cwd=tmp_path
+    )
 
     assert (done.returncode, done.stdout) == (
         0,

@@ -5,7 +5,9 @@ from dataclasses import astuple
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection, packed, risks
+from celery_delayq.servers import risks
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.servers.facts import Facts
 from celery_delayq.servers.refusals import CLUSTER
 from tests.faults.proxy import Proxy
