@@ -10,17 +10,19 @@ from typing import Any
 import click
 
 from ..errors import DelayQError, StoreError
-from ..integration.delayq import DelayQ
 from ..logs import plain
+from ..operations import filters
 from ..operations.count import Count
+from ..services import HasServices
 from ..store import Outcome
 from .common import REFUSED, Argument, ErrorSentences, UsageErrors, confirm, delayq_of
+from .departed import why_gone
 from .filter_options import named_in, picked, picks
 from .looks import CeleryOption
 from .progress import counting
 from .stdin import STDIN, ids_read
 from .unknown import say_unknown
-from .zones import zoned
+from .zones import zone_of, zoned
 
 _GROUP = "Selection"
 
@@ -89,7 +91,7 @@ class ChosenTasks:
             self._picking = {**picked(ctx, given), **({"all": True} if everything else {})}
 
     @property
-    def delayq(self) -> DelayQ:
+    def delayq(self) -> HasServices:
         """The app's."""
         return delayq_of(self.ctx)
 
@@ -111,7 +113,7 @@ class ChosenTasks:
         Args:
             word: What is done to a task, as in "cancel 5 tasks?".
             done: The same when it is done.
-            one: The step of one task, by ``task_id`` or ``key``.
+            one: The step of one task: takes the app's ``DelayQ``, and ``task_id`` or ``key``.
             many: The step of a selection.
             unchanged: What is said where a condition does not hold.
             tell: What is told how many of a selection are done, where no terminal shows it.
@@ -120,6 +122,7 @@ class ChosenTasks:
             none: What is called where a selection has none to ask about; told their count.
         """
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
+        one = partial(one, self.delayq)
         if self._picking:
             is_done = self._change_selection(word, done, many, tell=tell, rest=rest, none=none)
         elif self._is_read:
@@ -142,7 +145,7 @@ class ChosenTasks:
         none: Callable[[Any], object] | None,
     ) -> bool:
         with UsageErrors():
-            selection = self.delayq.select(**self._picking)
+            selection = filters.select(self.delayq, **self._picking)
         with ErrorSentences():
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:
@@ -183,7 +186,7 @@ class ChosenTasks:
         ):
             try:
                 for each in named:
-                    said = refusal_of(one, each, sentences)
+                    said = refusal_of(self.ctx, one, each, sentences)
                     if said is None:
                         count += 1
                     else:
@@ -242,7 +245,7 @@ def change_one(
         beside: What is said behind that it was.
     """
     try:
-        said = refusal_of(step, named, sentences)
+        said = refusal_of(ctx, step, named, sentences)
     except StoreError as error:
         said = plain(f"Error: {error}")
     if said is None:
@@ -254,7 +257,10 @@ def change_one(
 
 
 def refusal_of(
-    step: Callable[..., Outcome], named: dict[str, str], sentences: Mapping[Outcome, str]
+    ctx: click.Context,
+    step: Callable[..., Outcome],
+    named: dict[str, str],
+    sentences: Mapping[Outcome, str],
 ) -> str | None:
     """Take a step of one task; why it was not done, or ``None`` where it was.
 
@@ -268,6 +274,8 @@ def refusal_of(
         raise
     except DelayQError as error:
         return plain(f"Error: {error}")
+    if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
+        return plain(why_gone(delayq_of(ctx), zone_of(ctx), named))
     return None if outcome else plain(sentences[outcome].format(name))
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import click
 
 from ..clock import from_ms, one_of
 from ..operations import changing
+from ..operations.moves import conditions
 from ..operations.selection import Selection
+from ..services import HasServices
 from ..store import Outcome
 from .chosen_tasks import ChosenTasks, meaning
 from .common import Argument, ErrorSentences, examples
@@ -39,7 +42,7 @@ def cancel(meant: ChosenTasks, revoke: bool, **_: Any) -> None:
     meant.change(
         "cancel",
         "cancelled",
-        lambda **one: meant.delayq.cancel(**one, revoke=revoke),
+        partial(changing.cancel, revoke=revoke),
         Selection.cancel,
     )
 
@@ -94,11 +97,11 @@ def reschedule(
         asked: Any = {"only": only, "if_due": if_due and if_due.moment(meant.ctx)}
     due: datetime | None = None
 
-    def one(task_id: str | None = None, key: str | None = None) -> Outcome:
+    def one(delayq: HasServices, task_id: str | None = None, key: str | None = None) -> Outcome:
         nonlocal due
-        services = meant.delayq.services
+        services = delayq.services
         time = one_of(services.timezone, **times)
-        how = changing.conditions(services, **asked)
+        how = conditions(services.timezone, **asked)
         outcome, due_ms = changing.move(services, task_id, time, key=key, **how)
         due = None if due_ms is None else from_ms(due_ms)
         return outcome
@@ -124,18 +127,18 @@ def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
 @meaning
 def run_now(meant: ChosenTasks, **_: Any) -> None:
     """Let tasks go at once, also where they are paused, or dead."""
-    meant.change("run", "due now", meant.delayq.run_now, Selection.run_now)
+    meant.change("run", "due now", changing.run_now, Selection.run_now)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("retry order-42", "retry --dead --queue mail"))
 @meaning
 def retry(meant: ChosenTasks, **_: Any) -> None:
     """Try the hand-over of dead tasks again."""
-    meant.change("retry", "due now", meant.delayq.retry, Selection.retry, unchanged=_NOT_DEAD)
+    meant.change("retry", "due now", changing.retry, Selection.retry, unchanged=_NOT_DEAD)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
 @meaning
 def remove(meant: ChosenTasks, **_: Any) -> None:
     """Delete dead tasks, also those that cannot be read."""
-    meant.change("remove", "removed", meant.delayq.remove, Selection.remove, unchanged=_NOT_DEAD)
+    meant.change("remove", "removed", changing.remove, Selection.remove, unchanged=_NOT_DEAD)

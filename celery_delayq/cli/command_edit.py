@@ -12,6 +12,7 @@ import click
 from ..clock import from_ms, to_ms
 from ..errors import InvalidOption
 from ..logs import plain
+from ..operations import editing
 from ..operations.editing import KEPT, Edit
 from ..store import Outcome
 from .chosen_tasks import change_one
@@ -74,7 +75,7 @@ def edit(
         Edit(**changes)
     with ErrorSentences():
         sentences = {**REFUSED, Outcome.UNCHANGED: _OTHER_REVISION}
-        step = partial(delayq_of(ctx).edit, **changes, if_revision=if_revision)
+        step = partial(editing.edit, delayq_of(ctx), **changes, if_revision=if_revision)
         try:
             done = change_one(ctx, "edited", step, named, sentences)
         except TypeError as error:  # what does not fit the task

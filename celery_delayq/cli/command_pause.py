@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..logs import plain
+from ..operations import pausing
 from ..store import Pause, lane_in_words
 from .common import ErrorSentences, UsageErrors, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption
@@ -35,7 +36,7 @@ def _of(command: Callable[..., None]) -> Callable[..., None]:
 def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool, **_: Any) -> None:
     """Pause a queue, a task, or everything."""
     with UsageErrors():
-        delayq_of(ctx).pause(queue=queue, task=task, late=late)
+        pausing.pause(delayq_of(ctx), queue=queue, task=task, late=late)
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is paused"))
     say_unknown(ctx, queue=queue, task=task)
 
@@ -52,7 +53,7 @@ def resume(
 ) -> None:
     """Resume what is paused."""
     with UsageErrors():
-        was_paused = delayq_of(ctx).resume(queue=queue, task=task, rate=rate)
+        was_paused = pausing.resume(delayq_of(ctx), queue=queue, task=task, rate=rate)
     if not was_paused:
         raise click.ClickException(plain(_not_paused(ctx, queue, task)))
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is resumed"))
@@ -63,7 +64,7 @@ def _not_paused(ctx: click.Context, queue: str | None, task: str | None) -> str:
     if queue is not None or task is not None:
         return f"{lane_in_words(queue, task)} is not paused"
     with ErrorSentences():
-        pauses = [one for one in delayq_of(ctx).pauses() if not one.resumed]
+        pauses = [one for one in pausing.pauses(delayq_of(ctx)) if not one.resumed]
     if not pauses:
         return "nothing is paused"
     paused = ", ".join(f"{one.what} (resume {_option(one)})" for one in pauses)

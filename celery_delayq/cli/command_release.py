@@ -91,7 +91,7 @@ class _Releasing:
         At once, as it may be that no scanner is alive; it does no harm where one is.
         """
         try:
-            self._meant.delayq.hand_over()
+            self._meant.ctx.obj.app.delayq.hand_over()
         except DelayQError as error:
             raise click.ClickException(
                 f"{counted(count)} released, but not sent yet: {plain(error)}; {_AGAIN}"

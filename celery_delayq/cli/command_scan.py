@@ -27,8 +27,9 @@ def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
     ctx.obj.app.log.setup(loglevel=loglevel)
     with ErrorSentences():
         delayq_of(ctx).services.check()
-        scanner = delayq_of(ctx).scanner()
-        beside = [one for one in call(SCAN, ctx.obj.app) if one is not None]
+        app = ctx.obj.app
+        scanner = app.delayq.scanner()
+        beside = [one for one in call(SCAN, app) if one is not None]
     # Blocked and waited for, in all threads: a handler would run in the midst of anything.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)

@@ -21,6 +21,7 @@ from dateutil.parser import isoparse
 from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidDueTime
+from ..operations import reading
 from .common import ErrorSentences, delayq_of
 from .zones import zone_of
 
@@ -149,7 +150,7 @@ def now_of(ctx: click.Context) -> datetime:
     """The time by Redis's clock, which is one and the same throughout a command."""
     if _NOW not in ctx.meta:
         with ErrorSentences():
-            ctx.meta[_NOW] = from_ms(delayq_of(ctx).counts().now_ms)
+            ctx.meta[_NOW] = from_ms(reading.counts(delayq_of(ctx)).now_ms)
     now: datetime = ctx.meta[_NOW]
     return now
 

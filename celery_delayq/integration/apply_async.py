@@ -16,16 +16,7 @@ from ..scheduling.intercept import Request
 from ..scheduling.options import entry_options_of, options_of_entry
 from ..services import Services
 from ..store import Delivery, Receipt
-from .results import (
-    EagerScheduledGroupResult,
-    EagerScheduledResult,
-    ScheduledGroupResult,
-    ScheduledResult,
-    ScheduledTaskResult,
-)
-
-_WAIT = ScheduledTaskResult, ScheduledGroupResult
-_HAVE_RUN = EagerScheduledResult, EagerScheduledGroupResult
+from .results import ScheduledResult, scheduled
 
 
 def schedule_call(
@@ -124,34 +115,3 @@ def result_of(
         return made
     due_ms = clock.to_ms(Request(when).expected_due(), services.timezone)
     return scheduled(result, services, due_ms, has_run=True)
-
-
-def scheduled(
-    result: Any,
-    services: Services,
-    due_ms: int,
-    *,
-    existed: bool = False,
-    replicas: int | None = None,
-    has_run: bool = False,
-) -> ScheduledResult[Any]:
-    """*result*, able to be cancelled and rescheduled.
-
-    Args:
-        result: Celery's.
-        services: Of its app.
-        due_ms: When it is due.
-        existed: Whether it is of a task that was there.
-        replicas: How many have it, if that is known.
-        has_run: Whether it should have waited, and ran at once.
-    """
-    one, group = _HAVE_RUN if has_run else _WAIT
-    # The very object that Celery made. A second one beside it would make the Redis result backend
-    # unsubscribe twice, as each of them is dropped.
-    result.__class__ = group if isinstance(result, GroupResult) else one
-    result._delayq = services.app.delayq
-    result._due_ms = due_ms
-    result._existed = existed
-    result._replicas = replicas
-    made: ScheduledResult[Any] = result
-    return made

@@ -17,8 +17,8 @@ from celery.result import AsyncResult
 
 from ..errors import DelayQError
 from ..logs import logger_of
-from ..operations import reading
-from ..services import made_for
+from ..operations.targets import target_of
+from ..services import find
 from ..store import State
 
 logger = logger_of(__name__)
@@ -54,9 +54,9 @@ class KnowsScheduled:
         return word
 
     def _held(self) -> str:
-        delayq = made_for(self.app)
+        services = find(self.app)
         try:
-            state = delayq and reading.state(delayq, self.id)
+            state = services and services.entries.state(target_of(self.id))
         except DelayQError as error:
             logger.debug("task %s: the store does not tell its state: %s", self.id, error)
             return ""

@@ -10,7 +10,7 @@ from ..leaves import WORKER, call
 from ..logs import logger_of
 from ..services import find
 from . import startup
-from .delayq import DelayQ, scanner_of
+from .delayq import DelayQ
 from .eta import give_eta
 
 logger = logger_of(__name__)
@@ -39,19 +39,20 @@ class ScannerStep(bootsteps.StartStopStep):
 
     def _prepare(self, app: Any) -> None:
         # Settings are read here, so a wrong one keeps the worker from starting.
-        self._services = find(app) or DelayQ(app).services
-        if self._services.is_off:
+        self._delayq = DelayQ(app) if find(app) is None else app.delayq
+        services = self._delayq.services
+        if services.is_off:
             self.enabled = False
             return
         # A worker that does not scan needs no store: one inside of a test may have none.
-        if self.enabled or self._services.settings.url is not None:
-            self._services.check()
-        if self._services.settings.capture_eta:
+        if self.enabled or services.settings.url is not None:
+            services.check()
+        if services.settings.capture_eta:
             give_eta()
         call(WORKER, app)  # before the pool forks
 
     def start(self, _worker: Any) -> None:
-        self._scanner = scanner_of(self._services)
+        self._scanner = self._delayq.scanner()
         # One that its store refuses takes no task.
         startup.start(self._scanner)
 

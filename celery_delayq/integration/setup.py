@@ -21,7 +21,6 @@ from ..scheduling.intercept import scheduling_amqp
 from ..services import Services
 from . import startup
 from .async_result import let_results_know
-from .task import install
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
@@ -75,7 +74,6 @@ def _change(app: Celery, services: Services) -> None:
     for blueprint, step in _steps():
         app.steps[blueprint].add(step)
     app.user_options["worker"].add(_WORKER_OPTION)
-    install()
     startup.listen()
     for hooks in call(HOOKS, app):
         services.hooks.add(hooks)

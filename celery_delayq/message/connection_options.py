@@ -14,7 +14,8 @@ from typing import Any
 from kombu.utils.imports import symbol_by_name
 
 from ..errors import InvalidSetting, UnknownSetting
-from ..servers import TLS, Credentials, client_refuses, connection_refuses
+from ..servers.credentials import Credentials
+from ..servers.words import TLS, client_refuses, connection_refuses
 
 _OF_STORES = ("master_name", "sentinel_kwargs", "min_other_sentinels", "credential_provider", "ssl")
 _PROVIDER = "a redis.CredentialProvider, its class, or the dotted name of that"

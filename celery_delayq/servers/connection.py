@@ -88,7 +88,7 @@ class Connection(Protocol):
 
 
 class PooledConnection:
-    """One Redis, through a lazily made pool, never shared with a forked child.
+    """One Redis, through a pool that is never shared with a forked child.
 
     Args:
         server: Where it is.
@@ -103,14 +103,8 @@ class PooledConnection:
         self._server = server
         self._timeout = timeout
         self._reach = reach
-        self._pool: Pool | None = None
+        self.pool = Pool(server, reach=reach)
         _OPEN.add(self)
-
-    @property
-    def pool(self) -> Pool:
-        if self._pool is None:
-            self._pool = Pool(self._server, reach=self._reach)
-        return self._pool
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         return self.exchange(step, [command], until)[0]
@@ -142,8 +136,8 @@ class PooledConnection:
         with translated(step):
             try:
                 connection._sock.settimeout(clock.seconds_left(until))
-                text = b"".join(map(_request, commands))
-                connection.send_packed_command([text], check_health=False)
+                texts = [b"*%d\r\n%s" % (len(one), b"".join(one)) for one in commands]
+                connection.send_packed_command([b"".join(texts)], check_health=False)
                 answers = [self._answer(connection, until) for _ in commands]
             except _AWAY:
                 self._server.lost(connection)
@@ -192,19 +186,13 @@ class PooledConnection:
         return self._server.is_current(dedicated)
 
     def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        self.pool.close()
         self._server.close()
 
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""
-        self._pool = None
+        self.pool = Pool(self._server, reach=self._reach)
         self._server.forget()
-
-
-def _request(command: list[bytes]) -> bytes:
-    return b"*%d\r\n%s" % (len(command), b"".join(command))
 
 
 _OPEN: weakref.WeakSet[PooledConnection] = weakref.WeakSet()

@@ -25,6 +25,7 @@ from . import changes, lookup, overview, pages, queue_counts, replicas, selectio
 from .history_entry import HistoryEntry
 from .ids import Target, named, target_of_member
 from .keys import shard_of
+from .lookup import Departure
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
@@ -236,13 +237,19 @@ class Entries:
         """Where an entry stands, or ``None``; see :func:`lookup.state`."""
         return lookup.state(_of(self.links, who), who)
 
+    def departure(self, who: Target) -> Departure | None:
+        """How and when an entry has left; see :func:`lookup.departure`."""
+        return lookup.departure(_of(self.links, who), who)
+
     def handed_over_ms(self, who: Target) -> int | None:
-        """When an entry was handed over, while its tombstone is kept."""
-        return lookup.left(_of(self.links, who), who, b"handed_over")
+        """When an entry was handed over; ``None`` if it was not, or its tombstone is gone."""
+        left = self.departure(who)
+        return left.when_ms if left and left.how == "handed_over" else None
 
     def cancelled_ms_ago(self, who: Target) -> int | None:
-        """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
-        return lookup.left(_of(self.links, who), who, b"cancelled")
+        """How long ago an entry was cancelled, of which no copy can have been delivered."""
+        left = self.departure(who)
+        return left.now_ms - left.when_ms if left and left.how == "cancelled" else None
 
     def waiting(
         self,
@@ -308,7 +315,9 @@ class Entries:
 
 def _of(links: Sequence[Shard], who: Target) -> Shard:
     if len(links) == 1:
-        return links[0]  # also of a key: over several shards it cannot be given
+        return links[0]
+    if who[:1] == b"k":
+        raise InvalidOption("key", named(who), "a task's id: keys need delayq_shards to be 1")
     return links[shard_of(named(who), len(links))]
 
 

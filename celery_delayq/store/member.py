@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..logs import logger_of
-from ..servers import check_alone
+from ..servers.alone import check_alone
 from .keys import SCHEMA
 from .scripts import Scripts
 from .types import check_types

@@ -22,7 +22,7 @@ import redis
 
 from .. import clock
 from ..hooks import Hooks
-from ..servers import Connection, packed
+from ..servers.connection import Connection, packed
 from .keys import KEYS, Keys
 from .reply import reader_of
 

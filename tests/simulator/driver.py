@@ -45,7 +45,7 @@ from celery_delayq.integration.store_query import StoreQuery
 from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
 from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
-from celery_delayq.servers import packed, translated
+from celery_delayq.servers.connection import packed, translated
 from celery_delayq.store import (
     Entries,
     Membership,

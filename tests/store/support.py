@@ -4,6 +4,7 @@ The scripts are the package's own but for one line: where ``clock_us`` asks Redi
 here it reads a key. So time is an argument, to the microsecond, and everything else is real.
 """
 
+import functools
 import hashlib
 import json
 from collections import Counter, defaultdict
@@ -15,7 +16,8 @@ import fakeredis
 from celery_delayq import clock
 from celery_delayq.clock import EPOCH, When, after, at
 from celery_delayq.errors import DelayQError
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import (
     Copies,
     Delivery,
@@ -110,6 +112,7 @@ class ClockedScripts(Scripts):
         return call
 
 
+@functools.cache
 def _clocked(script):
     text = script.text.replace(TIME, f"return tonumber(redis.call('GET', '{CLOCK}'))")
     assert "'TIME'" not in text, "the prelude's clock has changed; change TIME here"

@@ -7,7 +7,8 @@ import pytest
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection
+from celery_delayq.servers.connection import PooledConnection
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import Entries, Membership, Shard, caller, member
 from celery_delayq.store.keys import Keys
 from celery_delayq.store.member import Member

@@ -15,7 +15,8 @@ from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.sentinel import SentinelGroup as SentinelPlaces
 from celery_delayq.sentinel import failover_listener, known_master, query
 from celery_delayq.sentinel import group as sentinels
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
 from tests.support.slow_link import SlowLink
@@ -441,8 +442,8 @@ def test_without_any_sentinel_each_is_said_with_its_reason(naming, first):
         client.execute("write", SET)
 
     why = caught.value.why
-    assert why.startswith(f"no sentinel tells who is the master '{NAME}': 127.0.0.1:{port}: Error")
-    assert f"; 127.0.0.1:{first.port}: it is a Redis, and no sentinel; " in why
+    assert why.startswith(f"no sentinel names the master '{NAME}': 127.0.0.1:{port}: Error")
+    assert f"; 127.0.0.1:{first.port}: it is a Redis, not a sentinel; " in why
     assert f"; 127.0.0.1:{naming.sentinel.port}: Error" in why
 
 
@@ -805,7 +806,7 @@ def test_a_wrong_answer_is_said_where_there_is_no_other(naming, answering):
     port = answering(b":5\r\n")
     naming.sentinel.kill()
 
-    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: it answers as no sentinel does"):
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: not a sentinel's answer"):
         naming.client(port).execute("write", SET)
 
 

@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.care.checking import check
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreDiffers
-from celery_delayq.servers import PooledConnection
+from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.store import (
     Entries,
     Keys,
