@@ -4,10 +4,9 @@ text     target  who is meant: see prelude/entry.lua
 
 Returns  {state, id, record, its header_end, the template that it shares or '', what went wrong with it last or '',
          attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused: * (everything),
-         q (its queue), t (its task), or -}, state one of
-         SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why}; of one that has left, while its tombstone is kept,
-         {how, when in ms, now in ms}, how one of handed_over | skipped | cancelled | uncertain: cancelled, but a
-         copy of it may have been delivered; or {}
+         q (its queue), t (its task), or -}, state one of SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why};
+         of one that has left, while its tombstone is kept, {how, when in ms, now in ms}, how one of handed_over |
+         skipped | cancelled | uncertain: cancelled, but a copy of it may have been delivered; or {}
 Cost     O(log N)
 Keeps    changes nothing
 ]]

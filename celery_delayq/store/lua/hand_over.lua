@@ -16,11 +16,11 @@ number   last_ms       when the caller took its last step, ms; 0: it has taken n
 reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
          skipped of id why, ids, lateness
 
-Returns  now, us; how many were handed over; the heads of due, relay, leased and of what comes back, ms or -1; 1 if the
-         caller is to be up for the earliest of them, else 0; what is dead; why lists refused how many, to be tried
-         again; what was too late, and so skipped; of each list that was pushed to the ids, and in one text the times
-         of each record, as in that, both empty unless they are wanted. Or now alone, at a heartbeat: nothing was
-         done, as the store knows no process; the caller has to join
+Returns  now, us; how many were handed over; the heads of due, relay, leased and of what comes back, ms or -1; 1 if
+         the caller is to be up for the earliest of them, else 0; what is dead; why lists refused how many, to be
+         tried again; what was too late, and so skipped; of each list that was pushed to the ids, and in one text the
+         times of each record, as in that, both empty unless they are wanted. Or now alone, at a heartbeat: nothing
+         was done, as the store knows no process; the caller has to join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
