@@ -81,7 +81,7 @@ class Hooks:
         hears_messages: Whether ``cancelled`` needs messages now; it costs reading them.
         hears_handed_over: Whether ``handed_over`` does anything now; it costs the ids.
         hears_left: Whether ``left`` does anything now; it costs the times.
-        hears_calls: Whether ``called`` does anything; it costs two looks at the clock.
+        hears_calls: Whether ``called`` does anything; it costs reading the clock twice.
     """
 
     scheduled: Hook = _nobody

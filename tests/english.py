@@ -107,7 +107,8 @@ def _strings(node: ast.AST) -> Iterator[Text]:
         parts = (getattr(part, "value", "") for part in node.values)
         yield Text(node.lineno, "".join(one if isinstance(one, str) else "x" for one in parts))
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield Text(node.lineno, node.value)
+        if len(node.value.split()) > 2:  # else it is a name
+            yield Text(node.lineno, node.value)
     else:
         for child in ast.iter_child_nodes(node):
             yield from _strings(child)

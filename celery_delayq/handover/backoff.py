@@ -13,8 +13,8 @@ class Backoff:
     """Doubling pauses with jitter, so that a hundred scanners do not come back at once.
 
     Args:
-        first: Most seconds of the first pause.
-        longest: Most seconds of any pause.
+        first: The longest first pause, in seconds.
+        longest: The longest pause, in seconds.
     """
 
     def __init__(self, first: float = 0.5, longest: float = LONGEST_BACKOFF) -> None:

@@ -41,9 +41,9 @@ class Confirming(OneByOne):
         self._places: dict[str, int] = {}  # task id -> place in the window
 
     def probe(self) -> None:
-        # A broker with a memory alarm accepts connections and no messages. It confirms a message
-        # that reaches no queue as well, and drops it. Two of them, because such a broker still
-        # takes the first message of a new connection.
+        # A broker with a memory alarm accepts connections but no messages, except for the first one
+        # of a new connection, so publish two. They reach no queue: the broker confirms and drops
+        # them.
         until = clock.monotonic() + self._timeout
         self._window = ()
         for _ in range(2):

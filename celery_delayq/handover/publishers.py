@@ -1,7 +1,7 @@
 """Publishes a window of entries; each gets a verdict.
 
 sent      the broker has it (and confirmed it, if the transport can)
-refused   the broker rejected it, or it cannot be sent: counts as an attempt; if one of several
+refused   the broker rejected it, or it cannot be sent: counts as a refusal; if one of several
           queues rejected it, the others may have it
 dead      the record cannot be read
 unknown   the link broke or timed out after sending began: it may have arrived

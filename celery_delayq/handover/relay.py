@@ -129,5 +129,5 @@ def _names_of(entry: LeasedEntry) -> tuple[str, str]:
     try:
         relayed = Relayed.parse(entry.destination, entry.message)
         return relayed.options["headers"]["task"], relayed.route.routing_key
-    except Exception:  # of what is no message of Celery's
+    except Exception:  # the message is not one of Celery's
         return "a task without a name", entry.destination

@@ -73,7 +73,7 @@ class MasterCache:
         self._heard = KnownMaster(address, clock.monotonic(), left)
 
     def learn(self, address: Address, at: float) -> bool:
-        """Note the master named at that time, unless a later one is known; return if it counts."""
+        """Note the master named at that time, unless a later one is known; return whether noted."""
         for later in (self._heard, self._named):
             if later.at >= at and later.address not in (None, address):
                 return False

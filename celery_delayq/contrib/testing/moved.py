@@ -127,7 +127,7 @@ class Clock:
 
 
 def clock_key(scripts: Scripts) -> str:
-    """Return the key with the number of us by which a shard's clock is ahead."""
+    """Return the key that says by how many microseconds a shard's clock is ahead."""
     return scripts.keys["meta"].removesuffix("meta") + KEY
 
 
