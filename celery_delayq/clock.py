@@ -17,7 +17,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone, tzinfo
-from typing import Any, Literal, TypeGuard, Union
+from typing import Any, Literal, Union
 
 from dateutil.parser import isoparse
 
@@ -96,7 +96,7 @@ def at(value: TimeInput, zone: tzinfo) -> When:
             was surely meant as a delay: a time after 0 and before 1980.
         NotADueTime: *value* is of another type (``bool`` and ``None`` included).
     """
-    if _is_number(value) and 0 < value < _EARLIEST:
+    if isinstance(value, (int, float)) and value is not True and 0 < value < _EARLIEST:
         raise InvalidDueTime(value, _TIME + _NOT_A_TIME)
     return _when("at", max(0, _to_us(value, zone)), value, _TIME)
 
@@ -109,7 +109,7 @@ def after(value: DelayInput) -> When:
             years, which was surely meant as a time.
         NotADueTime: *value* is neither a timedelta nor a number.
     """
-    if _is_number(value) and _LONGEST < value <= MAX_DUE_MS / 1000:
+    if isinstance(value, (int, float)) and _LONGEST < value <= MAX_DUE_MS / 1000:
         raise InvalidDueTime(value, _DELAY + _NOT_A_DELAY)
     return _when("after", max(0, _delay_us(value)), value, _DELAY)
 
@@ -184,10 +184,6 @@ def _to_us(value: TimeInput, zone: tzinfo) -> int:
     if isinstance(value, date):
         raise NotADueTime(value, _TIME + _A_DAY)
     return _seconds_to_us(value, _TIME)
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _parsed(text: str) -> datetime:

@@ -1,4 +1,4 @@
-"""The settings: each declared once, here; validation, README and CLI read these lines."""
+"""The settings: each declared once, here; validation, docs and CLI read these lines."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ SETTINGS: tuple[Setting, ...] = (
         1_000_000,
         "bytes",
         "a whole number of bytes from 10000 to 100000000",
-        "Largest message that is scheduled; a larger one raises `MessageTooLarge` at the call.",
+        "Largest message; a larger one raises `MessageTooLarge` at the call.",
         _number(10_000, 100_000_000, whole=True),
     ),
     Setting(

@@ -90,7 +90,11 @@ class _Commands(click.Group):
 @click.pass_context
 @handle_preload_options
 def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gives it
-    """Look at scheduled tasks, cancel and reschedule them."""
+    """Look at scheduled tasks, cancel and reschedule them.
+
+    Is something wrong? Begin with `doctor`. The project's runbook, celery_delayq/docs/runbook.md,
+    has a section for each alert.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A name that a terminal's encoding does not know must not end a list.

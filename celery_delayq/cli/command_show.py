@@ -18,7 +18,7 @@ from ..store import Counts, Pause, State, lane_in_words
 from .common import Argument, ErrorSentences, delayq_of, examples, json_option
 from .departed import HINT, why_gone
 from .looks import CeleryCommand
-from .screen import Line, Screen
+from .screen import Line, Screen, wrapped
 from .task_facts import facts_of, json_of
 from .zones import relative, zone_of, zoned
 
@@ -48,11 +48,18 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
             ctx.obj.echo(json_of(task))
             return
         counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
-    screen, now = Screen(ctx), from_ms(counts.now_ms)
-    screen.show(_lines(task, now, zone, screen.width))
-    screen.show(
-        [("! ", "yellow"), (plain(note), "yellow")] for note in _notes(task, counts, pauses, zone)
-    )
+    screen = Screen(ctx)
+    screen.show(screen_of(task, counts, pauses, zone, screen.width))
+
+
+def screen_of(
+    task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinfo, width: int | None
+) -> Iterator[Line]:
+    """The lines of the screen, as wide as a terminal is; ``None``: as wide as they are."""
+    yield from _lines(task, from_ms(counts.now_ms), zone, width)
+    for note in _notes(task, counts, pauses, zone):
+        for line in wrapped(f"! {plain(note)}", width, "  "):
+            yield [(line, "yellow")]
 
 
 def _lines(task: ScheduledTask, now: datetime, zone: tzinfo, room: int | None) -> Iterator[Line]:
@@ -82,7 +89,7 @@ def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinf
     lanes = {lane_in_words(*lane) for lane in ((None, None), (task.queue, None), (None, task.task))}
     for pause in pauses:
         if pause.what in lanes and not pause.resumed:
-            yield f"{pause.what} is paused since {relative(pause.since, now, zone)}"
+            yield f"{pause.what} was paused {relative(pause.since, now, zone)}"
         elif pause.what in lanes and pause.rate is not None:
             left = counted(pause.parked)
             yield f"{pause.what} comes back at {pause.rate:g} a second, and {left} are left"

@@ -26,8 +26,8 @@ from ..services import Services
 from ..store import Pause
 from .common import ErrorSentences, delayq_of, examples, json_option
 from .looks import CeleryCommand
-from .screen import Line, Screen
-from .tables import Column, table
+from .screen import Line, Screen, text_of, wrapped
+from .tables import Column, Room, table
 from .zones import relative, soon, zone_of, zoned
 
 SHOWN = 50  # queues; a screen has no room for more
@@ -44,6 +44,8 @@ _COLUMNS = (
     Column("OVERDUE", is_number=True),
     Column("STATE", {"": "yellow"}),
 )
+_GIVES = ((3, 24), (0, 12), (3, 8))  # how a row that is too wide gives way
+_GAP = "   "
 
 
 @click.command(cls=CeleryCommand, epilog=examples("status", "status --json | jq .overdue"))
@@ -61,20 +63,22 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     if as_json:
         ctx.obj.echo(json.dumps(found.facts()))
         return
-    Screen(ctx).show(screen_of(found, path_in_words(found, delayq.services), zone_of(ctx)))
+    screen, path = Screen(ctx), path_in_words(found, delayq.services)
+    screen.show(screen_of(found, path, zone_of(ctx), screen.width))
 
 
-def screen_of(found: Status, path: str, zone: tzinfo) -> Iterator[Line]:
-    """The lines of the screen."""
+def screen_of(found: Status, path: str, zone: tzinfo, width: int | None) -> Iterator[Line]:
+    """The lines of the screen, as wide as a terminal is; ``None``: as wide as they are."""
     yield [
         ("delayq", "bold"),
         (f"  {plain(found.store)}  prefix {plain(found.prefix)}  {path}", ""),
     ]
     now = from_ms(found.counts.now_ms)
     for text in _urgent(found, now, zone):
-        yield [(f"  ! {plain(text)}", "yellow")]
-    yield _counts(found, now)
-    yield from _queues(found, now, zone)
+        for line in wrapped(f"  ! {plain(text)}", width, "    "):
+            yield [(line, "yellow")]
+    yield from _lines_of(_counts(found, now), width)
+    yield from _queues(found, now, zone, width)
 
 
 def path_in_words(found: Status, services: Services) -> str:
@@ -96,6 +100,7 @@ def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
 
 
 def _counts(found: Status, now: datetime) -> Line:
+    """Each count that says something, with its style."""
     counts = found.counts
     since_ms, next_ms = counts.oldest_overdue_ms, counts.next_due_ms
     late = "" if since_ms is None else f" ({lasting((counts.now_ms - since_ms) / 1000)})"
@@ -113,16 +118,28 @@ def _counts(found: Status, now: datetime) -> Line:
         parts.append((f"next {soon(from_ms(next_ms), now)}", ""))
     hosts = ", ".join(sorted({plain(one.host) for one in found.scanners}))
     parts.append((f"scanners {len(found.scanners)}" + f" on {hosts}" * bool(hosts), ""))
-    gaps = ["   "] * (len(parts) - 1) + [""]
-    return [(text + gap, style) for (text, style), gap in zip(parts, gaps, strict=True)]
+    return parts
 
 
-def _queues(found: Status, now: datetime, zone: tzinfo) -> Iterator[Line]:
+def _lines_of(parts: Line, width: int | None) -> Iterator[Line]:
+    """Parts of a line, with gaps, on as many lines as they need."""
+    line: Line = []
+    for text, style in parts:
+        length = len(text_of(line)) + len(_GAP) + len(text)
+        if line and width is not None and length > width:
+            yield line
+            line = []
+        line = [*line, (_GAP * bool(line), ""), (text, style)]
+    yield line
+
+
+def _queues(found: Status, now: datetime, zone: tzinfo, width: int | None) -> Iterator[Line]:
     if not found.queues:
         return
     pauses = {one.queue: _paused(one, now, zone) for one in found.pauses if one.queue is not None}
     in_order = sorted(found.queues, key=lambda one: (-one.overdue, -one.waiting, one.queue))
-    yield from table(_COLUMNS, (_row(one, pauses.get(one.queue, "")) for one in in_order[:SHOWN]))
+    rows = (_row(one, pauses.get(one.queue, "")) for one in in_order[:SHOWN])
+    yield from table(_COLUMNS, rows, None if width is None else Room(width, _GIVES))
     if len(in_order) > SHOWN:
         yield [(_MORE_QUEUES.format(len(in_order) - SHOWN), "")]
     if not found.queues_complete:

@@ -186,7 +186,7 @@ class DelayQ(Operations):
     # Handing over.
 
     def hand_over(self) -> int:
-        """Hand over all that is due, once, as a scanner does; for tests, and where none runs.
+        """Deliver all due tasks once, as a scanner does; for tests, or if no scanner runs.
 
         Returns:
             How many tasks went to their queues.
@@ -198,10 +198,7 @@ class DelayQ(Operations):
         return handover.hand_over(self.services, owes=has_backend(self.app))
 
     def scanner(self) -> Scanner:
-        """A scanner of one's own; the caller starts and stops it.
-
-        It also stores what is owed to the app's result backend.
-        """
+        """A scanner for you to start and stop; it also stores the ``REVOKED`` that is owed."""
         owes = has_backend(self.app)
         mark = partial(mark_revoked, self.app, late=True) if owes else None
         return handover.new_scanner(self.services, mark)

@@ -1,4 +1,4 @@
-"""Every metric: name, labels, and what it says; the README's table reads these lines."""
+"""Every metric: name, labels, and what it says; the docs' table is made of these lines."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def cancel(
 
 @of_one_task
 def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
-    """Delete a dead task, also one that cannot be read; its result becomes ``REVOKED``.
+    """Delete a dead task, even an unreadable one; its result becomes ``REVOKED``.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
@@ -108,7 +108,7 @@ def reschedule(
 def run_now(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> Outcome:
-    """Let a task go at once, also where it is paused, or dead.
+    """Deliver a task at once, even if it is paused or dead.
 
     It is due now, by Redis's clock, until it is rescheduled.
 
@@ -120,7 +120,7 @@ def run_now(
 
 @of_one_task
 def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
-    """Try the hand-over of a dead task again: it is due now.
+    """Try to deliver a dead task again: it is due now.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.

@@ -31,7 +31,7 @@ def select(
     all: bool = False,
     cursor: str | None = None,
 ) -> Selection:
-    """Pick tasks, to count, read or change them all; all that is given has to be so.
+    """Pick tasks, to count, read or change them; every given filter must hold.
 
     By tag it costs what has the tag; by a state other than ``SCHEDULED``, what is in that
     state; else, what waits: some seconds of Redis's time for a million tasks, in short steps.

@@ -62,7 +62,7 @@ def health(
     max_dead: int = MAX_DEAD,
     here: bool = False,
 ) -> list[str]:
-    """What is wrong, a sentence each; nothing if what is scheduled will be handed over in time.
+    """The problems, a sentence each; an empty list if tasks are delivered in time.
 
     These are problems: no scanner is alive, or the scanners have another broker than this app; a
     task has been overdue for too long; too many tasks are dead or refused; resumed tasks come back

@@ -27,7 +27,7 @@ def pause(
     task: str | Task | None = None,
     late: bool = False,
 ) -> None:
-    """Hand over nothing of a queue, of a task, or at all, until it is resumed.
+    """Deliver nothing of a queue, of a task, or at all, until you resume it.
 
     It is in force when this returns. What a scanner is publishing this moment still goes. What
     is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
@@ -55,7 +55,7 @@ def resume(
     task: str | Task | None = None,
     rate: float | None = None,
 ) -> bool:
-    """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
+    """Deliver again what :meth:`pause` held back; resume each pause as you made it.
 
     Args:
         queue: As for :meth:`pause`.
@@ -81,7 +81,7 @@ def resume(
 
 
 def pauses(delayq: HasServices) -> list[Pause]:
-    """What is paused, or coming back, and how many tasks are due there."""
+    """The pauses, also those that end at a rate, each with the number of its due tasks."""
     return delayq.services.entries.pauses()
 
 

@@ -41,7 +41,7 @@ def tasks(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Iterator[ScheduledTask]:
-    """Waiting tasks in due order, read page by page while one iterates.
+    """Waiting tasks in due order, read page by page as you iterate.
 
     What is paused, or was refused and will be tried again, waits as well.
 
@@ -85,7 +85,7 @@ def counts(delayq: HasServices) -> Counts:
 def state(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> State | None:
-    """Where a scheduled task stands, or ``None`` if it is not in the store."""
+    """The state of a scheduled task, or ``None`` if it is not in the store."""
     services = delayq.services
     return services.entries.state(target_of(task_id, key))
 

@@ -238,7 +238,8 @@ def test_a_transport_that_cannot_be_loaded_is_one_error(delayq_app, run, monkeyp
 
     said = "its transport cannot be loaded: No module named 'tests.cli.no_transport'"
     assert said in result.output
-    assert len(result.output.splitlines()) == 2
+    assert len(result.stdout.splitlines()) == 2
+    assert result.stderr.endswith(f"{command.RUNBOOK}\n")
     assert result.exit_code == 1
 
 

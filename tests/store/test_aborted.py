@@ -55,7 +55,13 @@ WRITES_HISTORY = re.compile(r"(?<!function )past\.(note|leaves)\(")
 CALL = re.compile(r"redis\.(p?call)\('(\w+)'")
 STOP = "test:stop"
 FILL = """
-for step = 0, 9999 do redis.call('HSET', KEYS[1], 'h' .. step, 'h') end
+for thousand = 0, 9 do
+  local fields = {}
+  for step = 1, 1000 do
+    fields[2 * step - 1], fields[2 * step] = 'h' .. thousand * 1000 + step, 'h'
+  end
+  redis.call('HSET', KEYS[1], unpack(fields))
+end
 """
 STOPPED = f"""
 local writes = 0

@@ -1,6 +1,7 @@
 """Scripts are called by name, with named arguments, on a server that may have forgotten them."""
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -10,6 +11,7 @@ from celery_delayq.store.reply import reader_of
 from celery_delayq.store.scripts import arguments_of, load, prelude
 
 COUNTS = (0, 0, 0, 0)
+DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 
 
 def counted(store):
@@ -139,7 +141,7 @@ def test_no_server_at_all_is_store_unavailable(start_redis, store_on):
 @pytest.mark.parametrize("name", sorted(load()))
 def test_a_script_has_of_the_prelude_what_it_uses_and_no_more(name):
     text = re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", load()[name].text, flags=re.DOTALL)
-    for word in re.findall(r"^local (?:function )?(\w+)", prelude(), re.MULTILINE):
-        defined = len(re.findall(rf"^local (?:function )?{word}\b", text, re.MULTILINE))
-        assert defined == (len(re.findall(rf"\b{word}\b", text)) > 0), word
-        assert len(re.findall(rf"\b{word}\b", text)) != 1, f"{word} is not used"
+    words, defined = Counter(re.findall(r"\w+", text)), Counter(DEFINED.findall(text))
+    for word in DEFINED.findall(prelude()):
+        assert defined[word] == (words[word] > 0), word
+        assert words[word] != 1, f"{word} is not used"
