@@ -30,6 +30,7 @@ import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from celery_delayq.store import scripts
 from tests.support.process import ChildProcess
 
 LARGEST = 128 * 1024  # bytes of a request
@@ -152,6 +153,7 @@ def main() -> None:
     requests = socket.socket(fileno=os.dup(0))
     for module in IMPORTED:
         importlib.import_module(module)
+    scripts.load()  # as a worker does when it first asks its store
     gc.freeze()
     while True:
         request, files, *_ = socket.recv_fds(requests, LARGEST, 3)
