@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timezone, tzinfo
 from functools import cached_property
 from typing import Any, Protocol
@@ -18,23 +19,23 @@ from typing import Any, Protocol
 from celery import Celery
 from celery.utils import time
 
-from .errors import NoDelayQ, SwitchedOff
+from .errors import NoDelayQ, StoreError, SwitchedOff
 from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
 from .message.broker import Broker, store_endpoint
-from .servers import Connection, PooledConnection, Server
+from .revoked import mark_revoked
+from .servers.connection import Connection, PooledConnection
+from .servers.endpoint import Server
 from .settings import SETTINGS, Settings, written
-from .store import (
-    Copies,
-    Entries,
-    Keys,
-    Membership,
-    ScannerSteps,
-    Scripts,
-    Wakeup,
-    new_name,
-)
+from .store.copies import Copies
+from .store.entries import Entries
+from .store.keys import Keys
+from .store.member import Membership
+from .store.scanner_steps import ScannerSteps, new_name
+from .store.scripts import Scripts
+from .store.values import Cancelled
+from .store.wakeup import Wakeup
 
 logger = logger_of(__name__)
 
@@ -171,6 +172,30 @@ class Services:
     def wakeup(self, scanner: str) -> Wakeup:
         """What a scanner of that name waits on."""
         return Wakeup(self.connect(), self._keys(), scanner)
+
+    def will_not_run(
+        self,
+        cancelled: Sequence[Cancelled],
+        *,
+        owed: bool,
+        late: bool = False,
+        gave_way: bool = False,
+    ) -> None:
+        """Let it be known of tasks that they will not run.
+
+        Args:
+            cancelled: What the step answered that did it; at least one.
+            owed: Whether that step has noted that ``REVOKED`` is to be stored.
+            late: Whether a scanner may have done that since; see :func:`mark_revoked`.
+            gave_way: Whether they were not scheduled, as others were kept.
+        """
+        for one in cancelled:
+            if owed and one.message and mark_revoked(self.app, one, late=late):
+                # It will not run, whatever comes now; what is not settled, a scanner does again.
+                with suppress(StoreError):
+                    self.entries.mark_stored(one)
+        hooks = self.hooks
+        (hooks.gave_way if gave_way else hooks.cancelled)(list(cancelled))
 
     def import_tasks(self) -> None:
         """Know tasks as a worker does: import the modules that it imports, as far as that works."""
@@ -320,14 +345,14 @@ def attach(app: Any, delayq: Any) -> None:
 
 def made_for(app: Any) -> HasServices | None:
     """The app's ``DelayQ``, if one was made and is not switched off."""
-    delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
-    return None if delayq is None or delayq.services.is_off else delayq
+    delayq: HasServices | None = None if find(app) is None else getattr(app, _ATTRIBUTE)
+    return delayq
 
 
 def find(app: Any) -> Services | None:
     """The services of the app's ``DelayQ``, if one was made and is not switched off."""
-    delayq = made_for(app)
-    return None if delayq is None else delayq.services
+    delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
+    return None if delayq is None or delayq.services.is_off else delayq.services
 
 
 def services_of(app: Any) -> Services:

@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from ..cli.common import Said, delayq_of, examples, json_option
+from ..cli.common import ErrorSentences, delayq_of, examples, json_option
 from ..cli.looks import CeleryCommand
 from ..cli.screen import Line, Screen
 from ..logs import plain
-from ..servers.risks import Line as Found
+from ..servers.risks import Line as MasterCache
 from .doctor import examine
 
+RUNBOOK = "celery_delayq/docs/runbook.md"  # in the project; no wheel has it
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _LEVEL, _NAME = 9, 19  # columns: of the longest of each, and two more
 _NARROW = 40  # columns that a text has at least
@@ -33,11 +34,12 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
 
     A line for each thing that has to be right: ok; a warning, where tasks may be lost or late one
     day; or an error, where something does not work, or will lose tasks. Below stands what to do.
-    Exit status 1 if there is an error. It is some hundred commands, safe at any time.
+    Exit status 1 if there is an error. It is some hundred commands, safe at any time. The project's
+    runbook, celery_delayq/docs/runbook.md, says what to do in an incident.
     """
     services = delayq_of(ctx).services
     screen, levels = Screen(ctx), set()
-    with Said():
+    with ErrorSentences():
         for found in examine(services):
             levels.add(found.level)
             if as_json:
@@ -45,10 +47,11 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
             else:
                 screen.show(_shown(found, screen.width))
     if "error" in levels:
+        click.echo(f"What to do in an incident: {RUNBOOK}", err=True)
         ctx.exit(1)
 
 
-def _shown(found: Found, width: int | None) -> Iterator[Line]:
+def _shown(found: MasterCache, width: int | None) -> Iterator[Line]:
     """Its lines: of a terminal as wide as that; elsewhere one, and one for the advice."""
     room = None if width is None else max(_NARROW, width - _LEVEL - _NAME)
     texts = _wrapped(plain(found.found), room)

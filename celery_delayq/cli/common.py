@@ -9,17 +9,15 @@ from typing import Any
 import click
 
 from ..errors import DelayQError, InvalidOption, InvalidSetting, NotATask
-from ..integration.delayq import DelayQ
 from ..logs import plain
-from ..services import find, services_of
+from ..services import HasServices, find, services_of
 from ..store import Outcome
 from .looks import CeleryOption
 
+# Why a task that is here was left as it is; of others, see `departed.py`.
 REFUSED = {
-    Outcome.HANDED_OVER: "task {} has been handed over to its queue already",
     Outcome.IN_FLIGHT: "task {} is being published this moment; try again shortly",
     Outcome.UNCERTAIN: "task {} was taken care of, but an earlier attempt may have delivered it",
-    Outcome.NOT_FOUND: "task {} is not scheduled",
     Outcome.UNCHANGED: "task {} is not as it was said to be; nothing was changed",
 }
 
@@ -29,7 +27,7 @@ json_option = click.option(
 )  # fmt: skip
 
 
-class Said:
+class ErrorSentences:
     """Say an error of this package in one sentence, with exit status 1."""
 
     def __enter__(self) -> None:
@@ -40,7 +38,7 @@ class Said:
             raise click.ClickException(plain(error)) from error
 
 
-class Typed(Said):
+class UsageErrors(ErrorSentences):
     """Say what is wrong with an option that was typed, with exit status 2; the rest as `Said`."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -49,13 +47,13 @@ class Typed(Said):
         super().__exit__(kind, error, trace)
 
 
-def delayq_of(ctx: click.Context) -> DelayQ:
+def delayq_of(ctx: click.Context) -> HasServices:
     """The ``DelayQ`` of the app that ``-A`` names; where it names none, Celery's current app's."""
-    with Said():
+    with ErrorSentences():
         if find(ctx.obj.app) is None and ctx.find_root().params.get("app") is None:
             raise click.UsageError(f"say which app: celery -A proj delayq {ctx.info_name}", ctx)
         services_of(ctx.obj.app)  # says so where there is none
-        delayq: DelayQ = ctx.obj.app.delayq
+        delayq: HasServices = ctx.obj.app.delayq
         return delayq
 
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import click
 
-from ..integration.delayq import DelayQ
+from ..operations import filters, reading
+from ..services import HasServices
 from .common import delayq_of
 
 MOST = 10_000  # tasks in the store that are looked through for a name
@@ -38,10 +39,10 @@ def _note(ctx: click.Context, queue: str | None, task: str | None) -> str | None
     name, delayq = queue or task, delayq_of(ctx)
     if name is None or name in known or not _is_small(delayq):
         return None
-    waits = any(True for _ in delayq.select(queue=queue, task=task))
+    waits = any(True for _ in filters.select(delayq, queue=queue, task=task))
     return None if waits else note
 
 
-def _is_small(delayq: DelayQ) -> bool:
-    counts = delayq.counts()
+def _is_small(delayq: HasServices) -> bool:
+    counts = reading.counts(delayq)
     return counts.scheduled + counts.paused + counts.in_flight + counts.dead <= MOST

@@ -21,7 +21,8 @@ from dateutil.parser import isoparse
 from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidDueTime
-from .common import Said, delayq_of
+from ..operations import reading
+from .common import ErrorSentences, delayq_of
 from .zones import zone_of
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -40,7 +41,7 @@ _FROM_DUE = "by:+30m from its due time"
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenTime:
     """A time that was typed, before it is known what it counts from.
 
     Attributes:
@@ -84,28 +85,28 @@ class When(click.ParamType):  # type: ignore[type-arg]
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Given:
+    ) -> GivenTime:
         """What was typed as a time; what is none is an error of usage, which says what is one."""
-        if isinstance(value, Given):
+        if isinstance(value, GivenTime):
             return value
         try:
             return self.read(value)
         except (InvalidDueTime, ValueError, OverflowError):
             self.fail(f"{value[:_SHOWN]!r} is no time; {self._expected(value)}", param, ctx)
 
-    def read(self, text: str) -> Given:
+    def read(self, text: str) -> GivenTime:
         """The time that is typed as *text*; an error, where it is none."""
         if self._never and text == "never":
-            return Given("never", None)
+            return GivenTime("never", None)
         if self._due and text.startswith(_BY):
             span = _signed(text[len(_BY) :])
-            return Given("by", _checked(clock.by, span))
+            return GivenTime("by", _checked(clock.by, span))
         if text.startswith("+") or (self._ago and text.startswith("-")):
-            return Given("after", _checked(clock.after, _signed(text)))
+            return GivenTime("after", _checked(clock.after, _signed(text)))
         value = float(text) if _NUMBER.fullmatch(text) else isoparse(text)
         # In any zone: what that moves past the end of time the store refuses.
         clock.at(value, timezone.utc)
-        return Given("at", value)
+        return GivenTime("at", value)
 
     def _expected(self, text: str) -> str:
         bare = _NUMBER.fullmatch(text) or (text and _SPAN.fullmatch(text))
@@ -148,8 +149,8 @@ def _is_read(read: Callable[[str], object], text: str) -> bool:
 def now_of(ctx: click.Context) -> datetime:
     """The time by Redis's clock, which is one and the same throughout a command."""
     if _NOW not in ctx.meta:
-        with Said():
-            ctx.meta[_NOW] = from_ms(delayq_of(ctx).counts().now_ms)
+        with ErrorSentences():
+            ctx.meta[_NOW] = from_ms(reading.counts(delayq_of(ctx)).now_ms)
     now: datetime = ctx.meta[_NOW]
     return now
 

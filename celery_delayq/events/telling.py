@@ -1,4 +1,4 @@
-"""Telling what happens to tasks: this package's signals, Celery's ``task_revoked``, and events.
+"""Reports what happens to tasks: by this package's signals, Celery's ``task_revoked``, and events.
 
 a step --> Hooks --> Telling ---> celery_delayq.signals
                              ---> celery.signals.task_revoked, as if a worker had sent it
@@ -35,7 +35,7 @@ logger = logger_of(__name__)
 
 
 def hooks(app: Celery) -> Hooks:
-    """What tells whoever listens to *app*'s tasks."""
+    """Return the hooks that notify the listeners to *app*'s tasks."""
     telling = Telling(app)
     return Hooks(
         scheduled=telling.scheduled,
@@ -52,7 +52,7 @@ def hooks(app: Celery) -> Hooks:
 
 
 class Telling:
-    """Tells what happens to one app's tasks. A signal logs what a receiver raises."""
+    """Reports what happens to one app's tasks. A signal logs the errors of its receivers."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -65,7 +65,7 @@ class Telling:
                 note_scheduled(running)
             if task_scheduled.receivers:
                 task_scheduled.send(self._app, task_id=new.task_id, due=from_ms(due_ms))
-        if self._sends_events:
+        if self._app.conf.task_send_sent_event:
             self._events.sent(entries)
 
     def rescheduled(self, task_id: str, due_ms: int) -> None:
@@ -92,7 +92,7 @@ class Telling:
 
     def skipped(self, task_id: str, reason: str) -> None:
         task_skipped.send(self._app, task_id=task_id, reason=reason)
-        if self._sends_events:
+        if self._app.conf.task_send_sent_event:
             self._events.revoked([task_id])
 
     def handed_over(self, task_ids: list[str]) -> None:
@@ -101,16 +101,11 @@ class Telling:
     def dead(self, task_id: str, reason: str) -> None:
         task_dead.send(self._app, task_id=task_id, reason=reason)
 
-    @property
-    def _sends_events(self) -> bool:
-        sends: bool = self._app.conf.task_send_sent_event
-        return sends
-
     def _revoked(self, cancelled: Sequence[Cancelled]) -> None:
         for one in cancelled if _hears_revoked() else ():
             if one.message:
                 _send_revoked(self._app, one)
-        if self._sends_events:
+        if self._app.conf.task_send_sent_event:
             self._events.revoked([one.task_id for one in cancelled])
 
 
@@ -123,10 +118,10 @@ def _hears_handed_over() -> bool:
 
 
 def _send_revoked(app: Celery, cancelled: Cancelled) -> None:
-    """Send the signal as a worker does; here in the process that cancelled."""
+    """Send the signal as a worker does, but in the process that cancelled."""
     try:
         request = _request_of(app, cancelled.message)
-        # What is known by its name only has no other sender.
+        # The sender of a task that this app does not have is its name.
         sender = app.tasks.get(request.task, request.task)
         task_revoked.send(
             sender=sender, request=request, terminated=False, signum=None, expired=False
@@ -139,7 +134,7 @@ def _request_of(app: Celery, message: bytes) -> Context:
     headers, properties, body = message_body(message, app.conf.accept_content)
     if isinstance(body, dict):  # protocol 1
         return Context({**headers, **properties, **body})
-    # What the app does not accept stays unread.
+    # Content that the app does not accept stays unread.
     args, kwargs, embedded = body or (None, None, None)
     call: dict[str, Any] = {"args": args, "kwargs": kwargs}
     return Context({**headers, **properties, **(embedded or {}), **call})

@@ -9,8 +9,8 @@ from celery import bootsteps
 from ..leaves import WORKER, call
 from ..logs import logger_of
 from ..services import find
-from . import starting
-from .delayq import DelayQ, scanner_of
+from . import startup
+from .delayq import DelayQ
 from .eta import give_eta
 
 logger = logger_of(__name__)
@@ -32,28 +32,29 @@ class ScannerStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         self._scanner: Any = None
         self.enabled = not no_delayq
-        with starting.ends_with_a_sentence():
+        with startup.ends_with_a_sentence():
             self._prepare(worker.app)
         if no_delayq:
             logger.info("no scanner in this worker, as it has --no-delayq: others hand over")
 
     def _prepare(self, app: Any) -> None:
         # Settings are read here, so a wrong one keeps the worker from starting.
-        self._services = find(app) or DelayQ(app).services
-        if self._services.is_off:
+        self._delayq = DelayQ(app) if find(app) is None else app.delayq
+        services = self._delayq.services
+        if services.is_off:
             self.enabled = False
             return
         # A worker that does not scan needs no store: one inside of a test may have none.
-        if self.enabled or self._services.settings.url is not None:
-            self._services.check()
-        if self._services.settings.capture_eta:
+        if self.enabled or services.settings.url is not None:
+            services.check()
+        if services.settings.capture_eta:
             give_eta()
         call(WORKER, app)  # before the pool forks
 
     def start(self, _worker: Any) -> None:
-        self._scanner = scanner_of(self._services)
+        self._scanner = self._delayq.scanner()
         # One that its store refuses takes no task.
-        starting.start(self._scanner)
+        startup.start(self._scanner)
 
     def stop(self, _worker: Any) -> None:
         scanner, self._scanner = self._scanner, None

@@ -17,12 +17,12 @@ from celery import states
 from celery.result import AsyncResult, EagerResult, GroupResult
 
 from ..clock import DelayInput, TimeInput, When, from_ms, one_of
-from ..operations import changing, editing, reading
-from ..operations.changing import Direction
+from ..operations import changing, editing
 from ..operations.editing import Edit
-from ..services import HasServices
+from ..operations.moves import Direction, conditions
+from ..services import HasServices, Services
 from ..store import NOW, Outcome
-from .held import KnowsHeld, word_of
+from .async_result import KnowsScheduled, word_of
 
 if TYPE_CHECKING:
     from typing import Generic
@@ -95,7 +95,7 @@ class ScheduledResult(_Result[R_co]):
         ``SUCCESS`` when all are, and ``PENDING`` until then.
         """
         # The store first: a state in the backend would expire before a far due time.
-        waits = None if self._has_run else reading.state(self._delayq, self.id)
+        waits = None if self._has_run else self._delayq.services.entries.state(self.id)
         return self._backend_state() if waits is None else word_of(waits)
 
     status = state
@@ -118,10 +118,10 @@ class ScheduledResult(_Result[R_co]):
         """Give it another due time; see :meth:`DelayQ.reschedule`."""
         services = self._delayq.services
         when = one_of(services.timezone, at=at, after=after, by=by)
-        return self._move(when, **changing.conditions(services, only, if_due))
+        return self._move(when, **conditions(services.timezone, only, if_due))
 
     def run_now(self) -> Outcome:
-        """Let it go at once, also where it is paused; see :meth:`DelayQ.run_now`."""
+        """Deliver it at once, even if it is paused; see :meth:`DelayQ.run_now`."""
         return self._move(NOW, mode="now")
 
     def _move(self, when: When, **how: Any) -> Outcome:
@@ -192,6 +192,41 @@ class EagerScheduledGroupResult(ScheduledGroupResult):
     _has_run = True
 
 
+_WAIT = ScheduledTaskResult, ScheduledGroupResult
+_HAVE_RUN = EagerScheduledResult, EagerScheduledGroupResult
+
+
+def scheduled(
+    result: Any,
+    services: Services,
+    due_ms: int,
+    *,
+    existed: bool = False,
+    replicas: int | None = None,
+    has_run: bool = False,
+) -> ScheduledResult[Any]:
+    """*result*, able to be cancelled and rescheduled.
+
+    Args:
+        result: Celery's.
+        services: Of its app.
+        due_ms: When it is due.
+        existed: Whether it is of a task that was there.
+        replicas: How many have it, if that is known.
+        has_run: Whether it should have waited, and ran at once.
+    """
+    one, group = _HAVE_RUN if has_run else _WAIT
+    # The very object that Celery made. A second one beside it would make the Redis result backend
+    # unsubscribe twice, as each of them is dropped.
+    result.__class__ = group if isinstance(result, GroupResult) else one
+    result._delayq = services.app.delayq
+    result._due_ms = due_ms
+    result._existed = existed
+    result._replicas = replicas
+    made: ScheduledResult[Any] = result
+    return made
+
+
 def _state_of_all(results: list[Any]) -> str:
     found = {_state_of(result) for result in results}
     for ended in (states.FAILURE, states.REVOKED):
@@ -203,7 +238,7 @@ def _state_of_all(results: list[Any]) -> str:
 def _state_of(result: Any) -> str:
     if isinstance(result, GroupResult):
         return _state_of_all(result.results)
-    word: str = result.backend_state if isinstance(result, KnowsHeld) else result.state
+    word: str = result.backend_state if isinstance(result, KnowsScheduled) else result.state
     return word
 
 

@@ -19,9 +19,8 @@ from ..leaves import CONFIGURED, DJANGO, HOOKS, SET_UP, call, steps
 from ..libraries import Feature, works
 from ..scheduling.intercept import scheduling_amqp
 from ..services import Services
-from . import starting
-from .held import let_results_know
-from .task import install
+from . import startup
+from .async_result import let_results_know
 
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
@@ -75,8 +74,7 @@ def _change(app: Celery, services: Services) -> None:
     for blueprint, step in _steps():
         app.steps[blueprint].add(step)
     app.user_options["worker"].add(_WORKER_OPTION)
-    install()
-    starting.listen()
+    startup.listen()
     for hooks in call(HOOKS, app):
         services.hooks.add(hooks)
     call(SET_UP, app)

@@ -11,9 +11,9 @@ from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
 from ..leaves import leaf
-from ..servers import Endpoint, Server
+from ..servers.endpoint import Endpoint, Server
 from ..settings import without_secrets
-from .options import check_words_of_store, login_of, tls_of
+from .connection_options import check_words_of_store, login_of, tls_of
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"

@@ -40,7 +40,7 @@ def destination_of(
     """
     key: str | None = None
     if broker.endpoint is not None and not _needs_relay(message):
-        priority = message.properties.get("priority")
+        priority = message.message["properties"].get("priority")
         key = list_key(message.routing_key, priority, broker.options)
     if key and direct:
         key = broker.options.get("global_keyprefix", "") + key

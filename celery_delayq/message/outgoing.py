@@ -52,11 +52,6 @@ class OutgoingMessage:
         return headers
 
     @property
-    def properties(self) -> dict[str, Any]:
-        properties: dict[str, Any] = self.message["properties"]
-        return properties
-
-    @property
     def labels(self) -> bytes:
         """What its entry can be picked by: the task, and the queue that Celery sends it with.
 
@@ -94,12 +89,8 @@ ALIKE = {
 LARGE = 2000  # bytes of body, or of template, from which sharing is not worth its while
 
 
-_PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]+")
-
-
-def has_plain_id(task_id: str | None) -> bool:
-    """Whether an id, or the one that Celery will choose, stands in JSON as it is."""
-    return task_id is None or _PLAIN_ID.fullmatch(task_id) is not None
+# An id that stands in JSON as it is.
+PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]+")
 
 
 def _open_ended(message: dict[str, Any]) -> str:
@@ -129,16 +120,18 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     expires_ms = headers.pop(EXPIRES_HEADER, None)
     # Recomputed where a broker knows it; Redis does not.
     properties.pop("expiration", None)
-    if own_id != task_id or not has_plain_id(task_id):
+    if own_id != task_id or not isinstance(task_id, str) or not PLAIN_ID.fullmatch(task_id):
         return [], []
     alike = {name: one for name, one in headers.items() if one is None or name in ALIKE}
     others = {name: one for name, one in headers.items() if name not in alike}
     first = {part: message[part] for part in ("content-encoding", "content-type")}
+    outside = dumps({**first, "properties": {**properties, "correlation_id": ""}})
+    inside = dumps({"headers": {**alike, "id": ""}})[1:].removesuffix('"}}')
     lines = [
-        f'{{{_members(first)}"properties": {{{_members(properties)}"correlation_id": "',
+        outside.removesuffix('"}}'),
         '", "delivery_tag": "',
         '"}, "body": ',
-        f', "headers": {{{_members(alike)}"id": "',
+        f", {inside}",
         '", "root_id": ',
         ', "parent_id": ',
         ', "expires": ',
@@ -155,10 +148,6 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     behind = f", {dumps(others)[1:-1]}" if others else ""
     texts = (dumps(args), dumps(kwargs) + behind, dumps(message["body"]))
     return lines, [root_text, dumps(parent), expires_text, *texts]
-
-
-def _members(values: dict[str, Any]) -> str:
-    return f"{dumps(values)[1:-1]}, " if values else ""
 
 
 class _Channel(virtual.Channel):

@@ -1,6 +1,6 @@
-"""The step of a worker that serves metrics, where ``delayq_metrics_port`` is set.
+"""The step of a worker that serves metrics, if ``delayq_metrics_port`` is set.
 
-Workers load it from here whether or not it is; so nothing here imports prometheus-client before.
+Every worker loads this module, so nothing here imports prometheus-client before it is needed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from celery import bootsteps
 
 from ..errors import InvalidSetting
-from ..integration import starting
-from ..integration.delayq import DelayQ
-from ..services import find
+from ..integration import startup
+from ..services import HasServices, find
 
 if TYPE_CHECKING:
     from .serving import Serving
@@ -29,7 +28,7 @@ class MetricsStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         self._serving = None
         # Before the pool forks: children count as well.
-        with starting.ends_with_a_sentence():
+        with startup.ends_with_a_sentence():
             if find(worker.app) is not None:
                 self._serving = serving_of(worker.app.delayq)
         self.enabled = self._serving is not None and not no_delayq
@@ -42,15 +41,15 @@ class MetricsStep(bootsteps.StartStopStep):
         if self._serving is not None:
             self._serving.stop()
 
-    # A worker that was told to QUIT, or shuts down softly, calls this instead.
+    # A worker that gets SIGQUIT, or shuts down softly, calls this instead.
     terminate = stop
 
 
-def serving_of(delayq: DelayQ) -> Serving | None:
-    """What serves an app's metrics, if its settings say so; it counts already.
+def serving_of(delayq: HasServices) -> Serving | None:
+    """Return the server of an app's metrics, which counts from now on, if one is configured.
 
     Raises:
-        InvalidSetting: the port is none, or prometheus-client is not installed.
+        InvalidSetting: the port is invalid, or prometheus-client is not installed.
     """
     settings = delayq.services.settings
     port = settings.metrics_port

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
-from .. import clock
-from ..clock import DelayInput, TimeInput, When, from_ms, one_of
-from ..errors import InvalidDueTime, InvalidOption
-from ..logs import logger_of
-from ..revoked import has_backend, tell
+from ..clock import DelayInput, TimeInput, When, one_of
+from ..errors import InvalidOption
+from ..revoked import has_backend
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
-from .targets import Named, id_of, who_is
-
-logger = logger_of(__name__)
-
-_LAPSED = "task %s: due at %s, but expires at %s: no worker will run it%s"
-
-#: What a move may do: ``only=`` of a reschedule.
-Direction = Literal["earlier", "later"]
+from .moves import Direction, conditions, warn_of_expiry
+from .targets import Named, id_of, of_one_task, target_of
 
 
+@of_one_task
 def cancel(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -49,8 +41,9 @@ def cancel(
     return outcome
 
 
+@of_one_task
 def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
-    """Delete a dead task, also one that cannot be read; its result becomes ``REVOKED``.
+    """Delete a dead task, even an unreadable one; its result becomes ``REVOKED``.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
@@ -66,15 +59,16 @@ def _removed(
 ) -> Outcome:
     owes, hears = has_backend(services.app), services.hooks.hears_messages()
     outcome, cancelled = services.entries.cancel(
-        who_is(services, task_id, key), owes=owes, tells=owes or hears, remove=remove
+        target_of(task_id, key), owes=owes, tells=owes or hears, remove=remove
     )
     if cancelled is not None:
-        tell(services, [cancelled], owed=owes)
+        services.will_not_run([cancelled], owed=owes)
     else:
         services.hooks.missed("cancel", outcome)
     return outcome
 
 
+@of_one_task
 def reschedule(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -107,13 +101,14 @@ def reschedule(
     """
     services = delayq.services
     when = one_of(services.timezone, at=at, after=after, by=by)
-    return move(services, task_id, when, key=key, **conditions(services, only, if_due))[0]
+    return move(services, task_id, when, key=key, **conditions(services.timezone, only, if_due))[0]
 
 
+@of_one_task
 def run_now(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> Outcome:
-    """Let a task go at once, also where it is paused, or dead.
+    """Deliver a task at once, even if it is paused or dead.
 
     It is due now, by Redis's clock, until it is rescheduled.
 
@@ -123,8 +118,9 @@ def run_now(
     return move(delayq.services, task_id, NOW, key=key, mode="now")[0]
 
 
+@of_one_task
 def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
-    """Try the hand-over of a dead task again: it is due now.
+    """Try to deliver a dead task again: it is due now.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
@@ -144,47 +140,10 @@ def move(
         key: The task's unique key, in place of *task_id*.
         **how: The mode of the step, or its :func:`conditions`.
     """
-    outcome, change = services.entries.move(who_is(services, task_id, key), when, **how)
+    outcome, change = services.entries.move(target_of(task_id, key), when, **how)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)
-        tell_of_expiry(services, [(change.task_id, change.due_ms, change.expires)])
+        warn_of_expiry(services.timezone, [(change.task_id, change.due_ms, change.expires)])
     else:
         services.hooks.missed("reschedule", outcome)
     return outcome, change.due_ms
-
-
-def tell_of_expiry(services: Services, tasks: Iterable[tuple[str, int, str]]) -> None:
-    """Log which of some tasks expire before they are due, as workers will drop them.
-
-    Args:
-        services: Of their app.
-        tasks: Of each its id, its due time in ms, and when it expires, as its message says it.
-    """
-    lapsed = [one for one in tasks if _expires_first(services, *one[1:])]
-    if lapsed:
-        (task_id, due_ms, expires), more = lapsed[0], len(lapsed) - 1
-        expiry = from_ms(clock.to_ms(expires, services.timezone)).isoformat()
-        rest = f"; so it is with {more} more" if more else ""
-        logger.warning(_LAPSED, task_id, from_ms(due_ms).isoformat(), expiry, rest)
-
-
-def _expires_first(services: Services, due_ms: int, expires: str) -> bool:
-    try:
-        return bool(expires) and clock.to_ms(expires, services.timezone) <= due_ms
-    except InvalidDueTime:
-        return False  # what no worker can read either
-
-
-def conditions(
-    services: Services, only: Direction | None, if_due: TimeInput | None
-) -> dict[str, Any]:
-    """The conditions of a reschedule, as the store takes them.
-
-    Raises:
-        InvalidOption: *only* is no direction.
-        InvalidDueTime: *if_due* is not a time.
-    """
-    if only not in (None, "earlier", "later"):
-        raise InvalidOption("only", only, "'earlier' or 'later'")
-    if_due_ms = None if if_due is None else clock.at(if_due, services.timezone).ms
-    return {"only": only or "", "if_due_ms": if_due_ms}

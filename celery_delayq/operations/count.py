@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..store import Outcome
+from ..store.outcome import Outcome
 
 
 class Count(int):

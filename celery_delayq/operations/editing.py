@@ -20,8 +20,8 @@ from ..message.draft import Draft
 from ..services import HasServices, Services
 from ..store import Entry, Outcome
 from ..store.record import LAST_MS, NewRecord
-from .changing import tell_of_expiry
-from .targets import Named, who_is
+from .moves import warn_of_expiry
+from .targets import Named, of_one_task, target_of
 
 
 class _Kept:
@@ -73,6 +73,7 @@ class Edit:
         return self.args is not KEPT or self.kwargs is not KEPT
 
 
+@of_one_task
 def edit(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -109,7 +110,7 @@ def edit(
         MessageTooLarge: larger than ``delayq_max_message``.
     """
     services, changes = delayq.services, Edit(args, kwargs, priority, expires)
-    outcome = _edit(services, who_is(services, task_id, key), changes, if_revision)
+    outcome = _edit(services, target_of(task_id, key), changes, if_revision)
     if outcome not in (Outcome.DONE, Outcome.UNCERTAIN):
         services.hooks.missed("edit", outcome)
     return outcome
@@ -129,7 +130,7 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
             outcome = services.entries.edit(who, entry.record, new)
         if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
-            tell_of_expiry(services, [(entry.task_id, entry.due_ms, expires)])
+            warn_of_expiry(services.timezone, [(entry.task_id, entry.due_ms, expires)])
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:

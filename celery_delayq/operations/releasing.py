@@ -20,10 +20,9 @@ from ..message.headers import LAUNCH
 from ..services import Services
 from ..store import Filter, Match, Outcome, Shard, label_of, target_of_member
 from ..store.changes import release
-from ..store.listing import entry_of
 from ..store.record import NewRecord, Record
-from ..store.selecting import peek
-from ..store.values import State
+from ..store.selection_scan import peek
+from ..store.values import State, entry_of
 from .count import Count, Tally
 
 STEP = 50  # members that are read and released in a step: some 5 ms of Redis's time
@@ -78,7 +77,7 @@ class Release:
         self._chosen = chosen
         self._invisible_ms = invisible_ms(services)
 
-    def look(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
+    def count_page(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
         """Count what would be released of *members*."""
         for met in peek(link, self._chosen, members, reads=True):
             if met.state in _STAYS:

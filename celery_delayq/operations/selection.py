@@ -23,15 +23,15 @@ from ..store import (
     Position,
     Shard,
     changes,
-    selecting,
+    selection_scan,
     target_of_member,
 )
-from .changing import Direction, conditions, tell_of_expiry
 from .count import Count, Tally
 from .cursor import Cursor
+from .moves import Direction, conditions, warn_of_expiry
 from .queues import QueueNames
 from .releasing import STEP, Release, Released, ReleaseTally, refuse_canvases
-from .task import ScheduledTask
+from .scheduled_task import ScheduledTask
 
 Progress = Callable[[Count], object]
 Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
@@ -56,7 +56,7 @@ class Selection:
     def __init__(self, services: Services, chosen: Filter, cursor: str | None = None) -> None:
         self._services = services
         self._chosen = chosen
-        started = [selecting.start(one) for one in services.entries.links]
+        started = [selection_scan.start(one) for one in services.entries.links]
         begun = Cursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
         self._begun = begun if cursor is None else Cursor.read(cursor, begun)
         self._names = [name for name, _ in started]
@@ -70,7 +70,7 @@ class Selection:
         """The tasks, read page by page."""
         self._at, queues = self._begun, QueueNames(self._services)
         for shard, link, page in self._pages():
-            for member, entry in selecting.read(link, self._chosen, page):
+            for member, entry in selection_scan.read(link, self._chosen, page):
                 self._at = self._begun.behind(shard, Position.of(member))
                 yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
             self._at = self._begun.behind(shard, Position.of(page[-1]))
@@ -79,7 +79,7 @@ class Selection:
         """How many tasks it means; nothing is changed."""
         if self._chosen.is_found_by_way:
             return self._count(progress)
-        return self._look(lambda _: True, progress)
+        return self._would_change(lambda _: True, progress)
 
     def cancel(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Cancel them; their results become ``REVOKED``, which scanners store.
@@ -96,7 +96,7 @@ class Selection:
         return self._remove(WAITING, dry_run, progress)
 
     def remove(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Delete those that are dead, also what cannot be read; the rest as :meth:`cancel`."""
+        """Delete the dead and the unreadable ones; the rest as :meth:`cancel`."""
         return self._remove({"DEAD", "UNREADABLE"}, dry_run, progress, remove=True)
 
     def reschedule(
@@ -120,25 +120,25 @@ class Selection:
                 ``so_far`` counts those that were moved before.
         """
         when = one_of(self._services.timezone, at=at, after=after, by=by)
-        asked = conditions(self._services, only, if_due)
+        asked = conditions(self._services.timezone, only, if_due)
         if dry_run:
-            return self._look(
+            return self._would_change(
                 lambda met: met.state in WAITING and _moves(met, when, asked), progress
             )
         return self._change(_moving(self._chosen, when, asked), progress)
 
     def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Let them go at once, also through a pause; the rest as :meth:`cancel`."""
+        """Deliver them at once, even if they are paused; the rest as :meth:`cancel`."""
         return self._go("now", WAITING, dry_run, progress)
 
     def retry(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Try the hand-over of those that are dead again; the rest as :meth:`cancel`."""
+        """Try to deliver the dead ones again; the rest as :meth:`cancel`."""
         return self._go("retry", {"DEAD"}, dry_run, progress)
 
     def release(
         self, *, canvas: bool = False, dry_run: bool = False, progress: Progress | None = None
     ) -> Released:
-        """Let them leave for good, as messages of Celery's own whose ``eta`` is their due time.
+        """Send them at once, as plain messages of Celery whose ``eta`` is their due time.
 
         Each goes to its queue now, also through a pause, and a worker that takes it waits until
         then, with or without this package. A relative ``expires`` counts on from the due time, and
@@ -159,7 +159,7 @@ class Selection:
         releases, seen = Release(self._services, self._chosen), ReleaseTally()
         with _telling_so_far(seen):
             for _, link, page in self._pages():
-                releases.look(link, page, seen)
+                releases.count_page(link, page, seen)
                 _report(progress if dry_run else None, seen)
         if not canvas:
             refuse_canvases(seen.canvases)
@@ -178,14 +178,14 @@ class Selection:
 
     def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
         if dry_run:
-            return self._look(lambda met: met.state in states, progress)
+            return self._would_change(lambda met: met.state in states, progress)
         return self._change(_moving(self._chosen, NOW, {"mode": mode}), progress)
 
     def _remove(
         self, states: set[str], dry_run: bool, progress: Progress | None, *, remove: bool = False
     ) -> Count:
         if dry_run:
-            return self._look(lambda met: met.state in states, progress)
+            return self._would_change(lambda met: met.state in states, progress)
         owes = has_backend(self._services.app)
 
         def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
@@ -200,7 +200,7 @@ class Selection:
         """The members that may be meant, from where it begins: shard, link, page."""
         for shard, link, behind in self._shards():
             name, start = self._names[shard], self._begun.starts[shard]
-            for page in selecting.pages(link, self._chosen, name, start, behind):
+            for page in selection_scan.pages(link, self._chosen, name, start, behind):
                 yield shard, link, page
 
     def _shards(self) -> Iterator[tuple[int, Shard, Position]]:
@@ -215,16 +215,16 @@ class Selection:
         with _telling_so_far(tally):
             for shard, link, behind in self._shards():
                 name, start = self._names[shard], self._begun.starts[shard]
-                for found in selecting.counts(link, self._chosen, name, start, behind):
+                for found in selection_scan.counts(link, self._chosen, name, start, behind):
                     tally.add(found)
                     _report(progress, tally)
         return tally.count
 
-    def _look(self, would: Callable[[Match], bool], progress: Progress | None) -> Count:
+    def _would_change(self, would: Callable[[Match], bool], progress: Progress | None) -> Count:
         tally = Tally()
         with _telling_so_far(tally):
             for _, link, page in self._pages():
-                for met in selecting.peek(link, self._chosen, page):
+                for met in selection_scan.peek(link, self._chosen, page):
                     tally.met(met.state, would=would(met))
                 _report(progress, tally)
         return tally.count
@@ -253,7 +253,7 @@ class Selection:
             if change.due_ms is not None:
                 hooks.rescheduled(change.task_id, change.due_ms)
         moved = [(one.task_id, one.due_ms, one.expires) for one in made if one.due_ms is not None]
-        tell_of_expiry(self._services, moved)
+        warn_of_expiry(self._services.timezone, moved)
         removed = [one.cancelled for one in made if one.cancelled is not None]
         if removed:
             hooks.cancelled(removed)

@@ -27,6 +27,11 @@ class ScannerSeen:
     name: str
     seen: datetime
 
+    @property
+    def host(self) -> str:
+        """The host that it runs on."""
+        return self.name.rsplit(":", 2)[0]
+
 
 @dataclass(frozen=True)
 class Status:
@@ -78,7 +83,7 @@ class Status:
 
 
 def status(delayq: HasServices, *, queues: bool = True) -> Status:
-    """How the store stands: counts, pauses, scanners by name, what waits queue by queue.
+    """The state of the store: counts, pauses, scanners by name, waiting tasks by queue.
 
     It reads in short steps, and looks at 10,000 waiting tasks at most.
 
@@ -91,7 +96,7 @@ def status(delayq: HasServices, *, queues: bool = True) -> Status:
     services = delayq.services
     entries = services.entries
     # Asked each time: whoever asks for years shall hear of a broker that the scanners have since.
-    other_broker = entries.look()
+    other_broker = entries.check_membership()
     counts, pauses = entries.counts(), entries.pauses()
     by_queue, is_complete = queue_counts(services, pauses) if queues else ([], False)
     scanners = [ScannerSeen(one.name, from_ms(one.seen_ms)) for one in entries.scanners()]

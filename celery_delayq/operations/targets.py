@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar, Union, cast
 from uuid import UUID
 
 from celery.app.task import Task
 from celery.result import AsyncResult, GroupResult
 
-from .. import store
-from ..errors import InvalidOption
-from ..services import Services
+from ..errors import InvalidOption, NotATask
+from ..store import ids
 
 #: What names a task.
 Named = Union[str, UUID, "AsyncResult[Any]", GroupResult]
 
 _EXPECTED = "text of 1 to 512 bytes, a UUID, or a result"
+
+# What `select` takes, and what it can do to the tasks that it picks.
+_PICKS = {"tag", "task", "queue", "state", "after_due", "before_due", "all"}
+_DOES = {"cancel": "()", "reschedule": "(...)", "run_now": "()", "retry": "()", "remove": "()"}
+
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+
+def of_one_task(operation: Operation) -> Operation:
+    """Let an operation on one task name the right call if a caller picks many, as by ``tag=``."""
+    name = operation.__name__
+    unknown = _PICKS - signature(operation).parameters.keys()
+    does = f".{name}{_DOES[name]}" if name in _DOES else ""
+
+    @wraps(operation)
+    def call(*args: Any, **given: Any) -> Any:
+        for wrong in unknown & given.keys():
+            many = f"select({wrong}={given[wrong]!r}){does}"
+            expected = f"a task's id or key, as {name} is for one task; for many it is {many}"
+            raise NotATask(wrong, given[wrong], expected)
+        return operation(*args, **given)
+
+    return cast(Operation, call)
 
 
 def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
@@ -27,20 +52,8 @@ def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
     if task_id is not None and key is not None:
         raise InvalidOption("key", key, "a task's id or a key, not both")
     if key is not None:
-        return store.target_of_key(store.checked_name("key", key))
-    return store.target_of(id_of(task_id))
-
-
-def who_is(services: Services, task_id: Named | None, key: str | None) -> bytes:
-    """As :func:`target_of`, in the store of *services*.
-
-    Raises:
-        InvalidOption: as there; or a key, where entries are spread over shards by their ids.
-    """
-    who = target_of(task_id, key)
-    if key is not None and services.settings.shards > 1:
-        raise InvalidOption("key", key, "a task's id: keys need delayq_shards to be 1")
-    return who
+        return ids.target_of_key(ids.checked_name("key", key))
+    return ids.target_of(id_of(task_id))
 
 
 def id_of(given: Any) -> str:
@@ -55,7 +68,7 @@ def id_of(given: Any) -> str:
         given = str(given)
     if not isinstance(given, str):
         raise InvalidOption("task_id", given, _EXPECTED + _hint(given))
-    return store.checked_id(given)
+    return ids.checked_id(given)
 
 
 def _hint(given: Any) -> str:

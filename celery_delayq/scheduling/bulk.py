@@ -29,10 +29,10 @@ from ..services import Services
 from ..store import NewEntry, Receipt, checked_id
 from .intercept import Request
 from .items import Item, item_of
-from .options import NAMES, Terms, options_of_entry, terms_of
+from .options import NAMES, EntryOptions, entry_options_of, options_of_entry
+from .patches import touched
 from .prepared import Preparation
 from .times import Spread, own_time, times_for
-from .untouched import touched
 from .writing import write
 
 logger = logger_of(__name__)
@@ -131,7 +131,7 @@ class Loader:
         self._largest = 0
         self._policy: Mapping[str, Any] = {}
         self._options = options_of_entry(signature.options)
-        self._terms = terms_of(self._options, self._task)
+        self._terms = entry_options_of(self._options, self._task)
         self._has_own_ids = False
 
     def load(self, items: Iterable[tuple[Any, ...]], times: Iterator[When | None]) -> Bulk:
@@ -260,9 +260,9 @@ class Loader:
             raise MessageTooLarge(task_id, new.record.size, self._largest)
         return new and self._terms_of(item).of(new)
 
-    def _terms_of(self, item: Item) -> Terms:
+    def _terms_of(self, item: Item) -> EntryOptions:
         own = item.options
-        return terms_of({**self._options, **own}, self._task) if own else self._terms
+        return entry_options_of({**self._options, **own}, self._task) if own else self._terms
 
     def _by_celery(self, item: Item, when: When, task_id: str) -> NewEntry | Receipt | str:
         request = Request(when, writes=False)

@@ -56,7 +56,18 @@ from ..message.outgoing import (
 from ..services import Services, find
 from ..store import Delivery, NewEntry, Receipt, checked_id
 from ..store.record import LAST_MS, NewRecord
-from .options import AFTER, AT, LASTING, NAMES, OPTION, PLAIN, PREFIX, Terms, own_options, terms_of
+from .options import (
+    AFTER,
+    AT,
+    LASTING,
+    NAMES,
+    OPTION,
+    PLAIN,
+    PREFIX,
+    EntryOptions,
+    entry_options_of,
+    own_options,
+)
 from .writing import Ready, write_one
 
 logger = logger_of(__name__)
@@ -102,7 +113,7 @@ class Request:
     given_out: bool = True
     writes: bool = True
     captured: bool = False
-    terms: Terms = PLAIN
+    terms: EntryOptions = PLAIN
     ready: Ready | None = None
     receipt: Receipt | None = None
     sent: list[str] = field(default_factory=list)
@@ -263,7 +274,7 @@ def requested(
     elif eta and wants_capture(known, {**(options.get("headers") or {}), **lasting}):
         request = _captured(services, eta, is_asked=bool(said))
     if request is not None:
-        request.terms = terms_of(said, known)
+        request.terms = entry_options_of(said, known)
     elif said:
         name = next(iter(said))
         raise InvalidOption(name, said[name], f"a due time beside it: {AT} or {AFTER}")

@@ -44,7 +44,7 @@ _SPAN = f"seconds, or a timedelta, of 0 to {clock.MAX_DUE_MS // 1000} seconds"
 
 
 @dataclass(frozen=True)
-class Terms:
+class EntryOptions:
     """What is written of an entry, and what becomes of it where another is in its way.
 
     ``conflict``: as the store takes it; empty: it is refused.
@@ -60,7 +60,7 @@ class Terms:
         return replace(new, record=new.record.with_extras(self.extras), conflict=self.conflict)
 
 
-PLAIN = Terms()
+PLAIN = EntryOptions()
 
 
 def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def as_options(
     return {name: value for name, value in given if value is not None}
 
 
-def terms_of(given: Mapping[str, Any], task: Any = None) -> Terms:
+def entry_options_of(given: Mapping[str, Any], task: Any = None) -> EntryOptions:
     """The terms of one call.
 
     Args:
@@ -136,7 +136,7 @@ def terms_of(given: Mapping[str, Any], task: Any = None) -> Terms:
         grace_ms=_span_ms(GRACE, said[GRACE]) if GRACE in said else None,
     )
     wait = f" {_span_ms(MAX_WAIT, said[MAX_WAIT])}" if MAX_WAIT in said else ""
-    return Terms(extras, "" if conflict == REJECT else conflict + wait)
+    return EntryOptions(extras, "" if conflict == REJECT else conflict + wait)
 
 
 def _with_defaults(given: Mapping[str, Any], task: Any) -> dict[str, Any]:

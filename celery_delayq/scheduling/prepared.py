@@ -26,7 +26,7 @@ from typing import Any
 import celery.app.amqp
 
 from ..clock import When
-from ..message.outgoing import LARGE, OutgoingMessage, dumps, has_plain_id, record_of
+from ..message.outgoing import LARGE, PLAIN_ID, OutgoingMessage, dumps, record_of
 from ..message.shown import depth_of
 from ..store import NewEntry
 from ..store.record import NewRecord, Template
@@ -80,7 +80,7 @@ class PreparedMessage:
             TypeError: the arguments do not fit *task* (``None`` if only its name is known).
             kombu.exceptions.EncodeError: as :meth:`new_record`.
         """
-        if not has_plain_id(task_id):
+        if not PLAIN_ID.fullmatch(task_id):
             return None
         # A task that is a class without a function has none.
         fits = getattr(task, "__header__", None)

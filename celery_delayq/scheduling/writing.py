@@ -10,7 +10,7 @@ from typing import Any
 from .. import clock
 from ..errors import DelayQError, InvalidOption
 from ..message.outgoing import OutgoingMessage
-from ..revoked import has_backend, tell
+from ..revoked import has_backend
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted
 
@@ -96,9 +96,9 @@ def _tell(
     if scheduled:
         services.hooks.scheduled(scheduled)
     if replaced:
-        tell(services, replaced, owed=owed, late=late)
+        services.will_not_run(replaced, owed=owed, late=late)
     if gave_way:
-        tell(services, gave_way, owed=owed, late=late, gave_way=True)
+        services.will_not_run(gave_way, owed=owed, late=late, gave_way=True)
 
 
 def _replicated(

@@ -1,9 +1,9 @@
-"""Redis Sentinel: the broker, or the store, is the current master of a group.
+"""Redis Sentinel: finds the broker or the store as the current master of a group.
 
-    a sentinel:// URL --> address --> SentinelGroup --asks--> council --> the sentinels
-                                          '-- knows: found <--heard-- herald
+    a sentinel:// URL --> address --> SentinelGroup --asks--> query --> the sentinels
+                                          '-- known_master <--heard-- failover_listener
 
-``group`` tells how the master is found, and how a process learns that it has moved.
+``group`` describes how a process finds the master, and learns that it has moved.
 """
 
 from .address import asked_once, group_of

@@ -1,14 +1,13 @@
-"""A Redis that is found through Redis Sentinel: whoever is the master of a group at present.
+"""A Redis that is found through Redis Sentinel: the current master of a group.
 
-    the address that is remembered --connect--> it says that it is a master: used
-        |  none, or it failed                       | it is away, or a replica
+    the remembered address --connect-----------> it says that it is a master: used
+        |  none, or it failed                       | it is down, or a replica
         v                                           v
-    each sentinel in turn: who is the master?  <----+  the next one; and again, while there is time
+    each sentinel in turn: which is the master? <---+  the next one; and again, while there is time
 
-What the address is, is remembered until a connection to it fails, or somebody hears of another: a
-call that is refused because it met a replica, or ``herald.py``, which listens to a sentinel. It is
-known to the whole process, and connections that lead elsewhere are closed when they are idle. How
-sentinels are asked is in ``council.py``; which of two words counts, in ``found.py``.
+The process remembers the address until a connection to it fails, a call meets a replica, or
+``failover_listener.py`` hears of a new master. Idle connections to another address are closed.
+``query.py`` asks the sentinels; ``known_master.py`` decides which of two answers counts.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from redis.retry import Retry
 from .. import clock
 from ..servers.endpoint import Address, Endpoint, Server, shown
 from ..servers.refusals import Refusal, refusal_of
-from .council import Council
-from .found import Found
-from .herald import FAILED, WRONG, SwitchHerald
+from .failover_listener import FAILED, WRONG, FailoverListener
+from .known_master import MasterCache
+from .query import MasterQuery
 
-ASK = 0.5  # seconds that a sentinel may take for each step, where nothing else is said
-TRY = 1.0  # seconds that a master may take for each step, at least, before sentinels are asked anew
-AGAIN = 0.2  # seconds after which they are, while there is none
-# For those who let redis-py ask the sentinels: of itself it asks one that is away ten times, with
-# seconds in between, and waits for one that is silent for ever.
+ASK = 0.5  # seconds that a sentinel may take for each step, by default
+TRY = 1.0  # least seconds that a master has for each step before sentinels are queried again
+AGAIN = 0.2  # seconds between such queries, while there is no master
+# For queries by redis-py: by default it asks a sentinel that is down ten times, with seconds in
+# between, and waits forever for a silent one.
 ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
 
-GLANCE = 0.1  # seconds after which who waits looks whether the process knows of another master
-PATIENCE = 1.0  # seconds without an answer after which a sentinel is asked whether there is one
+GLANCE = 0.1  # seconds between two checks, while waiting, whether the process knows a new master
+PATIENCE = 1.0  # seconds without an answer before the sentinels are queried for a new master
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ class SentinelGroup:
     """A master and its replicas, as their sentinels know them.
 
     Args:
-        name: The master's.
-        sentinels: Where they are, and how each lets one in.
-        server: How the master lets one in: database, login, TLS. Where it is, sentinels tell.
+        name: The master's name.
+        sentinels: The addresses and logins of the sentinels.
+        server: The master's database, login and TLS. Its address comes from the sentinels.
         ask: Seconds that a sentinel may take for each step.
-        others: How many other sentinels one has to know, or else it is not believed.
+        others: How many other sentinels a sentinel must know to be trusted.
     """
 
     name: str
@@ -56,24 +55,24 @@ class SentinelGroup:
     server: Endpoint
     ask: float = ASK
     others: int = 0
-    _found: Found = field(default_factory=Found, init=False, compare=False, repr=False)
+    _found: MasterCache = field(default_factory=MasterCache, init=False, compare=False, repr=False)
 
     may_move = True
 
     @property
     def url(self) -> str:
-        """Sentinels, database and name, without logins."""
+        """The sentinels, the database and the master's name, without logins."""
         hosts = ";".join(one.where for one in self.sentinels)
         return f"sentinel://{hosts}/{self.server.db} ({self.name})"
 
     @property
     def user(self) -> str:
-        """The name that the master knows one by; empty where a provider of credentials says it."""
+        """The master's user name; empty if a credential provider has it."""
         return self.server.user
 
     @property
     def kind(self) -> str:
-        """What processes that share a store must not differ in, where it is their broker."""
+        """The broker's name, which must be the same in all processes that share a store."""
         return f"redis, master {self.name}, database {self.server.db}"
 
     @property
@@ -87,17 +86,17 @@ class SentinelGroup:
         return self.place == other.place
 
     def connection(self, timeout: float) -> Any:
-        """A connection to the master, connected; it has said that it is one.
+        """Return an open connection to the master, which has confirmed that it is one.
 
-        Sentinels are asked, again and again, for as long as the one that they name is away or a
-        replica: one that takes over may be under way.
+        While the master that the sentinels name is down or a replica, ask them again and again: a
+        failover may be under way.
 
         Args:
             timeout: Seconds that all of this takes at most.
 
         Raises:
-            redis.exceptions.ConnectionError: no sentinel names a master, or that one lets nobody
-                in; or the time is over.
+            redis.exceptions.ConnectionError: no sentinel names a master, the master refuses
+                connections, or the time is over.
         """
         until = clock.monotonic() + timeout
         each = max(TRY, timeout / 3)
@@ -113,14 +112,14 @@ class SentinelGroup:
             clock.sleep(AGAIN)
             tried = {}
 
-    def look(self, until: float) -> None:
-        """Take note of what a sentinel has said meanwhile; where none is listened to, begin.
+    def find_master(self, until: float) -> None:
+        """Read what a sentinel has published meanwhile; start listening if none is listened to.
 
-        A master that hands over to another by ``SENTINEL FAILOVER`` may go on answering for ten
-        seconds, and what it takes in them is lost.
+        After ``SENTINEL FAILOVER``, the old master may answer for ten more seconds, and its writes
+        in that time are lost.
 
         Args:
-            until: When the call ends that it is for, by the monotonic clock.
+            until: When the caller's time is over, by the monotonic clock.
         """
         found = self._found
         if found.is_doubted:
@@ -129,7 +128,7 @@ class SentinelGroup:
         try:
             herald = found.ears.pop()
         except IndexError:
-            # Another thread looks; or, after its time, it was interrupted, and they are lost.
+            # Another thread has the listener; or, if its time is over, was interrupted and lost it.
             if clock.monotonic() < found.busy_until:
                 return
             herald = self.herald()
@@ -141,39 +140,39 @@ class SentinelGroup:
             found.ears.append(herald)
 
     def close(self) -> None:
-        """Listen no more, until the next :meth:`look`."""
+        """Stop listening, until the next :meth:`find_master`."""
         try:
             herald = self._found.ears.pop()
         except IndexError:
-            return  # there is none, or a thread looks that goes on to use it
+            return  # there is none, or another thread is using it
         try:
             herald.close()
         finally:
             self._found.busy_until = 0.0
 
     def forget(self) -> None:
-        """In a forked child: leave what the parent listens to, and do not touch its socket."""
+        """In a forked child: drop the parent's listener without touching its socket."""
         self._found.ears.clear()
         self._found.busy_until = 0.0
 
     def is_current(self, connection: Any) -> bool:
-        """Whether it leads to who is the master; not, while this process does not know."""
+        """Whether a connection leads to the master; false while this process knows none."""
         return _address_of(connection) == self._found.address
 
     def is_replaced(self, connection: Any) -> bool:
-        """Whether another is the master; not, while this process does not know."""
+        """Whether another server is the master; false while this process knows none."""
         return self._found.address not in (None, _address_of(connection))
 
     def wait(self, connection: Any, until: float) -> None:
-        """Wait for an answer; while there is none, look whether another has become the master.
+        """Wait for an answer, and check meanwhile whether there is a new master.
 
-        So a link that is cut silently costs no more time than the election of another.
+        So a link that is cut silently costs no more time than the election of a new master.
 
         Args:
-            until: When to give up, by the monotonic clock; then whoever reads notices.
+            until: When to return without an answer, by the monotonic clock; the read fails then.
 
         Raises:
-            redis.exceptions.ConnectionError: another is the master, or the connection is closed.
+            redis.exceptions.ConnectionError: there is a new master, or the connection is closed.
         """
         ask_at = clock.monotonic() + PATIENCE
         while not connection.can_read(min(GLANCE, clock.seconds_left(until))):
@@ -188,15 +187,15 @@ class SentinelGroup:
                 ask_at = clock.monotonic() + PATIENCE
 
     @property
-    def _council(self) -> Council:
-        return Council(self.name, self.sentinels, self.ask, self.others)
+    def _council(self) -> MasterQuery:
+        return MasterQuery(self.name, self.sentinels, self.ask, self.others)
 
     def _named(self, until: float, errors: list[str]) -> Iterator[tuple[int, Address]]:
         found = self._found
         return self._council.named(found.first, until, errors, found.left)
 
     def _named_first(self, until: float) -> Address | None:
-        """Whom the first sentinel names that answers and does not lag behind."""
+        """Return the master that the first sentinel to answer, and to be up to date, names."""
         for number, address in self._named(until, []):
             if address == self._found.address:
                 self._found.first = number
@@ -204,7 +203,7 @@ class SentinelGroup:
         return None
 
     def doubt(self) -> None:
-        """Ask the sentinels before the next call; connections stay if it is still the master."""
+        """Ask the sentinels before the next call; connections stay if the master is the same."""
         self._found.is_doubted = True
 
     def _ask_anew(self, until: float) -> None:
@@ -217,17 +216,17 @@ class SentinelGroup:
         """Ask the sentinels when a connection is needed next."""
         self._found.forget(_address_of(connection))
 
-    def herald(self) -> SwitchHerald:
-        """What hears at once when another becomes the master."""
+    def herald(self) -> FailoverListener:
+        """Make a listener that hears at once of a new master."""
         check = self._council.check
-        return SwitchHerald(self.name, self.sentinels, self.ask, check, self.moved)
+        return FailoverListener(self.name, self.sentinels, self.ask, check, self.moved)
 
     def moved(self, address: Address, left: Address | None = None) -> None:
-        """A sentinel says that another is the master now, and who was it before."""
+        """Note that a sentinel has announced a new master, and the previous one."""
         self._found.moved(address, left or self._found.address)
 
     def _remembered(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
-        """A connection to who is known; to another, if that becomes known meanwhile."""
+        """Return a connection to the known master, or to a new one that becomes known meanwhile."""
         while True:
             known = self._found.word
             if known.address is None or known.address in tried:
@@ -237,7 +236,7 @@ class SentinelGroup:
                 return connection
 
     def _asked_for(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
-        """A connection to whom a sentinel names; ``None`` if nobody of those can be used."""
+        """Return a connection to a master that a sentinel names; ``None`` if none is usable."""
         errors: list[str] = []
         is_named = False
         at = clock.monotonic()
@@ -256,7 +255,7 @@ class SentinelGroup:
     def _tried(
         self, address: Address, at: float, until: float, each: float, tried: dict[Address, str]
     ) -> Any | None:
-        """A connection to who was named at that time, or ``None``; *tried* gets the reason."""
+        """Return a connection to a master named at that time; else ``None``, reason in *tried*."""
         left = clock.seconds_left(until)
         place = replace(self.server, host=address[0], port=address[1])
         connection = place.connection(min(each, left))
@@ -264,7 +263,7 @@ class SentinelGroup:
         try:
             connection.connect()
             why = _why_no_master(connection)
-            # Who hands over by ``SENTINEL FAILOVER`` says for seconds that it is still the master.
+            # After ``SENTINEL FAILOVER``, the old master claims for seconds that it still is one.
             if not why and not self._found.learn(address, at):
                 why = "another became the master meanwhile"
             if not why:
@@ -272,7 +271,7 @@ class SentinelGroup:
                 is_master = True
         except (*FAILED, *WRONG) as error:
             if refusal_of(error) is Refusal.RIGHTS:
-                raise  # it is there, and asking again would not help
+                raise  # it is up, and asking again would not help
             why = str(error) or type(error).__name__
         finally:
             if not is_master:
@@ -293,12 +292,12 @@ def _address_of(connection: Any) -> Address:
 
 
 def _why_no_master(connection: Any) -> str:
-    """Why a server that was named is not the master; empty where it is."""
+    """Return why a named server is not the master; empty if it is."""
     try:
         connection.send_command("HELLO", 2)
         told = connection.read_response()
     except redis.ResponseError:
-        return ""  # something in front of it, or an imitation, that does not know the command
+        return ""  # a proxy or an imitation without this command
     facts = dict(zip(told[::2], told[1::2], strict=False))
     role = facts.get(b"role", b"master")
     return "" if role == b"master" else f"it is a {role.decode()}"

@@ -21,7 +21,7 @@ import redis
 from .. import clock
 from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
-from .endpoint import Herald, Server
+from .endpoint import Listener, Server
 from .pool import Pool
 from .refusals import CLUSTER, Refusal, is_replica, lacks_replicas, refusal_of, why_of
 
@@ -80,7 +80,7 @@ class Connection(Protocol):
     def is_current(self, dedicated: Any) -> bool:
         """Whether such a connection still leads to the server; another may have taken over."""
 
-    def herald(self) -> Herald | None:
+    def herald(self) -> Listener | None:
         """What hears when another address takes over, if that can be."""
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Connection(Protocol):
 
 
 class PooledConnection:
-    """One Redis, through a lazily made pool, never shared with a forked child.
+    """One Redis, through a pool that is never shared with a forked child.
 
     Args:
         server: Where it is.
@@ -103,14 +103,8 @@ class PooledConnection:
         self._server = server
         self._timeout = timeout
         self._reach = reach
-        self._pool: Pool | None = None
+        self.pool = Pool(server, reach=reach)
         _OPEN.add(self)
-
-    @property
-    def pool(self) -> Pool:
-        if self._pool is None:
-            self._pool = Pool(self._server, reach=self._reach)
-        return self._pool
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         return self.exchange(step, [command], until)[0]
@@ -136,14 +130,14 @@ class PooledConnection:
     def _exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
         pool = self.pool
         if self._server.may_move:
-            self._server.look(until)
+            self._server.find_master(until)
         with translated(step, may_have_run=False):
             connection = pool.take(until)
         with translated(step):
             try:
                 connection._sock.settimeout(clock.seconds_left(until))
-                text = b"".join(map(_request, commands))
-                connection.send_packed_command([text], check_health=False)
+                texts = [b"*%d\r\n%s" % (len(one), b"".join(one)) for one in commands]
+                connection.send_packed_command([b"".join(texts)], check_health=False)
                 answers = [self._answer(connection, until) for _ in commands]
             except _AWAY:
                 self._server.lost(connection)
@@ -185,26 +179,20 @@ class PooledConnection:
             raise
         return connection
 
-    def herald(self) -> Herald | None:
+    def herald(self) -> Listener | None:
         return self._server.herald()
 
     def is_current(self, dedicated: Any) -> bool:
         return self._server.is_current(dedicated)
 
     def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        self.pool.close()
         self._server.close()
 
     def forget(self) -> None:
         """Drop the pool without touching its sockets; they are the parent's."""
-        self._pool = None
+        self.pool = Pool(self._server, reach=self._reach)
         self._server.forget()
-
-
-def _request(command: list[bytes]) -> bytes:
-    return b"*%d\r\n%s" % (len(command), b"".join(command))
 
 
 _OPEN: weakref.WeakSet[PooledConnection] = weakref.WeakSet()

@@ -63,7 +63,7 @@ class Server(Protocol):
             redis.exceptions.ConnectionError: it is not to be found.
         """
 
-    def look(self, until: float) -> None:
+    def find_master(self, until: float) -> None:
         """Take note of another address that has taken over, as far as that was said.
 
         Args:
@@ -101,11 +101,11 @@ class Server(Protocol):
     def doubt(self) -> None:
         """Find out before the next call whether another address has taken over."""
 
-    def herald(self) -> Herald | None:
+    def herald(self) -> Listener | None:
         """What hears of it when another address takes over, if that can be."""
 
 
-class Herald(Protocol):
+class Listener(Protocol):
     """Hears when another address takes over; one thread's."""
 
     @property
@@ -178,7 +178,7 @@ class Endpoint:
         """A connection that is not connected yet; each of its steps takes at most *timeout* s."""
         return self.connection_class()(**self.options(timeout))
 
-    def look(self, until: float) -> None:
+    def find_master(self, until: float) -> None:
         """It is where it was."""
 
     def close(self) -> None:

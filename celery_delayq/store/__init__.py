@@ -24,15 +24,16 @@ from .ids import (
     target_of_member,
 )
 from .keys import Keys
+from .lookup import Departure
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
-from .queues import Tally
+from .queue_counts import Tally
 from .record import label_of, lane_for
 from .replicas import Wanted
 from .scanner_steps import ScannerSteps, new_name
 from .scripts import Scripts
-from .selecting import Filter, Match, Position
+from .selection_scan import Filter, Match, Position
 from .shard import Shard
 from .values import (
     Cancelled,
@@ -55,6 +56,7 @@ __all__ = [
     "Copies",
     "Counts",
     "Delivery",
+    "Departure",
     "Entries",
     "Entry",
     "Filter",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from .. import clock
 from ..errors import StoreError, StoreUnavailable
 from ..logs import logger_of
-from ..servers import packed
+from ..servers.connection import packed
 from .shard import Shard
 from .values import Receipt
 

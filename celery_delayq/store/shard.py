@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .calls import Calls
+from .caller import Calls
 from .keys import Keys
 from .member import Member, Membership
 from .scripts import Scripts
@@ -27,7 +27,7 @@ class Shard:
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
         self.scripts = scripts
         self.member = Member(scripts, membership, scanner=scanner)
-        self.calls = Calls(scripts, self.member, membership.timeout)
+        self.calls = Calls(scripts, self.member.join, membership.timeout)
         self.timeout = membership.timeout
         self.templates: set[bytes] = set()
 

@@ -7,7 +7,7 @@ half-way.
 from __future__ import annotations
 
 from ..errors import StoreError, StoreUnavailable
-from ..servers import Connection, packed
+from ..servers.connection import Connection, packed
 from .keys import KEYS, Keys
 
 # What each type answers whose key has another one: it refuses. These are commands of the scripts.

@@ -20,8 +20,9 @@ import redis
 
 from .. import clock
 from ..logs import logger_of
-from ..servers import Connection, Refusal, refusal_of, translated
+from ..servers.connection import Connection, translated
 from ..servers.endpoint import TIMEOUT
+from ..servers.refusals import Refusal, refusal_of
 from .keys import Keys
 
 FD_SETSIZE = 1024  # descriptors that select() can watch

@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.errors import StoreError
 from celery_delayq.handover import scanner as scanning
-from celery_delayq.servers import packed
+from celery_delayq.servers.connection import packed
 from tests.app.support import FAR, LONG_AGO
 from tests.support.ports import free_port
 from tests.support.process import ChildProcess

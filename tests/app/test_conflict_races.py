@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 from celery import states
 
-from celery_delayq.integration.delayq import scanner_of
 from tests.app.conflicts import owed, told, waiting
 from tests.app.support import FAR
 from tests.support.forked import PythonProcess, run_forked
@@ -26,7 +25,7 @@ def app(app_with_results):
 @pytest.fixture
 def drain(delayq, redis):
     """What a scanner stores of what is owed, as if that had been so for a long time."""
-    outbox = scanner_of(delayq.services)._outbox
+    outbox = delayq.scanner()._outbox
 
     def drained():
         key = "{delayq:0}:outbox"

@@ -100,6 +100,13 @@ def test_of_queues_that_are_bound_with_one_key_it_goes_to_the_right_one(
         assert route_of(redis, captured.id) == route_of(redis, plain.id)
 
 
+def test_only_for_an_amqp_broker_is_the_router_listened_to(quorum_app, delayq_app, url):
+    on_redis = delayq_app(url)
+
+    assert "route" in vars(quorum_app.amqp.router)
+    assert "route" not in vars(on_redis.amqp.router)
+
+
 def test_what_the_router_said_of_another_call_is_not_taken(amqp, quorum_app):
     quorum_app.amqp.router.route({"queue": "mail"}, "t")
     options = rewritten("order.new")

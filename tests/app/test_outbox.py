@@ -6,7 +6,6 @@ import pytest
 from celery import states
 
 from celery_delayq.handover.outbox import Outbox
-from celery_delayq.integration.delayq import scanner_of
 from tests.app.support import FAR
 from tests.support.shards import each, keys_of
 
@@ -37,7 +36,7 @@ def away(app, monkeypatch):
 
 @pytest.fixture
 def drain(delayq, redis):
-    outbox: Outbox = scanner_of(delayq.services)._outbox
+    outbox: Outbox = delayq.scanner()._outbox
 
     def drained():
         overdue(redis)
@@ -109,4 +108,4 @@ def test_an_app_without_a_result_backend_owes_nothing_and_its_scanner_looks_for_
     result = delayq.schedule(delayq.app.signature("t"), at=FAR)
     assert delayq.cancel(result.id)
     assert not redis.exists(*each("outbox"))
-    assert scanner_of(delayq.services)._outbox is None
+    assert delayq.scanner()._outbox is None

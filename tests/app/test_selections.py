@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq import State
 from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, StoreUnavailable
-from celery_delayq.store import changes, selecting
+from celery_delayq.store import changes, selection_scan
 from tests.app.support import FAR, LONG_AGO, claim, lists
 
 # By a tag there is an index to walk, else passes over records; a task and a state are filters.
@@ -18,8 +18,8 @@ ORDER = [f"t{number:02}" for number in range(30)]
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch):
     """So small that a few tasks take several of each."""
-    monkeypatch.setattr(selecting, "PAGE", 7)
-    monkeypatch.setattr(selecting, "MOST", 8)
+    monkeypatch.setattr(selection_scan, "PAGE", 7)
+    monkeypatch.setattr(selection_scan, "MOST", 8)
     monkeypatch.setattr("celery_delayq.operations.selection.CHUNK", 3)
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from celery import chain
 
-from celery_delayq.cli import releasing
+from celery_delayq.cli import command_release
 from celery_delayq.operations import selection
 from tests.app.support import (
     FAR,
@@ -113,7 +113,7 @@ def test_while_the_broker_is_away_it_is_said_again_later(delayq_app, url, refuse
 
 
 def test_it_says_how_far_it_has_come(app, said, monkeypatch, tasks):
-    monkeypatch.setattr(releasing, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(command_release, "TELL_EVERY", 0.0)
     monkeypatch.setattr(selection, "STEP", 2)
     assert said("release", "--all", "--yes") == [
         "2 tasks released so far",

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import click
 import pytest
 
-from celery_delayq.cli.when import Given, When
+from celery_delayq.cli.when import GivenTime, When
 
 UTC = timezone.utc
 ISO, UNIX = "2030-01-31T09:00", "Unix time in seconds"
@@ -27,7 +27,7 @@ ISO, UNIX = "2030-01-31T09:00", "Unix time in seconds"
     ],
 )
 def test_an_instant_is_iso_text_or_unix_time(text, instant):
-    assert When().read(text) == Given("at", instant)
+    assert When().read(text) == GivenTime("at", instant)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_an_instant_is_iso_text_or_unix_time(text, instant):
     ],
 )
 def test_a_span_is_from_now_ago_or_from_the_due_time(text, span):
-    assert When().read(f"+{text}") == Given("after", span)
-    assert When(ago=True).read(f"-{text}") == Given("after", -span)
-    assert When(due=True).read(f"by:+{text}") == Given("by", span)
-    assert When(due=True).read(f"by:-{text}") == Given("by", -span)
+    assert When().read(f"+{text}") == GivenTime("after", span)
+    assert When(ago=True).read(f"-{text}") == GivenTime("after", -span)
+    assert When(due=True).read(f"by:+{text}") == GivenTime("by", span)
+    assert When(due=True).read(f"by:-{text}") == GivenTime("by", -span)
 
 
 def test_never_is_taken_where_it_is_asked_for():
-    assert When(never=True).read("never") == Given("never", None)
+    assert When(never=True).read("never") == GivenTime("never", None)
 
 
 NONE_AT_ALL = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.readme.document import EXAMPLE, ROOT
+from tests.readme.document import ROOT, page
 from tests.support.forked import run_forked
 
 # The last line that a script prints is what its test asks for.
@@ -72,7 +72,7 @@ def new_project(redis_server, tmp_path_factory):
 
     def new(settings=""):
         folder = tmp_path_factory.mktemp("django")
-        for block in EXAMPLE.written_in("python", "Django"):
+        for block in page("guide/django").written_in("python"):
             name = block.text.split()[1].rstrip(",")
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(block.text)

@@ -6,7 +6,7 @@ A proxy of 60 s is played here in a hundredth of the time; so are the times that
 import pytest
 
 from celery_delayq.handover import link
-from celery_delayq.sentinel import herald
+from celery_delayq.sentinel import failover_listener
 from celery_delayq.servers import pool
 from celery_delayq.store import wakeup
 from tests.faults.conftest import make_delayq
@@ -24,7 +24,7 @@ each_ending = pytest.mark.parametrize("ending", ["fin", "rst", "silence"])
 
 
 def test_nothing_here_is_idle_for_as_long_as_such_a_proxy_waits():
-    ours = (pool.IDLE, wakeup.PING_AFTER, herald.SIGN_AFTER, link.IDLE)
+    ours = (pool.IDLE, wakeup.PING_AFTER, failover_listener.SIGN_AFTER, link.IDLE)
     assert max(ours) <= PROXY / 2
 
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from celery_delayq import __version__, clock
 from celery_delayq.metrics import Collector
+from celery_delayq.metrics import collector as collector_module
 from celery_delayq.metrics.collector import samples_of
 from celery_delayq.metrics.names import READ
 from celery_delayq.operations.queues import QueueCounts
@@ -86,7 +87,7 @@ def test_it_tells_how_many_scanners_are_alive(delayq, collector, scrape):
     scanner = delayq.scanner()
     scanner.start()
     try:
-        scanner.wait_for_look(20)
+        scanner.wait_for_first_scan(20)
         delayq.hand_over()  # this one leaves at once
         assert scrape()["scanners"] == 1
     finally:
@@ -131,7 +132,7 @@ def test_where_not_all_is_looked_at_nothing_is_told_by_queue():
 
 def test_a_name_that_no_label_can_be_spoils_no_scrape(collector, monkeypatch, delayq, registry):
     queues = [("\ud800", 1, 0), ("", 2, 0), ('"\n\x1b[2J\r\x85', 3, 0), ("größe \\", 4, 0)]
-    monkeypatch.setattr(delayq, "status", lambda: status_of(queues))
+    monkeypatch.setattr(collector_module, "status", lambda _: status_of(queues))
 
     assert Scrape.of(registry).by_label("queue_waiting_tasks") == {
         "\\ud800": 1,
@@ -192,12 +193,12 @@ def test_a_reading_that_takes_long_is_waited_for_no_longer_than_a_call_and_is_no
     registry.register(Collector(delayq))
     goes_on, readings = threading.Event(), []
 
-    def slow():
+    def slow(_):
         readings.append(threading.current_thread())
         goes_on.wait(60)
         return status_of()
 
-    monkeypatch.setattr(delayq, "status", slow)
+    monkeypatch.setattr(collector_module, "status", slow)
 
     found = [Scrape.of(registry) for _ in range(3)]
     goes_on.set()

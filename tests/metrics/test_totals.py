@@ -204,7 +204,7 @@ def test_a_scanner_that_runs_already_is_counted(delayq_app, url, registry, scrap
     scanner = app.delayq.scanner()
     scanner.start()
     try:
-        scanner.wait_for_look(20)
+        scanner.wait_for_first_scan(20)
         watch(app.delayq, registry)
         app.send_task("t", delayq_at=LONG_AGO)
         eventually(lambda: scrape().by_label("handed_over_total") == {"direct": 1})
@@ -225,7 +225,7 @@ def test_nothing_of_prometheus_is_imported_before_it_is_asked_for():
     program = (
         "import sys; from celery import Celery; from celery_delayq import DelayQ;"
         "app = Celery(broker='redis://'); DelayQ(app);"
-        "import celery_delayq.metrics, celery_delayq.metrics.step, celery_delayq.cli.running;"
+        "import celery_delayq.metrics, celery_delayq.metrics.step, celery_delayq.cli.command_scan;"
         "assert celery_delayq.metrics.step.serving_of(app.delayq) is None;"
         "print([name for name in sys.modules if name.startswith('prometheus')])"
     )

@@ -16,8 +16,8 @@ import pytest
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.care import dumps, loads
 from celery_delayq.care.checking import check
+from celery_delayq.care.inconsistencies import Finding
 from celery_delayq.care.loads import OldEntry
-from celery_delayq.care.misfits import Finding
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
 from celery_delayq.store import (
@@ -27,7 +27,7 @@ from celery_delayq.store import (
     LeasedEntry,
     ScannerSteps,
     changes,
-    selecting,
+    selection_scan,
 )
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
@@ -158,7 +158,7 @@ def _sifted(ready: Prepared) -> list[str]:
 def _peeked(ready: Prepared) -> list[tuple[str, str]]:
     chosen = Filter()
     members = [member for page in ready.store.pages(chosen) for member in page]
-    seen = selecting.read(ready.store.link, chosen, members)
+    seen = selection_scan.read(ready.store.link, chosen, members)
     return [(entry.task_id, entry.state.value) for _, entry in seen]
 
 
@@ -214,7 +214,7 @@ OPERATIONS = (
         "join",
         "caller",
         lambda ready: Member(ready.store.scripts, Membership(60.0)).join(),
-        None,
+        (NOW_MS + 2000) * 1000,
     ),
     Operation(
         "schedule",
@@ -372,7 +372,7 @@ OPERATIONS = (
     Operation(
         "agreed",
         "caller",
-        lambda ready: Member(ready.store.scripts, Membership(60.0)).look(),
+        lambda ready: Member(ready.store.scripts, Membership(60.0)).check_membership(),
         "",
         changes=False,
         face={"health": lambda delayq, _: delayq.health()},
@@ -450,7 +450,9 @@ OPERATIONS = (
     Operation(
         "owed", "scanner", lambda ready: [one.task_id for one in ready.engine.owed()], ["revoked"]
     ),
-    Operation("settle", "scanner", lambda ready: ready.engine.settle([ready.cancelled]), None),
+    Operation(
+        "mark_stored", "scanner", lambda ready: ready.engine.mark_stored([ready.cancelled]), None
+    ),
     Operation("reclaim", "scanner", lambda ready: ready.engine.reclaim(), ["claimed"]),
     Operation(
         "arrive", "worker", lambda ready: ready.store.arrive("one", 2), 2, refused_when_full=True

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from celery_delayq.care.misfits import COUNTED
+from celery_delayq.care.inconsistencies import COUNTED
 from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled

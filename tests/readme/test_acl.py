@@ -1,4 +1,4 @@
-"""The rights that the README gives a user of Redis suffice, and none of them is too many."""
+"""The rights that the page gives a user of Redis suffice, and none of them is too many."""
 
 import re
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from celery_delayq.errors import StoreError
-from celery_delayq.servers import PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.store import Outcome, Wakeup
 from celery_delayq.store.scripts import load
 from tests.operations.restricted import RestrictedStore, documented

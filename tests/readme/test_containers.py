@@ -6,11 +6,11 @@ import shlex
 
 import pytest
 
-from tests.readme.document import OPERATIONS, ROOT
+from tests.readme.document import ROOT, page
 from tests.support.forked import run_forked
 from tests.support.process import ChildProcess
 
-(FRAGMENT,) = OPERATIONS.written_in("yaml", "In containers")
+(FRAGMENT,) = page("operate/containers").written_in("yaml")
 
 
 def command_of(line):

@@ -11,7 +11,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_delayq import Outcome
 from celery_delayq.copies.guard import GuardingStep
-from celery_delayq.integration import asking
+from celery_delayq.integration import store_query
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.copies import attempts_at, publish
@@ -110,7 +110,7 @@ def test_the_log_names_what_is_dropped_and_why(house, receiver, caplog):
     assert [(one.levelno, one.getMessage()) for one in said] == [
         (
             logging.INFO,
-            r"task a\n\x1b[2J: attempt 1 is dropped, as attempt 2 was at a worker first",
+            r"task a\n\x1b[2J: attempt 1 is dropped, as attempt 2 reached a worker first",
         )
     ]
 
@@ -195,7 +195,7 @@ def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, 
 
 def test_what_was_never_relayed_is_not_asked_for(house, receiver, caplog, monkeypatch):
     """Neither a plain message, nor one of an app without a DelayQ."""
-    monkeypatch.setattr(asking.Asking, "ask", None)
+    monkeypatch.setattr(store_query.StoreQuery, "ask", None)
     house.task.apply_async()
     house.task.apply_async(delayq_once=True)
     with Celery(broker=house.where, set_as_current=False) as stranger:
@@ -258,12 +258,12 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
     assert (receiver.ran, receiver.dropped) == ([1, 2, 1, 2], [])
     [said] = [one for one in caplog.messages if one.startswith("task a")]
     assert said.startswith(
-        "task a: runs, as all will for 5 s, be it a second copy or not: arrive failed: "
+        "task a: runs, like all for the next 5 s, even if it is a duplicate: arrive failed: "
     )
 
 
 def test_it_is_asked_again_after_a_while(house, receiver, store_proxy, monkeypatch):
-    monkeypatch.setattr(asking, "ASK_AGAIN", 0)
+    monkeypatch.setattr(store_query, "ASK_AGAIN", 0)
     house.due_now(task_id="a")
     copies = attempts_at(house.delayq, "a", 2)
     store_proxy.reach()

@@ -104,14 +104,14 @@ def test_a_store_that_is_lost_and_back_is_a_line_each(world, said):
         (
             "WARNING",
             (
-                "the store redis://red:6379/0 of delayq_url is still away after 0 s (connection "
+                "the store redis://red:6379/0 of delayq_url is still down after 0 s (connection "
                 "closed by server); retrying in 1.0 s"
             ),
         ),
         (
             "WARNING",
             (
-                "the store redis://red:6379/0 of delayq_url is still away after 2 s (connection "
+                "the store redis://red:6379/0 of delayq_url is still down after 2 s (connection "
                 "closed by server); retrying in 2.0 s"
             ),
         ),
@@ -138,7 +138,7 @@ def test_a_broker_that_is_lost_and_back_is_a_line_each(world, said):
         (
             "WARNING",
             (
-                "the broker amqp://rabbit:5672// of broker_url is still away after 0 s ([Errno "
+                "the broker amqp://rabbit:5672// of broker_url is still down after 0 s ([Errno "
                 "111] Connection refused); retrying in 1.0 s"
             ),
         ),
@@ -158,7 +158,7 @@ def test_it_says_how_many_tasks_are_overdue_before_they_go(world, said):
     made = named(world())
     made.engine.due = [START_MS + 1000 + number for number in range(3)]
     counted = lambda: sum(when <= made.now_ms for when in made.engine.due)  # noqa: E731
-    made.scanner._start = SimpleNamespace(look=lambda: None, overdue=counted)
+    made.scanner._start = SimpleNamespace(join=lambda: None, overdue=counted)
     run_outage(made, lost_store())
     assert ("INFO", "store redis://red:6379/0 is back after 4 s; 3 overdue") in said()
     assert len(made.engine.moved) == 3

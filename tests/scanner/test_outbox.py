@@ -26,7 +26,7 @@ class Owing:
             raise page
         return [Cancelled(name, Outcome.DONE, b"1", b"{}") for name in page]
 
-    def settle(self, cancelled):
+    def mark_stored(self, cancelled):
         self.settled += [one.task_id for one in cancelled]
 
     def close(self):

@@ -122,7 +122,7 @@ def test_a_right_that_is_missing_for_the_count_holds_up_nothing(house, start_red
     made.start()
     assert made.next_arrival()[0] == result.id
     [line] = said()[0]
-    assert "; what waits is not known: read failed: " in line
+    assert "; waiting tasks unknown: read failed: " in line
 
 
 def test_a_store_that_is_away_is_said_once_and_the_rest_when_it_is_back(
@@ -133,7 +133,7 @@ def test_a_store_that_is_away_is_said_once_and_the_rest_when_it_is_back(
         proxy.refuse()
         made = house(f"redis://127.0.0.1:{proxy.port}/0")
         scanner = made.start()
-        scanner.wait_for_look(10)
+        scanner.wait_for_first_scan(10)
         where = f"the store redis://127.0.0.1:{proxy.port}/0 of broker_url "
         assert f"cannot reach {where}(" in caplog.text
         # It was tried again since.
@@ -149,7 +149,7 @@ def test_one_whose_store_is_silent_is_not_waited_for(house, said, redis_server):
     with Proxy(redis_server.port) as proxy:
         proxy.stall()
         scanner = house(f"redis://127.0.0.1:{proxy.port}/0").start()
-        scanner.wait_for_look(0.1)
+        scanner.wait_for_first_scan(0.1)
         assert said() == ([], [])
         proxy.resume()
         eventually(lambda: said()[0])
@@ -160,7 +160,7 @@ def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said,
     made.client.hset(each("meta")[0], mapping={"schema": "999", "shards": len(each("meta"))})
     scanner = made.start()
     with pytest.raises(StoreDiffers, match="the store has layout '999', this process '1'; "):
-        scanner.wait_for_look(10)
+        scanner.wait_for_first_scan(10)
     assert said() == ([], [])
     assert "the store has layout '999', this process '1'; " in caplog.text
 
@@ -171,7 +171,7 @@ def test_one_that_is_refused_later_was_not_refused_its_start(house, caplog):
     made.client.flushall()
     made.client.hset(each("meta")[0], mapping={"schema": "999", "shards": len(each("meta"))})
     eventually(lambda: "the store has layout '999'" in caplog.text)
-    scanner.wait_for_look(10)
+    scanner.wait_for_first_scan(10)
 
 
 # What may be lost.

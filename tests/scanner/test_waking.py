@@ -73,7 +73,7 @@ def test_a_lost_word_costs_at_most_the_safety_interval(house):
     shards = scanner._wakeup._shards
     # It hears, and does not know of what.
     scanner._wakeup._shards = dict.fromkeys(shards, 0)
-    scanner._look_at = lambda _: None
+    scanner._scan_shards = lambda _: None
     result = made.task.delay_for(0)
     assert made.next_arrival()[0] == result.id
 

@@ -22,7 +22,7 @@ def test_each_call_is_walked(redis_server):
     with celery_state_kept():
         found = dict(roads(redis_server.url()))
 
-    assert "cli/changing.py" in found["cancel --tag"].files
+    assert "cli/command_change.py" in found["cancel --tag"].files
     assert all("store/scripts.py" in road.files for road in found.values())
 
 

@@ -90,7 +90,7 @@ def start_scanner():
         scanner = delayq.scanner()
         started.append(scanner)
         scanner.start()
-        scanner.wait_for_look(20)
+        scanner.wait_for_first_scan(20)
         return scanner
 
     yield start

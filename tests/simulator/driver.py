@@ -41,11 +41,11 @@ from celery_delayq.handover.publishers import OneByOne
 from celery_delayq.handover.relay import Relay
 from celery_delayq.handover.scanner import Scanner
 from celery_delayq.hooks import Hooks
-from celery_delayq.integration.asking import Asking
+from celery_delayq.integration.store_query import StoreQuery
 from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
 from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
-from celery_delayq.servers import packed, translated
+from celery_delayq.servers.connection import packed, translated
 from celery_delayq.store import (
     Entries,
     Membership,
@@ -53,7 +53,7 @@ from celery_delayq.store import (
     Receipt,
     ScannerSteps,
     changes,
-    selecting,
+    selection_scan,
 )
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
@@ -69,7 +69,7 @@ from celery_delayq.store.record import (
     whole,
 )
 from celery_delayq.store.scripts import load
-from celery_delayq.store.selecting import Filter, Position
+from celery_delayq.store.selection_scan import Filter, Position
 from tests.simulator.books import Answer
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support
@@ -159,7 +159,7 @@ class Caller:
     def _clear(self, tag: str) -> int:
         """Cancel what has a tag, as a selection does; returns how many that were."""
         (link,), chosen, done = self._entries.links, Filter(tag=tag), 0
-        for page in selecting.pages(link, chosen, *selecting.start(link), Position()):
+        for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
             met = [target_of_member(member) for member in page]
             asked = {"tells": False, "chosen": chosen.text}
             for some in changes.cancel(link, met, **asked) if met else ():
@@ -233,7 +233,7 @@ class Taker:
     def __init__(self, scripts: Any, timeout: float, visibility: float):
         self._entries = Entries([scripts], Membership(timeout))
         self._copies = Copies([scripts], visibility)
-        self._asking = Asking("simulated")
+        self._asking = StoreQuery("simulated")
         self._timeout = timeout
 
     def adopt(
@@ -253,10 +253,10 @@ class Taker:
         # As its thread does, which is another process's matter here.
         found._under_way = given
         while len(found):
-            found._settle(given)
+            found._decide(given)
             if len(found):
                 sleep(ASK_AGAIN)
-        return found.settled()
+        return found.decided()
 
     def is_taken(self, one: Any) -> bool | None:
         """Whether a message that came again became an entry before; ``None``: nobody knows.
@@ -726,7 +726,7 @@ class _Cut(ClockedScripts):
 
 CUTS = {
     "answers are not looked up": Cut(
-        "if answer then return nil, {now_us, 'answer', answer} end",
+        "if known then return {now_us, 'answer', known, told_again and told_again(known)} end",
         "",
     ),
     "answers are forgotten early": Cut(
@@ -734,11 +734,11 @@ CUTS = {
         "age > 0",
     ),
     "deadlines are not looked at": Cut(
-        "if deadline < now_us then return nil, {now_us, 'late'} end",
+        "if call.deadline < now_us then return {now_us, 'late'} end",
         "",
     ),
     "fences are not looked at": Cut(
-        "return since and is_overtaken(call, issued, number_in(since, 1, 7))",
+        "return since and is_overtaken(call, number_in(since, 1, 7))",
         "return false",
     ),
     "a hand-over leaves no fence": Cut(
@@ -746,7 +746,7 @@ CUTS = {
         "",
     ),
     "the last change is not looked at": Cut(
-        "is_overtaken(call, issued, changed_of(entry.record, entry.header_end))",
+        "is_overtaken(call, changed_of(entry.record, entry.header_end))",
         "false",
     ),
     "a lease that ran out is not marked": Cut(
@@ -819,7 +819,7 @@ CUTS = {
         "",
     ),
     "a pause or a resume may come late": Cut(
-        "if is_fenced(call, fenced_as, issued) then return stale(call) end",
+        "if is_fenced(call, fenced_as) then return nil, 'stale' end",
         "",
     ),
     "what is parked stays there": Cut(
@@ -827,8 +827,8 @@ CUTS = {
         "keys.relay or keys.relay, 'XX', 0, member)",
     ),
     "what runs now is paused as well": Cut(
-        "if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then",
-        "if not lanes.any then",
+        "if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end",
+        "if not lanes.any then return found end",
     ),
     "nothing is too late": Cut(
         "if from and lanes.now > from + grace then",
@@ -868,7 +868,7 @@ CUTS = {
         "",
     ),
     "who writes does not look whether it was let through": Cut(
-        "if us and us > (received > 0 and received or issued) then",
+        "if us and us > (received > 0 and received or call.issued) then",
         "if false then",
     ),
     "in progress a cursor is one step behind": Cut(

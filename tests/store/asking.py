@@ -8,7 +8,8 @@ import time
 from contextlib import suppress
 
 from celery_delayq.errors import StoreError
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.servers.pool import Pool
 
 MOST = 3  # connections
@@ -20,7 +21,7 @@ class Asking:
     def __init__(self, port, most=MOST):
         self.client = PooledConnection(Endpoint("127.0.0.1", port))
         self.most, self.number = most, 0
-        self.client._pool = Pool(self.client._server, most)
+        self.client.pool = Pool(self.client._server, most)
 
     @property
     def pool(self):

@@ -11,7 +11,8 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import Wakeup
 from celery_delayq.store.keys import Keys
 from tests.support.waiting import eventually

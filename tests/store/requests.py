@@ -1,6 +1,6 @@
 """Requests of changing calls, each by itself: to be sent as often, and as late, as a test wants.
 
-A caller's own are made by ``celery_delayq/store/calls.py``; see there for what a call is.
+A caller's own are made by ``celery_delayq/store/requests.py``; see there for what a call is.
 """
 
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.store import NewEntry
-from celery_delayq.store.calls import OPERATION_BYTES
+from celery_delayq.store.caller import OPERATION_BYTES
 from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member
 from celery_delayq.store.record import destination_for

@@ -16,7 +16,8 @@ import fakeredis
 from celery_delayq import clock
 from celery_delayq.clock import EPOCH, When, after, at
 from celery_delayq.errors import DelayQError
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import (
     Copies,
     Delivery,
@@ -28,7 +29,7 @@ from celery_delayq.store import (
     Position,
     ScannerSteps,
     Shard,
-    selecting,
+    selection_scan,
 )
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import KEYS, Keys
@@ -216,7 +217,7 @@ class Store:
 
     def pages(self, chosen: Filter):
         """The members that a selection may mean, page by page."""
-        return selecting.pages(self.link, chosen, *selecting.start(self.link), Position())
+        return selection_scan.pages(self.link, chosen, *selection_scan.start(self.link), Position())
 
     def edit(self, task_id, payload="", *, to="celery", entry=None, **options):
         """Give an entry another message, as it was read; bound for the list *to*."""

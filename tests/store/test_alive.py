@@ -135,13 +135,13 @@ def test_a_scanner_s_name_begins_with_its_host(name, host):
 
 
 def test_a_reader_may_look_before_anybody_has_joined_and_leaves_nothing(store):
-    store.entries.look()
+    store.entries.check_membership()
     assert store.contents(all_keys=True).keys() == {b"test:clock"}
 
 
 def test_a_reader_of_the_same_layout_may_look(store):
     store.schedule("a")
-    store.entries.look()
+    store.entries.check_membership()
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_a_reader_of_another_layout_is_told(store, field, name, theirs):
     store.schedule("a")
     store.raw.hset(store.keys["meta"], field, theirs)
     with pytest.raises(StoreDiffers, match=f"the store has {name} '{theirs}', this process '1'"):
-        Entries([store.scripts], Membership(5.0)).look()
+        Entries([store.scripts], Membership(5.0)).check_membership()
 
 
 def test_meta_of_somebody_else_s_is_an_error(store):
     store.raw.set(store.keys["meta"], "somebody's")
     with pytest.raises(StoreError, match="WRONGTYPE"):
-        store.entries.look()
+        store.entries.check_membership()

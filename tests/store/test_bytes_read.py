@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.servers import packed
-from celery_delayq.store import listing as listing_module
+from celery_delayq.servers.connection import packed
+from celery_delayq.store import pages as listing_module
 from celery_delayq.store.record import lane_for
 from celery_delayq.store.scanner_steps import MAX_BYTES
 from tests.store import support

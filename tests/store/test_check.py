@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from celery_delayq.care.checking import check
-from celery_delayq.care.misfits import KINDS
+from celery_delayq.care.inconsistencies import KINDS
 from celery_delayq.clock import When
 from celery_delayq.store import Entries, NewEntry
 from celery_delayq.store.extras import Extras

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection, packed
 from celery_delayq.servers import connection as module
-from celery_delayq.servers.endpoint import TIMEOUT
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import TIMEOUT, Endpoint
 from celery_delayq.servers.pool import MOST, Pool
 from tests.store.support import FAR_MS, endpoint
 from tests.support.waiting import PATIENCE, eventually
@@ -85,6 +85,28 @@ def fake_redis():
         server.server_close()
 
 
+class Staying(Endpoint):
+    """A plain URL's server, which is asked whether it has moved by mistake only."""
+
+    def _asked(self, *_):
+        raise AssertionError("it cannot move")
+
+    find_master = is_current = is_replaced = wait = _asked
+
+
+def test_a_redis_that_cannot_move_is_not_asked_whether_it_has(redis_server, raw, connect):
+    place = endpoint(redis_server)
+    client = connect(Staying(host=place.host, port=place.port, db=place.db, path=place.path))
+    raw.config_resetstat()
+
+    for _ in range(3):  # a connection that is new, and one that was idle
+        client.execute("ping", PING)
+
+    told = raw.info("commandstats")
+    asked = {name.removeprefix("cmdstat_").partition("|")[0] for name in told}
+    assert asked - {"config", "select"} == {"client", "ping"}
+
+
 def test_a_command_is_sent_once_though_the_connection_breaks(connect, fake_redis):
     server = fake_redis(answers=True)
     with pytest.raises(StoreUnavailable, match=r"^a step failed: "):
@@ -147,7 +169,7 @@ def few(connect):
 
     def make(most):
         client = connect()
-        client._pool = Pool(client._server, most)
+        client.pool = Pool(client._server, most)
         return client
 
     return make

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.store import Entries, State, listing
+from celery_delayq.store import Entries, State, pages
 from celery_delayq.store.extras import Extras
-from celery_delayq.store.listing import Cursor
+from celery_delayq.store.pages import Cursor
 from celery_delayq.store.record import destination_for, labels_for, lane_for
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
 
@@ -191,7 +191,7 @@ def test_a_due_time_that_is_no_whole_number_neither_stops_a_listing_nor_repeats(
 
 
 def test_of_very_many_refused_ones_those_are_listed_that_are_tried_next(store, monkeypatch):
-    monkeypatch.setattr(listing, "REFUSED", 3)
+    monkeypatch.setattr(pages, "REFUSED", 3)
     engine = store.engine()
     for step in range(5):
         put(store, f"a{step}", NOW_MS, relayed=True)

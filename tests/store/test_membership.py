@@ -7,8 +7,9 @@ import pytest
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection
-from celery_delayq.store import Entries, Membership, Shard, calls, member
+from celery_delayq.servers.connection import PooledConnection
+from celery_delayq.servers.endpoint import Endpoint
+from celery_delayq.store import Entries, Membership, Shard, caller, member
 from celery_delayq.store.keys import Keys
 from celery_delayq.store.member import Member
 from celery_delayq.store.scripts import Scripts
@@ -55,8 +56,7 @@ def test_the_longest_time_out_of_all_counts(store):
 
 def test_joining_tells_the_time(store):
     store.set_us(NOW_MS * 1000 + 7)
-    member = joined(store, OURS)
-    assert member.time._learned[0] == NOW_MS * 1000 + 7
+    assert Member(store.scripts, OURS).join() == NOW_MS * 1000 + 7
 
 
 # What differs.
@@ -137,12 +137,12 @@ def test_where_the_broker_is_is_as_the_last_scanner_has_it(store, caplog):
 
 def test_a_look_tells_the_scanners_broker_where_it_is_another_one(store):
     looks = [Member(store.scripts, one) for one in (OURS, THEIRS, replace(OURS, hosts="blue:1"))]
-    assert [one.look() for one in looks] == ["", "", ""]
+    assert [one.check_membership() for one in looks] == ["", "", ""]
     joined(store, THEIRS)
-    assert [one.look() for one in looks] == ["", "", ""]
+    assert [one.check_membership() for one in looks] == ["", "", ""]
     joined(store, OURS, scanner=True)
     theirs = "redis, database 0 on red:6379"
-    assert [one.look() for one in looks] == ["", theirs, theirs]
+    assert [one.check_membership() for one in looks] == ["", theirs, theirs]
 
 
 def test_a_caller_never_says_which_broker_is_the_store_s(store):
@@ -246,7 +246,7 @@ def test_after_flushall_a_scanner_joins_with_its_next_heartbeat(store, monkeypat
 @pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])
 def test_where_joining_fails_the_error_is_that_of_the_call(step):
     scripts = Scripts(PooledConnection(Endpoint("127.0.0.1", free_port())), Keys("delayq"))
-    made = calls.Calls(scripts, Member(scripts, OURS), 5.0)
+    made = caller.Calls(scripts, Member(scripts, OURS).join, 5.0)
     with pytest.raises(StoreUnavailable, match=rf"^{step} failed: ") as caught:
         made.call(step)
     assert not caught.value.may_have_run

@@ -18,7 +18,7 @@ import pytest
 from celery_delayq.care.checking import check
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import Entries, Filter, State, selecting
+from celery_delayq.store import Entries, Filter, State, selection_scan
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.keys import KEYS
@@ -183,7 +183,7 @@ def attempt(step, *arguments, **options):
 
 def select(store, chosen):
     for members in store.pages(chosen):
-        yield from selecting.read(store.link, chosen, members)
+        yield from selection_scan.read(store.link, chosen, members)
 
 
 def read(store):

@@ -9,7 +9,8 @@ import time_machine
 from celery_delayq.care import observed
 from celery_delayq.care.observed import TRIPS, WEIGHED, task_bytes, trips
 from celery_delayq.errors import StoreError
-from celery_delayq.servers import Endpoint, PooledConnection
+from celery_delayq.servers.connection import PooledConnection
+from celery_delayq.servers.endpoint import Endpoint
 from tests.store.support import FAR_MS
 from tests.support.slow_link import SlowLink
 

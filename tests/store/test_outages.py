@@ -5,7 +5,8 @@ import redis
 from kombu.exceptions import OperationalError
 
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection
+from celery_delayq.servers.connection import PooledConnection
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import Entries
 from celery_delayq.store.keys import Keys
 from celery_delayq.store.scripts import Scripts

@@ -33,9 +33,9 @@ def test_what_is_settled_is_owed_no_more(store):
     store.schedule("b", FAR_MS)
     _, cancelled = store.entries.cancel("a", owes=True)
     store.entries.cancel("b", owes=True)
-    store.entries.settle(cancelled)
+    store.entries.mark_stored(cancelled)
     store.set_ms(NOW_MS + CALL_MS)
-    engine.settle(given := engine.owed())
+    engine.mark_stored(given := engine.owed())
     assert [one.task_id for one in given] == ["b"]
     assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
 
@@ -78,7 +78,7 @@ def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store):
     store.set_ms(NOW_MS + 1)
     store.schedule("a", FAR_MS, payload="later")
     _, later = store.entries.cancel("a", owes=True)
-    store.entries.settle(first)
+    store.entries.mark_stored(first)
     store.set_ms(NOW_MS + 1 + CALL_MS)
     assert engine.owed() == [later]
 

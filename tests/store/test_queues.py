@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.store import label_of, overview, queues
+from celery_delayq.store import label_of, overview, queue_counts
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import lane_for
 from tests.store.support import FAR_MS, NOW_MS
@@ -18,8 +18,8 @@ def told(store, most=10_000):
 
 
 def small_steps(monkeypatch, size=3, steps=40):
-    monkeypatch.setattr(queues, "STEP", size)
-    monkeypatch.setattr(queues, "MOST_STEPS", steps)
+    monkeypatch.setattr(queue_counts, "STEP", size)
+    monkeypatch.setattr(queue_counts, "MOST_STEPS", steps)
 
 
 def refuse(store, *ids, wait=60):
@@ -126,8 +126,8 @@ def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store,
 
 
 def test_where_records_are_large_it_ends_as_well(store, monkeypatch):
-    monkeypatch.setattr(queues, "STEP_BYTES", 5000)
-    monkeypatch.setattr(queues, "MOST_STEPS", 3)
+    monkeypatch.setattr(queue_counts, "STEP_BYTES", 5000)
+    monkeypatch.setattr(queue_counts, "MOST_STEPS", 3)
     for step in range(20):
         store.schedule(f"a{step}", FAR_MS, payload="x" * 2000)
     calls = calls_of(store, "queues")

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Entry, State, listing
+from celery_delayq.store import Entry, State, pages
 from tests.store.support import FAR_MS, NOW_MS
 
 pytestmark = pytest.mark.kernel
@@ -13,12 +13,12 @@ pytestmark = pytest.mark.kernel
 ALL = (0, 2**53)
 
 
-def ids(listing) -> list[str]:
-    return [entry.task_id for entry in listing]
+def ids(entries) -> list[str]:
+    return [entry.task_id for entry in entries]
 
 
 def small_pages(monkeypatch, size=3):
-    monkeypatch.setattr(listing, "PAGE", size)
+    monkeypatch.setattr(pages, "PAGE", size)
 
 
 def script_calls(store) -> int:
@@ -173,13 +173,13 @@ def test_a_member_of_somebody_else_s_hides_no_entry(store, monkeypatch):
 
 
 def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, monkeypatch):
-    monkeypatch.setattr(listing, "PAGE_BYTES", 5000)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 5000)
     for step in range(20):
         store.schedule(f"a{step}", FAR_MS, payload="x" * 1000)
-    flat = store.scripts.call(
+    page = store.scripts.call(
         "page", after=-1, order=-1, before=2**53, limit=100, max_bytes=5000, most=9
-    )[2]
-    assert len(flat) == 5 * 2
+    )
+    assert len(page.found) == 5
     assert ids(store.entries.waiting(*ALL)) == [f"a{step}" for step in range(20)]
 
 

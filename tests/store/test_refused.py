@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.clock import When
-from celery_delayq.store import Filter, Outcome, State, selecting
+from celery_delayq.store import Filter, Outcome, State, selection_scan
 from celery_delayq.store.extras import HAS_KEY, Extras
 from celery_delayq.store.record import FLAGS, LAST_MS
 from tests.store import requests
@@ -220,7 +220,7 @@ def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt
     for score in ("inf", 2**53):
         spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
         (listed,) = spoilt.entries.waiting(0, FAR_MS)
-        ((_, chosen),) = selecting.read(spoilt.link, Filter(), [member])
+        ((_, chosen),) = selection_scan.read(spoilt.link, Filter(), [member])
         assert {listed.next_try_ms, chosen.next_try_ms} == {LAST_MS}
 
 

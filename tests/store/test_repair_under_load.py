@@ -23,7 +23,7 @@ from celery_delayq.care.checking import check
 from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, StoreError
-from celery_delayq.servers import packed
+from celery_delayq.servers.connection import packed
 from celery_delayq.store import Entries, NewEntry, Outcome, Receipt
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import destination_for, lane_for

@@ -8,7 +8,8 @@ from redis.connection import AbstractConnection
 
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import Entries, NewEntry, Wanted
 from celery_delayq.store.keys import Keys, shard_of
 from celery_delayq.store.record import destination_for

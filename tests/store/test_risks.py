@@ -5,7 +5,9 @@ from dataclasses import astuple
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection, packed, risks
+from celery_delayq.servers import risks
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.servers.facts import Facts
 from celery_delayq.servers.refusals import CLUSTER
 from tests.faults.proxy import Proxy
@@ -426,7 +428,7 @@ def with_memory(used, most, uncounted=0):
             2_000_000,
             2_000_000,
             error(
-                "the store's Redis is full (2.0 MB of 2.0 MB are used), so nothing can be "
+                "the store's Redis is full (2.0 MB of 2.0 MB are used), so tasks cannot be "
                 "scheduled",
                 ROOM,
             ),

@@ -13,10 +13,10 @@ from celery.exceptions import SoftTimeLimitExceeded
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.sentinel import SentinelGroup as SentinelPlaces
-from celery_delayq.sentinel import council, found
+from celery_delayq.sentinel import failover_listener, known_master, query
 from celery_delayq.sentinel import group as sentinels
-from celery_delayq.sentinel import herald as heralds
-from celery_delayq.servers import Endpoint, PooledConnection, packed
+from celery_delayq.servers.connection import PooledConnection, packed
+from celery_delayq.servers.endpoint import Endpoint
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
 from tests.support.slow_link import SlowLink
@@ -302,7 +302,7 @@ def test_or_when_the_time_is_over_in_which_it_is_made_a_replica(
     move(client, naming, second, first)
     client._server.lost(SimpleNamespace(host="127.0.0.1", port=second.port))
 
-    monkeypatch.setattr(found, "LEFT", 0.0)
+    monkeypatch.setattr(known_master, "LEFT", 0.0)
     client.execute("write", SET)
 
     assert keys_of(first, second) == [[b"key"], []]
@@ -442,8 +442,8 @@ def test_without_any_sentinel_each_is_said_with_its_reason(naming, first):
         client.execute("write", SET)
 
     why = caught.value.why
-    assert why.startswith(f"no sentinel tells who is the master '{NAME}': 127.0.0.1:{port}: Error")
-    assert f"; 127.0.0.1:{first.port}: it is a Redis, and no sentinel; " in why
+    assert why.startswith(f"no sentinel names the master '{NAME}': 127.0.0.1:{port}: Error")
+    assert f"; 127.0.0.1:{first.port}: it is a Redis, not a sentinel; " in why
     assert f"; 127.0.0.1:{naming.sentinel.port}: Error" in why
 
 
@@ -589,7 +589,7 @@ def _is_readable(herald):
 
 
 def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeypatch):
-    monkeypatch.setattr(heralds, "LISTEN_AGAIN", 0.0)
+    monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", 0.0)
     spare = SentinelServer(first.binary)
     spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
     with spare:
@@ -608,7 +608,7 @@ def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeyp
 
 
 def test_one_that_is_not_believed_is_not_listened_to_either(naming, first, monkeypatch):
-    monkeypatch.setattr(heralds, "LISTEN_AGAIN", 0.0)
+    monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", 0.0)
     known, unknown = "f" * 40, free_port()
     spare = SentinelServer(first.binary)
     spare.write(
@@ -630,8 +630,8 @@ def test_one_that_is_not_believed_is_not_listened_to_either(naming, first, monke
 
 
 def test_a_sentinel_that_gives_no_sign_of_life_is_left_for_another(naming, first, monkeypatch):
-    monkeypatch.setattr(heralds, "LISTEN_AGAIN", 0.1)
-    monkeypatch.setattr(heralds, "SIGN_AFTER", 0.1)
+    monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", 0.1)
+    monkeypatch.setattr(failover_listener, "SIGN_AFTER", 0.1)
     spare = SentinelServer(first.binary)
     spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
     with spare:
@@ -806,7 +806,7 @@ def test_a_wrong_answer_is_said_where_there_is_no_other(naming, answering):
     port = answering(b":5\r\n")
     naming.sentinel.kill()
 
-    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: it answers as no sentinel does"):
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: not a sentinel's answer"):
         naming.client(port).execute("write", SET)
 
 
@@ -814,7 +814,7 @@ def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypa
     def limit(*_):
         raise SoftTimeLimitExceeded
 
-    monkeypatch.setattr(council, "_asked", limit)
+    monkeypatch.setattr(query, "_asked", limit)
 
     with pytest.raises(SoftTimeLimitExceeded):
         naming.client().execute("write", SET)

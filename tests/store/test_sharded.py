@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.care.checking import check
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreDiffers
-from celery_delayq.servers import PooledConnection
+from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.store import (
     Entries,
     Keys,
@@ -15,7 +15,7 @@ from celery_delayq.store import (
     Receipt,
     Scripts,
     State,
-    queues,
+    queue_counts,
 )
 from celery_delayq.store.keys import shard_of
 from celery_delayq.store.record import destination_for
@@ -101,7 +101,7 @@ def test_what_is_owed_is_settled_in_its_shard(entries, raw):
     owed = [entries.cancel(one, owes=True)[1] for one in IDS]
     assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == len(IDS)
     for one in owed:
-        entries.settle(one)
+        entries.mark_stored(one)
     assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == 0
 
 
@@ -158,7 +158,7 @@ def test_queues_and_what_is_overdue_longest_are_of_all_shards(entries, monkeypat
     assert (sum(one.waiting for one in tallies), is_complete) == (len(IDS), True)
     assert sum(one.overdue for one in tallies) == len(IDS)
     assert entries.counts().oldest_overdue_ms == 1000
-    monkeypatch.setattr(queues, "STEP", 5)
+    monkeypatch.setattr(queue_counts, "STEP", 5)
     tallies, is_complete = entries.tallies(10 * SHARDS)
     assert (sum(one.waiting for one in tallies), is_complete) == (10 * SHARDS, False)
 

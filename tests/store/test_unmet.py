@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.store import NOW, Outcome, State, changes, selecting
+from celery_delayq.store import NOW, Outcome, State, changes, selection_scan
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_member
 from celery_delayq.store.record import destination_for, labels_for, lane_for
-from celery_delayq.store.selecting import Filter
+from celery_delayq.store.selection_scan import Filter
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 ALL = lane_for()
@@ -402,7 +402,8 @@ def told_in(store, task_id="a"):
         chosen = Filter(state=state)
         members = [member for page in store.pages(chosen) for member in page]
         if any(
-            entry.task_id == task_id for _, entry in selecting.read(store.link, chosen, members)
+            entry.task_id == task_id
+            for _, entry in selection_scan.read(store.link, chosen, members)
         ):
             states.add(state)
     counts = store.entries.counts()
@@ -491,7 +492,7 @@ def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
     store.entries.resume(MAIL)
     chosen = Filter(queue="mail")
     [members] = store.pages(chosen)
-    [(_, entry)] = selecting.read(store.link, chosen, members)
+    [(_, entry)] = selection_scan.read(store.link, chosen, members)
     assert (entry.state, entry.paused_by) == (State.SCHEDULED, "*t")
 
 

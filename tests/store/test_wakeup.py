@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import Endpoint, PooledConnection
 from celery_delayq.servers import endpoint as endpoints
+from celery_delayq.servers.connection import PooledConnection
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import Wakeup
 from celery_delayq.store import wakeup as module
 from celery_delayq.store.keys import Keys

@@ -9,7 +9,7 @@ from kombu.transport import redis as kombu_redis
 from celery_delayq.errors import InvalidSetting
 from celery_delayq.handover.link import bounded, connect
 from celery_delayq.message.broker import Broker, store_endpoint
-from celery_delayq.servers import Endpoint
+from celery_delayq.servers.endpoint import Endpoint
 
 pytestmark = pytest.mark.libraries
 

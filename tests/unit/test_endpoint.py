@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from celery_delayq.sentinel import SentinelGroup
-from celery_delayq.servers import Endpoint
+from celery_delayq.servers.endpoint import Endpoint
 
 pytestmark = pytest.mark.libraries
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.sentinel.found import Found, Word
+from celery_delayq.sentinel.known_master import KnownMaster, MasterCache
 
 pytestmark = pytest.mark.libraries
 
@@ -12,13 +12,13 @@ OLD, NEW = ("old", 1), ("new", 2)
 def racing(meanwhile):
     """Another thread is named *meanwhile* between the look of one that learns, and its word."""
 
-    class Racing(Found):
+    class Racing(MasterCache):
         _looks = 0
 
         @property
         def _named(self):
             self._looks += 1
-            return Word() if self._looks == 1 else self._word
+            return KnownMaster() if self._looks == 1 else self._word
 
         @_named.setter
         def _named(self, word):
@@ -31,12 +31,12 @@ def racing(meanwhile):
 
 @pytest.mark.parametrize(("meanwhile", "is_learnt"), [(NEW, False), (OLD, True)])
 def test_a_later_word_of_another_thread_stays(meanwhile, is_learnt):
-    found = racing(Word(meanwhile, 6.0))
+    found = racing(KnownMaster(meanwhile, 6.0))
     assert found.learn(OLD, 5.0) is is_learnt
     assert found.address == meanwhile
 
 
-@pytest.mark.parametrize("meanwhile", [Word(NEW, 4.0), Word(None, 6.0)])
+@pytest.mark.parametrize("meanwhile", [KnownMaster(NEW, 4.0), KnownMaster(None, 6.0)])
 def test_an_earlier_one_or_none_does_not(meanwhile):
     found = racing(meanwhile)
     assert found.learn(OLD, 5.0)

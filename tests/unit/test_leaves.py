@@ -14,7 +14,8 @@ from celery_delayq.errors import NoLeaf
 PACKAGE = Path(celery_delayq.__file__).parent
 PROJECT = PACKAGE.parent / "pyproject.toml"
 FOLDERS = {one.folder.partition(".")[0] for one in leaves.LEAVES.values()}
-POINTS = {getattr(leaves, name) for name in vars(leaves) if name.isupper() and name != "LEAVES"}
+NOT_POINTS = ("_CARE", "LEAVES")
+POINTS = {one for name, one in vars(leaves).items() if name.isupper() and name not in NOT_POINTS}
 # These change something in an app as soon as it has a DelayQ.
 AT_ONCE = {"control", "events", "putoff"}
 

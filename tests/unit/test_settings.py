@@ -1,110 +1,163 @@
 """Every setting: its default, its bounds, and what is said to a value outside of them."""
 
+from typing import Any, NamedTuple
+
 import pytest
 
 from celery_delayq.errors import InvalidSetting
 from celery_delayq.settings import SETTINGS, Settings
 
-DEFAULTS = {
-    "enabled": True,
-    "url": None,
-    "transport_options": None,
-    "prefix": "delayq",
-    "batch_size": 200,
-    "lease": 30.0,
-    "safety_interval": 5.0,
-    "timeout": 5.0,
-    "wait_replicas": None,
-    "max_message": 1_000_000,
-    "capture_eta": False,
-    "min_delay": 0.0,
-    "shards": 1,
-    "once": False,
-    "history": 0,
-    "history_repeats": True,
-    "catch_up": None,
-    "adopt_after": None,
-    "metrics_port": None,
-    "metrics_host": "127.0.0.1",
-}
-EXPECTED = {
-    "enabled": "true or false",
-    "url": "a redis://, rediss://, redis+socket:// or sentinel:// URL",
-    "transport_options": "a mapping, or None",
-    "prefix": "1 to 64 letters, digits, dots, dashes or underscores",
-    "batch_size": "a whole number of tasks from 1 to 1000",
-    "lease": "a number of seconds from 1 to 3600",
-    "safety_interval": "a number of seconds from 0.1 to 300",
-    "timeout": "a number of seconds from 0.1 to 60",
-    "wait_replicas": '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from '
-    "0.01 to 60; or None",
-    "max_message": "a whole number of bytes from 10000 to 100000000",
-    "capture_eta": "true or false",
-    "min_delay": "a number of seconds from 0 to 86400",
-    "shards": "a whole number of shards from 1 to 64",
-    "once": "true or false",
-    "history": "a whole number of events from 0 to 10000",
-    "history_repeats": "true or false",
-    "catch_up": "a number of tasks a second from 0.1 to 1000000, or None",
-    "adopt_after": "a number of seconds from 1 to 31536000, or None",
-    "metrics_port": "a whole number from 1 to 65535, or None",
-    "metrics_host": "an address, such as 0.0.0.0 for all of this machine's",
-}
-# What each setting takes: both ends of its range, and one of each kind beside them.
-ACCEPTED = {
-    "enabled": [True, False],
-    "url": [None, "redis://localhost/0"],
-    "transport_options": [None, {"master_name": "mymaster"}],
-    "prefix": ["a", "A-b_c.9", "x" * 64],
-    "batch_size": [1, 1000],
-    "lease": [1, 1.5, 3600],
-    "safety_interval": [0.1, 300],
-    "timeout": [0.1, 60],
-    "wait_replicas": [None, (1, 0.01), [10, 60], (1, 1, "aof"), [10, 60, "aof"]],
-    "max_message": [10_000, 100_000_000],
-    "capture_eta": [True, False],
-    "min_delay": [0, 86_400],
-    "shards": [1, 64],
-    "once": [True, False],
-    "history": [0, 10_000],
-    "history_repeats": [True, False],
-    "catch_up": [None, 0.1, 1_000_000],
-    "adopt_after": [None, 1, 60.5, 31_536_000],
-    "metrics_port": [None, 1, 65_535],
-    "metrics_host": ["0.0.0.0", "::1"],
-}
-# The values just outside; of a whole number, one with a fraction; of a choice, a number.
-REFUSED = {
-    "enabled": [1, None],
-    "url": ["", "localhost:6379", 6379, b"redis://localhost/0"],
-    "transport_options": [0, 1.5, True],
-    "prefix": ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", None, 1],
-    "batch_size": [0, 1001, 200.0],
-    "lease": [0.999, 3600.1],
-    "safety_interval": [0.09, 300.1],
-    "timeout": [0.09, 60.1],
-    "wait_replicas": [
-        *((), (1,), (1, 1, 1), (1, 1, "aof", 1), {1: 1}, 1, "1, 1", "12", b"12", True),
-        *((0, 1), (11, 1), (1.0, 1), (True, 1), (1, 0.009), (1, 60.1), (1, True), (1, None)),
-        *((1, 1, ""), (1, 1, "AOF"), (1, 1, None), (1, 1, ["aof"])),
-    ],
-    "max_message": [9_999, 100_000_001, 1e6],
-    "capture_eta": [1, None, "true"],
-    "min_delay": [-0.001, 86_400.5],
-    "shards": [0, 65, 1.5],
-    "once": [1, None],
-    "history": [-1, 10_001, 10.0],
-    "history_repeats": [1, None],
-    "catch_up": [0.09, 1_000_001],
-    "adopt_after": [0.999, 31_536_001],
-    "metrics_port": [0, 65_536, 80.0],
-    "metrics_host": ["", " ", None, 1],
+
+class Row(NamedTuple):
+    """What there is to be known of a setting.
+
+    Attributes:
+        default: What it is where nothing is said.
+        expected: What an error says that it takes.
+        accepted: Both ends of its range, and one of each kind beside them.
+        refused: The values just outside; of a whole number, one with a fraction; of a choice, a
+            number.
+    """
+
+    default: Any
+    expected: str
+    accepted: list[Any]
+    refused: list[Any]
+
+
+ROWS = {
+    "enabled": Row(
+        True,
+        "true or false",
+        [True, False],
+        [1, None],
+    ),
+    "url": Row(
+        None,
+        "a redis://, rediss://, redis+socket:// or sentinel:// URL",
+        [None, "redis://localhost/0"],
+        ["", "localhost:6379", 6379, b"redis://localhost/0"],
+    ),
+    "transport_options": Row(
+        None,
+        "a mapping, or None",
+        [None, {"master_name": "mymaster"}],
+        [0, 1.5, True],
+    ),
+    "prefix": Row(
+        "delayq",
+        "1 to 64 letters, digits, dots, dashes or underscores",
+        ["a", "A-b_c.9", "x" * 64],
+        ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", None, 1],
+    ),
+    "batch_size": Row(
+        200,
+        "a whole number of tasks from 1 to 1000",
+        [1, 1000],
+        [0, 1001, 200.0],
+    ),
+    "lease": Row(
+        30.0,
+        "a number of seconds from 1 to 3600",
+        [1, 1.5, 3600],
+        [0.999, 3600.1],
+    ),
+    "safety_interval": Row(
+        5.0,
+        "a number of seconds from 0.1 to 300",
+        [0.1, 300],
+        [0.09, 300.1],
+    ),
+    "timeout": Row(
+        5.0,
+        "a number of seconds from 0.1 to 60",
+        [0.1, 60],
+        [0.09, 60.1],
+    ),
+    "wait_replicas": Row(
+        None,
+        '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from '
+        "0.01 to 60; or None",
+        [None, (1, 0.01), [10, 60], (1, 1, "aof"), [10, 60, "aof"]],
+        [
+            *((), (1,), (1, 1, 1), (1, 1, "aof", 1), {1: 1}, 1, "1, 1", "12", b"12", True),
+            *((0, 1), (11, 1), (1.0, 1), (True, 1), (1, 0.009), (1, 60.1), (1, True), (1, None)),
+            *((1, 1, ""), (1, 1, "AOF"), (1, 1, None), (1, 1, ["aof"])),
+        ],
+    ),
+    "max_message": Row(
+        1_000_000,
+        "a whole number of bytes from 10000 to 100000000",
+        [10_000, 100_000_000],
+        [9_999, 100_000_001, 1e6],
+    ),
+    "capture_eta": Row(
+        False,
+        "true or false",
+        [True, False],
+        [1, None, "true"],
+    ),
+    "min_delay": Row(
+        0.0,
+        "a number of seconds from 0 to 86400",
+        [0, 86_400],
+        [-0.001, 86_400.5],
+    ),
+    "shards": Row(
+        1,
+        "a whole number of shards from 1 to 64",
+        [1, 64],
+        [0, 65, 1.5],
+    ),
+    "once": Row(
+        False,
+        "true or false",
+        [True, False],
+        [1, None],
+    ),
+    "history": Row(
+        0,
+        "a whole number of events from 0 to 10000",
+        [0, 10_000],
+        [-1, 10_001, 10.0],
+    ),
+    "history_repeats": Row(
+        True,
+        "true or false",
+        [True, False],
+        [1, None],
+    ),
+    "catch_up": Row(
+        None,
+        "a number of tasks a second from 0.1 to 1000000, or None",
+        [None, 0.1, 1_000_000],
+        [0.09, 1_000_001],
+    ),
+    "adopt_after": Row(
+        None,
+        "a number of seconds from 1 to 31536000, or None",
+        [None, 1, 60.5, 31_536_000],
+        [0.999, 31_536_001],
+    ),
+    "metrics_port": Row(
+        None,
+        "a whole number from 1 to 65535, or None",
+        [None, 1, 65_535],
+        [0, 65_536, 80.0],
+    ),
+    "metrics_host": Row(
+        "127.0.0.1",
+        "an address, such as 0.0.0.0 for all of this machine's",
+        ["0.0.0.0", "::1"],
+        ["", " ", None, 1],
+    ),
 }
 NOT_NUMBERS = ["1", True, float("nan"), float("inf"), [], 1j]
 # One setting of each kind of number: whole, any, and one that can be left out.
-REFUSED["batch_size"] += [-1, None, *NOT_NUMBERS]
-REFUSED["lease"] += [-1, None, *NOT_NUMBERS]
-REFUSED["catch_up"] += [-1, *NOT_NUMBERS]
+ROWS["batch_size"].refused.extend([-1, None, *NOT_NUMBERS])
+ROWS["lease"].refused.extend([-1, None, *NOT_NUMBERS])
+ROWS["catch_up"].refused.extend([-1, *NOT_NUMBERS])
+DEFAULTS = {name: row.default for name, row in ROWS.items()}
 
 
 def test_defaults_are_what_the_documentation_says():
@@ -112,8 +165,9 @@ def test_defaults_are_what_the_documentation_says():
 
 
 def test_every_setting_is_among_those_tested_here():
-    assert {setting.name: setting.expected for setting in SETTINGS} == EXPECTED
-    assert ACCEPTED.keys() == REFUSED.keys() == EXPECTED.keys()
+    said = {setting.name: setting.expected for setting in SETTINGS}
+
+    assert said == {name: row.expected for name, row in ROWS.items()}
 
 
 def test_a_setting_declares_all_that_the_readme_prints():
@@ -124,11 +178,13 @@ def test_a_setting_declares_all_that_the_readme_prints():
         assert setting.valid(setting.default), setting
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_value_inside_its_range_is_kept_as_it_is(name):
-    kept = [getattr(Settings.load({f"delayq_{name}": value}), name) for value in ACCEPTED[name]]
+    accepted = ROWS[name].accepted
 
-    assert kept == ACCEPTED[name]
+    kept = [getattr(Settings.load({f"delayq_{name}": value}), name) for value in accepted]
+
+    assert kept == accepted
 
 
 def refusal(name, value):
@@ -139,13 +195,13 @@ def refusal(name, value):
     return InvalidSetting(name, value, "nothing else: it was taken")
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_value_outside_its_range_is_refused_with_setting_value_and_range(name):
-    said = [str(refusal(name, value)) for value in REFUSED[name]]
+    _, expected, _, refused = ROWS[name]
 
-    assert said == [
-        f"delayq_{name} is {value!r}; expected {EXPECTED[name]}" for value in REFUSED[name]
-    ]
+    said = [str(refusal(name, value)) for value in refused]
+
+    assert said == [f"delayq_{name} is {value!r}; expected {expected}" for value in refused]
 
 
 def test_the_error_has_what_it_says():

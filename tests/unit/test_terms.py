@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from celery_delayq.errors import InvalidOption
-from celery_delayq.scheduling.options import PLAIN, terms_of
+from celery_delayq.scheduling.options import PLAIN, entry_options_of
 
 pytestmark = pytest.mark.kernel
 
@@ -48,7 +48,7 @@ def named(said):
 def test_what_cannot_be_honoured_is_refused_with_what_is_expected(wrong):
     said, name, value, expected = wrong
     with pytest.raises(InvalidOption) as caught:
-        terms_of(named(said))
+        entry_options_of(named(said))
     error = caught.value
     assert [error.name, error.value, error.expected] == [f"delayq_{name}", value, expected]
 
@@ -56,22 +56,26 @@ def test_what_cannot_be_honoured_is_refused_with_what_is_expected(wrong):
 @pytest.mark.parametrize("grace", [0, 1.5, timedelta(seconds=1.5), 10**9])
 def test_grace_is_seconds_or_a_timedelta(grace):
     seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
-    assert terms_of(named({"late": "skip", "grace": grace})).extras.grace_ms == seconds * 1000
+    assert (
+        entry_options_of(named({"late": "skip", "grace": grace})).extras.grace_ms == seconds * 1000
+    )
 
 
 def test_the_longest_key_and_the_most_tags_are_taken():
     tags = MANY[:16]
-    extras = terms_of(named({"key": "é" * 127 + "x", "tags": [*tags, *tags]})).extras
+    extras = entry_options_of(named({"key": "é" * 127 + "x", "tags": [*tags, *tags]})).extras
     assert (extras.key, extras.tags) == ("é" * 127 + "x", tuple(tags))
 
 
 def test_a_tag_counts_once_and_a_set_of_them_will_do():
-    assert terms_of(named({"tags": ["b", "a", "b"]})).extras.tags == ("b", "a")
-    assert terms_of(named({"tags": {"a"}})).extras.tags == ("a",)
+    assert entry_options_of(named({"tags": ["b", "a", "b"]})).extras.tags == ("b", "a")
+    assert entry_options_of(named({"tags": {"a"}})).extras.tags == ("a",)
 
 
 def test_a_policy_goes_with_its_longest_wait():
-    assert terms_of(named({"conflict": "keep"})).conflict == "keep"
-    assert terms_of(named({"conflict": "debounce", "max_wait": 5})).conflict == "debounce 5000"
-    assert terms_of(named({"key": "k", "conflict": "reject"})).conflict == ""
-    assert terms_of({}) is PLAIN
+    assert entry_options_of(named({"conflict": "keep"})).conflict == "keep"
+    assert (
+        entry_options_of(named({"conflict": "debounce", "max_wait": 5})).conflict == "debounce 5000"
+    )
+    assert entry_options_of(named({"key": "k", "conflict": "reject"})).conflict == ""
+    assert entry_options_of({}) is PLAIN

@@ -6,11 +6,11 @@ import os
 from celery import Celery
 
 from celery_delayq import DelayQ
-from celery_delayq.integration import asking, starting
+from celery_delayq.integration import startup, store_query
 from tests.worker.jobs import define
 
-asking.ANSWER_WITHIN = 5.0  # on a busy machine a store that takes its time is not away
-starting.FIRST_LOOK = 5.0
+store_query.ANSWER_WITHIN = 5.0  # on a busy machine a store that takes its time is not away
+startup.FIRST_LOOK = 5.0
 app = Celery("worker-tests")
 app.conf.update(json.loads(os.environ["DELAYQ_TEST_CONF"]))
 DelayQ(app)

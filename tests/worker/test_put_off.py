@@ -221,7 +221,7 @@ def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
 
     second = start_worker(TASKS, "-P", "solo", env=project.env)
 
-    second.wait_log(f"task {result.id}: dropped, as it was put off when this message was")
+    second.wait_log(f"task {result.id}: dropped, as it was put off at an earlier delivery")
     assert len(project.runs(result)) == 1
     if not cancel:
         assert project.delayq.reschedule(result.id, after=0)

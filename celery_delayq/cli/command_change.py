@@ -1,0 +1,144 @@
+"""The commands that change what is scheduled: cancel, reschedule, run-now, retry, remove."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import click
+
+from ..clock import from_ms, one_of
+from ..operations import changing
+from ..operations.moves import conditions
+from ..operations.selection import Selection
+from ..services import HasServices
+from ..store import Outcome
+from .chosen_tasks import ChosenTasks, meaning
+from .common import Argument, ErrorSentences, examples
+from .looks import CeleryCommand, CeleryOption
+from .when import GivenTime, When, earlier, misplaced
+from .zones import with_zone, zone_of
+
+_NOT_DEAD = "task {} is not dead; nothing was changed"
+_NOT_DUE = "task {} is not due at the time of --if-due; nothing was changed"
+_NO_MOVE = "task {{}} would not move {0}, as --only has it; nothing was changed"
+_EITHER = "task {{}} is not due as --if-due has it, or would not move {0}; nothing was changed"
+
+
+@click.command(
+    cls=CeleryCommand,
+    epilog=examples(
+        "cancel order-42 order-43", "cancel --tag user:7 --dry-run", "cancel - --yes < ids.txt"
+    ),
+)
+@meaning
+@click.option(
+    "--revoke", is_flag=True, cls=CeleryOption, help_group="Tasks",
+    help="Tell the workers to drop what has left already; by id only.",
+)  # fmt: skip
+def cancel(meant: ChosenTasks, revoke: bool, **_: Any) -> None:
+    """Cancel scheduled tasks."""
+    meant.change(
+        "cancel",
+        "cancelled",
+        partial(changing.cancel, revoke=revoke),
+        Selection.cancel,
+    )
+
+
+class _Moving(CeleryCommand):
+    """Says what was meant where a time is not where it has to be."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)  # of which parsing leaves nothing
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise _meant(ctx, earlier(error.option_name, words)) or error from None
+        except click.BadParameter as error:
+            is_when = error.param is not None and error.param.name == "when"
+            raise (is_when and _meant(ctx, misplaced(words))) or error from None
+        return rest
+
+
+def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
+    return None if hint is None else click.UsageError(hint, ctx)
+
+
+@click.command(
+    cls=_Moving,
+    epilog=examples(
+        "reschedule order-42 +2h",
+        "reschedule order-42 2030-01-31T09:00 --local",
+        "reschedule --tag user:7 --only later by:+1d --yes",
+    ),
+)
+@meaning
+@click.argument("when", type=When(due=True), cls=Argument, help="The time; see above.")
+@click.option(
+    "--only", type=click.Choice(["earlier", "later"]), cls=CeleryOption, help_group="Moves",
+    help="Move none the other way.",
+)  # fmt: skip
+@click.option(
+    "--if-due", type=When(), cls=CeleryOption, help_group="Moves",
+    help="Move only what is due at this time.",
+)  # fmt: skip
+def reschedule(
+    meant: ChosenTasks, when: GivenTime, only: str | None, if_due: GivenTime | None, **_: Any
+) -> None:
+    """Give scheduled tasks another due time.
+
+    WHEN is ISO 8601 text; Unix time in seconds; from now, +30m, +1h30m, +90 (seconds); or from a
+    task's due time, by:+30m, by:-1d. The units are s, m, h and d.
+    """
+    with ErrorSentences():
+        times: dict[str, Any] = when.move(meant.ctx)
+        asked: Any = {"only": only, "if_due": if_due and if_due.moment(meant.ctx)}
+    due: datetime | None = None
+
+    def one(delayq: HasServices, task_id: str | None = None, key: str | None = None) -> Outcome:
+        nonlocal due
+        services = delayq.services
+        time = one_of(services.timezone, **times)
+        how = conditions(services.timezone, **asked)
+        outcome, due_ms = changing.move(services, task_id, time, key=key, **how)
+        due = None if due_ms is None else from_ms(due_ms)
+        return outcome
+
+    meant.change(
+        "reschedule",
+        "rescheduled",
+        one,
+        lambda selection, **more: selection.reschedule(**times, **asked, **more),
+        unchanged=_unchanged(only, if_due),
+        beside=lambda: f" to {with_zone(due, zone_of(meant.ctx))}" if due else "",
+    )
+
+
+def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
+    """What is said of a task that the conditions of a move leave as it is."""
+    if only is None:
+        return _NOT_DUE
+    return (_NO_MOVE if if_due is None else _EITHER).format(only)
+
+
+@click.command("run-now", cls=CeleryCommand, epilog=examples("run-now order-42"))
+@meaning
+def run_now(meant: ChosenTasks, **_: Any) -> None:
+    """Let tasks go at once, also where they are paused, or dead."""
+    meant.change("run", "due now", changing.run_now, Selection.run_now)
+
+
+@click.command(cls=CeleryCommand, epilog=examples("retry order-42", "retry --dead --queue mail"))
+@meaning
+def retry(meant: ChosenTasks, **_: Any) -> None:
+    """Try the hand-over of dead tasks again."""
+    meant.change("retry", "due now", changing.retry, Selection.retry, unchanged=_NOT_DEAD)
+
+
+@click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
+@meaning
+def remove(meant: ChosenTasks, **_: Any) -> None:
+    """Delete dead tasks, also those that cannot be read."""
+    meant.change("remove", "removed", changing.remove, Selection.remove, unchanged=_NOT_DEAD)

@@ -1,0 +1,252 @@
+"""The command ``list``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, tzinfo
+from itertools import chain, islice
+from sys import maxsize
+from typing import Any
+
+import click
+
+from ..clock import EPOCH
+from ..logs import plain
+from ..operations import filters, reading
+from ..operations.scheduled_task import ScheduledTask
+from ..store import State
+from .common import UsageErrors, delayq_of, examples, json_option
+from .filter_options import named_in, picked, picks
+from .looks import CeleryCommand, CeleryOption
+from .screen import Line, Screen
+from .tables import Column, Room, table
+from .task_facts import json_of
+from .unknown import say_unknown
+from .when import now_of
+from .zones import name_of, soon, stamp, until, zone_of, zoned
+
+LIMIT = 100  # rows of a table, unless one asks for more
+_STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
+
+
+@click.command(
+    "list",
+    cls=CeleryCommand,
+    epilog=examples(
+        "list --overdue",
+        "list --before-due +1h --queue mail --local",
+        "list --json | jq -r 'select(.args[0] == 42) | .id'",
+        "list --ids --tag user:7 > ids.txt",
+    ),
+)
+@picks("Filter")
+@click.option(
+    "-n", "--limit", type=click.IntRange(0), cls=CeleryOption, help_group="Filter",
+    help=f"At most so many. By default {LIMIT}; with --json or --ids all.",
+)  # fmt: skip
+@click.option(
+    "--cursor", cls=CeleryOption, help_group="Filter",
+    help="Go on behind the task that has this cursor in --json.",
+)  # fmt: skip
+@zoned
+@json_option
+@click.option(
+    "--ids", "only_ids", is_flag=True, cls=CeleryOption, help_group="Output",
+    help="Print ids only, one on each line.",
+)  # fmt: skip
+@click.pass_context
+def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
+    """List waiting tasks in the order in which they are due.
+
+    By tag, task, queue or state they come in the order in which they were scheduled, and those that
+    are dead or being published are among them.
+    """
+    as_json, only_ids, cursor = (given.pop(name) for name in ("as_json", "only_ids", "cursor"))
+    if as_json and only_ids:
+        raise click.UsageError("--json and --ids exclude each other.", ctx)
+    if limit is None and not (as_json or only_ids):
+        limit = LIMIT
+    with UsageErrors():
+        listed = _Listed(ctx, named_in(given), picked(ctx, given), cursor, limit)
+        if as_json:
+            Screen(ctx).show([(json_of(task), "")] for task in listed)
+        elif only_ids:
+            _show_ids(ctx, listed)
+        else:
+            _show_table(ctx, listed)
+        listed.say_more()
+        listed.say_none(is_table=not (as_json or only_ids))
+
+
+def _show_table(ctx: click.Context, listed: Iterable[ScheduledTask]) -> None:
+    tasks = iter(listed)
+    first = next(tasks, None)
+    if first is not None:
+        screen = Screen(ctx)
+        screen.show(rows_of(chain([first], tasks), now_of(ctx), zone_of(ctx), screen.width))
+
+
+class _Listed:
+    """Tasks that were picked, up to a limit; it can say how many there are beyond that.
+
+    Args:
+        ctx: The command's.
+        by: The names of the options by which they are picked.
+        picking: What ``select`` takes of these.
+        cursor: Behind which task of an earlier list it begins, or ``None``.
+        limit: How many are wanted at most, or ``None``.
+    """
+
+    def __init__(
+        self,
+        ctx: click.Context,
+        by: set[str],
+        picking: dict[str, Any],
+        cursor: str | None,
+        limit: int | None,
+    ) -> None:
+        self._ctx = ctx
+        self._delayq = delayq_of(ctx)
+        self._by, self._picking = by, picking
+        self._is_whole = cursor is None
+        # More than islice can count to is more than there can be.
+        self._limit = None if limit is None else min(limit, maxsize - 1)
+        self._is_cut = self._is_any = False
+        self._tasks = self._read(cursor)
+
+    def _read(self, cursor: str | None) -> Iterator[ScheduledTask]:
+        times = {name: self._picking.get(name) for name in ("after_due", "before_due")}
+        rest = {name: one for name, one in self._picking.items() if name not in times}
+        if not rest:
+            beyond = None if self._limit is None else self._limit + 1
+            return reading.tasks(self._delayq, **times, limit=beyond, cursor=cursor)
+        if rest == {"state": State.SCHEDULED.value}:
+            # The order of due times has the paused as well.
+            tasks = reading.tasks(self._delayq, **times, cursor=cursor)
+            return (one for one in tasks if one.state is State.SCHEDULED)
+        if cursor is not None:
+            raise click.UsageError("--cursor is for a list in due order.", self._ctx)
+        return iter(filters.select(self._delayq, **self._picking))
+
+    def __iter__(self) -> Iterator[ScheduledTask]:
+        for task in islice(self._tasks, self._limit):
+            self._is_any = True
+            yield task
+        self._is_cut = next(self._tasks, None) is not None
+
+    def say_more(self) -> None:
+        """Say how many there are beyond the limit, where that was reached."""
+        if self._is_cut:
+            more = self._more()
+            many = "there are more" if more is None else f"{more:,} more"
+            self._ctx.obj.error(f"{many}; this list has {self._limit:,}, as --limit says")
+
+    def say_none(self, *, is_table: bool) -> None:
+        """Say that there is none, and which name nobody knows; a pipe hears of the name alone."""
+        if self._is_any or self._is_cut:
+            return
+        if is_table:
+            services = self._delayq.services
+            where = f"{services.endpoint.url} (prefix {services.settings.prefix})"
+            which = "no task like that waits" if self._by else "no task waits"
+            self._ctx.obj.error(f"{which} in {where}")
+        names = {name: self._picking.get(name) for name in ("queue", "task")}
+        say_unknown(self._ctx, **names)
+
+    def _more(self) -> int | None:
+        """How many more there are, where that costs little; else ``None``."""
+        total = self._total() if self._is_whole else None
+        more = 0 if total is None else total - (self._limit or 0)
+        return more if more > 0 else None
+
+    def _total(self) -> int | None:
+        if self._by == {"tag"}:
+            return filters.select(self._delayq, **self._picking).count()
+        if self._by not in (set(), {"state"}, {"overdue"}):
+            return None
+        counts = reading.counts(self._delayq)
+        if self._by == {"overdue"}:
+            return counts.overdue
+        totals = {
+            None: counts.scheduled + counts.paused,
+            State.SCHEDULED.value: counts.scheduled,
+            State.PAUSED.value: counts.paused,
+            State.IN_FLIGHT.value: counts.in_flight,
+            State.DEAD.value: counts.dead,
+        }
+        return totals[self._picking.get("state")]
+
+
+def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:
+    left_out = 0
+
+    def lines() -> Iterator[Line]:
+        nonlocal left_out
+        for task in tasks:
+            # What would be two lines, or moves a cursor, would name another task, or none.
+            if task.id.isprintable():
+                yield [(task.id, "")]
+            else:
+                left_out += 1
+
+    Screen(ctx).show(lines())
+    if left_out:
+        raise click.ClickException(
+            f"left out {left_out:,} ids with characters that no line can have; --json has them"
+        )
+
+
+# How a row that is wider than the terminal gives way; ids are cut last, as they are copied.
+_ID, _DUE, _TASK, _ARGS, _QUEUE, _STATE = 0, 1, 3, 4, 5, 6
+_GIVES = (
+    (_ARGS, 12), (_STATE, 24), (_DUE, 0), (_TASK, 16), (_QUEUE, 8), (_ARGS, 6), (_ID, 13),
+    (_STATE, 9), (_TASK, 9), (_ARGS, 0),
+)  # fmt: skip
+
+
+def rows_of(
+    tasks: Iterable[ScheduledTask], now: datetime, zone: tzinfo, width: int | None
+) -> Iterator[Line]:
+    """The lines of a list, as wide as a terminal is; ``None``: as wide as they are."""
+    columns = (
+        Column("ID", is_id=True),
+        Column(f"DUE ({name_of(zone)})"),
+        Column("IN", {"": "cyan"}, is_number=True),
+        Column("TASK"),
+        Column("ARGS"),
+        Column("QUEUE"),
+        Column("STATE", _STATES),
+    )
+    room = None if width is None else Room(width, _GIVES)
+    return table(columns, (_row(task, now, zone) for task in tasks), room)
+
+
+def _row(task: ScheduledTask, now: datetime, zone: tzinfo) -> tuple[str, ...]:
+    # Of what cannot be read, no time is known.
+    is_read = task.created != EPOCH
+    return (
+        plain(task.id),
+        stamp(task.due, zone) if is_read else "-",
+        until(task.due, now) if is_read else "-",
+        plain(task.task),
+        plain(_arguments(task)),
+        plain(task.queue),
+        plain(_state(task, now)),
+    )
+
+
+def _arguments(task: ScheduledTask) -> str:
+    """The arguments as logs show them; a hidden one stays hidden, and a canvas has none."""
+    if task.is_canvas:
+        return ""
+    texts = (task.argsrepr, task.kwargsrepr)
+    return " ".join(text for text in texts if text and text not in ("()", "{}"))
+
+
+def _state(task: ScheduledTask, now: datetime) -> str:
+    state = task.state.value.lower()
+    if task.paused_by and task.state is State.SCHEDULED:
+        state = f"{state}, {', '.join(task.paused_by)} paused"
+    if task.next_try:
+        state = f"{state}, next try {soon(task.next_try, now)}"
+    return f"{state}, {task.error}" if task.error else state

@@ -1,0 +1,112 @@
+"""The command by which tasks leave this package: ``release``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from .. import clock
+from ..errors import DelayQError
+from ..logs import plain
+from ..operations.releasing import Released, invisible_ms
+from ..operations.selection import Selection
+from .chosen_tasks import ChosenTasks, counted, meaning_many
+from .common import examples
+from .looks import CeleryCommand, CeleryOption
+
+TELL_EVERY = 5.0  # seconds
+_AGAIN = "a scanner sends them, or this command, given again"
+_GOES = "what is released goes by a scanner, or by this command, given again"
+_LONGER = "set a longer one in all workers, or they run more than once"
+
+
+@click.command(
+    cls=CeleryCommand, epilog=examples("release --all --dry-run", "release --queue mail")
+)
+@meaning_many
+@click.option(
+    "--canvas", is_flag=True, cls=CeleryOption, help_group="Messages",
+    help="Canvases as well: only a worker with this package can run one.",
+)  # fmt: skip
+def release(meant: ChosenTasks, canvas: bool, **_: Any) -> None:
+    """Let tasks leave as Celery's own messages.
+
+    Their eta is their due time. They go to their queues now, also where they are paused, and
+    workers wait until then, with or without this package. It can be repeated after a kill.
+    """
+    releasing = _Releasing(meant, canvas)
+    meant.change(
+        "release",
+        "released",
+        _no_single,
+        releasing.step,
+        tell=releasing.tell,
+        rest=f"; {_GOES}",
+        none=releasing.hand_over,
+    )
+
+
+def _no_single(**_: Any) -> Any:
+    raise NotImplementedError  # it takes no ids
+
+
+class _Releasing:
+    """The step of a selection, with what there is to say beside it."""
+
+    def __init__(self, meant: ChosenTasks, canvas: bool) -> None:
+        self._meant = meant
+        self._canvas = canvas
+        self._is_warned = False
+        self._told_at = clock.monotonic()
+
+    def step(
+        self,
+        selection: Selection,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Released:
+        if dry_run:
+            count = selection.release(canvas=self._canvas, dry_run=True)
+        else:
+            count = selection.release(canvas=self._canvas, progress=progress)
+            self.hand_over(count)
+        if not self._is_warned:
+            self._warn(count)
+        self._is_warned = True
+        return count
+
+    def tell(self, count: int) -> None:
+        """Say how far it has come, every now and then."""
+        now = clock.monotonic()
+        if now >= self._told_at + TELL_EVERY:
+            self._told_at = now
+            self._meant.say(f"{counted(count)} released so far")
+
+    def hand_over(self, count: Released) -> None:
+        """Send what was released, now or before.
+
+        At once, as it may be that no scanner is alive; it does no harm where one is.
+        """
+        try:
+            self._meant.ctx.obj.app.delayq.hand_over()
+        except DelayQError as error:
+            raise click.ClickException(
+                f"{counted(count)} released, but not sent yet: {plain(error)}; {_AGAIN}"
+            ) from error
+
+    def _warn(self, count: Released) -> None:
+        if count.beyond:
+            seconds = (invisible_ms(self._meant.delayq.services) or 0) / 1000
+            said = (
+                f"{count.beyond} due later than the broker's visibility_timeout ({seconds:.0f} s)"
+            )
+            self._meant.warn(f"{said}: Redis delivers these again before; {_LONGER}")
+        if count.dead:
+            stay = "task stays" if count.dead == 1 else "tasks stay"
+            self._meant.warn(f"{count.dead} dead {stay}: retry or remove them")
+        if count.unreadable:
+            stay = "stays" if count.unreadable == 1 else "stay"
+            self._meant.warn(f"{counted(count.unreadable)} cannot be read, and {stay}")

@@ -1,0 +1,215 @@
+"""A scheduled task as one reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from celery import Celery
+from celery.utils.saferepr import saferepr
+from kombu.utils.json import loads
+
+from .. import clock
+from ..clock import from_ms
+from ..message.body import body_of, data_of
+from ..message.headers import LAUNCH
+from ..message.shown import is_celery_s, shown
+from ..store import Entry, State, lane_in_words
+
+MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
+
+
+@dataclass(frozen=True)
+class ScheduledTask:
+    """One entry of the store.
+
+    Attributes:
+        task: The task's name; of a canvas what it is, and its first task: ``chain(shop.add, ...)``.
+            Empty of a pickle of protocol 1, which has it inside.
+        queue: Its queue, as selections and pauses mean it: the one that it was sent with, or the
+            routing key, if no queue was known; without a known name, its destination.
+        key: Its unique key, or empty.
+        tags: Its tags.
+        reason: Why it is dead, or why its message cannot be read.
+        attempts: How often it was sent, or may have been.
+        error: The last error of a refused or dead task.
+        next_try: When one that was refused is tried again.
+        dead_since: When it became dead.
+        paused_by: Its pauses, whether it is due or not: ``everything``, ``queue mail``, ``task
+            shop.remind``.
+        changed: When it was changed last, by scheduling it or since.
+        revision: The same in us; each state of a task has its own. Pass it to ``edit``.
+        cursor: Its place in the listing that it was read in; another one can continue behind it.
+    """
+
+    id: str
+    task: str
+    queue: str
+    due: datetime
+    created: datetime
+    state: State
+    reason: str = ""
+    attempts: int = 0
+    error: str = ""
+    next_try: datetime | None = None
+    dead_since: datetime | None = None
+    changed: datetime = clock.EPOCH
+    revision: int = 0
+    key: str = ""
+    tags: tuple[str, ...] = ()
+    paused_by: tuple[str, ...] = ()
+    cursor: str = field(default="", compare=False)
+    _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _app: Celery | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, entry: Entry, app: Celery, queue: str) -> ScheduledTask:
+        """Read an entry. Where its message is none of Celery's, its ``reason`` says so.
+
+        Args:
+            entry: The entry.
+            app: The app that reads it.
+            queue: The name of its queue, of which an entry has a hash only.
+        """
+        reason = entry.reason if entry.state is State.DEAD else ""
+        task, envelope = "", {}
+        try:
+            envelope = loads(entry.message)
+            task = envelope["headers"].get("task", "")
+            _ = envelope["properties"]["delivery_info"]["routing_key"]  # all of kombu's have one
+        except Exception as error:  # what is not JSON fails in many ways, RecursionError among them
+            task, envelope = "", {}
+            why = f"its message cannot be read: {error!r}"
+            reason = f"{reason}; {why}" if reason else why
+        made = cls(
+            id=entry.task_id,
+            task=task,
+            queue=queue,
+            due=from_ms(entry.due_ms),
+            created=from_ms(entry.created_ms),
+            state=entry.state,
+            reason=reason,
+            attempts=entry.attempts,
+            error=entry.reason,
+            next_try=None if entry.next_try_ms is None else from_ms(entry.next_try_ms),
+            dead_since=None if entry.since_ms is None else from_ms(entry.since_ms),
+            changed=from_ms(entry.changed_us // 1000),
+            revision=entry.changed_us,
+            key=entry.extras.key,
+            tags=entry.extras.tags,
+            cursor=entry.cursor,
+            _envelope=envelope,
+            _app=app,
+        )
+        if made.is_canvas:
+            made = replace(made, task=made.argsrepr or task)
+        elif not task and envelope:
+            # Protocol 1 keeps the task's name with its arguments.
+            made = replace(made, task=made._data["task"])
+        return (
+            replace(made, paused_by=made._paused_by(entry.paused_by)) if entry.paused_by else made
+        )
+
+    def _paused_by(self, letters: str) -> tuple[str, ...]:
+        """What of it is paused, in words."""
+        task = LAUNCH if self.is_canvas else self.task
+        lanes = {"*": (None, None), "q": (self.queue, None), "t": (None, task)}
+        return tuple(lane_in_words(*lanes[letter]) for letter in letters)
+
+    @property
+    def is_canvas(self) -> bool:
+        """Whether it is a canvas: a chain, a group, a chord or the like, held as one entry."""
+        return bool(self._envelope.get("headers", {}).get("task") == LAUNCH)
+
+    @property
+    def host(self) -> str:
+        """The process that scheduled it, as Celery names it: ``gen123@host``."""
+        origin = self._envelope.get("headers", {}).get("origin")
+        return origin if isinstance(origin, str) else ""
+
+    @property
+    def args(self) -> tuple[Any, ...] | None:
+        """The positional arguments, also where ``argsrepr`` hides them from logs.
+
+        ``None`` when they cannot be read, have more than 32 MB, or their serializer is not among
+        the app's ``accept_content``: reading a list must not unpickle what the app would refuse to
+        run.
+        """
+        args: tuple[Any, ...] | None = self._call["args"]
+        return args
+
+    @property
+    def kwargs(self) -> dict[str, Any] | None:
+        """The keyword arguments; ``None`` as for :attr:`args`."""
+        kwargs: dict[str, Any] | None = self._call["kwargs"]
+        return kwargs
+
+    @property
+    def argsrepr(self) -> str | None:
+        """The positional arguments as Celery's logs show them, or as the caller wants them shown.
+
+        So a call's ``argsrepr="***"`` hides them here as well.
+        """
+        return self._shown("argsrepr", "args")
+
+    @property
+    def kwargsrepr(self) -> str | None:
+        """The keyword arguments, as :attr:`argsrepr`."""
+        return self._shown("kwargsrepr", "kwargs")
+
+    def shown_arguments(self) -> tuple[list[Any] | None, dict[str, Any] | None]:
+        """Both arguments as values, as far as they may be shown; ``None`` for what may not.
+
+        Nothing is unpickled for it. What a call hides by an ``argsrepr`` of its own is hidden, and
+        so are the insides of a canvas.
+        """
+        args, kwargs = self._data["args"], self._data["kwargs"]
+        if self.is_canvas or not self._is_told("argsrepr", args):
+            args = None
+        if self.is_canvas or not self._is_told("kwargsrepr", kwargs):
+            kwargs = None
+        return None if args is None else list(args), kwargs
+
+    def _is_told(self, header: str, value: Any) -> bool:
+        """Whether logs show a value as it is, and not by a text of the caller's own."""
+        given = self._envelope.get("headers", {}).get(header)
+        if self._app is None or not isinstance(given, str) or given == repr(value):
+            return True
+        return is_celery_s(given, shown(self._app, value, value)[header == "kwargsrepr"])
+
+    @property
+    def ignores_result(self) -> bool:
+        """Whether it was called with ``ignore_result``, so that no backend keeps its result."""
+        return bool(self._envelope.get("headers", {}).get("ignore_result"))
+
+    def _shown(self, header: str, name: str) -> str | None:
+        given = self._envelope.get("headers", {}).get(header)
+        if isinstance(given, str):
+            return given
+        # Protocol 1 has no such header.
+        value = self._data[name]
+        return None if value is None else saferepr(value, MAX_SHOWN)
+
+    @cached_property
+    def _call(self) -> dict[str, Any]:
+        return _parts_of(body_of(self._envelope, self._app and self._app.conf.accept_content))
+
+    @cached_property
+    def _data(self) -> dict[str, Any]:
+        """The same of what is data only."""
+        return _parts_of(data_of(self._envelope, self._app and self._app.conf.accept_content))
+
+
+def _parts_of(body: Any) -> dict[str, Any]:
+    """Task, args and kwargs of a message's body; of protocol 2 without the task."""
+    if not isinstance(body, dict):
+        parts = body if isinstance(body, (list, tuple)) else ()
+        body = dict(zip(("args", "kwargs"), parts, strict=False))
+    args, kwargs = body.get("args"), body.get("kwargs")
+    return {
+        "task": body.get("task", ""),
+        "args": tuple(args) if isinstance(args, (list, tuple)) else None,
+        "kwargs": kwargs if isinstance(kwargs, dict) else None,
+    }

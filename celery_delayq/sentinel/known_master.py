@@ -1,0 +1,91 @@
+"""Remembers a group's master for a process, and since when it is known.
+
+    a listener --moved----> heard --+
+                                    +--> the later of the two counts
+    asked, tried --learn--> named --+
+
+Each of the two is written in one step, and only listeners write ``heard``. So a connect that ends
+late does not overwrite a newer announcement. No lock: an interrupted caller could leave it held.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from .. import clock
+from ..servers.endpoint import Address
+from .failover_listener import FailoverListener
+
+# For this many seconds after a new master was announced, the old one counts only if no sentinel
+# names another. A sentinel that is cut off goes on naming it. The others make it a replica within
+# some ten seconds; then it says itself that it is one.
+LEFT = 30.0
+
+
+@dataclass(frozen=True)
+class KnownMaster:
+    """The master, according to a sentinel.
+
+    Args:
+        address: Its address; ``None`` if no master is known.
+        at: When the sentinel announced it or was queried, by the monotonic clock.
+        left: The previous master, if the sentinel announced a failover.
+    """
+
+    address: Address | None = None
+    at: float = -math.inf
+    left: Address | None = None
+
+
+class MasterCache:
+    """The master of a group, as a process knows it, and the sentinel to ask first."""
+
+    def __init__(self) -> None:
+        self._heard = self._named = KnownMaster()
+        self.is_doubted = False
+        self.first = 0
+        # The listener, unless a thread is using it; empty at first. Two threads may make one each.
+        self.ears: deque[FailoverListener] = deque(maxlen=1)
+        self.busy_until = 0.0  # by then a thread has given it back, or was interrupted
+
+    @property
+    def word(self) -> KnownMaster:
+        """The later of the two."""
+        heard, named = self._heard, self._named
+        return heard if heard.at >= named.at else named
+
+    @property
+    def address(self) -> Address | None:
+        """The master's address, if known."""
+        return self.word.address
+
+    @property
+    def left(self) -> Address | None:
+        """The address of the master until a moment ago, if its successor was announced."""
+        heard = self._heard
+        is_over = clock.monotonic() >= heard.at + LEFT
+        return None if is_over or heard.left == self.address else heard.left
+
+    def moved(self, address: Address, left: Address | None) -> None:
+        """Note an announced new master, and the previous one."""
+        self._heard = KnownMaster(address, clock.monotonic(), left)
+
+    def learn(self, address: Address, at: float) -> bool:
+        """Note the master named at that time, unless a later one is known; return whether noted."""
+        for later in (self._heard, self._named):
+            if later.at >= at and later.address not in (None, address):
+                return False
+        # An announcement at this very moment is later as well, and counts.
+        before, self._named = self._named, KnownMaster(address, at)
+        if before.at > at and before.address is not None:  # named to another thread meanwhile
+            self._named = before
+            return before.address == address
+        return True
+
+    def forget(self, address: Address) -> None:
+        """Forget the master, if this is its address."""
+        now = clock.monotonic()  # before the check, so that a later announcement counts
+        if self.address == address:
+            self._named = KnownMaster(None, now)

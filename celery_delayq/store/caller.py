@@ -1,0 +1,192 @@
+"""Calls that change something, over a network that delays, doubles and loses.
+
+    caller --> Calls.call: one operation --request--> the script, which remembers its answer
+                  ^   |                     request--> told the same
+                  +---+ no answer: asked again, until the call's end
+
+A call takes effect once and in order, or is refused; ``lua/prelude/call.lua`` says by what. This
+side names the operation, says when a request was made and when the call ends, and goes on only when
+the call is answered, or has ended by Redis's clock as well. ``tests/protocol`` searches all that
+can happen to it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from .. import clock
+from ..errors import StoreError, StoreUnavailable
+from .scripts import Scripts
+
+DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
+AGAIN = 0.1  # seconds between two requests of a call that may have run, or meet the same refusal
+OPERATION_BYTES = 12
+
+# Why a call ended that had no other answer than this verdict.
+_WHY = {
+    b"late": "its requests came when the call had ended by Redis's clock",
+    b"join": "its clock is being set, or its keys are being deleted",
+    b"stale": "others change the same task all the while",
+    b"templates": "templates that it was sent are being deleted",
+}
+
+
+def new_operation() -> bytes:
+    """A name that no other call has."""
+    return os.urandom(OPERATION_BYTES)
+
+
+class RedisTime:
+    """Redis's clock as this process knows it: it may be behind, and is never ahead."""
+
+    def __init__(self) -> None:
+        self._learned: tuple[int, float] | None = None
+
+    def learn(self, now_us: int) -> None:
+        """Take note of a time that Redis told in the reply just read."""
+        self._learned = now_us, clock.monotonic()
+
+    def at(self, moment: float) -> int | None:
+        """Redis's time in us at a moment of the monotonic clock; ``None`` if it is not known."""
+        if self._learned is None:
+            return None
+        now_us, read_at = self._learned
+        drift = -DRIFT if moment >= read_at else DRIFT
+        return now_us + math.floor((moment - read_at) * (1 + drift) * 1_000_000)
+
+
+class Calls:
+    """Makes calls that change something; shared by the threads of a process.
+
+    Args:
+        scripts: The shard's.
+        join: Makes this process known to the store, and returns Redis's time; :meth:`Member.join`.
+        timeout: Seconds that a call takes at most.
+    """
+
+    def __init__(
+        self, scripts: Scripts, join: Callable[[float | None, str], int], timeout: float
+    ) -> None:
+        self._scripts = scripts
+        self._join = join
+        self._timeout = timeout
+        self._time = RedisTime()
+
+    def join(self, until: float | None = None, step: str = "join") -> None:
+        """Become known to the store, and learn what time it is there; see :meth:`Member.join`."""
+        self._time.learn(self._join(until, step))
+
+    def call(
+        self,
+        name: str,
+        *,
+        operation: bytes | None = None,
+        until: float | None = None,
+        pauses: Iterable[float] = (),
+        whole: Callable[[], dict[str, Any]] | None = None,
+        **arguments: Any,
+    ) -> list[Any]:
+        """Make one call of a script that changes something.
+
+        Args:
+            name: The script's.
+            operation: The call's name, from :func:`new_operation`, for who asks for it later.
+            until: When the call ends, by the monotonic clock; after ``delayq_timeout`` by default.
+            pauses: Seconds before each repetition of a request that did not reach Redis. One that
+                may have reached it is repeated until it is answered or the call ends.
+            whole: Makes the arguments that differ in a request that leaves out no template.
+            arguments: The script's, without the four that each call begins with.
+
+        Returns:
+            The script's reply after its verdict; its first word is the answer.
+
+        Raises:
+            StoreUnavailable: no answer came in time.
+            StoreError: Redis refused.
+        """
+        until = clock.monotonic() + self._timeout if until is None else until
+        time, attempt = self._time, _Attempts(until, iter(pauses))
+        operation = operation or new_operation()
+        began: int | None = None
+        answer: list[Any]
+        while True:
+            try:
+                if time.at(until) is None:
+                    self.join(until, name)
+                issued = time.at(clock.monotonic())
+                began = issued if began is None else began
+                now_us, verdict, *answer = self._scripts.call(
+                    name,
+                    until=until,
+                    operation=operation,
+                    issued=issued,
+                    deadline=time.at(until),
+                    began=began,
+                    **arguments,
+                )
+                time.learn(now_us)
+                if verdict == b"join":
+                    self.join(until, name)
+            except StoreError as error:
+                attempt.wait_after(error)
+                continue
+            if verdict == b"answer":
+                return answer
+            if verdict == b"templates" and whole is not None:
+                # The same operation: a copy of the first request may be under way.
+                arguments = {**arguments, **whole()}
+            attempt.repeat_after(name, verdict)
+
+    def time_of(self, moment: float, until: float) -> int:
+        """Redis's time in us at a moment of the monotonic clock, or somewhat less; > 0.
+
+        Raises:
+            StoreError: it is not known.
+        """
+        if self._time.at(moment) is None:
+            self.join(until, "schedule")
+        return max(1, self._time.at(moment) or 0)
+
+
+class _Attempts:
+    """The requests of one call, as far as they failed."""
+
+    def __init__(self, until: float, pauses: Iterator[float]) -> None:
+        self._until = until
+        self._pauses = pauses
+        self._may_have_run = False
+        self._verdict = b""
+
+    def wait_after(self, error: StoreError) -> None:
+        """Wait for the next request, or raise the error; not before none of them can run."""
+        away = isinstance(error, StoreUnavailable)
+        self._may_have_run |= isinstance(error, StoreUnavailable) and error.may_have_run
+        pause = next(self._pauses, None) if away else None
+        if pause is None:
+            if not self._may_have_run:
+                raise error
+            pause = AGAIN
+        left = self._until - clock.monotonic()
+        if pause < left:
+            clock.sleep(pause)
+            return
+        if self._may_have_run:
+            clock.sleep(max(0.0, left))
+            raise StoreUnavailable(error.step, error.why) from error
+        raise error
+
+    def repeat_after(self, name: str, verdict: bytes) -> None:
+        """Wait for the next request where the last one was told this, or raise: the call is over.
+
+        What is told the same twice is asked less often from then on.
+        """
+        pause = AGAIN if verdict == self._verdict else 0.0
+        self._verdict = verdict
+        left = self._until - clock.monotonic()
+        if left <= pause:
+            clock.sleep(max(0.0, left))
+            raise StoreUnavailable(name, _WHY[verdict], self._may_have_run)
+        clock.sleep(pause)

@@ -1,0 +1,93 @@
+"""The steps that read one entry, or what is known of it; and what happened last."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import UnreadableRecord
+from .history_entry import HistoryEntry
+from .ids import Target, named, target_of
+from .record import Record
+from .shard import Shard
+from .values import Entry, State, entry_of, letters_in, time_in
+
+# How an entry has left, as `find.lua` says it.
+_LEFT = (b"handed_over", b"skipped", b"cancelled", b"uncertain")
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How and when an entry has left.
+
+    Attributes:
+        how: ``handed_over``; ``skipped``, as it was too late; ``cancelled``; or ``uncertain``: it
+            was cancelled, but a copy of it may have been delivered.
+        when_ms: When that was, by Redis's clock.
+        now_ms: When Redis said so.
+    """
+
+    how: str
+    when_ms: int
+    now_ms: int
+
+
+def find(link: Shard, who: Target) -> Entry | None:
+    """The entry, or ``None``.
+
+    Raises:
+        UnreadableRecord: it is of a format that this version does not know.
+    """
+    found = _read(link, who)
+    if not found:
+        return None
+    state, task_id, whole, header_end, template, *known = found
+    reason, attempts, next_try, since, paused_by = known
+    return replace(
+        entry_of(
+            task_id.decode(errors="replace"),
+            State(state.decode()),
+            Record(whole, header_end),
+            template,
+        ),
+        reason=reason.decode(errors="replace"),
+        attempts=attempts,
+        next_try_ms=time_in(next_try),
+        since_ms=time_in(since),
+        paused_by=letters_in(paused_by),
+    )
+
+
+def state(link: Shard, who: Target) -> State | None:
+    """Where an entry stands; ``None`` if it is not in the store.
+
+    Raises:
+        UnreadableRecord: it is of a format that this version does not know.
+    """
+    found = _read(link, who)
+    return State(found[0].decode()) if found else None
+
+
+def departure(link: Shard, who: Target) -> Departure | None:
+    """How an entry has left; ``None`` if it has not, or its tombstone is gone."""
+    found = link.scripts.call("find", target=target_of(who))
+    if not found or found[0] not in _LEFT:
+        return None
+    return Departure(found[0].decode(), *found[1:])
+
+
+def _read(link: Shard, who: Target) -> Any:
+    found = link.scripts.call("find", target=target_of(who))
+    if found and found[0] == b"unreadable":
+        raise UnreadableRecord(named(who), found[1].decode(errors="replace"))
+    return [] if found and found[0] in _LEFT else found
+
+
+def history(link: Shard, limit: int) -> list[HistoryEntry]:
+    """What happened last in a shard, the newest first."""
+    events = []
+    for event in link.scripts.call("history", limit=limit):
+        with suppress(ValueError):  # somebody else's
+            events.append(HistoryEntry.read(event))
+    return events

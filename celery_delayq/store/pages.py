@@ -1,0 +1,181 @@
+"""What waits, in due order, page by page; and how far a listing has come.
+
+    due, relay, refused, parked --page.lua, at one instant--> rows by (due time, insertion number)
+    rows of each shard ------------------------------merged by (due time, insertion number, shard)
+
+An entry's place in that order depends on nothing that others do, nor on where it waits. So a
+listing that goes on behind a row meets each entry once whose time stays, whatever comes and goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidOption, UnreadableRecord
+from .record import Record
+from .shard import Shard
+from .values import Entry, State, entry_of, letters_in, time_in
+
+PAGE = 200
+PAGE_BYTES = 4_000_000
+MAX_SIZE = 1000
+REFUSED = 1000  # that a page looks at, as their order is not that of their due times
+
+CURSOR = "that of a task in a list of this store"
+_CURSOR = re.compile(r"([0-9a-f]*):(\d{1,2}):(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?):(\d{1,15})")
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A row of a listing, behind which another one can go on.
+
+    Attributes:
+        store: What tells the store from every other one.
+        shard: In which shard the row is.
+        due: Its due time in ms, as Redis prints it.
+        number: Its insertion number, as in the member.
+    """
+
+    store: str
+    shard: int
+    due: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.store}:{self.shard}:{self.due}:{self.number}"
+
+    @classmethod
+    def read(cls, text: str) -> Cursor:
+        """The cursor that *text* names.
+
+        Raises:
+            InvalidOption: none.
+        """
+        found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
+        if not found:
+            raise InvalidOption("cursor", text, CURSOR)
+        return cls(found[1], int(found[2]), found[3], int(found[4]))
+
+    def order_in(self, shard: int) -> int:
+        """Behind which insertion number a shard goes on, among what is due at the same time."""
+        return self.number if shard <= self.shard else self.number - 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as read."""
+
+    due: float
+    cursor: Cursor
+    member: bytes
+    record: Record
+    template: bytes | None
+    state: State
+    attempts: int
+    next_try_ms: int | None
+    reason: str
+    paused_by: str
+
+    @property
+    def place(self) -> tuple[float, int, int]:
+        """Where it stands among the rows of all shards."""
+        return self.due, self.cursor.number, self.cursor.shard
+
+    def entry(self) -> Entry:
+        """The entry.
+
+        Raises:
+            UnreadableRecord: it cannot be read.
+        """
+        task_id = self.member[6:].decode(errors="replace")
+        return entry_of(
+            task_id,
+            self.state,
+            self.record,
+            self.template,
+            attempts=self.attempts,
+            next_try_ms=self.next_try_ms,
+            reason=self.reason,
+            paused_by=self.paused_by,
+            cursor=str(self.cursor),
+        )
+
+
+def store_of(link: Shard) -> str:
+    """What tells the store from every other one; empty where no process has joined it."""
+    name: bytes = _page(link, "-1", -1, 0, 0).store
+    return name.decode(errors="replace")
+
+
+def rows(
+    link: Shard,
+    shard: int,
+    earliest_ms: int,
+    end_ms: int,
+    *,
+    behind: Cursor | None = None,
+    size: int = MAX_SIZE,
+) -> Iterator[Row]:
+    """The rows of a shard that are due from *earliest_ms* to just before *end_ms*.
+
+    Args:
+        link: To the shard.
+        shard: Its number.
+        earliest_ms: Only what is due at this time or later.
+        end_ms: Only what is due before this.
+        behind: Only what comes behind this row.
+        size: How many are read at a time, if that is less than a page.
+    """
+    due, order = str(earliest_ms - 1), 2**48
+    if behind is not None and float(behind.due) >= earliest_ms:
+        due, order = behind.due, behind.order_in(shard)
+    while True:
+        page = _page(link, due, order, end_ms, min(size, PAGE))
+        store = page.store.decode(errors="replace")
+        templates, errors = dict(page.templates), dict(page.failed)
+        for (member, text), known in zip(page.found, page.known, strict=True):
+            due = known.due.decode()
+            order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
+            if text:
+                record = Record(text, int(known.header_end))
+                yield Row(
+                    float(due),
+                    Cursor(store, shard, due, order),
+                    member,
+                    record,
+                    templates.get(record.name),
+                    State.PAUSED if known.state == b"P" else State.SCHEDULED,
+                    int(known.attempts),
+                    time_in(known.next_try),
+                    errors.get(member[6:], b"").decode(errors="replace"),
+                    letters_in(known.paused_by),
+                )
+        if page.is_last:
+            return
+
+
+def _page(link: Shard, after: str, order: int, before: int, limit: int) -> Any:
+    return link.scripts.call(
+        "page",
+        after=after,
+        order=order,
+        before=before,
+        limit=limit,
+        max_bytes=PAGE_BYTES,
+        most=REFUSED,
+    )
+
+
+def readable(rows: Iterable[Row]) -> Iterator[Entry]:
+    """The entries that *rows* have, each once, without those that cannot be read."""
+    given: set[int] = set()  # hashes, which take less than the members
+    for row in rows:
+        if hash(row.member) in given:
+            continue
+        given.add(hash(row.member))
+        with suppress(UnreadableRecord):
+            yield row.entry()

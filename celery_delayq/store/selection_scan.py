@@ -1,0 +1,332 @@
+"""What a selection means: found step by step, in the order of insertion.
+
+    by tag        pages of `tags`, which is in that order
+    else          passes over `records` (`leased`, `dead`, or where what is paused may be, where the
+                  state says so), which have no order: each gives the first MOST entries behind the
+                  one before
+
+What is found is asked once more whether it is meant, by the step that deals with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from ..errors import StoreDiffers, UnreadableRecord
+from .record import Record, label_of
+from .shard import Shard
+from .values import Entry, State, entry_of, letters_in, time_in
+
+PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
+FIRST = 20  # entries that the first step of a pass looks at: they may be large
+PASS_BYTES = 1_000_000  # that a step of a pass reads, about
+MOST = 100_000  # members that are remembered of a pass
+PEEK, READ = 200, 50  # members that are looked at, or read, in a step: some 2 ms
+PEEK_BYTES = 1_000_000  # of records that are read at a time
+
+# Where a selection of a state looks. What is paused goes from one of its places to the next.
+_WAYS = {
+    State.IN_FLIGHT: ("leased",),
+    State.DEAD: ("dead",),
+    State.PAUSED: ("refused", "due", "relay", "parked"),
+}
+
+# What `peek.lua` says where it knows more than users are told.
+_STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a selection picks by; times in ms.
+
+    ``whole``: nothing is left out, be it readable or not; see ``dump.lua``.
+    """
+
+    tag: str = ""
+    task: str = ""
+    queue: str = ""
+    state: State | None = None
+    after_ms: int | None = None
+    before_ms: int | None = None
+    whole: bool = False
+
+    @property
+    def text(self) -> str:
+        """As scripts take it; see ``lua/prelude/targets.lua``."""
+        task = label_of(self.task).hex() if self.task else "-"
+        queue = label_of(self.queue).hex() if self.queue else "-"
+        state = self.state.value if self.state else "-"
+        times = ("-" if one is None else str(one) for one in (self.after_ms, self.before_ms))
+        words = (*times, state, task, queue)
+        return " ".join((*words, self.tag) if self.tag else words)
+
+    @property
+    def digest(self) -> str:
+        """Tells it from others."""
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()[:16]
+
+    @property
+    def is_found_by_way(self) -> bool:
+        """Whether all that is found on the way is meant, as far as the tags are in order."""
+        if self.tag:
+            return self == Filter(tag=self.tag)
+        return self.state is None
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """How it is searched for, one after the other, without a tag; see ``sift.lua``."""
+        if self.whole or self.state is None:
+            return ("all",) if self.whole else ("records",)
+        return _WAYS.get(self.state, ("records",))
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """How far a selection has come: behind this insertion number.
+
+    ``task_id``: only of what lost its record, and its number with it: those have 0.
+    """
+
+    number: int = -1
+    task_id: str = ""
+
+    @classmethod
+    def of(cls, member: bytes) -> Position:
+        # The last bit only tells the size.
+        number = int.from_bytes(member[:6], "big") // 2
+        return cls(number, "" if number else member[6:].decode(errors="replace"))
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a selection met.
+
+    ``state``: as ``peek.lua`` has it; ``record``: empty where it was not asked for, or is gone.
+    ``late_from_ms``: since when its lateness counts, of one with a late policy, if it was read.
+    """
+
+    member: bytes
+    state: str
+    due_ms: int
+    now_us: int
+    record: Record | None = None
+    template: bytes | None = None
+    error: str = ""
+    attempts: int = 0
+    next_try_ms: int | None = None
+    since_ms: int | None = None
+    paused_by: str = ""
+    late_from_ms: int | None = None
+
+
+def start(link: Shard) -> tuple[str, int]:
+    """The store's name, and the last insertion number there is."""
+    found = _sift(link, "start")
+    if not found.store:
+        link.calls.join()
+        found = _sift(link, "start")
+    return found.store.decode(errors="backslashreplace"), found.last
+
+
+def pages(
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+) -> Iterator[list[bytes]]:
+    """Members that may be meant, in their order, from *behind* a place up to *start*.
+
+    Raises:
+        StoreDiffers: the store was emptied, and is another one now.
+    """
+    if chosen.tag:
+        return _tagged(link, chosen, store, start, behind)
+    return _passes(link, chosen, store, start, behind)
+
+
+def dead_member(link: Shard, task_id: str) -> bytes | None:
+    """What is dead under an id whose record cannot be read, so that its number is not known."""
+    for page in pages(link, Filter(state=State.DEAD), *start(link), Position()):
+        for member in page:
+            if member[6:] == task_id.encode():
+                return member
+    return None
+
+
+def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
+    """How many are found, part by part, where :attr:`Filter.is_found_by_way`."""
+    if chosen.tag:
+        asked = {"after": behind.number, "upto": start, "filter": chosen.text}
+        yield _step(link, store, "count", **asked)[1]
+        return
+    met: set[int] = set()  # numbers, which take less than members
+    for members in _scan(link, chosen, store, behind, [start]):
+        before = len(met)
+        met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
+        yield len(met) - before
+
+
+def _tagged(
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+) -> Iterator[list[bytes]]:
+    cursor = b"1"
+    while cursor != b"0":
+        cursor, _, found = _step(
+            link, store, "tag", count=PAGE, after=behind.number, upto=start, filter=chosen.text
+        )
+        if found:
+            yield _once(found)
+            behind = Position.of(found[-1])
+
+
+def _passes(
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+) -> Iterator[list[bytes]]:
+    for members in _each_pass(link, chosen, store, start, behind):
+        for first in range(0, len(members), PAGE):
+            yield members[first : first + PAGE]
+
+
+def _each_pass(
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+) -> Iterator[list[bytes]]:
+    is_full = True
+    while is_full:
+        members = _pass(link, chosen, store, start, behind)
+        is_full = len(members) == MOST
+        if members:
+            yield members
+            behind = Position.of(members[-1])
+
+
+def _pass(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> list[bytes]:
+    """The first MOST members behind a place, in their order."""
+    found: dict[bytes, bytes] = {}
+    last = [start]
+    for members in _scan(link, chosen, store, behind, last):
+        found.update((_sorting(member), member) for member in members)
+        if len(found) > 2 * MOST:
+            found = {key: found[key] for key in sorted(found)[:MOST]}
+            last[0] = Position.of(found[max(found)]).number
+    rest = (found[key] for key in sorted(found))
+    return list(islice((one for one in rest if Position.of(one) > behind), MOST))
+
+
+def _scan(
+    link: Shard, chosen: Filter, store: str, behind: Position, last: Sequence[int]
+) -> Iterator[list[bytes]]:
+    """All that is found on a way without order, up to *last*; some of it comes twice."""
+    for way in chosen.ways:
+        cursor, count = b"", FIRST
+        while cursor != b"0":
+            cursor, size, members = _step(
+                link,
+                store,
+                way,
+                cursor=cursor or b"0",
+                count=count,
+                # Those without a number share 0, and are told apart by the caller.
+                after=behind.number - (behind.number == 0),
+                upto=last[0],
+                filter=chosen.text,
+            )
+            yield members
+            count = next_count(count, size, PAGE)
+
+
+def _step(link: Shard, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
+    found = _sift(link, way, **asked)
+    here = found.store.decode(errors="backslashreplace")
+    if here != store:
+        raise StoreDiffers("name", here, store)
+    return found.cursor, found.size, found.members
+
+
+def _sift(link: Shard, way: str, **asked: Any) -> Any:
+    usual = {"cursor": "0", "count": PAGE, "after": -1, "upto": -1, "filter": ""}
+    return link.scripts.call("sift", way=way, **{**usual, **asked})
+
+
+def peek(
+    link: Shard, chosen: Filter, members: Sequence[bytes], *, reads: bool = False
+) -> Iterator[Match]:
+    """Those of *members* that are meant, in their order; with their records, if *reads*."""
+    left = list(members)
+    while left:
+        some = left[: READ if reads else PEEK]
+        reply = link.scripts.call(
+            "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
+        )
+        templates, rows = dict(reply.templates), iter(reply.found)
+        words = reply.words.decode().split()
+        for member, word in zip(some, words, strict=True):
+            if word not in ("skipped", "again"):
+                read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1")
+                yield _met(member, word, reply.now, read, templates)
+        left = left[len(words) - words.count("again") :]
+
+
+def read(link: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
+    """Those of *members* that are meant, as entries; of what cannot be read, what is known."""
+    for met in peek(link, chosen, members, reads=True):
+        task_id = met.member[6:].decode(errors="replace")
+        state = _STATES.get(met.state) or State(met.state)
+        entry = Entry(task_id, state, met.due_ms, 0, b"")
+        if met.record is not None:
+            with suppress(UnreadableRecord):
+                entry = entry_of(task_id, state, met.record, met.template)
+        yield (
+            met.member,
+            replace(
+                entry,
+                reason=met.error,
+                attempts=met.attempts,
+                next_try_ms=met.next_try_ms,
+                since_ms=met.since_ms,
+                paused_by=met.paused_by,
+            ),
+        )
+
+
+def next_count(count: int, size: int, most: int) -> int:
+    """How many entries the next step looks at, where *count* of them had *size* bytes."""
+    return max(1, min(most, 2 * count, count * PASS_BYTES // max(size, 1)))
+
+
+def _sorting(member: bytes) -> bytes:
+    """A member as many are sorted by: the number without its last bit, and the id."""
+    return (int.from_bytes(member[:6], "big") // 2).to_bytes(6, "big") + member[6:]
+
+
+def _once(members: Sequence[bytes]) -> list[bytes]:
+    """Each number once: a script that was stopped may have left a member with another last bit."""
+    return list({Position.of(member): member for member in members}.values())
+
+
+def _met(
+    member: bytes,
+    word: str,
+    now_us: int,
+    read: tuple[bytes, bytes, bytes],
+    templates: dict[bytes, bytes],
+) -> Match:
+    state, *numbers = word.split(":")
+    attempts, next_try, since, paused_by, late_from = read[2].split()
+    known: dict[str, Any] = {
+        "error": read[1].decode(errors="replace"),
+        "attempts": int(float(attempts)),
+        "next_try_ms": time_in(next_try),
+        "since_ms": time_in(since),
+        "paused_by": letters_in(paused_by),
+        "late_from_ms": time_in(late_from),
+    }
+    if not numbers:
+        return Match(member, state, 0, now_us, **known)
+    due_ms, header_end = map(int, numbers)
+    if not read[0]:
+        return Match(member, state, due_ms, now_us, **known)
+    record = Record(read[0], header_end)
+    template = templates.get(record.name) if record.name else None
+    return Match(member, state, due_ms, now_us, record, template, **known)
