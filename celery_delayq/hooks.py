@@ -59,6 +59,8 @@ class Hooks:
         scheduled: A list of each ``NewEntry`` that was scheduled and its due time in ms.
         unreplicated: How many tasks were scheduled but are not known to be on as many replicas as
             required.
+        unscheduled: How many tasks were not scheduled because the store was full, away, or refused
+            them, and the name of the error.
         rescheduled: The task id and the due time in ms.
         edited: The task id.
         cancelled: A list of ``Cancelled``, the entries that a step removed.
@@ -86,6 +88,7 @@ class Hooks:
 
     scheduled: Hook = _nobody
     unreplicated: Hook = _nobody
+    unscheduled: Hook = _nobody
     rescheduled: Hook = _nobody
     edited: Hook = _nobody
     cancelled: Hook = _nobody

@@ -320,6 +320,7 @@ class Configured:
             settings.history,
             settings.history_repeats,
             self._app_name,
+            self.endpoint.url,
         )
 
     @property

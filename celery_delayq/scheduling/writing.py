@@ -8,7 +8,7 @@ from itertools import count, islice
 from typing import Any
 
 from .. import clock
-from ..errors import DelayQError, InvalidOption
+from ..errors import DelayQError, InvalidOption, StoreError
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted
@@ -64,9 +64,13 @@ def write(
     # Where none gives way there is nobody to tell, so the result backend is not asked for.
     owed = any(one.conflict for one in new) and services.has_backend
     owes = 1 + given_out if owed else 0
-    answers = store.entries.schedule(
-        new, supersede=supersede, owes=owes, until=until, pauses=pauses
-    )
+    try:
+        answers = store.entries.schedule(
+            new, supersede=supersede, owes=owes, until=until, pauses=pauses
+        )
+    except StoreError as error:
+        services.hooks.unscheduled(len(new), type(error).__name__)
+        raise
     try:
         if settings.wait_replicas is None:
             return answers
