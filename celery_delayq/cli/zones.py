@@ -84,8 +84,3 @@ def soon(time: datetime, now: datetime) -> str:
 def relative(time: datetime, now: datetime, zone: tzinfo) -> str:
     """A time as people read it: ``in 19 min (2030-01-31 09:00:00 UTC)``, or so long ago."""
     return f"{soon(time, now)} ({with_zone(time, zone)})"
-
-
-def with_offset(time: datetime, zone: tzinfo) -> str:
-    """A time that says its offset."""
-    return time.astimezone(zone).isoformat()
