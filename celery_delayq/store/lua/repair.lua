@@ -28,11 +28,11 @@ local function has_left(id, record, header_end)
   return left and left >= math.floor(changed_of(record, header_end) / 1000)
 end
 
--- Return the place for an entry that has none, and its score there, or why it is dead; and its claim, if that changes. No
--- script leaves an entry so, even if Redis stops it: a whole index was lost, or a member of one. An entry in `leased` may
--- have been published since, or may be right now: let that continue until its lease ends. One with an error may have been
--- dead, and one with a tombstone may have left: only a person should deliver those. One due to be published, without a
--- known attempt, may have lost its claim along with its lease.
+-- Return the place for an entry that has none, and its score there, or why it is dead; and its claim, if that changes.
+-- No script leaves an entry so, even if Redis stops it: a whole index was lost, or a member of one. An entry in `leased`
+-- may have been published since, or may be right now: let that continue until its lease ends. One with an error may have
+-- been dead, and one with a tombstone may have left: only a person should deliver those. One due to be published,
+-- without a known attempt, may have lost its claim along with its lease.
 local function place_for(id, record, header_end)
   local text = redis.call('HGET', keys.claims, id)
   local claim, is_relayed = parse_claim(text), sub(record, 2, 2) == 'R'

@@ -26,8 +26,8 @@ reply    of id how when message why
 
 Returns  the answer, a text; and, to the first request, rows of those whose REVOKED must be stored: how, c or u, when, us.
          With the verdict `templates` all are refused: send the shared templates along.
-         The text has a word for each entry: its due time; or why it was not written: -1, the id is already scheduled, or
-         its message was allowed to run at another worker since; -2, due past `latest`; -3, an entry with its id is
+         The text has a word for each entry: its due time; or why it was not written: -1, the id is already scheduled,
+         or its message was allowed to run at another worker since; -2, due past `latest`; -3, an entry with its id is
          leased; -4, ask again; -5, its message became an entry before; k and a due time, that existing entry stays.
          After it, each with a colon before it, the ids of the entry that has the key (-1), was replaced, or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes

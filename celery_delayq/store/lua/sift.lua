@@ -11,8 +11,8 @@ filter   filter  the selection's filter: see prelude/targets.lua; state and tag 
 
 reply    store, last, cursor, size, members
 
-Returns  the name of the store or ''; the last insertion number, or the start of the next ones; the next cursor, 0 if that
-         was all; how many bytes were read, or the count. Without order some members come twice; insertion numbers are
+Returns  the name of the store or ''; the last insertion number, or the start of the next ones; the next cursor, 0 if
+         that was all; how many bytes were read, or the count. Without order some members come twice; insertion numbers are
          counted without the last bit, which tells the size
 Cost     O(log(N)^2 + count)
 Keeps    changes nothing; entries that stay throughout are found, and by way of `tag` once
