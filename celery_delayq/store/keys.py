@@ -35,19 +35,19 @@ KEYS: dict[str, str] = {
     "errors": "HASH  id -> what went wrong with it last",
     "tombstones": "HASH  id -> what is remembered of an entry that left: how, and when",
     "tombstones_old": "HASH  the generation before; each holds some 10,000",
-    "calls": "HASH  operation -> answer of a changing call; id, key or lane -> its fence: what was "
-    "asked before is refused; see prelude/call.lua",
+    "calls": "HASH  operation -> answer of a changing call; id, key or lane -> its fence: older "
+    "requests are refused; see prelude/call.lua",
     "calls_old": "HASH  the generation before; a generation lasts as long as the longest call",
     "outbox": "ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms",
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
     "arrived": "HASH  mark -> first attempt, or what became of a message; since, last -> when, ms",
     "arrived_old": "HASH  the generation before",
-    "history": "LIST  what happened last, the newest first, if that is kept",
+    "history": "LIST  the last events, the newest first, if they are kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "heartbeats": "HASH  scanner -> when it gave its last heartbeat, ms",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
-    "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; what "
-    "processes agree on; turns and recounts made; tidy -> 1 while each entry just waits",
+    "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; the "
+    "terms that processes agree on; turns and recounts made; tidy -> 1 while each entry just waits",
 }
 
 

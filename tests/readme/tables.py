@@ -100,8 +100,8 @@ def _keys() -> tuple[Row, ...]:
 
 
 def _scripts() -> tuple[Row, ...]:
-    headers = {name: re.search(r"--\[\[ (\w+): (.*)", one.text) for name, one in load().items()}
-    return tuple((f"`{name}`", headers[name][2]) for name in sorted(headers))
+    headers = {name: re.search(rf"--\[\[ {name}: (.*)", one.text) for name, one in load().items()}
+    return tuple((f"`{name}`", headers[name][1]) for name in sorted(headers))
 
 
 def _errors() -> tuple[Row, ...]:

@@ -1,4 +1,4 @@
---[[ agreed: on what the processes that share a store have agreed, so far as a reader has to know it.
+--[[ agreed: the terms on which the processes of a store have agreed, for a reader.
 
 Returns  {schema, shards, broker, hosts}, each '' where no process has joined yet; the last two: no scanner
 Cost     O(1)

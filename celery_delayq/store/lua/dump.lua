@@ -1,4 +1,4 @@
---[[ dump: all that is kept of some entries, whether this version can read their records or not.
+--[[ dump: everything that is kept of some entries, even of those that this version cannot read.
 
 number   max_bytes  look at nothing more after so many bytes, > 0
 text...    members  what the search for all gave, 0 to 1000; of what cannot be read, RECORDLESS and its id

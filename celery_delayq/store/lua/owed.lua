@@ -1,4 +1,4 @@
---[[ owed: whose REVOKED is to be stored, as nobody has said that it was.
+--[[ owed: the cancelled tasks whose REVOKED is still to be stored.
 
 number   limit      most to take, 1..1000
 number   max_bytes  stop after the one that reaches so many bytes, > 0

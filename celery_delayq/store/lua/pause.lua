@@ -1,4 +1,4 @@
---[[ pause: what falls due in a lane is parked, until that is resumed.
+--[[ pause: park the due entries of a lane, until it is resumed.
 
 change   a call: see prelude/call.lua
 text     lane       7 bytes, see prelude/entry.lua

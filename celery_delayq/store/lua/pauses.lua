@@ -1,4 +1,4 @@
---[[ pauses: what is paused, or comes back.
+--[[ pauses: the paused lanes, and those that come back.
 
 text     cursor     where the last slice ended; 0 for the start
 text     count      about how many to look at, 1..1000

@@ -1,4 +1,4 @@
---[[ peek: what a selection means of what it met, and where that stands.
+--[[ peek: the entries that a selection picks of those it met, and their places.
 
 flag     reads      1: the records are wanted; or 0
 filter   filter     what the selection picks by: see prelude/targets.lua

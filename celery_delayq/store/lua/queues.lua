@@ -1,4 +1,4 @@
---[[ queues: of which queues some of the waiting entries are, in due order.
+--[[ queues: the queues of some waiting entries, in due order.
 
 text     after      continue behind this due time, ms, as the last step had it; -1 for the start
 number   order      and, among equals, behind this insertion number, -1 for the first

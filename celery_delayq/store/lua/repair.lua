@@ -1,4 +1,4 @@
---[[ repair: mend what `check` found, where it is still so.
+--[[ repair: mend findings of `check`, if they are still true.
 
 rows...     findings  of each, not those of counts:
          kind   what does not fit

@@ -1,4 +1,4 @@
---[[ replicate: write once more what is there; a replica that has that has all that was written before.
+--[[ replicate: write a value once more; a replica that has this write has all earlier ones.
 
 text...     operations  calls that were answered just now, at least one
 

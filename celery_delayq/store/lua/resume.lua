@@ -1,4 +1,4 @@
---[[ resume: what fell due in a lane while it was paused comes back.
+--[[ resume: let the entries that fell due in a paused lane come back.
 
 change   a call: see prelude/call.lua
 text     lane       7 bytes, see prelude/entry.lua

@@ -1,4 +1,4 @@
---[[ sift: a step of the search for what a selection means; whether it still does, is asked when it is dealt with.
+--[[ sift: a step of the search for the entries of a selection; the change of each checks it again.
 
 text     way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
                  records, leased, dead, parked, refused, and, of what is due in them, due and relay; of these three
