@@ -1,4 +1,4 @@
---[[ hand_over: hand over move one batch of due entries to their lists in this Redis.
+--[[ hand_over: move one batch of due entries to their lists in this Redis.
 
 text     scanner       who asks
 number   alive_ms      for how long this heartbeat counts; 0: the last one is young enough
