@@ -161,7 +161,8 @@ def test_a_caller_with_another_broker_is_warned_once_and_served(store, caplog):
     entries.cancel("a")
     (message,) = [one for one in caplog.messages if "broker" in one]
     assert message.startswith(
-        "this store's scanners have the broker redis, database 0 on red:6379, this process amqp, "
+        "the scanners of this store use the broker redis, database 0 on red:6379, this process "
+        "uses amqp, "
     )
     assert "delayq_prefix" in message
 
@@ -184,11 +185,12 @@ def test_a_scanner_of_another_app_is_warned_once(store, caplog, theirs, ours, wa
     beat(store)
     member = joined(store, replace(OURS, app=ours), scanner=True)
     member.join()
-    said = [one for one in caplog.messages if "of the app" in one]
+    said = [one for one in caplog.messages if "to the app" in one]
     assert len(said) == warnings
     for one in said:
         assert one.startswith(
-            "this store's scanners are of the app shop, this one is of the app billing: "
+            "the scanners of this store belong to the app shop, this one belongs to the app "
+            "billing: "
         )
         assert "delayq_prefix" in one
     assert (meta(store, "app") or b"").decode() == (theirs or ours)
@@ -211,10 +213,32 @@ def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, ca
     joined(store, replace(OURS, app="shop"), scanner=True)
     joined(store, replace(OURS, app="billing", hosts="elsewhere:6379"), scanner=True)
     assert (meta(store, "app"), meta(store, "hosts")) == (b"billing", b"elsewhere:6379")
-    assert not any("of the app" in one for one in caplog.messages)
+    assert not any("to the app" in one for one in caplog.messages)
 
 
 # A store that was emptied, or is away.
+
+
+@pytest.mark.parametrize(
+    ("alive_ms", "is_warned"), [(None, True), (-60_001, True), (-60_000, False), (15_000, False)]
+)
+def test_who_schedules_where_no_scanner_has_been_for_a_minute_is_warned_once(
+    store, caplog, monkeypatch, alive_ms, *, is_warned
+):
+    monkeypatch.setattr(member, "SILENT_MS", 60_000)
+    if alive_ms is not None:
+        until_ms = requests.now_us(store) // 1000 + alive_ms
+        store.raw.zadd(store.keys["scanners"], {"somebody": until_ms})
+    one = Member(store.scripts, replace(OURS, url="redis://red:6379/0"))
+
+    for step in ("cancel", "schedule", "schedule"):
+        one.join(step=step)
+
+    warning = (
+        f"no scanner is alive in the store redis://red:6379/0, prefix {store.keys.prefix}: tasks "
+        "wait there until a worker with the same delayq_url and delayq_prefix is started"
+    )
+    assert caplog.messages == [warning] * is_warned
 
 
 def test_after_flushall_a_process_joins_anew_and_its_call_goes_on(store):

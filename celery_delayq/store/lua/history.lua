@@ -1,4 +1,4 @@
---[[ history: the last events, the newest first.
+--[[ history: the latest events, newest first.
 
 number   limit  most events, > 0
 
