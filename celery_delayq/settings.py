@@ -106,7 +106,7 @@ SETTINGS: tuple[Setting, ...] = (
         "url",
         None,
         "URL",
-        "a redis://, rediss://, redis+socket:// or sentinel:// URL",
+        "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
         "The Redis in which scheduled tasks wait; by default the broker, when that is one Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
         without_secrets,
@@ -250,7 +250,7 @@ SETTINGS: tuple[Setting, ...] = (
         "On which of the machine's addresses it does; by default only the machine itself asks.",
         lambda value: isinstance(value, str) and bool(value.strip()),
     ),
-    # Over several nodes of a Redis Cluster, which the store cannot be in yet; on one Redis, more
+    # For several nodes of a Redis Cluster, of which the store uses one so far. On one Redis, more
     # than one shard works, and gains nothing.
     Setting(
         "shards",

@@ -13,16 +13,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import redis
-
 from .. import clock
 from ..logs import logger_of
 from ..servers.endpoint import Address, Endpoint
+from ..servers.moving import FAILED, WRONG
 
-FAILED = (redis.RedisError, OSError)
-# What an answer that is none of a sentinel's, or an address that cannot be one, ends in. Not any
-# Exception: the handler of a signal may have raised that, as Celery's soft time limit does.
-WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 LISTEN_AGAIN = 5.0  # seconds after which another sentinel is listened to; or one has to answer
 SIGN_AFTER = 30.0  # seconds of silence after which it is asked for a sign of life
 SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one

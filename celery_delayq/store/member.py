@@ -38,6 +38,7 @@ class Membership:
             differ, the last that joined decides.
         repeats: Whether it has events that equal the one before.
         app: The app's name; scanners of two apps in one store are warned. Empty: it has none.
+        direct: Whether the store's Redis is the broker as well.
     """
 
     timeout: float
@@ -47,6 +48,7 @@ class Membership:
     history: int = 0
     repeats: bool = True
     app: str = ""
+    direct: bool = False
 
     @property
     def kept(self) -> str:
@@ -107,7 +109,7 @@ class Member:
         """
         ours = self._ours
         try:
-            check_alone(self._scripts.connection, "join", until)
+            check_alone(self._scripts.connection, "join", until, direct=ours.direct)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
             now_us, *known = self._scripts.call(
                 "join",

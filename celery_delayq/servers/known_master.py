@@ -1,22 +1,21 @@
-"""What a process knows of a group: who is its master, and since when.
+"""What a process knows of a master that may move: where it is, and since when.
 
-    a herald ----moved----> heard --+
-                                    +--> of both, what was said later
-    asked, tried --learn--> named --+
+    a sentinel, or MOVED --moved--> heard --+
+                                            +--> of both, what was said later
+    asked, tried ---------learn---> named --+
 
-Each of the two is written in one step, and ``heard`` by heralds alone. So a connect that ends late
-does not overwrite what was heard meanwhile. A lock, an interrupted caller could leave locked.
+Each of the two is written in one step, and ``heard`` only by :meth:`MasterCache.moved`. So a
+connect that ends late does not overwrite what was heard meanwhile. A lock, an interrupted caller
+could leave locked.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 
 from .. import clock
-from ..servers.endpoint import Address
-from .failover_listener import FailoverListener
+from .endpoint import Address
 
 # Seconds after a word of a new master in which the old one is believed in only where no sentinel
 # names another. One that is cut off from the others goes on naming it. The others make it a
@@ -26,7 +25,7 @@ LEFT = 30.0
 
 @dataclass(frozen=True)
 class KnownMaster:
-    """Who is the master, as a sentinel said.
+    """Who is the master, as a sentinel or a node of a Cluster said.
 
     Args:
         address: Where it is; ``None`` where nobody is known.
@@ -40,15 +39,12 @@ class KnownMaster:
 
 
 class MasterCache:
-    """What a process knows of a group, and which sentinel to ask first."""
+    """What a process knows of who is the master, and whom to ask first."""
 
     def __init__(self) -> None:
         self._heard = self._named = KnownMaster()
         self.is_doubted = False
         self.first = 0
-        # One, but while a thread has it; or none yet. Two threads at once may make one each.
-        self.ears: deque[FailoverListener] = deque(maxlen=1)
-        self.busy_until = 0.0  # when a thread that has it has given it back, or was interrupted
 
     @property
     def word(self) -> KnownMaster:

@@ -1,0 +1,116 @@
+"""Asking the nodes of a Cluster who serves a slot: one after another, each in a share of the time.
+
+each question begins at the next one --> next --> ...       until one names a node that can be used
+        |                                  |
+        away, silent, or it knows of none: why is noted
+
+``CLUSTER SLOTS`` is answered by each version of Redis and Valkey, and by what stands before them;
+``CLUSTER SHARDS`` only from Redis 7 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import redis
+
+from .. import clock
+from ..servers.endpoint import Address, Endpoint, shown
+from ..servers.moving import ASK, FAILED, WRONG, is_final
+
+# What a Redis by itself answers; a hosted one may know no such command.
+_NO_CLUSTER = ("cluster support disabled", "unknown command", "unknown subcommand")
+
+
+class Told(NamedTuple):
+    """What a node tells: who serves the slot, and further nodes, its replicas first."""
+
+    owner: Address
+    others: tuple[Address, ...]
+
+
+@dataclass(frozen=True)
+class SlotQuery:
+    """A question to the nodes of a Cluster.
+
+    Args:
+        slot: Which one.
+        server: How each node lets one in.
+        reachable: What an address that a node announces is for this process.
+    """
+
+    slot: int
+    server: Endpoint
+    reachable: Callable[[Address], Address]
+
+    def told(self, nodes: Sequence[Address], until: float, errors: list[str]) -> Iterator[Told]:
+        """What each node tells, while one iterates; *errors* gets what others said instead.
+
+        Raises:
+            redis.exceptions.ResponseError: one is no node of a Cluster, or refuses for good.
+        """
+        for turn, node in enumerate(nodes):
+            # Each of them gets a share of what is left, and so does the owner.
+            seconds = min(ASK, clock.seconds_left(until) / (len(nodes) - turn + 1))
+            try:
+                told = self._told_by(node, seconds)
+            except FAILED as error:
+                if is_final(error):
+                    raise
+                errors.append(f"{shown(*node)}: {error}")
+            except WRONG as error:
+                errors.append(f"{shown(*node)}: it answers as no Cluster does ({error!r})")
+            else:
+                if told is None:
+                    errors.append(f"{shown(*node)}: no node serves slot {self.slot}")
+                else:
+                    yield told
+
+    def _told_by(self, node: Address, seconds: float) -> Told | None:
+        # Of the database the owner is asked: here it is of no use.
+        place = replace(self.server, host=node[0], port=node[1], db=0)
+        connection = place.connection(seconds)
+        try:
+            connection.connect()
+            connection.send_command("CLUSTER", "SLOTS")
+            ranges = connection.read_response()
+        except redis.ResponseError as error:
+            if any(words in str(error).lower() for words in _NO_CLUSTER):
+                raise redis.ResponseError(_no_cluster(node)) from error
+            raise
+        finally:
+            connection.disconnect()
+        return self._read(ranges, node)
+
+    def _read(self, ranges: Any, node: Address) -> Told | None:
+        """Who is the slot's owner in an answer, whose ranges name their master first."""
+        owner: Address | None = None
+        replicas: list[Address] = []
+        masters: list[Address] = []
+        for low, high, *servers in ranges:
+            addresses = [self.reachable(_address_of(one, node)) for one in servers]
+            if low <= self.slot <= high:
+                owner, *replicas = addresses
+            else:
+                masters += addresses[:1]
+        if owner is None:
+            return None
+        return Told(owner, tuple(dict.fromkeys([*replicas, owner, *masters])))
+
+
+def _address_of(server: Any, asked: Address) -> Address:
+    """Where a server is; without a name of its own it is where the asked one is."""
+    host, port, *rest = server
+    if host == b"?":  # it has to announce a host name, and has none: its address stands behind
+        pairs = rest[1] if len(rest) > 1 else []
+        host = dict(zip(pairs[::2], pairs[1::2], strict=False)).get(b"ip")
+    return (host.decode() if host else asked[0]), int(port)
+
+
+def _no_cluster(node: Address) -> str:
+    return (
+        f"{shown(*node)} is no node of a Redis Cluster; let delayq_url be a redis:// or rediss:// "
+        "URL, without +cluster"
+    )
