@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.care.doctor import examine
 from celery_delayq.errors import InvalidSetting, StoreError
 from tests.support.clusters import SLOTS
 from tests.support.waiting import eventually
@@ -39,7 +40,9 @@ def test_the_node_that_serves_the_slot_is_taken_as_a_plain_redis(cluster, make_h
 
 def test_another_node_is_refused_and_the_scheme_is_named(cluster, make_house):
     for node in cluster.others():
-        assert refusal(make_house(node.url())) == f"schedule failed: {NOT_SERVED}"
+        house = make_house(node.url())
+        assert refusal(house) == f"schedule failed: {NOT_SERVED}"
+        assert any(NOT_SERVED in line.found for line in examine(house.delayq.services))
 
 
 def test_so_is_one_that_the_slot_has_left(cluster, make_house):
@@ -59,8 +62,11 @@ def test_a_node_cannot_be_the_broker_as_well(start_redis, make_house):
     node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
     eventually(lambda: b"cluster_state:ok" in node.client().execute_command("CLUSTER", "INFO"))
 
-    assert refusal(make_house(None, node.url())) == f"schedule failed: {NO_BROKER}"
+    house = make_house(None, node.url())
+
+    assert refusal(house) == f"schedule failed: {NO_BROKER}"
     assert node.client().dbsize() == 0
+    assert NO_BROKER in [line.found for line in examine(house.delayq.services)]
 
 
 def test_the_broker_s_url_cannot_be_a_cluster(make_house):
@@ -89,6 +95,17 @@ def test_another_database_is_what_the_server_refuses(cluster, make_house):
     urls = (cluster.url(db=1), cluster.owner.url(db=1))
 
     assert [refusal(make_house(url)) for url in urls] == [f"schedule failed: {NO_DATABASE}"] * 2
+
+
+def test_a_user_who_may_not_ask_for_slots_is_told_so(cluster, make_house):
+    for node in cluster.masters:
+        node.client().execute_command(
+            *("ACL", "SETUSER", "shop", "on", ">of shop", "~*", "&*", "+@all", "-cluster")
+        )
+
+    said = refusal(make_house(cluster.url().replace("://", "://shop:of shop@")))
+
+    assert "permissions to run the 'cluster|slots' command" in said
 
 
 # What options and other settings say.
